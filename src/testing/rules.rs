@@ -1,6 +1,6 @@
 //! The campaign `rules`: pure rules are played beside reference models, as often as asked, and have to agree at each step.
 //!
-//! A reference model lies beside its rule, in a file `model.rs`. It is written from the words of the rule and shares no code
+//! A reference model lies beside its rule, in a file `reference.rs`. It is written from the words of the rule and shares no code
 //! with what it is a model of.
 
 use std::collections::{BTreeMap, BTreeSet};

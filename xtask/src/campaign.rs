@@ -78,7 +78,7 @@ const CAMPAIGNS: &[Campaign] = &[
         name: "rules",
         about: "budget, chain, breaker, approval, reducer and restart rules do what their reference models do",
         test: LIBRARY,
-        filter: "::model::",
+        filter: "::reference::",
         variable: COUNT,
         unit: "cases each",
         fast: 10_000,

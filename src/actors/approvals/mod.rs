@@ -24,4 +24,4 @@ pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer, terminal_columns, wi
 pub use terminal::TerminalChannel;
 
 #[cfg(test)]
-mod model;
+mod reference;

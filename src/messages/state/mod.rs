@@ -298,7 +298,7 @@ fn tree_value(tree: &Tree) -> Value {
 }
 
 #[cfg(test)]
-mod model;
+mod reference;
 
 #[cfg(test)]
 mod tests {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ractor::ActorCell;
 use tokio::sync::oneshot;
 
+use super::child_ref::Down;
 use super::handle::ControlError;
 use super::intensity::Window;
-use super::reference::Down;
 use super::restart::{ChildFacts, Presence, Restart};
 use super::snapshot::NodeState;
 use super::spec::ChildSpec;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ractor::Message;
 
-use super::reference::{ChildRef, Down};
+use super::child_ref::{ChildRef, Down};
 
 type Members<M> = BTreeMap<Arc<str>, Vec<ChildRef<M>>>;
 

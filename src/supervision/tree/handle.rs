@@ -10,8 +10,8 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::timeout;
 
 use super::child::Reply;
+use super::child_ref::{ChildRef, Down};
 use super::event::{Events, TreeEvent};
-use super::reference::{ChildRef, Down};
 use super::snapshot::{NodeState, TreeNode};
 use super::spec::{ChildSpec, SpecError, SupervisorSpec};
 use super::supervisor::{Arguments, Msg, SupervisorActor};

@@ -72,6 +72,7 @@ compile_error!("callboard supervises actors by catching their panics: build it w
 mod backoff;
 mod board;
 mod child;
+mod child_ref;
 mod children;
 mod event;
 mod groups;
@@ -81,7 +82,6 @@ mod intensity;
 #[cfg(any(test, feature = "testing"))]
 mod killing;
 mod lifecycle;
-mod reference;
 mod requests;
 mod restart;
 mod snapshot;
@@ -90,11 +90,11 @@ mod supervisor;
 mod template;
 
 pub use backoff::Backoff;
+pub use child_ref::{CallError, ChildRef, Down, SendError};
 pub use event::{TreeEvent, TreeEventKind};
 pub use groups::ProcessGroups;
 pub use handle::{ControlError, EndReason, StartError, Supervisor, SupervisorRef};
 pub use intensity::{Intensity, Window};
-pub use reference::{CallError, ChildRef, Down, SendError};
 pub use restart::{AutoShutdown, Exit, Restart, Strategy};
 pub use snapshot::{NodeKind, NodeState, TreeNode};
 pub use spec::{ChildSpec, SpecError, SupervisorSpec};

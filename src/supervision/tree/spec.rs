@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use ractor::{Actor, ActorCell};
 
 use super::backoff::Backoff;
+use super::child_ref::{ChildRef, Seating};
 use super::handle::SupervisorRef;
 use super::intensity::Intensity;
-use super::reference::{ChildRef, Seating};
 use super::restart::{AutoShutdown, Policy, Restart, Strategy};
 
 /// Spawns a worker, linked to the given supervisor.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ractor::{Actor, Message};
 
+use super::child_ref::ChildRef;
 use super::handle::{ControlError, SupervisorRef};
-use super::reference::ChildRef;
 use super::spec::ChildSpec;
 
 type Build<T, M> = Arc<dyn Fn(String, T) -> (ChildSpec, ChildRef<M>) + Send + Sync>;

@@ -374,4 +374,4 @@ impl Progress {
 }
 
 #[cfg(test)]
-mod model;
+mod reference;

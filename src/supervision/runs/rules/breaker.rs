@@ -61,7 +61,7 @@ pub enum Signal {
     Success,
     /// It failed for good by errors, panics or timeouts.
     Failure,
-    /// It was cancelled, suspended, refused, or failed terminally: says nothing about the agent.
+    /// It was cancelled, suspended, refused, or failed terminally: neutral.
     Neutral,
 }
 

@@ -65,7 +65,7 @@ pub(in crate::supervision::runs) fn lost(at: Timestamp, why: &str) -> (TicketEnd
     (end, json(&[]))
 }
 
-/// What a model reads of a run: one that has no answer says so, because models take turns with whoever asks them.
+/// What a model reads of a run: one that has no answer says so, because models expect an answer after each message.
 #[must_use]
 pub(in crate::supervision::runs) fn as_read(mut messages: Vec<Message>, end: &TicketEnd) -> Vec<Message> {
     if end.failure.is_some() && matches!(messages.last(), Some(Message::User { .. })) {

@@ -7,10 +7,10 @@ pub trait AgentDirectory: Send + Sync + 'static {
     /// The agent that a name, role or capability stands for.
     ///
     /// # Errors
-    /// Nobody has it, or the agent takes no work.
+    /// No agent has it, or the agent takes no work.
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal>;
 
-    /// An agent whose name people cannot tell from this one by looking at it.
+    /// An agent whose name looks like this one.
     fn look_alike(&self, name: &str) -> Option<AgentName>;
 
     /// Whether the agent has room for work that is not there yet; committed work always has.
@@ -19,7 +19,7 @@ pub trait AgentDirectory: Send + Sync + 'static {
     /// [`Refusal::Overloaded`].
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal>;
 
-    /// What the approval policy says about an agent's action.
+    /// The approval policy's answer for an agent's action.
     fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent;
 
     /// What an agent may cause that was not made by others.

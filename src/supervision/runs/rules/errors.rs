@@ -18,16 +18,16 @@ pub enum SubmitError {
     /// The guard refused it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It could not be journaled, or what the store said about that was lost.
+    /// It could not be journaled, or the store's answer was lost.
     #[error("{}", not_accepted(.0))]
     Storage(#[from] StorageError),
-    /// The task says nothing about who should do it, and there are several agents.
+    /// The task names no target, and there are several agents.
     #[error("the task names no target; say `.to(…)` one of: {agents}")]
     NoTarget {
         /// Who there is.
         agents: String,
     },
-    /// There is nobody who could do it.
+    /// The board has no agent.
     #[error(
         "no agent is registered; add one with `Builder::agent`, or with `board.agents().spawn` while the board runs"
     )]
@@ -65,7 +65,7 @@ pub enum SubmitError {
         /// The limit.
         max: usize,
     },
-    /// The supervisor that took it was restarted, and again when it was handed in once more; or the board has ended.
+    /// The supervisor that took it was restarted, and again when it was sent once more; or the board has ended.
     /// Submitting it again is safe for a task with an id of its own.
     #[error("the task was not journaled; submit it again")]
     Interrupted,
@@ -96,20 +96,20 @@ pub enum LoadError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// No such run is being worked on, or it has no such question.
+    /// No such run is in memory, or it has no such question.
     #[error("no question {0} is open")]
     Unknown(RequestId),
     /// The question has its answer.
     #[error("question {0} was answered already")]
     Answered(RequestId),
-    /// Nobody answered the question in time.
+    /// The question was not answered in time.
     #[error("question {0} has expired; its turn continues without an answer")]
     Expired(RequestId),
-    /// The run's supervisor was restarted, or the board ended, before it said whether the answer is journaled; the run's
-    /// open questions tell.
+    /// The run's supervisor was restarted, or the board ended, before the answer was known to be journaled; the run's
+    /// open questions show it.
     #[error("nothing is known about the answer to {0}; look at the open questions")]
     Interrupted(RequestId),
-    /// The question is whether something was done, and the answer does not say.
+    /// The question is whether something was done, and the answer does not state that.
     #[error("question {0} is answered with \"run it again\", \"give up\" or {{\"done\": RESULT}}")]
     NotAnOutcome(RequestId),
     /// The answer is nested too deeply to be stored.
@@ -130,7 +130,7 @@ pub enum OverwriteError {
     /// The store does not know the run.
     #[error("there is no such run")]
     Unknown,
-    /// It is being worked on.
+    /// It has not ended.
     #[error("the run has not ended")]
     NotEnded,
     /// It ended for another reason.
@@ -139,7 +139,7 @@ pub enum OverwriteError {
     /// The overwrites leave a conflict, or a channel does not take them. Nothing has changed.
     #[error(transparent)]
     State(#[from] StateError),
-    /// It could not go on from there: an agent that it names is gone, or a custom reducer panicked.
+    /// It could not continue from there: an agent that it names is gone, or a custom reducer panicked.
     #[error("{0}")]
     CannotGoOn(String),
     /// The values are larger than a command may be.
@@ -154,7 +154,7 @@ pub enum OverwriteError {
     /// A value is nested too deeply to be stored.
     #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
     TooDeep,
-    /// Nobody said whether the overwrite was journaled; the run tells.
+    /// It is not known whether the overwrite was journaled; the run shows it.
     #[error("nothing is known about the overwrite; look at the run")]
     Interrupted,
     /// The store failed.

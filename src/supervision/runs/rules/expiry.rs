@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::messages::{Consent, Task, Timestamp};
 
-/// How long people have: what the policy says, else the task, else the board.
+/// How long people have: the policy's time, else the task's, else the board's.
 #[must_use]
 pub(in crate::supervision::runs) fn time_for(task: &Task, consent: Consent, of_board: Duration) -> Duration {
     consent.time().or(task.approval_ttl).unwrap_or(of_board)

@@ -1,4 +1,4 @@
-//! A run as it goes on, turn by turn: which node each event is about, and how its turn stands after it. Pure.
+//! A run that is followed, turn by turn: which node each event is about, and the status of its turn after it. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::messages::{AgentName, Command, Failure, Published, RunEvent, Timestam
 
 use super::run::{Phase, Run};
 
-/// The fold of a run, as far as its events were told.
+/// The fold of a run over the events that were passed to it.
 #[derive(Debug)]
 pub struct Follower {
     rules: StateRules,
@@ -29,7 +29,7 @@ struct Open {
 /// Something that happened to a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnEvent {
-    /// The number of the run's event that says so.
+    /// The number of the run's event.
     pub sequence: u64,
     /// When.
     pub at: Timestamp,
@@ -41,11 +41,11 @@ pub struct TurnEvent {
     pub node: Option<Arc<str>>,
     /// Whether it takes back what the node has done.
     pub is_compensation: bool,
-    /// How it stands.
+    /// Its status.
     pub status: TurnStatus,
 }
 
-/// How a turn stands after something has happened to it.
+/// The status of a turn after an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnStatus {
     /// It may be taken.
@@ -116,7 +116,7 @@ impl Follower {
         self.open.get(&turn)?.node.as_deref()
     }
 
-    /// Goes on from here, where events are missing in between: tells of the turns that have begun meanwhile and are open.
+    /// Continues from `run` where events are missing in between; returns the turns that have begun meanwhile and are open.
     #[must_use]
     pub fn catch_up(&mut self, run: Run) -> Vec<TurnEvent> {
         let known: Vec<u32> = run.open_turns().collect();
@@ -125,7 +125,7 @@ impl Follower {
         known.into_iter().filter_map(|turn| self.begin(turn)).collect()
     }
 
-    /// Takes the next event; one that is known already says nothing.
+    /// Takes the next event; one that was taken already returns nothing.
     ///
     /// # Panics
     /// When a custom reducer or a predicate does.
@@ -144,12 +144,12 @@ impl Follower {
             (None, _) => return Vec::new(),
             (Some(run), event) => run.step(event),
         };
-        let mut events: Vec<TurnEvent> = self.said_by(event).into_iter().collect();
+        let mut events: Vec<TurnEvent> = self.status_after(event).into_iter().collect();
         for effect in effects {
             events.extend(match (effect.begun(), effect.closed()) {
                 (Some(turn), _) => self.begin(turn),
                 (None, Some(turn)) => {
-                    self.open.remove(&turn).and_then(|open| self.told(turn, &open, TurnStatus::Cancelled))
+                    self.open.remove(&turn).and_then(|open| self.event(turn, &open, TurnStatus::Cancelled))
                 }
                 (None, None) => None,
             });
@@ -163,13 +163,13 @@ impl Follower {
         let status = if begun.phase == Phase::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Started };
         let (agent, node) = (begun.agent().clone(), run.node_of(turn).map(Arc::from));
         let open = Open { agent, node, is_compensation: run.is_compensation(begun), since: run.last_at() };
-        let event = self.told(turn, &open, status);
+        let event = self.event(turn, &open, status);
         self.open.insert(turn, open);
         event
     }
 
-    /// What an event itself says of its turn.
-    fn said_by(&mut self, event: &RunEvent) -> Option<TurnEvent> {
+    /// The status that an event itself gives its turn.
+    fn status_after(&mut self, event: &RunEvent) -> Option<TurnEvent> {
         let turn = event.turn()?;
         let since = self.open.get(&turn)?.since;
         let (status, is_over) = match event {
@@ -185,17 +185,17 @@ impl Follower {
             RunEvent::NeedsAttention { why, .. } => (TurnStatus::NeedsAttention { why: Arc::clone(why) }, false),
             RunEvent::Resumed { by, .. } => (TurnStatus::Resumed { by: Arc::clone(by) }, false),
             RunEvent::TurnRestarted { .. } => (TurnStatus::Restarted, false),
-            // The others say nothing about how it stands.
+            // The others do not change its status.
             _ => return None,
         };
         if is_over {
             let open = self.open.remove(&turn)?;
-            return self.told(turn, &open, status);
+            return self.event(turn, &open, status);
         }
-        self.told(turn, self.open.get(&turn)?, status)
+        self.event(turn, self.open.get(&turn)?, status)
     }
 
-    fn told(&self, turn: u32, open: &Open, status: TurnStatus) -> Option<TurnEvent> {
+    fn event(&self, turn: u32, open: &Open, status: TurnStatus) -> Option<TurnEvent> {
         let run = self.run.as_ref()?;
         let (sequence, at, turn) = (run.sequence(), run.last_at(), run.turn_id(turn));
         let Open { agent, node, is_compensation, .. } = open;

@@ -2,7 +2,7 @@
 //!
 //! What the turn caused is left out, and everything that did not come from it is copied, whenever it happened: the cause
 //! decides, not the time. So a sibling of the turn that ended after it is not done again, and the turns that wait for it
-//! begin again with what they had asked for before. A turn that failed beside it, and whose failure nobody has been told,
+//! begin again with what they had asked for before. A turn that failed beside it, and whose failure has reached no other turn,
 //! runs again too: it has no answer to copy.
 //!
 //! Not copied are tokens (the fork has a budget of its own), failed attempts, open questions, and any consent that a turn
@@ -89,7 +89,7 @@ pub enum ForkError {
     /// The board takes no new work.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A run that is to go on by another definition goes on by its own: another board works on it.
+    /// A run that is to continue by another definition continues by its own: another board owns it.
     #[error("run {0} goes on by its own definition; have it migrated by the board that works on it")]
     GoesOn(RunId),
     /// The new definition cannot start.
@@ -222,7 +222,7 @@ pub fn fork_at(
     Ok(events)
 }
 
-/// The run's place in its conversation, if it has one.
+/// The event with which the run entered its conversation, if it is in one.
 pub(crate) fn entry(history: &[RunEvent]) -> Option<RunEvent> {
     history.iter().find(|event| matches!(event, RunEvent::ConversationEntered { .. })).cloned()
 }
@@ -241,7 +241,7 @@ fn check_limits(copied: &Run) -> Result<(), ForkError> {
     Ok(())
 }
 
-/// The first events of the run `run`, which goes on by another plan: what has ended in `history` and is the same in both
+/// The first events of the run `run`, which continues by another plan: what has ended in `history` and is the same in both
 /// answers from there. What has failed runs again.
 ///
 /// # Errors
@@ -289,18 +289,18 @@ fn copy_around(
     rules: &StateRules,
 ) -> Option<Copy> {
     let RunEvent::Submitted(original) = history.first()? else { return None };
-    let told = ToldBy::at(end, history, dead, Arc::clone(original), rules);
+    let reached = Reached::at(end, history, dead, Arc::clone(original), rules);
     let mut copy = Copy::new(Arc::clone(original), submission, rules);
     for (position, event) in history.iter().enumerate().skip(1) {
         let is_after = position >= end;
         let is_wanted = match event.turn() {
             // What an earlier fork has changed about it is not its own doing.
             Some(turn) if turn == dead => matches!(event, RunEvent::Forked { .. }),
-            Some(turn) => !(is_after && told.waiting.contains(&turn)),
+            Some(turn) => !(is_after && reached.waiting.contains(&turn)),
             None => false,
         };
         let is_wanted = is_wanted && match event {
-            RunEvent::TurnFailed { turn, .. } => !is_after && !told.untold.contains(turn),
+            RunEvent::TurnFailed { turn, .. } => !is_after && !reached.unseen.contains(turn),
             // It would cancel the turn that is to run.
             RunEvent::TurnEnded { command, .. } => !is_after || !matches!(command.goto, Goto::End),
             RunEvent::Answered { .. }
@@ -321,7 +321,7 @@ fn copy_around(
             | RunEvent::Forked { .. } => true,
             RunEvent::Asked { turn, ordinal, .. } | RunEvent::AskedUntil { turn, ordinal, .. } => {
                 history[position..].iter().enumerate().any(|(later, event)| {
-                    let is_copied = position + later < end || !told.waiting.contains(turn);
+                    let is_copied = position + later < end || !reached.waiting.contains(turn);
                     is_copied
                         && matches!(
                             event,
@@ -330,10 +330,10 @@ fn copy_around(
                         )
                 })
             }
-            // The copied turn asks for itself if nobody has answered.
+            // The copied turn asks itself if there is no answer.
             RunEvent::OutcomeUnknown { turn, ordinal, .. } => {
                 history[position..].iter().enumerate().any(|(later, event)| {
-                    let is_copied = position + later < end || !told.waiting.contains(turn);
+                    let is_copied = position + later < end || !reached.waiting.contains(turn);
                     is_copied
                         && matches!(event, RunEvent::OutcomeResolved { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal))
                 })
@@ -356,15 +356,15 @@ fn copy_around(
     Some(copy)
 }
 
-/// Who was told of the turn's end, and whose failures nobody was told of by then.
-struct ToldBy {
+/// Which turns wait for the turn's end, and which failures had reached no other turn by then.
+struct Reached {
     /// The turns that it works for, near and far.
     waiting: BTreeSet<u32>,
     /// Failed siblings in forks that have not joined.
-    untold: BTreeSet<u32>,
+    unseen: BTreeSet<u32>,
 }
 
-impl ToldBy {
+impl Reached {
     fn at(end: usize, history: &[RunEvent], dead: u32, original: Arc<Submission>, rules: &StateRules) -> Self {
         let (mut run, _) = Run::begin(original, rules.clone());
         let mut failed = Vec::new();
@@ -379,9 +379,9 @@ impl ToldBy {
         }
         let is_open =
             |parent: &u32| matches!(run.branches().get(*parent).map(|fork| &fork.now), Some(Now::Forked { .. }));
-        let untold = failed.iter().filter(|(_, parent)| is_open(parent)).map(|(turn, _)| *turn).collect();
+        let unseen = failed.iter().filter(|(_, parent)| is_open(parent)).map(|(turn, _)| *turn).collect();
         let waiting = run.turns().get(dead).map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
-        Self { waiting, untold }
+        Self { waiting, unseen }
     }
 }
 
@@ -463,7 +463,7 @@ impl Copy {
                 None => new_turns.contains(&beside).then_some(beside),
             };
             let Some(new) = new else { continue };
-            // From the turn's end on, the two runs may go on differently.
+            // From the turn's end on, the two runs may differ.
             if !may_differ || self.begin_alike(old, new) {
                 self.names.insert(old, new);
             }
@@ -497,7 +497,7 @@ impl Copy {
         if let RunEvent::Delegated { at, order, .. } = &mut copied
             && order.deadline.is_some()
         {
-            // The time that an answer may take begins anew.
+            // The deadline of the answer starts again.
             *at = self.new.submission().at;
         }
         *copied.turn_mut()? = name;

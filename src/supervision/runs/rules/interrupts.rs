@@ -1,4 +1,4 @@
-//! Nodes of a plan that start when a person says so. Pure.
+//! Nodes of a plan that start when a person resumes them. Pure.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ pub struct Interrupt {
     pub state: Json,
 }
 
-/// How an interrupted node goes on: as it stands, or with what a person changed.
+/// How an interrupted node continues: unchanged, or with what a person changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resume {
-    /// What it works on in place of its input.
+    /// Replaces its input.
     pub input: Option<Json>,
     /// Writes to channels, applied before it starts.
     pub update: Update,
@@ -36,7 +36,7 @@ pub struct Resume {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// The run is not being worked on, or the turn does not wait for a person; perhaps somebody was quicker.
+    /// The run is not in memory, or the turn does not wait for a person; another person may have been quicker.
     #[error("turn {0} does not wait to be resumed")]
     NotInterrupted(TurnId),
     /// A channel does not take what was written.
@@ -51,7 +51,7 @@ pub enum ResumeError {
     /// Who resumes is named at too great a length.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// Nobody said whether it was journaled; the run's open interrupts tell.
+    /// It is not known whether it was journaled; the run's open interrupts show it.
     #[error("nothing is known about turn {0}; look at the open interrupts")]
     Interrupted(TurnId),
     /// It could not be journaled.

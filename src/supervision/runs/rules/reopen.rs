@@ -1,4 +1,4 @@
-//! Runs that ended because branches wrote one place side by side, and go on once a person says what is to stand there
+//! Runs that ended because branches wrote one place side by side, and continue once a person has written over it
 //! (SEMANTICS 6). Pure.
 //!
 //! The journal keeps the order in which things happened: the event whose join failed, then the overwrite. The fold applies
@@ -45,7 +45,7 @@ impl Conflicted {
         Ok(Self { run, ender: events.swap_remove(last), ended_at: ended.last_at() })
     }
 
-    /// How durable the run's writes are, if the task says so.
+    /// How durable the run's writes are, if the task sets it.
     pub(in crate::supervision::runs) fn durability(&self) -> Option<Durability> {
         self.run.submission().task.durability
     }

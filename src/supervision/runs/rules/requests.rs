@@ -10,7 +10,7 @@ use crate::messages::{
 /// The largest command, in bytes of its parts as text.
 pub const MAX_COMMAND: usize = 8 << 20;
 
-/// What a turn may ask its run for.
+/// A request of a turn to its run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnRequest {
     /// To have everything so far on disk, because the step of this name is about to have effects.
@@ -32,7 +32,7 @@ pub enum TurnRequest {
         intent: Intent,
         /// How often it was begun or asked about before.
         round: u32,
-        /// What the tool or the agent says; the board's rule if neither does.
+        /// The rule of the tool or the agent; the board's if neither has one.
         on_unknown: Option<OnUnknown>,
         /// What was wrong with the answer before.
         problem: Option<Arc<str>>,
@@ -43,7 +43,7 @@ pub enum TurnRequest {
     Ask {
         /// What.
         question: Json,
-        /// How long they have; as long as they like if it does not say.
+        /// How long they have; without limit if unset.
         ttl: Option<Duration>,
     },
     /// To have people consent.
@@ -75,7 +75,7 @@ pub enum TurnRequest {
     },
     /// To taint what comes after the turn: it has read untrusted input.
     Mark(Arc<str>),
-    /// To tell observers something.
+    /// To show observers a notice.
     Notice(Arc<str>),
 }
 
@@ -123,13 +123,13 @@ pub enum TurnReply {
     Made(Result<AgentName, Refusal>),
     /// The answer to a question.
     Answered(Json),
-    /// Nobody answered in time.
+    /// No answer came in time.
     QuestionExpired,
     /// What is to follow an unknown outcome.
     Resolved(Resolution),
     /// The decision, with the arguments that were approved.
     Decided(Decision, Action),
-    /// An earlier attempt asked for something else in this place.
+    /// An earlier attempt asked for something else under this ordinal.
     Changed(String),
     /// The attempt is no longer wanted.
     Gone,

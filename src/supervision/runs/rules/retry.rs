@@ -38,7 +38,7 @@ pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff
     }
 }
 
-/// What a turn that failed for good tells its agent's breaker.
+/// The signal of a turn that failed for good to its agent's breaker.
 #[must_use]
 pub fn signal(kind: FailureKind) -> Signal {
     match kind {

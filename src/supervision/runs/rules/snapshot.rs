@@ -31,7 +31,7 @@ struct SnapshotV1 {
     run: Run,
 }
 
-/// A [`Snapshot`] of a run that goes on.
+/// A [`Snapshot`] of a run in memory.
 #[derive(Serialize)]
 struct SnapshotOf<'a> {
     last: Sequence,
@@ -67,7 +67,7 @@ impl Cadence {
     const MIN_EVENTS: usize = 512;
     const BYTES_PER_EVENT: usize = 16;
 
-    /// Counts journaled events, and says whether a snapshot is due.
+    /// Counts journaled events, and returns whether a snapshot is due.
     pub(in crate::supervision::runs) fn count(&mut self, events: usize) -> bool {
         self.events += events;
         self.events >= Self::MIN_EVENTS.max(self.last_bytes / Self::BYTES_PER_EVENT)
@@ -101,7 +101,7 @@ pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Lo
     Ok(read(journal, id, rules).await?.replay())
 }
 
-/// Whether a run has not ended and no note says whose it is: a crash has kept all but the note. One that cannot be read is
+/// Whether a run has not ended and has no note with its board: a crash has lost the note alone. One that cannot be read is
 /// left alone, and one in memory only has none. `durability` is what tasks get that name none.
 pub async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
     let Ok(None) = journal.owner_of(id).await else { return false };

@@ -26,7 +26,7 @@ impl Waiting {
     }
 }
 
-/// What somebody waits for.
+/// What is waited for.
 #[derive(Debug)]
 struct Edge {
     to: Waiting,
@@ -66,7 +66,7 @@ impl WaitGraph {
         self.edges.remove(from);
     }
 
-    /// Nobody whom `is_gone` names waits any more.
+    /// Removes the waits of those for which `is_gone` is true.
     pub fn forget_all(&mut self, is_gone: impl Fn(&Waiting) -> bool) {
         self.edges.retain(|from, _| !is_gone(from));
     }
@@ -100,7 +100,7 @@ impl WaitGraph {
         self.edges.values().map(Vec::len).sum()
     }
 
-    /// Whether nobody waits.
+    /// Whether there are no waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.edges.is_empty()

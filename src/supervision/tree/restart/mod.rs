@@ -219,7 +219,7 @@ pub(super) fn decide(
 }
 
 #[cfg(test)]
-mod model;
+mod reference;
 
 #[cfg(test)]
 mod tests {

@@ -12,9 +12,9 @@ use crate::messages::{Refusal, Usage};
 pub type ReservationKey = (u32, u32);
 
 /// Whose tokens: a delegation that was given a budget of its own, by its turn's number and ordinal.
-pub type PurseKey = (u32, u32);
+pub type SubBudgetKey = (u32, u32);
 
-/// At every moment `spent + reserved + unsettled <= limit`, for the run and for every delegation that has a purse; what a
+/// At every moment `spent + reserved + unsettled <= limit`, for the run and for every delegation that has a sub-budget; what a
 /// provider reports beyond that is `overrun`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
@@ -24,7 +24,7 @@ pub struct Budget {
     open: Vec<(ReservationKey, Held)>,
     usage: Usage,
     /// Budgets of delegations that are open, each within another or within the run's.
-    purses: BTreeMap<PurseKey, Purse>,
+    sub_budgets: BTreeMap<SubBudgetKey, SubBudget>,
     /// The ordinal of the next reservation. Stored with the run.
     #[serde(skip)]
     next: u32,
@@ -42,15 +42,15 @@ struct Tokens {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Purse {
+struct SubBudget {
     tokens: Tokens,
-    within: Option<PurseKey>,
+    within: Option<SubBudgetKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Held {
     tokens: u64,
-    purse: Option<PurseKey>,
+    sub_budget: Option<SubBudgetKey>,
     /// Its attempt is over.
     is_over: bool,
 }
@@ -96,38 +96,38 @@ impl Budget {
     }
 
     /// Gives a delegation a budget of its own, within `within` if there is one.
-    pub fn open_purse(&mut self, key: PurseKey, limit: u64, within: Option<PurseKey>) {
-        self.purses.insert(key, Purse { tokens: Tokens { limit, ..Tokens::default() }, within });
+    pub fn open_sub_budget(&mut self, key: SubBudgetKey, limit: u64, within: Option<SubBudgetKey>) {
+        self.sub_budgets.insert(key, SubBudget { tokens: Tokens { limit, ..Tokens::default() }, within });
     }
 
     /// The delegation is over. Calls of it that have not reported yet count where it lay within.
-    pub fn close_purse(&mut self, key: PurseKey) {
-        let Some(Purse { within, .. }) = self.purses.remove(&key) else { return };
-        let outer = self.purses.values_mut().map(|purse| &mut purse.within);
-        let held = self.open.iter_mut().map(|(_, held)| &mut held.purse);
-        for purse in outer.chain(held).filter(|purse| **purse == Some(key)) {
-            *purse = within;
+    pub fn close_sub_budget(&mut self, key: SubBudgetKey) {
+        let Some(SubBudget { within, .. }) = self.sub_budgets.remove(&key) else { return };
+        let outer = self.sub_budgets.values_mut().map(|sub_budget| &mut sub_budget.within);
+        let held = self.open.iter_mut().map(|(_, held)| &mut held.sub_budget);
+        for sub_budget in outer.chain(held).filter(|sub_budget| **sub_budget == Some(key)) {
+            *sub_budget = within;
         }
     }
 
-    /// Whether `tokens` more fit the purse, all that it lies within, and the run.
+    /// Whether `tokens` more fit the sub-budget, all that it lies within, and the run.
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
-    pub fn check(&self, purse: Option<PurseKey>, tokens: u64) -> Result<(), Refusal> {
-        let mut next = purse;
-        while let Some(purse) = next.and_then(|key| self.purses.get(&key)) {
-            purse.tokens.check(tokens, true)?;
-            next = purse.within;
+    pub fn check(&self, sub_budget: Option<SubBudgetKey>, tokens: u64) -> Result<(), Refusal> {
+        let mut next = sub_budget;
+        while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get(&key)) {
+            sub_budget.tokens.check(tokens, true)?;
+            next = sub_budget.within;
         }
         self.tokens.check(tokens, false)
     }
 
     /// Sets tokens aside; call only after [`Budget::check`].
-    pub fn reserve(&mut self, key: ReservationKey, purse: Option<PurseKey>, tokens: u64) {
+    pub fn reserve(&mut self, key: ReservationKey, sub_budget: Option<SubBudgetKey>, tokens: u64) {
         let tokens = if Mutant::ReserveNothing.is_injected() { 0 } else { tokens };
-        self.each(purse, |counted| counted.reserved += tokens);
-        let held = Held { tokens, purse, is_over: false };
+        self.each(sub_budget, |counted| counted.reserved += tokens);
+        let held = Held { tokens, sub_budget, is_over: false };
         match self.place_of(key) {
             Ok(at) => self.open[at].1 = held,
             Err(at) => {
@@ -149,8 +149,8 @@ impl Budget {
                 *held
             })
             .collect();
-        for Held { tokens, purse, .. } in ended {
-            self.each(purse, |counted| {
+        for Held { tokens, sub_budget, .. } in ended {
+            self.each(sub_budget, |counted| {
                 counted.reserved -= tokens;
                 counted.unsettled += tokens;
             });
@@ -165,17 +165,17 @@ impl Budget {
         let used = usage.unwrap_or_default().total();
         // The run comes last.
         let mut overrun = 0;
-        self.each(held.purse, |counted| overrun = counted.settle(&held, used));
+        self.each(held.sub_budget, |counted| overrun = counted.settle(&held, used));
         self.overrun += overrun;
         self.usage += usage.unwrap_or_default();
     }
 
-    /// The purse, all that it lies within, and the run.
-    fn each(&mut self, purse: Option<PurseKey>, mut count: impl FnMut(&mut Tokens)) {
-        let mut next = purse;
-        while let Some(purse) = next.and_then(|key| self.purses.get_mut(&key)) {
-            count(&mut purse.tokens);
-            next = purse.within;
+    /// The sub-budget, all that it lies within, and the run.
+    fn each(&mut self, sub_budget: Option<SubBudgetKey>, mut count: impl FnMut(&mut Tokens)) {
+        let mut next = sub_budget;
+        while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get_mut(&key)) {
+            count(&mut sub_budget.tokens);
+            next = sub_budget.within;
         }
         count(&mut self.tokens);
     }
@@ -198,7 +198,7 @@ impl Budget {
         self.usage
     }
 
-    /// The reservation of so many tokens that an attempt of this turn has left behind, not knowing what became of the call.
+    /// The reservation of this many tokens that an earlier attempt of this turn has left, whose call has not reported.
     #[must_use]
     pub fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
         let mut open = self.open[self.of_turn(turn)].iter();
@@ -224,7 +224,7 @@ impl Budget {
 }
 
 #[cfg(test)]
-mod model;
+mod reference;
 
 #[cfg(test)]
 mod tests {
@@ -264,14 +264,14 @@ mod tests {
     fn a_purse_lies_within_another_and_within_the_run() {
         let mut budget = Budget::new(100);
         let [outer, inner] = [(1, 0), (2, 0)];
-        budget.open_purse(outer, 50, None);
-        budget.open_purse(inner, 80, Some(outer));
+        budget.open_sub_budget(outer, 50, None);
+        budget.open_sub_budget(inner, 80, Some(outer));
         assert!(budget.check(Some(inner), 51).is_err(), "more than the outer one has");
         budget.reserve((3, 0), Some(inner), 30);
         budget.reserve((3, 1), Some(outer), 20);
         assert_eq!(budget.check(Some(inner), 1).unwrap_err().name(), "TokenBudget");
         assert!(budget.check(None, 50).is_ok(), "the run has more");
-        budget.close_purse(inner);
+        budget.close_sub_budget(inner);
         budget.settle((3, 0), Some(Usage::of(10, 0)));
         assert!(budget.check(Some(outer), 20).is_ok() && budget.check(Some(outer), 21).is_err());
         assert_eq!((budget.spent(), budget.overrun()), (30, 0));

@@ -106,5 +106,5 @@ pub fn denial(action: &Action, decision: &Decision) -> Refusal {
     }
 }
 
-/// Who decides when nobody did in time.
+/// Named as the person when no decision came in time.
 pub const EXPIRY: &str = "expiry";

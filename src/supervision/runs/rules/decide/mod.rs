@@ -12,5 +12,5 @@ pub use agents::on_make;
 pub use approvals::{EXPIRY, denial, on_approval, on_decision};
 pub use context::DecisionContext;
 pub(in crate::supervision::runs) use outcomes::on_resumed_end;
-pub use outcomes::{on_deadline, on_outcome, slips};
+pub use outcomes::{likely_misspellings, on_deadline, on_outcome};
 pub use routes::{on_delegation, on_handoff_check, on_parked_decision};

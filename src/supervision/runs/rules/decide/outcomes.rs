@@ -34,9 +34,9 @@ pub fn on_outcome(
     Some((on_failure(run, number, turn, failure, context), WorkedOut::default()))
 }
 
-/// What observers are told of a turn that has ended: its command writes a new channel that is likely misspelt.
+/// The notices about an ended turn whose command writes a new channel with a likely misspelling.
 #[must_use]
-pub fn slips(run: &Run, ended: &RunEvent) -> Vec<String> {
+pub fn likely_misspellings(run: &Run, ended: &RunEvent) -> Vec<String> {
     let RunEvent::TurnEnded { turn, command, .. } = ended else { return Vec::new() };
     let Some(turn) = run.turn(*turn).filter(|_| !command.update.is_empty()) else { return Vec::new() };
     let notice = |(new, known)| format!("the channel {} is new; did you mean {}?", quoted(new), quoted(known));

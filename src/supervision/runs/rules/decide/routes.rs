@@ -40,12 +40,12 @@ pub(super) enum Asked {
     Before,
     /// As its turn ends.
     AtTheEnd,
-    /// After somebody has approved of it.
+    /// After a person has approved it.
     Approved,
 }
 
-/// Where a command goes. An unknown target ends the turn, as that of a delegation does which the turn insists on: nobody
-/// has that name now, and the same attempt again would not change it. Everything else is a verdict.
+/// Where a command goes. An unknown target ends the turn, as that of a delegation does which the turn insists on: no
+/// agent has that name now, and another attempt would not change it. Everything else is a verdict.
 pub(super) fn route(
     run: &Run,
     number: u32,
@@ -134,7 +134,7 @@ fn request<'a>(
         handoffs: run.tally().handoffs(),
         agents: run.tally().agents(),
         budget: run.budget(),
-        purse: branch.brief.purse,
+        sub_budget: branch.brief.sub_budget,
         consent,
         now: context.now.monotonic,
     }
@@ -183,7 +183,7 @@ fn admit_delegation(
     let consent = match context.directory.consent(&turn.agent, ActionKind::Delegation, &action, false) {
         Consent::Auto => Consent::Auto,
         Consent::Deny => Consent::Deny,
-        // Its turn goes on while it is under way, so it is not parked; what nobody can be asked about does not happen.
+        // Its turn continues meanwhile, so it cannot be parked; without a way to ask, it is refused.
         Consent::Ask | Consent::AskWithin(_) => {
             let reason = "a delegation is not put before people; ask with Turn::approve before it".to_owned();
             let action = format!("delegation to {target}");

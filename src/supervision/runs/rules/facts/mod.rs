@@ -78,7 +78,7 @@ impl AdmissionFacts {
     }
 
     /// Whether a turn that was admitted before may be tried again. One that finds its agent's breaker half-open becomes
-    /// the probe; the probe itself goes on.
+    /// the probe; the probe itself continues.
     ///
     /// # Errors
     /// The time to wait.
@@ -112,7 +112,7 @@ impl AdmissionFacts {
         self.waits.add(Waiting::Turn(request.turn, waiting_agent.clone()), node, Some(request));
     }
 
-    /// Counts the end of a turn at its agent's breaker; nobody waits for it any more.
+    /// Counts the end of a turn at its agent's breaker, and removes the waits for it.
     pub fn close(
         &mut self,
         turn: TurnId,
@@ -152,4 +152,4 @@ impl AdmissionFacts {
 }
 
 #[cfg(test)]
-mod model;
+mod reference;

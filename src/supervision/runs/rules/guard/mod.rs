@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::Mutant;
 use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits, Refusal, RequestId, TurnId};
 
-use super::budget::{Budget, PurseKey};
+use super::budget::{Budget, SubBudgetKey};
 use super::facts::AdmissionFacts;
 use super::wait_for::Waiting;
 
@@ -86,8 +86,8 @@ pub struct Request<'a> {
     /// The run's tokens.
     pub budget: &'a Budget,
     /// The budget of the delegation that the asking turn works on, if it has one.
-    pub purse: Option<PurseKey>,
-    /// What the approval policy says; `Auto` once somebody has approved.
+    pub sub_budget: Option<SubBudgetKey>,
+    /// The approval policy's answer; `Auto` once a person has approved.
     pub consent: Consent,
     /// The clock's monotonic reading.
     pub now: Duration,
@@ -122,7 +122,7 @@ pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Answer {
     }
 }
 
-/// What [`admit`] would say; nothing is taken.
+/// What [`admit`] would return; nothing is taken.
 #[must_use]
 pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Answer {
     match (check(request, facts), request.consent) {
@@ -196,7 +196,7 @@ fn check_limits(request: &Request<'_>) -> Result<(), Refusal> {
             }
         }
     }
-    request.budget.check(request.purse, 1)
+    request.budget.check(request.sub_budget, 1)
 }
 
 fn check_repetition(request: &Request<'_>) -> Result<(), Refusal> {
@@ -250,7 +250,7 @@ fn names(agents: &[AgentName]) -> String {
 }
 
 #[cfg(test)]
-mod model;
+mod reference;
 
 #[cfg(test)]
 mod tests {
@@ -314,7 +314,7 @@ mod tests {
                 handoffs: self.handoffs,
                 agents: &self.agents,
                 budget: &self.budget,
-                purse: None,
+                sub_budget: None,
                 consent: self.consent,
                 now: Duration::ZERO,
             };

@@ -1,4 +1,4 @@
-//! Effects that must not be repeated by themselves: what a record of one means for whoever reaches its place again, and what
+//! Effects that must not be repeated by themselves: what a record of one means for an attempt that reaches it again, and what
 //! becomes of a request about it (SEMANTICS 14). Pure.
 
 use std::sync::Arc;
@@ -20,14 +20,14 @@ pub(crate) enum Next {
     Result {
         /// The value, or how it failed.
         result: Result<Json, Failure>,
-        /// The turn had read what strangers wrote by then.
+        /// The turn had read untrusted input by then.
         is_marked: bool,
     },
-    /// It was begun, and nothing is known: whoever carried it out is asked, and then the run.
+    /// It was begun, and its outcome is unknown: the tool is asked, and then the run.
     Unknown {
         /// For [`TurnRequest::Resolve`].
         round: u32,
-        /// As it was recorded, if nobody was asked yet: the tool is asked first.
+        /// As it was recorded, if no person was asked yet: the tool is asked first.
         begun: Option<Intent>,
     },
     /// It was decided what follows.
@@ -39,7 +39,7 @@ pub(crate) enum Next {
     },
 }
 
-/// What a turn does that reaches the effect `intent` and finds `record` in its place.
+/// What a turn does that reaches the effect `intent` and finds `record` under its ordinal.
 ///
 /// # Errors
 /// The record is of something else.
@@ -66,7 +66,7 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
     }
 }
 
-/// What follows when whoever carried the effect out was asked what came of it.
+/// What follows when the tool was asked for the outcome.
 #[must_use]
 pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
     match reconciled {
@@ -78,12 +78,12 @@ pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
 
 /// What a run does about a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::supervision::runs) enum Told {
+pub(in crate::supervision::runs) enum Decided {
     /// It is recorded: the record answers.
     Recorded,
-    /// This has happened.
-    News(RunEvent),
-    /// Something else was recorded in its place.
+    /// This is to be journaled.
+    Event(RunEvent),
+    /// Something else was recorded under its ordinal.
     Changed(String),
 }
 
@@ -94,36 +94,36 @@ pub(in crate::supervision::runs) struct Facts {
     pub(in crate::supervision::runs) nonce: u64,
     /// When a question that is asked now expires.
     pub(in crate::supervision::runs) expires_at: Timestamp,
-    /// What the board does if neither tool nor agent says.
+    /// What the board does if neither tool nor agent sets a rule.
     pub(in crate::supervision::runs) on_unknown: OnUnknown,
 }
 
-/// What a run does about [`TurnRequest::Intend`] and [`TurnRequest::Resolve`]; `None` for all others.
-pub(in crate::supervision::runs) fn told(
+/// Decides about [`TurnRequest::Intend`] and [`TurnRequest::Resolve`]; `None` for all others.
+pub(in crate::supervision::runs) fn decide(
     (turn, ordinal): (u32, u32),
     record: Option<&Record>,
     request: &TurnRequest,
     facts: Facts,
-) -> Option<Told> {
+) -> Option<Decided> {
     let Facts { at, nonce, expires_at, on_unknown: usual } = facts;
     let ask = |problem: Option<Arc<str>>| {
         let asked = AskedOutcome { nonce, at, expires_at, problem };
-        Told::News(RunEvent::OutcomeUnknown { turn, ordinal, asked })
+        Decided::Event(RunEvent::OutcomeUnknown { turn, ordinal, asked })
     };
     let by_policy =
-        |resolution| Told::News(RunEvent::OutcomeResolved { turn, ordinal, resolution, by: POLICY.into(), at });
+        |resolution| Decided::Event(RunEvent::OutcomeResolved { turn, ordinal, resolution, by: POLICY.into(), at });
     let (TurnRequest::Intend { intent, round } | TurnRequest::Resolve { intent, round, .. }) = request else {
         return None;
     };
-    let begin = || Told::News(RunEvent::IntentRecorded { turn, ordinal, intent: intent.clone(), at });
+    let begin = || Decided::Event(RunEvent::IntentRecorded { turn, ordinal, intent: intent.clone(), at });
     let changed =
-        |record: &Record| Told::Changed(format!("an earlier attempt asked for {} in this place", brief(record)));
+        |record: &Record| Decided::Changed(format!("an earlier attempt asked for {} in this place", brief(record)));
     let once = match record {
         None => None,
         Some(Record::StepStarted { name }) if *name == intent.name => None,
         Some(Record::Once(once)) if once.intent.is_same(intent) => Some(once),
         Some(Record::Step { name, .. } | Record::StepFailed { name, .. }) if *name == intent.name => {
-            return Some(Told::Recorded);
+            return Some(Decided::Recorded);
         }
         Some(record) => return Some(changed(record)),
     };
@@ -141,17 +141,17 @@ pub(in crate::supervision::runs) fn told(
         }
         (TurnRequest::Intend { .. }, None) => begin(),
         (TurnRequest::Intend { .. }, Some(_)) if is_next => begin(),
-        (_, Some(_)) => Told::Recorded,
-        (_, None) => Told::Changed(format!("{intent} was never begun")),
+        (_, Some(_)) => Decided::Recorded,
+        (_, None) => Decided::Changed(format!("{intent} was never begun")),
     })
 }
 
 /// Who decides by rule.
 pub(in crate::supervision::runs) const POLICY: &str = "policy";
-/// Who decides when nobody has answered in time.
+/// Named as the person when no answer came in time.
 pub(in crate::supervision::runs) const EXPIRY: &str = "expiry";
 
-/// The record that an event about a `once` effect leaves in the place of `before`; `None` if it changes nothing.
+/// The record that an event about a `once` effect leaves instead of `before`; `None` if it changes nothing.
 pub(in crate::supervision::runs) fn recorded(event: &RunEvent, before: Option<&Record>) -> Option<Record> {
     let before = match before {
         Some(Record::Once(once)) => Some(once),
@@ -187,4 +187,4 @@ fn brief(record: &Record) -> String {
 }
 
 #[cfg(test)]
-mod model;
+mod reference;

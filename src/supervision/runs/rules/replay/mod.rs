@@ -1,7 +1,7 @@
 //! A run's journal taken apart again: event by event, and turn by turn. Pure.
 //!
-//! A replay is the fold that the runtime itself makes, stopped where somebody wants to look. It asks nobody anything, runs
-//! no agent, and comes to the result that the run came to.
+//! A replay is the fold that the runtime itself makes, stopped at any event. It asks nothing outside, runs no agent, and
+//! has the result of the run.
 
 mod diff;
 mod story;
@@ -21,7 +21,7 @@ pub use super::history::ReplayError;
 pub use diff::{Aspect, Diff, TurnDifference};
 pub use story::{Cause, Deed, TurnEnd, TurnStory};
 
-/// A run as its journal tells it, with what every event changed.
+/// A run read from its journal, with what every event changed.
 ///
 /// ```
 /// use callboard::prelude::*;
@@ -166,7 +166,7 @@ impl Replay {
         self.run.submission()
     }
 
-    /// What the run came to, if it has ended.
+    /// The result of the run, if it has ended.
     #[must_use]
     pub fn result(&self) -> Option<&RunResult> {
         self.run.result().map(|result| &**result)

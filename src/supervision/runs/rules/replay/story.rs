@@ -1,4 +1,4 @@
-//! What became of one turn, told event by event.
+//! The history of one turn, event by event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub enum TurnEnd {
     Command {
         /// What it returned.
         command: Arc<Command>,
-        /// What was said to where it goes, in the end.
+        /// The last verdict about where it goes.
         verdict: Verdict,
     },
     /// It failed for good.
@@ -236,7 +236,7 @@ impl TurnStory {
         }
     }
 
-    /// The turn is over with a step; if it did not say how, something cut it off.
+    /// The turn is over with a step; without an end of its own it was cancelled.
     pub(super) fn close(&mut self, step: usize, at: Timestamp) {
         self.closed = Some((step, at));
         if matches!(self.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }) {

@@ -10,7 +10,7 @@ use crate::messages::state::Delta;
 use crate::messages::{
     AgentName, Answer, Authority, Chain, Command, EarlierAnswer, Envelope, Json, Order, Outcome, State, Timestamp,
 };
-use crate::supervision::runs::rules::budget::PurseKey;
+use crate::supervision::runs::rules::budget::SubBudgetKey;
 use crate::supervision::runs::rules::guard::Handoff;
 
 use super::plan::scope::{Reversible, Scope, Undo};
@@ -113,7 +113,7 @@ pub struct Branch {
     pub(in crate::supervision::runs) reversible: Vec<Reversible>,
     /// It has failed, and what was done in it is taken back.
     pub(in crate::supervision::runs) undo: Option<Box<Undo>>,
-    /// The failure with which it ends tells the node that it comes from.
+    /// The failure with which it ends names the node that failed.
     pub(in crate::supervision::runs) has_failed_within: bool,
     /// What may be caused in it at most: agents that others made may have passed control on.
     pub(in crate::supervision::runs) authority: Authority,
@@ -164,7 +164,7 @@ pub(in crate::supervision::runs) struct Brief {
     /// Answers that its parent had when it asked.
     pub(in crate::supervision::runs) answers: Option<Arc<[EarlierAnswer]>>,
     /// The budget that its reservations count against, beside the run's.
-    pub(in crate::supervision::runs) purse: Option<PurseKey>,
+    pub(in crate::supervision::runs) sub_budget: Option<SubBudgetKey>,
     /// When its own time is up.
     pub(in crate::supervision::runs) deadline: Option<Timestamp>,
 }

@@ -15,7 +15,7 @@ pub enum Effect {
     Interrupted(u32),
     /// The turn may be taken again at this time.
     Retry(u32, Timestamp),
-    /// The turn is over. Whoever still works on it is to stop.
+    /// The turn is over. A worker that still has it is to stop.
     Close {
         /// The turn.
         turn: u32,
@@ -58,7 +58,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The turn that may be taken, or waits for a person to say so.
+    /// The turn that may be taken, or waits for a person.
     #[must_use]
     pub fn begun(&self) -> Option<u32> {
         match self {
@@ -95,7 +95,7 @@ impl Effect {
 }
 
 /// What deciding about an event has worked out already. It follows from the run and the event alone, so replay, which
-/// has none of it, works it out anew and comes to the same.
+/// has none of it, computes it again with the same result.
 #[derive(Debug, Default)]
 pub struct WorkedOut {
     /// The view and the deltas that an ended turn's update makes.

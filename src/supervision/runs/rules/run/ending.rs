@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
+    /// A delegated branch has ended: the answer goes to its asking turn, or to the branch that the turn left behind.
     pub(super) fn answered(
         &mut self,
         turn: u32,
@@ -109,7 +109,7 @@ impl Run {
         written: Vec<Delta>,
         effects: &mut Vec<Effect>,
     ) {
-        self.budget.close_purse((turn, ordinal));
+        self.budget.close_sub_budget((turn, ordinal));
         let (answered, is_marked) = (Some(self.sequence), self.is_marked);
         let (at, sequence) = (self.last_at, self.sequence);
         let told = |asker: &AgentName, to: &Arc<str>| {
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Nobody will take the answers to what the branch gave away.
+    /// Cancels the detached delegations of a branch that ends.
     pub(super) fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(branch) = self.branches.get(id).filter(|branch| !branch.outbound.is_empty()) else { return };
         let open = branch.outbound.iter().filter(|outbound| outbound.reply.is_none());
@@ -237,7 +237,7 @@ impl Run {
             self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.get(id) else { continue };
             if let Origin::Delegation { turn, ordinal } = branch.origin {
-                self.budget.close_purse((turn, ordinal));
+                self.budget.close_sub_budget((turn, ordinal));
             }
             ids.extend(branch.undo.as_ref().and_then(|undo| undo.by));
             match &branch.now {

@@ -22,7 +22,7 @@ use super::turn::{OpenTurn, OpenTurns, Phase};
 pub struct Run {
     /// What was submitted; never changes.
     pub(super) submission: Arc<Submission>,
-    /// Schema, reducers and predicates. Not stored: whoever reads a run supplies them.
+    /// Schema, reducers and predicates. Not stored: the reader of a run supplies them.
     pub(super) rules: StateRules,
     /// How many events it is the fold of.
     pub(super) sequence: u64,
@@ -116,13 +116,13 @@ impl Run {
         self.sequence
     }
 
-    /// Whether it has read what strangers wrote.
+    /// Whether it has read untrusted input.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.is_marked
     }
 
-    /// What it came to, once it has ended.
+    /// Its result, once it has ended.
     #[must_use]
     pub fn result(&self) -> Option<&Arc<RunResult>> {
         self.result.as_ref()
@@ -238,7 +238,7 @@ impl Run {
         self.turn(number).filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
     }
 
-    /// Its next attempt begins: no event says so, since a repeated start would only wait again.
+    /// Its next attempt begins: there is no event for it, since a repeated start would only wait again.
     pub(in crate::supervision::runs) fn begin_attempt(&mut self, number: u32) {
         if let Some(turn) = self.turns.get_mut(number) {
             turn.phase = Phase::Leased;

@@ -32,7 +32,7 @@ pub enum Record {
         name: Arc<str>,
         /// Its result.
         value: Json,
-        /// The turn had read what strangers wrote by then, so whoever is given the result is marked too.
+        /// The turn had read untrusted input by then, so a turn that is given the result is tainted too.
         is_marked: bool,
     },
     /// A delegation.
@@ -117,7 +117,7 @@ pub enum QuestionState {
     Open,
     /// An answer.
     Answered(Json),
-    /// Nobody answered in time.
+    /// No answer came in time.
     Expired,
 }
 
@@ -126,7 +126,7 @@ pub enum QuestionState {
 pub struct Once {
     /// What was begun.
     pub intent: Intent,
-    /// How often it was begun or asked about before: tells a repeated request from a new one.
+    /// How often it was begun or asked about before: distinguishes a repeated request from a new one.
     pub round: u32,
     /// What is known about it.
     pub state: OnceState,
@@ -149,7 +149,7 @@ pub struct ChildDeltas {
     pub(in crate::supervision::runs) asked: u64,
     pub(in crate::supervision::runs) answered: Option<u64>,
     pub(in crate::supervision::runs) deltas: Vec<Delta>,
-    /// When it was answered, the run had read what strangers wrote.
+    /// When it was answered, the run had read untrusted input.
     pub(in crate::supervision::runs) is_marked: bool,
 }
 

@@ -134,8 +134,8 @@ impl Run {
             RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _ } => {
                 self.budget.reserved_up_to(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
-                    let purse = self.turns.get(*turn).and_then(|open| self.branch_of(open).brief.purse);
-                    self.budget.reserve((*turn, *ordinal), purse, *tokens);
+                    let sub_budget = self.turns.get(*turn).and_then(|open| self.branch_of(open).brief.sub_budget);
+                    self.budget.reserve((*turn, *ordinal), sub_budget, *tokens);
                 }
             }
             RunEvent::Settled { turn, ordinal, usage, at: _ } => self.budget.settle((*turn, *ordinal), *usage),
@@ -172,7 +172,7 @@ impl Run {
                 }
             }
             RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
-                // A second question in one place is the first one as people have changed it.
+                // A second question under one ordinal is the first one as people have changed it.
                 let asked = match self.turns.record_mut(*turn, *ordinal) {
                     Some(Record::Approval { envelope, asked, .. }) => {
                         asked.take().or_else(|| Some(envelope.action.clone().into()))
@@ -330,7 +330,7 @@ impl Run {
         open.records.retain(|ordinal, _| matches!(*ordinal, LATE_ORDINAL | FIGURES_ORDINAL));
     }
 
-    /// What was changed for a turn counts as written in its branch; whoever changed it has found that it can be.
+    /// What was changed for a turn counts as written in its branch; the decision has checked that it can be applied.
     fn change(&mut self, turn: u32, input: Option<&Json>, update: &Update) {
         let written = Delta { turn: self.turn_id(turn), update: Arc::new(update.clone()) };
         let Some(open) = self.turns.get_mut(turn) else { return };
@@ -375,19 +375,19 @@ impl Run {
         open.records.insert(ordinal, Box::new(record));
         let from = open.agent.clone();
         let parent = &self.branches[open.branch];
-        let (chain, within) = (parent.chain.clone(), parent.brief.purse);
+        let (chain, within) = (parent.chain.clone(), parent.brief.sub_budget);
         let view = match &order.sees {
             ContextStrategy::None => State::default(),
             ContextStrategy::Channels(channels) => parent.view.only(channels),
             ContextStrategy::Full => parent.view.clone(),
         };
         if let Verdict::Admitted(agents) = verdict {
-            let purse = order.tokens.map_or(within, |tokens| {
-                self.budget.open_purse((turn, ordinal), tokens, within);
+            let sub_budget = order.tokens.map_or(within, |tokens| {
+                self.budget.open_sub_budget((turn, ordinal), tokens, within);
                 Some((turn, ordinal))
             });
             let deadline = order.deadline.map(|deadline| self.last_at + deadline);
-            let brief = Brief { answers, purse, deadline };
+            let brief = Brief { answers, sub_budget, deadline };
             effects.extend(deadline.map(|at| Effect::Deadline { turn, ordinal, at }));
             for agent in agents {
                 self.tally.handoffs += 1;

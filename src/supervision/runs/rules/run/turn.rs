@@ -75,7 +75,7 @@ impl OpenTurns {
         self.open.remove(&number)
     }
 
-    /// Keeps what an open turn has asked for, in the place of what was kept under the ordinal before.
+    /// Keeps what an open turn has asked for under an ordinal; replaces an earlier record.
     pub(super) fn record(&mut self, number: u32, ordinal: u32, record: Record) {
         if let Some(turn) = self.get_mut(number) {
             turn.records.insert(ordinal, Box::new(record));
@@ -97,7 +97,7 @@ pub struct OpenTurn {
     pub(in crate::supervision::runs) phase: Phase,
     pub(in crate::supervision::runs) records: BTreeMap<u32, Box<Record>>,
     pub(in crate::supervision::runs) recoveries: u32,
-    /// The run had read what strangers wrote when the turn was admitted. What comes later does not change it: an attempt that
+    /// The run had read untrusted input when the turn was admitted. What comes later does not change it: an attempt that
     /// is repeated meets what the first one met.
     pub(in crate::supervision::runs) is_marked: bool,
     /// If others made its agent: what each of them is, from the one that the host made. A change counts for later turns.
@@ -115,7 +115,7 @@ pub(in crate::supervision::runs) enum Phase {
         has_changed: bool,
         why: Arc<str>,
     },
-    /// Its node starts when a person says so.
+    /// Its node starts when a person resumes it.
     Interrupted,
 }
 
@@ -138,7 +138,7 @@ impl OpenTurn {
         self.records.get(&ordinal).map(|record| &**record)
     }
 
-    /// Whether the run had read what strangers wrote when it was admitted.
+    /// Whether the run had read untrusted input when it was admitted.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.is_marked
@@ -177,7 +177,7 @@ impl OpenTurn {
         self.attempt
     }
 
-    /// Whether it waits for an answer from outside it: being found so by a new process says nothing against it.
+    /// Whether it waits for an answer from outside it: a new process that finds it so does not count a recovery.
     pub(in crate::supervision::runs) fn is_waiting(&self) -> bool {
         self.records.values().any(|record| match &**record {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,

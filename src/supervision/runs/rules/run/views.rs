@@ -12,7 +12,7 @@ use super::record::ChildDeltas;
 use super::turn::OpenTurn;
 
 impl Run {
-    /// The messages of its conversation that a turn sees: turns that work on a delegation are given what the asking agent says.
+    /// The messages of its conversation that a turn sees: turns that work on a delegation see what the asking agent passes on.
     pub(in crate::supervision::runs) fn conversation_of(&self, turn: &OpenTurn) -> Option<&Json> {
         let read = self.conversing.as_ref()?.read.as_ref()?;
         self.delegation_of(turn).is_none().then_some(read)
@@ -32,14 +32,14 @@ impl Run {
         branch.view.with_runtime(previous.map(AgentName::as_str), turn.figures())
     }
 
-    /// What the children of an open turn wrote, or a person in their place.
+    /// What the children of an open turn wrote, with a person's overwrite.
     pub(in crate::supervision::runs) fn children_of(&self, turn: &OpenTurn) -> Vec<ChildDeltas> {
         let mut children = turn.children();
         self.put_overwrite(children.iter_mut().map(|child| &mut child.deltas));
         children
     }
 
-    /// Puts what a person wrote over a conflict in the place of what several writers wrote.
+    /// Replaces concurrent writes by a person's overwrite.
     pub(in crate::supervision::runs) fn put_overwrite<'a>(&self, writers: impl Iterator<Item = &'a mut Vec<Delta>>) {
         if let Some(over) = &self.overwrite {
             overwrite(writers, &over.written);
@@ -74,8 +74,8 @@ impl Run {
         Ok((view, deltas))
     }
 
-    /// What an agent may cause in a branch: what the run was granted, and everybody in the chain has, and whoever passed control
-    /// on or made it.
+    /// What an agent may cause in a branch: what the run was granted, what every agent in the chain has, and those that passed control
+    /// on or created it.
     pub(in crate::supervision::runs) fn authority_of(
         &self,
         branch: &Branch,

@@ -1,4 +1,4 @@
-//! Who of a run waits for whom: turns for delegations, for people and for deadlines.
+//! Which turns of a run wait, and for what: turns for delegations, for people and for deadlines.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -19,7 +19,7 @@ impl Run {
         })
     }
 
-    /// Whether every open turn needs attention, or waits for one that does: nothing of the run goes on by itself.
+    /// Whether every open turn needs attention, or waits for one that does: nothing of the run continues by itself.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         let asker = |turn: &u32| self.waiter_of(self.turns.get(*turn)?.branch).map(|(asked, _)| asked.turn.number);

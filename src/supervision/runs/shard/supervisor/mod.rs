@@ -16,4 +16,4 @@ pub use life::RunSupervisor;
 pub use shard::{APPLIED, JOURNALED, TAKEN};
 
 #[cfg(test)]
-mod model;
+mod reference;

@@ -13,7 +13,7 @@ use crate::supervision::runs::rules::decide::{self, DecisionContext};
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError};
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::interrupts::ResumeError;
-use crate::supervision::runs::rules::once::{self, EXPIRY, Told};
+use crate::supervision::runs::rules::once::{self, Decided, EXPIRY};
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Effect, Once, OnceState, QuestionState, Record, Run};
@@ -169,7 +169,7 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
             {
                 tracing::warn!(parent: None, run = %live.run.id(), turn, %failure, "command refused");
             }
-            for text in decide::slips(&live.run, &event) {
+            for text in decide::likely_misspellings(&live.run, &event) {
                 tracing::warn!(run = %live.run.id(), turn, text);
                 live.absorb(RunEvent::Noticed { turn, text: text.into(), at: context.now.wall });
             }
@@ -213,7 +213,7 @@ fn on_request(
                 return;
             }
             let ordinal = live.run.budget().next_reservation();
-            let answer = live.run.budget().check(live.run.branch_of(turn).brief.purse, tokens);
+            let answer = live.run.budget().check(live.run.branch_of(turn).brief.sub_budget, tokens);
             let verdict = match &answer {
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
@@ -231,13 +231,13 @@ fn on_request(
                 expires_at: at + expiry::time_for(&live.run.submission().task, Consent::Ask, context.approval_ttl),
                 on_unknown: context.on_unknown,
             };
-            match once::told((number, ordinal), record, &request, facts) {
-                Some(Told::Changed(difference)) => {
+            match once::decide((number, ordinal), record, &request, facts) {
+                Some(Decided::Changed(difference)) => {
                     reply.map(|reply| reply.send(TurnReply::Changed(difference)));
                     return;
                 }
-                Some(Told::Recorded) => {}
-                Some(Told::News(event)) => {
+                Some(Decided::Recorded) => {}
+                Some(Decided::Event(event)) => {
                     live.absorb(event);
                 }
                 None => match record.map(|record| matches_record(record, &request)) {

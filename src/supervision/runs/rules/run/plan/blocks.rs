@@ -1,6 +1,6 @@
 //! The part of the fold that follows a workflow (SEMANTICS 7): how nodes start, and what their ends lead to.
 //!
-//! A block that is worked on is a branch with a [`Scope`]; each node at work is a branch of its own below it.
+//! A block that runs is a branch with a [`Scope`]; each running node is a branch of its own below it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

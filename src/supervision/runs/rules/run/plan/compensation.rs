@@ -47,8 +47,8 @@ impl Run {
         found
     }
 
-    /// A block or a map fails: what is at work in it is cancelled, what it has done is taken back, and then its branch ends. A
-    /// conflict takes nothing back by itself: a person may have the run go on from there. If somebody deals with it, what was
+    /// A block or a map fails: what runs in it is cancelled, what it has done is compensated, and then its branch ends. A
+    /// conflict compensates nothing by itself: a person may resume the run from there. If the failure is handled, what was
     /// done goes up with what else there is to be taken back.
     pub(in crate::supervision::runs) fn take_back(&mut self, id: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };

@@ -53,7 +53,7 @@ impl Run {
         place
     }
 
-    /// A workflow within a workflow ends with what was said to the plan around it: what was written in it is dropped.
+    /// A workflow within a workflow ends with its commands to the plan around it: what was written in it is dropped.
     pub(super) fn end_escalated(
         &mut self,
         id: u32,

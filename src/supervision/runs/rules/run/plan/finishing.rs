@@ -247,7 +247,7 @@ impl Run {
         }
     }
 
-    /// With what a block fails in which nobody deals with the failure of this node.
+    /// The outcome of a block in which the failure of this node is not handled.
     pub(super) fn failure_of(&self, id: u32, node: u32) -> Outcome {
         let end = self.plan.graph().zip(self.scope(id)).and_then(|(graph, scope)| {
             let name = &graph.level(scope.block).nodes[node as usize].name;

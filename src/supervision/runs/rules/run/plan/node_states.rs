@@ -104,7 +104,7 @@ impl Run {
         self.plan.keep_states(kept);
     }
 
-    /// Forgets what was noted within a branch that begins anew.
+    /// Forgets what was noted within a branch that begins again.
     pub(in crate::supervision::runs) fn forget_within(&mut self, branch: u32) {
         let (Some(graph), Some(mut kept)) = (self.plan.shared_graph(), self.plan.take_states()) else { return };
         let (items, path) = self.path_of(&graph, branch);
@@ -119,11 +119,11 @@ impl Run {
         self.plan.keep_states(kept);
     }
 
-    /// How the nodes of the block that a branch works on stand. What is open when the block ends, nobody needs any more.
+    /// Reads the states of the nodes in the block of a branch. Nodes that are open when the block ends are dropped.
     fn read_states(&self, id: u32, is_live: bool, states: &mut BTreeMap<NodePath, NodeStates>) {
         let (Some(graph), Some(branch)) = (self.plan.graph(), self.branches.get(id)) else { return };
         if let Some(count) = self.count_of(graph, branch) {
-            // How it stands is told where its own block is looked at.
+            // Its state is read with the block around it.
             states.entry(self.path_of(graph, id)).or_insert_with(|| NodeState::Running.into()).count = Some(count);
         }
         let Now::Plan(scope) = &branch.now else { return };
@@ -216,7 +216,7 @@ fn repeated(station: &Station) -> Option<&str> {
 }
 
 /// How a node stands that was begun several times. The outermost come first: where an inner one goes by the same name, it is
-/// the body of what is repeated, and says more only while that runs.
+/// the body of what is repeated, and is more precise only while that runs.
 fn in_all(items: &[(usize, NodeStates)]) -> Option<NodeStates> {
     let (depth, first) = *items.first()?;
     let most_urgent = |items: &mut dyn Iterator<Item = &(usize, NodeStates)>| {

@@ -141,7 +141,7 @@ impl Run {
     }
 
     /// The way to the node of the plan that an open turn belongs to: names from the outermost block on, as in
-    /// `group/review`, with the iteration of a loop (`implement#2`) and the place of an item (`each[0]`). `None` for a turn
+    /// `group/review`, with the iteration of a loop (`implement#2`) and the index of an item (`each[0]`). `None` for a turn
     /// that agents brought about.
     #[must_use]
     pub fn node_of(&self, turn: u32) -> Option<String> {
@@ -149,7 +149,7 @@ impl Run {
         Some(self.way_to(turn.branch, None))
     }
 
-    /// What the author of its plan said about the turns of a node.
+    /// The rules of the plan for the turns of a node.
     pub(in crate::supervision::runs) fn rules_of(&self, turn: u32) -> Option<&Rules> {
         let branch = self.branch_of(self.turns.get(turn)?);
         self.station(self.plan.graph()?, branch).map(|(_, _, station)| &station.rules)

@@ -1,4 +1,4 @@
-//! The blocks of a plan as data: what is at work in them, what has ended, and what is to be compensated.
+//! The blocks of a plan as data: what runs in them, what has ended, and what is to be compensated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::workflow::NodeStates;
 use crate::workflow::graph::{Graph, Level};
 use crate::workflow::progress::{Progress, Stage};
 
-/// A block that is worked on.
+/// A block that runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Scope {
     /// Which block of the graph.
     pub(super) block: u32,
-    /// What its first nodes work on unless they say otherwise.
+    /// The input of its first nodes, if they have no template of their own.
     pub(super) input: Json,
     pub(super) progress: Progress,
     pub(super) ends: Vec<Option<Box<NodeEnd>>>,
-    /// The branches of nodes at work.
+    /// The branches of running nodes.
     pub(in crate::supervision::runs) children: BTreeMap<u32, u32>,
-    /// Where commands went in place of the edges, with inputs if they gave any.
+    /// Targets of commands, which replace edges, with inputs if they gave any.
     pub(super) gotos: BTreeMap<u32, Gotos>,
     pub(super) round: Round,
     /// Commands that speak to the plan around this workflow, by the plan order of their nodes. Nothing begins after the first.
@@ -69,16 +69,16 @@ pub(super) struct Gotos {
     pub(super) keeps_edges: bool,
 }
 
-/// Which time a body is worked on.
+/// One iteration of a body.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Round {
     /// How often a loop has begun, from 1.
     pub(super) iteration: u32,
-    /// What the iteration before it came to.
+    /// The output of the iteration before it.
     pub(super) previous: Json,
     /// A command went back to its beginning.
     pub(super) is_repeated: bool,
-    /// The item of a map, and its place.
+    /// The index and the value of a map's item.
     pub(super) item: Option<(u32, Json)>,
     /// Where commands go around the loop, which ends with that.
     pub(super) exits: Vec<(Arc<str>, Option<Json>)>,
@@ -95,7 +95,7 @@ pub(in crate::supervision::runs) struct NodeEnd {
     pub(super) inside: BTreeMap<u32, Inside>,
     /// What can be taken back of what was done within it, the first first.
     pub(super) reversible: Vec<Reversible>,
-    /// Its failure tells the node within it that it comes from.
+    /// Its failure names the node within it that failed.
     pub(super) has_failed_within: bool,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct Escalation {
     pub(super) deltas: Vec<Delta>,
 }
 
-/// A node that has finished, and that somebody was named to take back.
+/// A finished node for which a compensating agent is named.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Reversible {
     pub(super) block: u32,

@@ -23,7 +23,7 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// The block so many levels up.
+    /// The block this many levels up.
     fn scope(&self, up: u32) -> Option<&Scope> {
         let mut branch = self.branch;
         for _ in 0..up {

@@ -44,10 +44,10 @@ impl Model {
     /// Hands a request to the run; twice, as a request that was repeated is.
     fn request(&mut self, request: &TurnRequest) {
         for _ in 0..2 {
-            match told((1, 0), self.record.as_ref(), request, facts()).unwrap() {
-                Told::News(event) => self.record = Some(recorded(&event, self.record.as_ref()).unwrap()),
-                Told::Recorded => {}
-                Told::Changed(why) => panic!("{why}"),
+            match decide((1, 0), self.record.as_ref(), request, facts()).unwrap() {
+                Decided::Event(event) => self.record = Some(recorded(&event, self.record.as_ref()).unwrap()),
+                Decided::Recorded => {}
+                Decided::Changed(why) => panic!("{why}"),
             }
         }
     }
@@ -189,7 +189,7 @@ fn something_else_in_its_place_is_a_changed_turn() {
             .contains("charge order 7 where the journal has charge order 7 with other")
     );
     let request = TurnRequest::Intend { intent: other, round: 0 };
-    assert!(matches!(told((1, 0), Some(&record), &request, facts()), Some(Told::Changed(_))));
+    assert!(matches!(decide((1, 0), Some(&record), &request, facts()), Some(Decided::Changed(_))));
     let step = Record::StepStarted { name: "charge".into() };
     assert_eq!(next(Some(&step), &intent()), Ok(Next::Begin { round: 0 }), "it was repeatable then");
 }

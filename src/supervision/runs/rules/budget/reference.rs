@@ -29,7 +29,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action, 1..30)
 }
 
-/// One limit. The first account is the run's, the others are purses.
+/// One limit. The first account is the run's, the others are sub_budgets.
 struct Account {
     limit: u64,
     spent: u64,
@@ -106,8 +106,8 @@ impl Model {
     }
 }
 
-/// The run has no purse; the others are named by their place in the list.
-fn purse(account: usize) -> Option<PurseKey> {
+/// The run has no sub-budget; the others are named by their place in the list.
+fn sub_budget(account: usize) -> Option<SubBudgetKey> {
     (account != 0).then_some((account as u32, 0))
 }
 
@@ -115,13 +115,13 @@ fn purse(account: usize) -> Option<PurseKey> {
 fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
     let branches = [
         "refused by the run",
-        "refused by a purse",
-        "refused by a purse around it",
+        "refused by a sub_budget",
+        "refused by a sub_budget around it",
         "overrun",
         "refunded",
         "reported after its attempt",
         "settled twice",
-        "reported after its purse was closed",
+        "reported after its sub_budget was closed",
     ];
     play("budget", &branches, (0_u64..1_500, actions()), |(limit, actions), seen| {
         let mut budget = Budget::new(limit);
@@ -131,14 +131,14 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
             match action {
                 Action::OpenPurse { within, limit } => {
                     let (within, new) = (*within.get(&model.open()), model.accounts.len());
-                    budget.open_purse((new as u32, 0), limit, purse(within));
+                    budget.open_sub_budget((new as u32, 0), limit, sub_budget(within));
                     let path = [model.accounts[within].path.clone(), vec![new]].concat();
                     model.accounts.push(Account { limit, spent: 0, is_open: true, path });
                 }
                 Action::ClosePurse { which } => {
                     let which = *which.get(&model.open());
-                    if let Some(key) = purse(which) {
-                        budget.close_purse(key);
+                    if let Some(key) = sub_budget(which) {
+                        budget.close_sub_budget(key);
                         model.accounts[which].is_open = false;
                     }
                 }
@@ -146,15 +146,15 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                     let from = *from.get(&model.open());
                     let path = model.accounts[from].path.clone();
                     let refused = model.refusal(&path, tokens);
-                    prop_assert_eq!(budget.check(purse(from), tokens).err(), refused.clone());
+                    prop_assert_eq!(budget.check(sub_budget(from), tokens).err(), refused.clone());
                     match refused {
                         None => {
-                            budget.reserve((turn, model.calls.len() as u32), purse(from), tokens);
+                            budget.reserve((turn, model.calls.len() as u32), sub_budget(from), tokens);
                             model.calls.push(Call { turn, tokens, path, state: State::UnderWay });
                         }
                         Some(Refusal::TokenBudget { is_delegated: false, .. }) => _ = seen.insert("refused by the run"),
-                        Some(_) if model.left(from) < tokens => _ = seen.insert("refused by a purse"),
-                        Some(_) => _ = seen.insert("refused by a purse around it"),
+                        Some(_) if model.left(from) < tokens => _ = seen.insert("refused by a sub_budget"),
+                        Some(_) => _ = seen.insert("refused by a sub_budget around it"),
                     }
                 }
                 Action::Settle { call, used } if !model.calls.is_empty() => {
@@ -172,7 +172,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                     }
                     if is_open {
                         if path.iter().any(|account| !model.accounts[*account].is_open) {
-                            seen.insert("reported after its purse was closed");
+                            seen.insert("reported after its sub_budget was closed");
                         }
                         if used.is_none() && tokens > 0 {
                             seen.insert("refunded");
@@ -203,7 +203,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
         // What is asked for beyond any limit shows each account's figures.
         for account in model.open() {
             let refusal = model.refusal(&model.accounts[account].path, 10_000);
-            prop_assert_eq!(budget.check(purse(account), 10_000).err(), refusal);
+            prop_assert_eq!(budget.check(sub_budget(account), 10_000).err(), refusal);
         }
         Ok(())
     });

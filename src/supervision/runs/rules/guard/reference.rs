@@ -99,7 +99,7 @@ fn ask(chain: &Chain, asked: &Asked) -> Answer {
         handoffs: 0,
         agents: &BTreeSet::new(),
         budget: &Budget::new(1),
-        purse: None,
+        sub_budget: None,
         consent: Consent::Auto,
         now: Duration::ZERO,
     };
