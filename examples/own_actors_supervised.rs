@@ -5,7 +5,6 @@
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::env::Env;
 use callboard::supervision::tree::{
     Backoff, ChildRef, ChildSpec, Intensity, Restart, Supervisor, SupervisorRef, SupervisorSpec, TreeEvent,
 };
@@ -57,7 +56,7 @@ fn app() -> (SupervisorSpec, ChildRef<Count>, SupervisorRef) {
 async fn main() -> Result<(), Box<dyn Error>> {
     let (guest, guest_counter) = ChildSpec::actor("guest", || (Counter, ()));
     let (app, counter, desk) = app();
-    let tree = Supervisor::start(app, Env::system()).await?;
+    let tree = Supervisor::start(app).await?;
     let mut events = tree.subscribe();
     desk.start_child(guest.restart(Restart::Temporary)).await?;
     println!("All run:\n\n{}\n", tree.snapshot().await?);
@@ -106,6 +105,7 @@ mod tests {
 
     use super::*;
     use callboard::assert_tree;
+    use callboard::env::Env;
     use callboard::supervision::tree::TreeEventKind;
     use callboard::testing::{TreeRecorder, expect_terminated};
 
@@ -114,7 +114,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_third_crash_within_a_minute_builds_the_group_anew() {
         let (app, counter, _) = app();
-        let tree = Supervisor::start(app, Env::repeatable(7)).await.unwrap();
+        let tree = Supervisor::start_in(app, Env::repeatable(7)).await.unwrap();
         let recorder = TreeRecorder::new(tree.subscribe());
         for _ in 0..2 {
             let crashing = counter.actor().unwrap();

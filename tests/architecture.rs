@@ -42,7 +42,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The room of a file such as `supervision/runs/rules/step/mod.rs`: the innermost of the table. The root of the crate has none.
+/// The room of a file such as `supervision/runs/rules/run/step.rs`: the innermost of the table. The root of the crate has none.
 fn room<'a>(path: &Path, table: &'a BTreeMap<String, BTreeSet<String>>) -> Option<&'a str> {
     let path = path.with_extension("");
     let parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();

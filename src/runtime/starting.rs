@@ -169,7 +169,7 @@ impl Builder {
             // Runs go on without it.
             .child(gauges_spec.own_intensity(Intensity::default()))
             .child(ChildSpec::supervisor(runs).0);
-        let tree = Supervisor::start(root, env.clone()).await?;
+        let tree = Supervisor::start_in(root, env.clone()).await?;
         tokio::spawn({
             let (tree, places, scheduler) = (tree.clone(), Arc::clone(&places), Arc::downgrade(&scheduler));
             async move {

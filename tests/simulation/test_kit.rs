@@ -153,7 +153,8 @@ async fn a_probe_hears_of_other_threads_by_real_time_too() {
 async fn a_supervised_probe_records_on_after_its_restart() {
     let probe = Probe::spawn().await;
     let (child, reference) = probe.child("desk");
-    let tree = Supervisor::start(SupervisorSpec::one_for_one("office").child(child), Env::repeatable(7)).await.unwrap();
+    let tree =
+        Supervisor::start_in(SupervisorSpec::one_for_one("office").child(child), Env::repeatable(7)).await.unwrap();
     let recorder = TreeRecorder::new(tree.subscribe());
     reference.cast(Letter::To("ann")).unwrap();
     assert_eq!(probe.expect_message(secs(1)).await, Letter::To("ann"));
@@ -174,7 +175,7 @@ async fn office() -> (Supervisor, ChildRef<Letter>) {
         .child(ann)
         .child(bob);
     let office = SupervisorSpec::one_for_one("office").child(ChildSpec::supervisor(desk).0).child(cat);
-    (Supervisor::start(office, Env::repeatable(7)).await.unwrap(), ann_ref)
+    (Supervisor::start_in(office, Env::repeatable(7)).await.unwrap(), ann_ref)
 }
 
 fn is_restarted(kind: &TreeEventKind) -> bool {

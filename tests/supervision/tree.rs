@@ -179,7 +179,7 @@ impl Events {
 }
 
 async fn start(spec: SupervisorSpec) -> (Supervisor, Events) {
-    let tree = Supervisor::start(spec, Env::repeatable(1)).await.expect("the tree starts");
+    let tree = Supervisor::start_in(spec, Env::repeatable(1)).await.expect("the tree starts");
     let events = Events::of(&tree);
     (tree, events)
 }
@@ -546,7 +546,7 @@ async fn a_failed_first_start_stops_what_runs_and_names_the_child_and_the_cause(
         SupervisorSpec::one_for_one("inner").child(stage.extra("c")).child(stage.extra("d")).child(stage.extra("e")),
     );
     let spec = SupervisorSpec::one_for_one("app").child(stage.extra("a")).child(stage.extra("b")).child(inner);
-    let error = Supervisor::start(spec, env()).await.unwrap_err();
+    let error = Supervisor::start_in(spec, env()).await.unwrap_err();
     assert_eq!(error.to_string(), "`app/inner` could not be started: `app/inner/d` could not be started: start failed");
     assert_eq!(stage.log(), "+a +b +c -c -b -a");
 }
@@ -557,7 +557,7 @@ async fn a_first_start_that_hangs_or_panics_fails_within_its_timeout() {
         let stage = Stage::default();
         stage.on_start("b", act);
         let spec = SupervisorSpec::one_for_one("app").child(stage.extra("a")).child(stage.extra("b"));
-        let error = Supervisor::start(spec, env()).await.unwrap_err();
+        let error = Supervisor::start_in(spec, env()).await.unwrap_err();
         let reason = EndReason::StartFailed { child: "app/b".into(), error: cause.to_owned() };
         assert_eq!(error, StartError::Ended(reason));
         assert_eq!(stage.log(), "+a -a");
@@ -570,7 +570,7 @@ async fn a_group_that_starts_over_while_it_starts_has_not_started_until_all_of_i
     stage.on_start("b", Act::Hang);
     let ((a, a_ref), (b, _)) = (stage.part("a"), stage.part("b"));
     let (error, ()) =
-        tokio::join!(Supervisor::start(SupervisorSpec::one_for_all("app").child(a).child(b), env()), async {
+        tokio::join!(Supervisor::start_in(SupervisorSpec::one_for_all("app").child(a).child(b), env()), async {
             while a_ref.cast(PartMsg::Panic("boom")).is_err() {
                 tokio::task::yield_now().await;
             }
@@ -587,7 +587,7 @@ async fn a_panicking_factory_is_a_failed_start() {
         panic!("no parts left")
     }
     let (a, _) = ChildSpec::actor("a", broken);
-    let error = Supervisor::start(SupervisorSpec::one_for_one("app").child(a), env()).await.unwrap_err();
+    let error = Supervisor::start_in(SupervisorSpec::one_for_one("app").child(a), env()).await.unwrap_err();
     assert_eq!(error.to_string(), "`app/a` could not be started: panicked: no parts left");
 }
 
@@ -640,7 +640,7 @@ async fn a_restart_that_hangs_counts_as_failed() {
 #[tokio::test(start_paused = true)]
 async fn descriptions_that_contradict_themselves_are_refused() {
     let stage = Stage::default();
-    let refused = async |spec: SupervisorSpec| match Supervisor::start(spec, env()).await.unwrap_err() {
+    let refused = async |spec: SupervisorSpec| match Supervisor::start_in(spec, env()).await.unwrap_err() {
         StartError::Invalid(error) => error,
         StartError::Ended(reason) => panic!("{reason}"),
     };
@@ -687,7 +687,7 @@ async fn a_child_that_ends_before_its_start_is_reported_is_restarted_like_any_ot
     let (child, _) = ChildSpec::actor("a", || (Ephemeral, ()));
     let intensity = Intensity::new(1000, 60 * SECOND);
     let spec = SupervisorSpec::one_for_one("app").intensity(intensity).backoff(Backoff::none()).child(child);
-    let tree = Supervisor::start(spec, Env::system()).await.unwrap();
+    let tree = Supervisor::start(spec).await.unwrap();
     let error = "gone already".to_owned();
     let end = tokio::time::timeout(30 * SECOND, tree.join()).await.expect("no end is missed");
     assert_eq!(end, EndReason::IntensityExceeded { child: "app/a".into(), error });
@@ -770,7 +770,7 @@ async fn a_start_that_nobody_waits_for_any_more_leaves_nothing_running() {
     let (b, b_ref) = stage.part("b");
     let (a, a_ref) = stage.part("a");
     let spec = SupervisorSpec::one_for_one("app").child(a).child(b.start_timeout(3 * SECOND));
-    assert!(tokio::time::timeout(SECOND, Supervisor::start(spec, env())).await.is_err());
+    assert!(tokio::time::timeout(SECOND, Supervisor::start_in(spec, env())).await.is_err());
     let child = a_ref.cell().unwrap();
     child.wait(Some(3 * SECOND)).await.unwrap();
     assert_eq!(stage.log(), "+a -a");
@@ -966,7 +966,7 @@ async fn two_generations_of_a_child_never_run_at_once_even_if_their_supervisor_w
     let a = a.start_timeout(Duration::from_millis(250));
     let (inner, inner_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("inner").child(a));
     let spec = SupervisorSpec::one_for_one("app").intensity(at_most(1000)).backoff(Backoff::none()).child(inner);
-    let tree = Supervisor::start(spec, Env::system()).await.unwrap();
+    let tree = Supervisor::start(spec).await.unwrap();
     let mut events = Events::of(&tree);
     // A blocked thread holds on to what it was about to run next: let the supervisor finish its part first.
     a_ref.call(PartMsg::Ping, SECOND).await.unwrap();
@@ -1080,7 +1080,7 @@ async fn children_of_a_template_stop_at_the_same_time() {
 #[tokio::test(start_paused = true)]
 async fn a_listed_child_below_simple_one_for_one_is_refused() {
     let spec = SupervisorSpec::simple_one_for_one("app").child(Stage::default().extra("a"));
-    let error = Supervisor::start(spec, env()).await.unwrap_err();
+    let error = Supervisor::start_in(spec, env()).await.unwrap_err();
     assert_eq!(error.to_string(), "`a` is listed below a simple_one_for_one supervisor; start it from a ChildTemplate");
 }
 

@@ -19,7 +19,6 @@ type Members<M> = BTreeMap<Arc<str>, Vec<ChildRef<M>>>;
 /// [`members`](Self::members). Groups are those of this value, and not of the process: two boards in one process share none.
 ///
 /// ```
-/// # use callboard::env::Env;
 /// # use callboard::supervision::tree::{ChildSpec, Supervisor, SupervisorSpec};
 /// use callboard::supervision::tree::ProcessGroups;
 /// # use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -32,7 +31,7 @@ type Members<M> = BTreeMap<Arc<str>, Vec<ChildRef<M>>>;
 /// # }
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let (spec, listener) = ChildSpec::actor("listener", || (Listener, ()));
-/// let tree = Supervisor::start(SupervisorSpec::one_for_one("app").child(spec), Env::system()).await?;
+/// let tree = Supervisor::start(SupervisorSpec::one_for_one("app").child(spec)).await?;
 ///
 /// let groups = ProcessGroups::new();
 /// groups.join("news", &listener);

@@ -236,7 +236,15 @@ impl Supervisor {
     /// # Errors
     /// When the description does not hold together, and when a child does not start: then those before it have been
     /// stopped again, last first.
-    pub async fn start(spec: SupervisorSpec, env: Env) -> Result<Self, StartError> {
+    pub async fn start(spec: SupervisorSpec) -> Result<Self, StartError> {
+        Self::start_in(spec, Env::system()).await
+    }
+
+    /// As [`Supervisor::start`], with another clock, other random numbers or a fault plan: for tests.
+    ///
+    /// # Errors
+    /// As [`Supervisor::start`].
+    pub async fn start_in(spec: SupervisorSpec, env: Env) -> Result<Self, StartError> {
         spec.check()?;
         let name = Arc::clone(&spec.name);
         let events = Events::new(env.clone());

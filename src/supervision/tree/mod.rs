@@ -5,7 +5,6 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use callboard::env::Env;
 //! use callboard::supervision::tree::{ChildSpec, Supervisor, SupervisorSpec};
 //! use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 //!
@@ -36,7 +35,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (spec, counter) = ChildSpec::actor("counter", || (Counter, 40));
-//! let tree = Supervisor::start(SupervisorSpec::one_for_one("app").child(spec), Env::system()).await?;
+//! let tree = Supervisor::start(SupervisorSpec::one_for_one("app").child(spec)).await?;
 //! counter.cast(CounterMsg::Add(2))?;
 //! assert_eq!(counter.call(CounterMsg::Get, Duration::from_secs(1)).await?, 42);
 //!

@@ -17,7 +17,6 @@ type Configure = Arc<dyn Fn(ChildSpec) -> ChildSpec + Send + Sync>;
 /// share the numbers that they give to children.
 ///
 /// ```
-/// use callboard::env::Env;
 /// use callboard::supervision::tree::{ChildTemplate, Restart, Supervisor, SupervisorSpec};
 /// use ractor::{Actor, ActorProcessingErr, ActorRef};
 ///
@@ -34,7 +33,7 @@ type Configure = Arc<dyn Fn(ChildSpec) -> ChildSpec + Send + Sync>;
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let tree = Supervisor::start(SupervisorSpec::simple_one_for_one("connections"), Env::system()).await?;
+/// let tree = Supervisor::start(SupervisorSpec::simple_one_for_one("connections")).await?;
 /// let connections =
 ///     ChildTemplate::new("connection", |port| (Connection, port)).configure(|child| child.restart(Restart::Temporary));
 /// let first = connections.start(&tree, 4000).await?;
