@@ -1,6 +1,6 @@
 //! An agent asks a person before it writes a file.
 //!
-//! Run it with `cargo run --example approval`, and answer `y` with the code that is on the card, or `n` with a reason. With `--yes` nobody is asked.
+//! Run it with `cargo run --example approval`, and answer `y` with the code that is on the card, or `n` with a reason. With `--yes` it is approved without a question.
 
 use std::error::Error;
 use std::fs;
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let letter = Action::new("write_file", &target, format!("Dear {},\nall is well.\n", turn.task().body));
             async move {
                 let approved = turn.approve(letter).await?;
-                // Exactly what was approved is executed, wherever it was kept meanwhile.
+                // The approved arguments are executed unchanged, wherever they were stored meanwhile.
                 fs::write(&*approved.target, approved.arguments.as_str().unwrap_or_default())?;
                 Ok(Command::output(format!("wrote {}", approved.target)))
             }
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Err(_) => println!("There is no letter."),
     }
     board.shutdown().await;
-    // It was for show; when nothing was written there is nothing to remove.
+    // The file is not needed any more; if it was not written, there is nothing to remove.
     let _ = fs::remove_file(&path);
     Ok(())
 }

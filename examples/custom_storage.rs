@@ -1,4 +1,4 @@
-//! A storage of your own: one that counts and times the calls that a board makes, around any other.
+//! A custom storage: it wraps another one, and counts and times the calls of a board.
 //!
 //! Run it with `cargo run --example custom_storage`, and the conformance suite on it with
 //! `cargo test --example custom_storage`.
@@ -15,7 +15,7 @@ use callboard::storage::{
 };
 use parking_lot::Mutex;
 
-/// Counts and times what is asked of the store inside.
+/// Counts and times the calls to the inner store.
 #[derive(Debug)]
 struct Counting<S> {
     inside: S,

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use callboard::prelude::*;
 
-/// Answers questions, and loses its nerve at the first one it is asked.
+/// Answers questions, and panics at the first one.
 struct Oracle;
 
 impl Agent for Oracle {
@@ -20,7 +20,7 @@ impl Agent for Oracle {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // One line is enough here; a board does not need this.
+    // Prints one line per panic, which is enough here; a board does not need this.
     std::panic::set_hook(Box::new(|panic| println!("    {}", panic.to_string().replace('\n', " "))));
     let board = Callboard::builder().agent("oracle", || Oracle).start().await?;
     println!("Everything runs:\n\n{}\n", board.tree().await?);
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     for event in run.history().await? {
         if let RunEvent::AttemptFailed { attempt, failure, retry_at, at, .. } = event {
-            println!("\nAttempt {attempt} failed ({failure}). The oracle was made anew,");
+            println!("\nAttempt {attempt} failed ({failure}). The oracle was rebuilt,");
             println!("and its turn began again {:?} later.\n", retry_at.since(at));
         }
     }

@@ -1,4 +1,4 @@
-//! Supervise your own ractor actors: one crashes, is restarted, and in the end takes its group along.
+//! Supervises your own ractor actors: one crashes and is restarted, and in the end its whole group is restarted.
 //!
 //! Run it with `cargo run --example own_actors_supervised`.
 
@@ -11,7 +11,7 @@ use callboard::supervision::tree::{
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::broadcast::Receiver;
 
-/// Counts words, and loses its nerve over one of them.
+/// Counts words, and panics at one of them.
 struct Counter;
 
 enum Count {
@@ -38,27 +38,27 @@ impl Actor for Counter {
     }
 }
 
-/// Two counters that go down together, and a desk for guests.
+/// Two counters that are restarted together, and a supervisor for temporary children.
 fn app() -> (SupervisorSpec, ChildRef<Count>, SupervisorRef) {
     let (words, counter) = ChildSpec::actor("words", || (Counter, ()));
     let (lines, _) = ChildSpec::actor("lines", || (Counter, ()));
-    let (desk, desk_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("desk"));
+    let (guests, guests_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("guests"));
     let counters = SupervisorSpec::one_for_all("counters")
         .intensity(Intensity::new(2, Duration::from_secs(60)))
         .backoff(Backoff::fixed(Duration::from_millis(50)))
         .child(words)
         .child(lines);
-    let app = SupervisorSpec::one_for_one("app").child(ChildSpec::supervisor(counters).0).child(desk);
-    (app, counter, desk_ref)
+    let app = SupervisorSpec::one_for_one("app").child(ChildSpec::supervisor(counters).0).child(guests);
+    (app, counter, guests_ref)
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let (guest, guest_counter) = ChildSpec::actor("guest", || (Counter, ()));
-    let (app, counter, desk) = app();
+    let (app, counter, guests) = app();
     let tree = Supervisor::start(app).await?;
     let mut events = tree.subscribe();
-    desk.start_child(guest.restart(Restart::Temporary)).await?;
+    guests.start_child(guest.restart(Restart::Temporary)).await?;
     println!("All run:\n\n{}\n", tree.snapshot().await?);
 
     counter.cast(Count::Word("folly"))?;
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     print_until(&mut events, "app/counters/lines gen 2: restarted").await?;
     println!("\nWords counted, through the same reference: {}\n", total(&counter).await?);
 
-    println!("The second restart waits a little; a third is too many, and the group is built anew:\n");
+    println!("The second restart waits a little; a third is too many, and the group is restarted:\n");
     counter.cast(Count::Word("gazebo"))?;
     print_until(&mut events, "app/counters/lines gen 3: restarted").await?;
     counter.cast(Count::Word("gazebo"))?;
@@ -77,7 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     println!("\nA temporary child is not missed:\n");
     guest_counter.cast(Count::Word("gazebo"))?;
-    print_until(&mut events, "app/desk/guest gen 1: failed: cannot count `gazebo`").await?;
+    print_until(&mut events, "app/guests/guest gen 1: failed: cannot count `gazebo`").await?;
     println!("\nWhat is left:\n\n{}\n", tree.snapshot().await?);
 
     println!("The tree was {}.", tree.stop().await);
@@ -88,7 +88,7 @@ async fn total(counter: &ChildRef<Count>) -> Result<usize, Box<dyn Error>> {
     Ok(counter.call(Count::Total, Duration::from_secs(1)).await?)
 }
 
-/// Prints the tree's events up to the one that reads like `last`.
+/// Prints the tree's events up to the one whose text is `last`.
 async fn print_until(events: &mut Receiver<TreeEvent>, last: &str) -> Result<(), Box<dyn Error>> {
     loop {
         let event = tokio::time::timeout(Duration::from_secs(5), events.recv()).await??.to_string();
@@ -122,10 +122,10 @@ mod tests {
             expect_terminated(crashing, SECOND).await;
             recorder.expect("app/counters/lines", |kind| *kind == TreeEventKind::Restarted, SECOND).await;
         }
-        assert_tree!(tree, "app\n  counters  gen 1\n    words  restarts 2\n    lines  restarts 2\n  desk");
+        assert_tree!(tree, "app\n  counters  gen 1\n    words  restarts 2\n    lines  restarts 2\n  guests");
         counter.cast(Count::Word("gazebo")).unwrap();
         recorder.expect("app/counters", |kind| *kind == TreeEventKind::Restarted, SECOND).await;
-        assert_tree!(tree, "app\n  counters  gen 2\n    words  gen 1\n    lines  gen 1\n  desk");
+        assert_tree!(tree, "app\n  counters  gen 2\n    words  gen 1\n    lines  gen 1\n  guests");
         tree.stop().await;
     }
 }

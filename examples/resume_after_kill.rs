@@ -1,6 +1,6 @@
-//! A process is killed in the middle of a run; a second one goes on where it was. No finished step is done again.
+//! A process is killed in the middle of a run, and a second one continues the run. No finished step is repeated.
 //!
-//! Run it with `cargo run --example resume_after_kill`. It starts itself twice, as the two processes of the story.
+//! Run it with `cargo run --example resume_after_kill`. It starts itself twice, as the two processes.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::process::{Command as Process, Stdio};
 
 use callboard::prelude::*;
 
-/// What is done, step by step; the first process dies in the last one.
+/// The steps; the first process is killed in the last one.
 const STEPS: [&str; 3] = ["book the train", "book the hotel", "book the museum"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -17,12 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["first", data] => travel(Path::new(data), true),
         ["second", data] => travel(Path::new(data), false),
-        _ => tell(),
+        _ => start_and_kill(),
     }
 }
 
 /// Starts both processes, and kills the first.
-fn tell() -> Result<(), Box<dyn Error>> {
+fn start_and_kill() -> Result<(), Box<dyn Error>> {
     let data = tempfile::tempdir()?;
     println!("The first process:");
     let mut first =
@@ -56,7 +56,7 @@ async fn travel(data: &Path, dies: bool) -> Result<(), Box<dyn Error>> {
         .await?;
     let run = match board.unfinished_runs().await?.pop() {
         Some(run) => {
-            println!("found run {} unfinished; it goes on by itself", run.id());
+            println!("found run {} unfinished; it continues without a command", run.id());
             run
         }
         None => board.submit(Task::new("a weekend in Lyon")).await?,
@@ -66,7 +66,7 @@ async fn travel(data: &Path, dies: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An effect outside. Before it begins, everything before it is on disk.
+/// An external effect. Everything before it is on disk when it begins.
 async fn book(number: usize, step: &str, dies: bool) -> Result<(), TurnError> {
     println!("step {number}: {step}");
     if dies && number == STEPS.len() {

@@ -1,4 +1,4 @@
-//! Agents with language models: what the loop costs beside the model, what one takes that waits, and how late words come.
+//! Agents with language models: the cost of the loop without the model, the memory of waiting agents, and the delay of streamed text.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::measure::{cpu, median, one_thread, run, two_workers, wall};
 use crate::report::{Line, Report, Target};
 use crate::sizes::{Before, Each, median_of};
 
-/// Calls a tool until it has been asked so often, without thinking.
+/// Calls a tool in each answer until it has answered `iterations` requests.
 #[derive(Clone)]
 struct Tireless {
     iterations: usize,
@@ -57,7 +57,7 @@ impl Model for Slow {
     }
 
     fn call(&self, request: ModelRequest) -> ModelStream {
-        // A connection would hold what was sent until it is answered.
+        // Keeps the request until it is answered, as a connection would.
         futures::stream::pending().chain(futures::stream::once(async move { Err(never(&request)) })).boxed()
     }
 }
@@ -118,7 +118,7 @@ pub(crate) fn iteration(report: &mut Report, effort: Effort) {
 
 pub(crate) fn waiting(report: &mut Report, effort: Effort) {
     let count = effort.of(1_000);
-    let each = median_of("thinkers", count);
+    let each = median_of("unanswered", count);
     report.add(Line {
         name: "agent with a model that does not answer (1,000), with its run",
         value: each / 1024.0,
@@ -136,12 +136,12 @@ pub(crate) fn waiting(report: &mut Report, effort: Effort) {
     });
 }
 
-/// So many agents, each with a run that waits for its model.
-pub(crate) fn thinkers(count: usize) -> Each {
+/// Agents, each with a run that waits for its model.
+pub(crate) fn unanswered(count: usize) -> Each {
     run(&two_workers(), waiting_for(Arc::new(Slow), count, |_| true))
 }
 
-/// As [`thinkers`], with a provider that takes their connections and says nothing. What its ends of them take counts too.
+/// As [`unanswered`], with a provider that accepts connections and does not answer. Its ends of the connections are counted too.
 pub(crate) fn connected(count: usize) -> Each {
     run(&two_workers(), async move {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -163,7 +163,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Agents that wait before the others are measured: what all share counts for none.
+/// The number of agents that are created before the measurement, so that shared memory is not counted.
 const FIRST: usize = 10;
 
 async fn waiting_for(model: Arc<dyn Model>, count: usize, is_asked: impl Fn(usize) -> bool) -> Each {
@@ -177,7 +177,7 @@ async fn waiting_for(model: Arc<dyn Model>, count: usize, is_asked: impl Fn(usiz
     before.each(count)
 }
 
-/// Begins these, and returns when their models are asked.
+/// Starts these agents and their runs, and returns when their models have been called.
 async fn begin(board: &Callboard, model: &Arc<dyn Model>, numbers: Range<usize>, is_asked: impl Fn(usize) -> bool) {
     let shared = tools();
     let all = numbers.end;
@@ -194,7 +194,7 @@ async fn begin(board: &Callboard, model: &Arc<dyn Model>, numbers: Range<usize>,
     }
 }
 
-/// How long a piece of an answer is on its way from the server's write to whoever watches the board.
+/// The delay of a piece of an answer from the server's write to a watcher of the board.
 pub(crate) fn words(report: &mut Report, effort: Effort) {
     let pieces = effort.of(400);
     let late = run(&two_workers(), async move {
@@ -208,7 +208,7 @@ pub(crate) fn words(report: &mut Report, effort: Effort) {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let mut request = vec![0; 64 << 10];
-                // One small request, which comes in few pieces.
+                // A small request, which may arrive in several reads.
                 let mut read = 0;
                 while !request[..read].ends_with(b"}") {
                     read += stream.read(&mut request[read..]).await.unwrap();
@@ -221,7 +221,7 @@ pub(crate) fn words(report: &mut Report, effort: Effort) {
                     let bytes = chunk(delta.to_string());
                     sent.lock().push(wall());
                     stream.write_all(bytes.as_bytes()).await.unwrap();
-                    // The next one goes out when this one was seen.
+                    // The next piece is sent when this one was received.
                     is_seen.recv().await.unwrap();
                 }
                 let end = json!({

@@ -12,8 +12,8 @@ use callboard::storage::codec::{self, Stored};
 use callboard::storage::{Sled, Storage};
 use serde::{Deserialize, Serialize};
 
-use crate::Effort;
 use crate::disks::RawSled;
+use crate::effort::Effort;
 use crate::measure::{cpu, each, interleaved, run, two_workers, wall};
 use crate::report::{Line, Report, Target};
 
@@ -21,7 +21,7 @@ const NAMESPACE: &str = "findings";
 const ENTRIES: usize = 10_000;
 const AT_ONCE: usize = 256;
 
-/// What an entry of the context holds.
+/// The value of an entry of the context.
 #[derive(Serialize, Deserialize)]
 struct RawEntry {
     value: String,
@@ -52,7 +52,7 @@ fn entry(number: usize, agent: &AgentName, updated_at: Timestamp) -> RawEntry {
     RawEntry { value, agent, expires_at: None, created_at, updated_at, origin: None }
 }
 
-/// Walks over all keys in an order that is not theirs.
+/// Visits all keys in an order other than the sorted one.
 fn scattered(step: usize) -> usize {
     (step * 7_919) % ENTRIES
 }
@@ -64,7 +64,7 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     let storage: Arc<dyn Storage> = Arc::new(Sled::open(folder.path()).unwrap());
     let context = ContextStore::new(storage, Env::system(), Durability::Buffered, BTreeMap::new());
     let raw = RawSled::open(raw_folder.path());
-    // No two writes alike: sled skips a write that changes nothing.
+    // No two writes are equal: sled skips a write that changes nothing.
     let clock = Cell::new(Timestamp::from_millis(1_767_225_600_000));
     let raw_write = |number: usize| {
         clock.set(clock.get() + Duration::from_millis(1));

@@ -9,14 +9,14 @@ use callboard::prelude::*;
 use callboard::storage::{Journal, Sled, SledStats, Storage};
 use tempfile::TempDir;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::measure::{PATIENCE, median, run, two_workers, wall};
 use crate::report::{Line, Report, Target};
 use crate::runs::{chain_of_three, chain_task};
 
 const WIDTH: usize = 1_000;
 
-/// sled as callboard opens it, and the file that has to be synced.
+/// sled with callboard's settings, and the file that has to be synced.
 pub(crate) struct RawSled {
     pub(crate) tree: sled::Db,
     log: File,
@@ -59,7 +59,7 @@ impl DiskBoard {
         Self { runtime, store, board, _folder: folder }
     }
 
-    /// Does some work; how long it took, and what the store did for it.
+    /// Does some work; returns its time, and the store's counters.
     fn time<F, T>(&self, work: impl FnOnce(Callboard) -> F) -> (f64, SledStats, T)
     where
         F: Future<Output = T> + std::marker::Send + 'static,
@@ -124,7 +124,7 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
         value: one.syncs as f64 / count as f64,
         unit: "a chain",
         reference: None,
-        // Three turns and the submission.
+        // The records of three turns and of the submission.
         target: Target::AtMost(4.0, None),
     });
 
@@ -142,7 +142,7 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
             ids
         });
         (pattern, records) = (did, ours.records(ids));
-        // One batch for each sync: raw sled's best, and it decides nothing.
+        // One batch per sync, which is the fastest that raw sled can be; it makes no decisions.
         let batch = records.len().div_ceil(did.syncs as usize);
         let began = wall();
         for rows in records.chunks(batch) {
@@ -206,7 +206,7 @@ pub(crate) fn start(report: &mut Report, effort: Effort) {
             let board = asking().storage(store).start().await.unwrap();
             finish(board.clone(), chain_task()).await;
             starts.push((opened, wall() - began));
-            // The note of the run that has just ended may still be there.
+            // The record of the run that has just ended may not be deleted yet.
             assert!(board.unfinished_runs().await.unwrap().len() >= unfinished);
             board.shutdown().await;
         }
@@ -222,7 +222,7 @@ pub(crate) fn start(report: &mut Report, effort: Effort) {
     });
 }
 
-/// A board that was shut down lets go of its store when the last task that holds it has ended.
+/// A board that was shut down releases its store when the last task that holds it has ended.
 async fn open_when_free(path: &Path) -> Sled {
     let began = wall();
     loop {

@@ -1,5 +1,5 @@
-//! What callboard costs beside what it is made of: raw ractor, raw tokio and raw sled, in the same process and in
-//! interleaved rounds. One line a case; the table with the machine it was measured on is in `docs/performance.md`.
+//! Compares callboard with the crates that it is built on, raw ractor, raw tokio and raw sled, in the same process and in interleaved
+//! rounds. It prints one line per case; the table with the machine that it was measured on is in `docs/performance.md`.
 //!
 //! ```text
 //! cargo bench --bench compare                 every case; minutes, and a few gigabytes of memory and disk
@@ -8,11 +8,12 @@
 //! cargo bench --bench compare -- --json       the same lines as JSON
 //! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
 //! ```
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue stops")]
 
 mod agents;
 mod contexts;
 mod disks;
+mod effort;
 mod measure;
 mod raw;
 mod report;
@@ -22,29 +23,13 @@ mod workflows;
 
 use std::process::ExitCode;
 
+use effort::Effort;
 use report::Report;
-
-/// How much is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effort {
-    Quick,
-    Full,
-}
-
-impl Effort {
-    /// A count for a full run, or a fraction of it.
-    fn of(self, full: usize) -> usize {
-        match self {
-            Self::Quick => full.div_ceil(4),
-            Self::Full => full,
-        }
-    }
-}
 
 /// Measures one case or several that share their setup.
 type Measure = fn(&mut Report, Effort);
 
-/// The name is what a filter is compared with.
+/// The cases, by the names that a filter is compared with.
 const CASES: [(&str, Measure); 21] = [
     ("chain", runs::chain),
     ("delegation", runs::delegation),
@@ -69,10 +54,23 @@ const CASES: [(&str, Measure); 21] = [
     ("idle agents memory", sizes::idle_agents),
 ];
 
+/// Measures one thing in this process, as a child of the benchmark, and prints the result.
+fn child(what: &str, count: usize) {
+    let each = match what {
+        "waiting" => sizes::waiting(count),
+        "agents" => sizes::agents(count),
+        "actors" => sizes::actors(count),
+        "unanswered" => agents::unanswered(count),
+        "connected" => agents::connected(count),
+        other => panic!("there is no case {other}"),
+    };
+    each.print();
+}
+
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let Some(at) = arguments.iter().position(|argument| argument == sizes::CHILD) {
-        sizes::child(&arguments[at + 1..]);
+        child(&arguments[at + 1], arguments[at + 2].parse().unwrap());
         return ExitCode::SUCCESS;
     }
     if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {

@@ -10,8 +10,8 @@ fn seconds(time: Timespec) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Processor time of the whole process in seconds. For threads on other cores it may lag by some milliseconds, so
-/// windows have to be long.
+/// Processor time of the whole process in seconds. For threads on other cores it may lag by some milliseconds, so measurements have to
+/// be long.
 pub(crate) fn cpu() -> f64 {
     seconds(clock_gettime(ClockId::ProcessCPUTime))
 }
@@ -34,7 +34,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
-/// Measures several things in turn, round after round, and gives the median of each. The first round is thrown away.
+/// Measures several things in turn, in rounds, and returns the median of each. The first round is discarded.
 pub(crate) fn interleaved<const N: usize>(rounds: usize, mut sides: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
     let mut measured = [const { Vec::new() }; N];
     for round in 0..=rounds {
@@ -48,14 +48,14 @@ pub(crate) fn interleaved<const N: usize>(rounds: usize, mut sides: [&mut dyn Fn
     measured.map(median)
 }
 
-/// What `work` takes by `clock`, in seconds for each of its `count` parts.
+/// The time of `work` by `clock`, in seconds for each of its `count` parts.
 pub(crate) fn each(clock: fn() -> f64, count: usize, work: impl FnOnce()) -> f64 {
     let before = clock();
     work();
     (clock() - before) / count as f64
 }
 
-/// A runtime with two workers, as on the machine that the targets were set for.
+/// A runtime with two workers, as on the machine for which the targets were set.
 pub(crate) fn two_workers() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
@@ -64,7 +64,7 @@ pub(crate) fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs a future as a task, so that it does not wake a thread outside the runtime for each step.
+/// Runs a future as a task, so that its steps do not wake a thread outside of the runtime.
 pub(crate) fn run<T: Send + 'static>(runtime: &Runtime, task: impl Future<Output = T> + Send + 'static) -> T {
     runtime.block_on(runtime.spawn(task)).unwrap()
 }

@@ -1,8 +1,8 @@
-//! The things that callboard is made of, without callboard.
+//! Raw ractor actors, for comparison.
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
-/// Answers a number with a number.
+/// Answers a number with its double.
 pub(crate) struct Doubler;
 
 pub(crate) struct Double(pub(crate) u64, pub(crate) RpcReplyPort<u64>);
@@ -31,7 +31,7 @@ pub(crate) async fn doubler() -> ActorRef<Double> {
     Actor::spawn(None, Doubler, ()).await.unwrap().0
 }
 
-/// Calls an actor so many times, one after the other.
+/// Calls an actor `count` times, one after the other.
 pub(crate) async fn call(actor: ActorRef<Double>, count: usize) {
     for number in 0..count as u64 {
         let answer = actor.call(|reply| Double(number, reply), None).await.unwrap();

@@ -1,11 +1,11 @@
-//! One line a case, as text or as JSON.
+//! Prints one line per case, as text or as JSON.
 
 use serde_json::{Value, json};
 
-/// What a case has to reach.
+/// The target of a case.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
-    /// The value is at most this; the second number is the aim beyond the target.
+    /// The value is at most this; the second number is a stricter aim.
     AtMost(f64, Option<f64>),
     /// Value divided by reference is at most this.
     RatioAtMost(f64, Option<f64>),
@@ -17,12 +17,12 @@ pub(crate) enum Target {
     None,
 }
 
-/// A case as it was measured.
+/// The result of a case.
 pub(crate) struct Line {
     pub(crate) name: &'static str,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
-    /// What it is compared with, and that one's value in the same unit.
+    /// The reference that it is compared with, and its value in the same unit.
     pub(crate) reference: Option<(&'static str, f64)>,
     pub(crate) target: Target,
 }
@@ -80,7 +80,7 @@ fn judge(target: Target, value: f64, ratio: Option<f64>) -> (String, Option<bool
     }
 }
 
-/// Three digits that count.
+/// The value with three significant digits.
 fn digits(value: f64) -> String {
     match value {
         0.0..0.1 => format!("{value:.4}"),

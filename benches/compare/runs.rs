@@ -10,7 +10,7 @@ use ractor::ActorRef;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::measure::{cpu, each, interleaved, median, one_thread, run, two_workers, wall};
 use crate::raw::{Double, call, doubler};
 use crate::report::{Line, Report, Target};
@@ -60,8 +60,8 @@ pub(crate) async fn at_once(board: Callboard, task: fn() -> Task, count: usize) 
     }
 }
 
-/// A runtime with a board and a raw actor on it. Finished runs stay in a board's memory store, so long measurements
-/// begin again with a fresh one.
+/// A runtime with a board and a raw actor. Finished runs stay in a board's memory store, so long measurements use a new board for each
+/// round.
 struct Stage {
     runtime: Runtime,
     actor: ActorRef<Double>,
@@ -78,7 +78,7 @@ impl Stage {
         each(cpu, count, || run(&self.runtime, call(self.actor.clone(), count))) * 1e6
     }
 
-    /// Processor time in µs for each of `count` parts of what `work` does with a fresh board.
+    /// Processor time in µs for each of `count` parts of `work` with a new board.
     fn cost<F: Future<Output = ()> + std::marker::Send + 'static>(
         &self,
         builder: fn() -> callboard::runtime::Builder,
@@ -87,7 +87,7 @@ impl Stage {
     ) -> f64 {
         run(&self.runtime, async move {
             let board = builder().start().await.unwrap();
-            // Warm: the first runs grow the maps.
+            // Warm up: the first runs grow the maps.
             finish(&board, chain_or_only(&board)).await;
             let before = cpu();
             work(board.clone()).await;
@@ -98,7 +98,7 @@ impl Stage {
     }
 }
 
-/// The cheapest task that every board here knows.
+/// The cheapest task that every board here accepts.
 fn chain_or_only(board: &Callboard) -> Task {
     match board.agents().names().as_slice() {
         [.., first] if first.as_str() == "writer" => chain_task(),
@@ -162,7 +162,7 @@ fn delegations(count: usize) -> Task {
 
 pub(crate) fn delegation(report: &mut Report, effort: Effort) {
     let stage = Stage::new(two_workers());
-    // Ten a run: so many that the run itself hardly counts, and so few that the record of the turn stays small.
+    // Ten per run: enough that the run itself hardly counts, and few enough that the record of the turn stays small.
     let (runs, each_run) = (effort.of(4_000), 10);
     let [many, none, call] = interleaved(
         effort.of(9),
@@ -280,7 +280,7 @@ pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
     });
 }
 
-/// Hands a growing state back and forth, and notes the clock at some turns.
+/// Hands a growing state back and forth, and records the time at some turns.
 pub(crate) fn long_run(report: &mut Report, effort: Effort) {
     const WINDOW: u32 = 1_000;
     const STARTS: [u32; 2] = [10, 10_000];
@@ -326,11 +326,11 @@ pub(crate) fn long_run(report: &mut Report, effort: Effort) {
     });
 }
 
-/// Repeats one thing for some seconds and prints what it costs each time; `one-` in front puts it on one thread.
+/// Repeats one case for some seconds and prints its cost; the prefix `one-` runs it on one thread.
 pub(crate) fn repeat(what: &str, for_seconds: f64) {
     let end = wall() + for_seconds;
     let stage = Stage::new(if what.starts_with("one-") { one_thread() } else { two_workers() });
-    // A profiler that counts instructions is slow: with no time given, little is done.
+    // A profiler that counts instructions is slow: with a time of zero, few repetitions are done.
     let count = if for_seconds > 0.0 { 8_000 } else { 1_000 };
     loop {
         let cost = match what.trim_start_matches("one-") {

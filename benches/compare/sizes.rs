@@ -1,24 +1,24 @@
-//! Resident memory, and how long it takes to fill it. Each figure comes from a process of its own, so that nobody reuses what
-//! another has freed.
+//! Resident memory of runs, agents and actors, and the time to create them. Each value is measured in its own process, so that no case
+//! reuses memory that another has freed.
 
 use std::process::Command as Process;
 
 use callboard::prelude::*;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::measure::{median, resident, run, two_workers, wall};
 use crate::raw::doubler;
 use crate::report::{Line, Report, Target};
 
-/// The argument under which this program measures one thing and prints it.
+/// The argument with which this program is started as a child that measures one thing.
 pub(crate) const CHILD: &str = "--measure";
 
 const KIB: f64 = 1024.0;
 
-/// What each of `count` things takes, as a process of its own has measured it.
+/// The cost of each of `count` things, as a child process has measured it.
 pub(crate) struct Each {
     bytes: f64,
-    /// To make it.
+    /// The time to create it.
     seconds: f64,
 }
 
@@ -31,22 +31,14 @@ impl Each {
         let mut numbers = printed.split_whitespace().map(|number| number.parse().unwrap());
         Self { bytes: numbers.next().unwrap(), seconds: numbers.next().unwrap() }
     }
+
+    /// Prints it, for the process that has started this one.
+    pub(crate) fn print(&self) {
+        println!("{} {}", self.bytes, self.seconds);
+    }
 }
 
-pub(crate) fn child(arguments: &[String]) {
-    let (what, count) = (arguments[0].as_str(), arguments[1].parse().unwrap());
-    let Each { bytes, seconds } = match what {
-        "waiting" => waiting(count),
-        "agents" => agents(count),
-        "actors" => actors(count),
-        "thinkers" => crate::agents::thinkers(count),
-        "connected" => crate::agents::connected(count),
-        other => panic!("nothing is named {other}"),
-    };
-    println!("{bytes} {seconds}");
-}
-
-/// Where memory and time stood before something grew.
+/// Memory and time before something is created.
 pub(crate) struct Before {
     bytes: f64,
     seconds: f64,
@@ -75,7 +67,7 @@ pub(crate) fn waiting_runs(report: &mut Report, effort: Effort) {
     });
 }
 
-/// What each takes in bytes, of three processes.
+/// The bytes of each, as the median of three processes.
 pub(crate) fn median_of(what: &str, count: usize) -> f64 {
     median((0..3).map(|_| Each::of(what, count).bytes).collect())
 }
@@ -99,8 +91,8 @@ pub(crate) fn idle_agents(report: &mut Report, effort: Effort) {
     });
 }
 
-/// Runs whose one turn waits for an answer.
-fn waiting(count: usize) -> Each {
+/// Runs whose only turn waits for an answer.
+pub(crate) fn waiting(count: usize) -> Each {
     run(&two_workers(), async move {
         let asking = |turn: Turn| async move { Ok(Command::output(turn.ask("which one?").await?)) };
         let board = Callboard::builder()
@@ -123,7 +115,7 @@ fn waiting(count: usize) -> Each {
     })
 }
 
-fn agents(count: usize) -> Each {
+pub(crate) fn agents(count: usize) -> Each {
     run(&two_workers(), async move {
         let board = Callboard::builder().start().await.unwrap();
         let before = Before::now();
@@ -135,7 +127,7 @@ fn agents(count: usize) -> Each {
     })
 }
 
-fn actors(count: usize) -> Each {
+pub(crate) fn actors(count: usize) -> Each {
     run(&two_workers(), async move {
         let mut actors = Vec::with_capacity(count);
         let before = Before::now();

@@ -1,4 +1,4 @@
-//! Workflows: planning, what a node costs, fans, loops, people, and disk.
+//! Workflows: planning, the cost of a node, fan-outs, loops, interrupts, and disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use callboard::workflow::{Drawing, Node, Workflow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::Effort;
 use crate::disks::RawSled;
+use crate::effort::Effort;
 use crate::measure::{cpu, each, interleaved, median, one_thread, resident, run, two_workers, wall};
 use crate::report::{Line, Report, Target};
 
@@ -144,7 +144,7 @@ pub(crate) fn fan(report: &mut Report, effort: Effort) {
     });
 }
 
-/// A loop that adds, and notes clock and memory at some iterations.
+/// A loop that adds, and records time and memory at some iterations.
 pub(crate) fn looping(report: &mut Report, effort: Effort) {
     let most = u32::try_from(effort.of(100_000)).unwrap();
     let window = most / 10;
@@ -216,7 +216,7 @@ pub(crate) fn disk(report: &mut Report, effort: Effort) {
         nodes.fold(builder, callboard::workflow::WorkflowBuilder::node).build().unwrap()
     };
     let count = effort.of(2_000);
-    // What the journal of a run holds, and by how much the files of the store grow with it.
+    // The size of a run's journal, and the growth of the store's files.
     let bytes = |workflow: Workflow| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();

@@ -1,10 +1,10 @@
-//! A person decides in the middle of a workflow, before something is done that cannot be taken back.
+//! A person decides in the middle of a workflow, before an action that cannot be undone.
 //!
 //! The workflow is examples/workflows/approval.toml: an index of this repository's pages is drafted, and written to a file once
-//! somebody has agreed to it, as it stands or with another heading.
+//! a person has approved it, unchanged or with another heading.
 //!
-//! Run it with `cargo run --example workflow_approval` and answer `y`, `n`, or with a heading. With `--yes` or `--no` nobody is
-//! asked.
+//! Run it with `cargo run --example workflow_approval` and answer `y`, `n`, or with a heading. `--yes` and `--no` decide without
+//! a question.
 
 mod tree;
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-/// What the publisher works on.
+/// The input of the publisher.
 #[derive(Serialize, Deserialize)]
 struct Page {
     file: String,
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("`{}` waits. It would write {}:\n\n{}", open.node, page.file, visible_lines(&page.text));
         match answer().await?.as_str() {
             "y" | "yes" => run.resume(open.turn, Resume::default(), "you").await?,
-            "n" | "no" => drop(run.cancel("you said no").await?),
+            "n" | "no" => drop(run.cancel("a person refused it").await?),
             "" => drop(run.cancel("nobody is there to answer").await?),
             heading => {
                 let (_, rest) = page.text.split_once('\n').unwrap_or_default();
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What was decided: said when it was started, or now. Nothing if nobody is there.
+/// The decision: from the command line, or from the terminal; `None` without a terminal.
 async fn answer() -> io::Result<String> {
     for argument in std::env::args().skip(1) {
         match argument.as_str() {

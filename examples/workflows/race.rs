@@ -1,8 +1,8 @@
-//! Three ways to find where something is defined; the first that finds it wins, and the others are cancelled.
+//! Three searches for a definition; the first that finds it wins, and the others are cancelled.
 //!
-//! The workflow is one line, and stands below. A file that is named like the definition is quick to find, if there is one; who
-//! reads all files from the first to the last finds it in the end, and so does who reads them from the last to the first.
-//! Losers are stopped at their next await, wherever they are: each says so as it is dropped. What they wrote is dropped too.
+//! The workflow is one line of text, below. One search looks for a file with the name of the definition, which is fast if there is one;
+//! the others read all files, from the first to the last and from the last to the first. The losers are stopped at their next await, and
+//! print a line as they are dropped. Their writes are discarded too.
 //!
 //! Run it with `cargo run --example workflow_race`, or `cargo run --example workflow_race -- NAME TREE`.
 
@@ -15,16 +15,16 @@ use callboard::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
 
-const WORKFLOW: &str = "any(by_name, forwards, backwards) -> tell";
+const WORKFLOW: &str = "any(by_name, forwards, backwards) -> report";
 
-/// What is looked for.
+/// The definition to find.
 #[derive(Deserialize)]
 struct Wanted {
     root: String,
     name: String,
 }
 
-/// Tells of a search that was stopped before it came to its end.
+/// Prints a line when it is dropped before its search has ended.
 struct Search {
     way: &'static str,
     files: usize,
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         })
         .agent("forwards", |turn: Turn| search(turn, "forwards", false, |_| true))
         .agent("backwards", |turn: Turn| search(turn, "backwards", true, |_| true))
-        .agent("tell", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .agent("report", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
         .start()
         .await?;
     println!("{WORKFLOW}\n\nLooking for {}:", visible(&name));
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads the files that may have it, one after the other, until one defines it.
+/// Reads the candidate files, one after the other, until one has the definition.
 async fn search(
     turn: Turn,
     way: &'static str,
@@ -91,7 +91,7 @@ async fn search(
                 return Ok(Command::output(format!("{way} has found it: {file}:{line}")));
             }
         }
-        // Where it can be stopped.
+        // The search can be stopped here.
         tokio::task::yield_now().await;
     }
     search.is_over = true;

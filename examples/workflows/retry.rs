@@ -1,11 +1,11 @@
-//! Research, plan, implement, test; and back to implement while the test fails, at most six times.
+//! Research, plan, implement, test; and implement again while the test fails, at most six times.
 //!
 //! The workflow is examples/workflows/retry.toml. The work is real: notes in a temporary folder break some rules, `research`
-//! counts how often, `plan` chooses where to begin, `implement` edits the files, and `test` checks them. Mending one rule
+//! counts how often, `plan` chooses where to begin, `implement` edits the files, and `test` checks them. Fixing one rule
 //! breaks another: tabs that become spaces make lines too long.
 //!
-//! Run it with `cargo run --example workflow_retry`. With `--hopeless` a note is there that nobody can mend, and the run is
-//! refused at its bound.
+//! Run it with `cargo run --example workflow_retry`. With `--hopeless` one note cannot be fixed, and the run is refused at its
+//! limit.
 
 use std::error::Error;
 use std::fs;
@@ -43,7 +43,7 @@ enum Rule {
 
 const RULES: [Rule; 4] = [Rule::Tabs, Rule::LongLines, Rule::TrailingSpaces, Rule::LastLine];
 
-/// A rule is broken: where the editor has to go to work.
+/// A place where a rule is broken.
 #[derive(Debug, Serialize, Deserialize)]
 struct Problem {
     folder: PathBuf,
@@ -60,7 +60,7 @@ impl Rule {
         }
     }
 
-    fn mend(self, text: &str) -> String {
+    fn fix(self, text: &str) -> String {
         match self {
             Self::Tabs => text.replace('\t', "    "),
             Self::LongLines => text.lines().map(|line| wrap(line) + "\n").collect(),
@@ -105,7 +105,7 @@ fn research(turn: &Turn) -> Result<Command, TurnError> {
     Ok(Command::output(Json::of((folder, broken))?))
 }
 
-/// Begins with the rule that is broken most often.
+/// Chooses the rule that is broken most often.
 fn plan(turn: &Turn) -> Result<Command, TurnError> {
     let (folder, broken): (PathBuf, Vec<(Rule, usize)>) = turn.input()?;
     let most = broken.into_iter().rev().max_by_key(|(_, files)| *files);
@@ -118,15 +118,15 @@ fn implement(turn: &Turn) -> Result<Command, TurnError> {
     let Problem { folder, rule } = turn.input()?;
     let mut command = Command::new();
     for (path, text) in read(&folder)?.into_iter().filter(|(_, text)| rule.is_broken_by(text)) {
-        let mended = rule.mend(&text);
-        fs::write(&path, mended)?;
+        let fixed = rule.fix(&text);
+        fs::write(&path, fixed)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         command = command.with("edits", format!("{name}: {rule:?}"));
     }
     Ok(command)
 }
 
-/// Checks every rule; the first one that is broken goes back to be mended.
+/// Checks every rule; the first one that is broken goes back to be fixed.
 fn test(turn: &Turn) -> Result<Command, TurnError> {
     let folder: PathBuf = turn.input()?;
     let notes = read(&folder)?;

@@ -1,7 +1,7 @@
-//! A workflow that reviews a source tree: every file is looked at, and what is found decides what is done next.
+//! A workflow that reviews a source tree: every file is examined, and the findings decide the next steps.
 //!
-//! The workflow is examples/workflows/review.toml: a map over the files, conditions on channels that the files were added up
-//! in, and a join of whatever was not skipped. This file has the agents.
+//! The workflow is examples/workflows/review.toml: a map over the files, conditions on channels that sum up the files,
+//! and a join of the nodes that were not skipped. This file has the agents.
 //!
 //! Run it with `cargo run --example workflow_review`, or with another tree: `cargo run --example workflow_review -- ../my/src`.
 
@@ -20,7 +20,7 @@ const SHOWN: usize = 5;
 /// The most characters that are shown of a line.
 const WIDTH: usize = 100;
 
-/// What was found in a file.
+/// The findings in a file.
 #[derive(Serialize, Deserialize)]
 struct Facts {
     file: String,
@@ -73,14 +73,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if !result.outcome.is_finished() {
         return Err(result.to_string().into());
     }
-    // Text of strangers is shown with everything made visible that could deceive.
+    // Untrusted text is shown with its control characters made visible.
     println!("{result}");
     Ok(())
 }
 
 fn list(turn: &Turn) -> Result<Command, TurnError> {
     let files = tree::files(&turn.input::<String>()?, "rs").map_err(Terminal)?;
-    // Conditions read these also if there is no file.
+    // Conditions read these channels also if there is no file.
     Ok(Command::output(files).with("lines", 0).with("todos", 0).with("unsafe_lines", 0))
 }
 

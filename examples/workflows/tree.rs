@@ -25,7 +25,7 @@ pub(crate) fn files(root: &str, ending: &str) -> Result<Vec<String>, ignore::Err
     Ok(files)
 }
 
-/// A file of the tree; bytes that are no text are shown as such.
+/// The text of a file of the tree; bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// It cannot be read.
@@ -33,7 +33,7 @@ pub(crate) fn read(root: &str, file: &str) -> io::Result<String> {
     fs::read(Path::new(root).join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The tree that is looked at if none is named: a folder of this repository.
+/// The default tree: a folder of this repository.
 pub(crate) fn of_this_repository(folder: &str) -> String {
     format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,7 +1,7 @@
 //! Map and reduce: the words of many files are counted side by side, and the ten most frequent ones are shown.
 //!
-//! The workflow is examples/workflows/words.toml. No agent waits for another one by hand, and none of them locks anything:
-//! what the counters write to the channels is merged where their branches meet.
+//! The workflow is examples/workflows/words.toml. Agents neither wait for each other nor take locks: the counters write to channels, and
+//! reducers merge their writes where the branches join.
 //!
 //! Run it with `cargo run --example workflow_words`, or with another tree and another ending:
 //! `cargo run --example workflow_words -- ../my/texts txt`.
@@ -67,7 +67,7 @@ fn count(turn: &Turn) -> Result<Command, TurnError> {
     Ok(Command::new().with("counts", json!({ file: counts })).with("words", all))
 }
 
-/// Puts the counts of all files together.
+/// Sums the counts of all files.
 fn reduce(turn: &Turn) -> Result<Command, TurnError> {
     let files: BTreeMap<String, Counts> = turn.channel("counts")?.unwrap_or_default();
     let all: u64 = turn.channel("words")?.unwrap_or_default();

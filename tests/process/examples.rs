@@ -79,7 +79,7 @@ async fn together_shows_all_four_ways() {
     let ended = run("together", &[], "").await;
     let pipeline = ["round 1: ", "round 2: ", "has 16 characters", "  printed: "];
     assert_tells(&ended, &pipeline);
-    assert_tells(&ended, &["round 1: low says 10.0", "round 2: middle says 30.0", "agreed: true after 3 rounds"]);
+    assert_tells(&ended, &["round 1: low writes 10.0", "round 2: middle writes 30.0", "agreed: true after 3 rounds"]);
     assert_tells(&ended, &["Under a coordinator:", "- Task answered: ", "\"done\":true"]);
 }
 
@@ -159,10 +159,10 @@ async fn workflow_approval_publishes_what_was_agreed_to_and_nothing_else() {
     let waits = ["`publish` waits. It would write ", "# Pages\n", "- [Testing your agents](testing.md)\n"];
     let no = run("workflow_approval", &["--no"], "").await;
     assert_tells(&no, &waits);
-    assert_tells(&no, &["cancelled: you said no", "There is no file."]);
+    assert_tells(&no, &["cancelled: a person refused it", "There is no file."]);
     assert_tells(&run("workflow_approval", &["--yes"], "").await, &["Published, ", "\n# Pages\n", "There is a file."]);
     assert_tells(&run("workflow_approval", &[], "y\n").await, &["Publish it?", "Published, ", "There is a file."]);
-    assert_tells(&run("workflow_approval", &[], "n\n").await, &["cancelled: you said no", "There is no file."]);
+    assert_tells(&run("workflow_approval", &[], "n\n").await, &["cancelled: a person refused it", "There is no file."]);
     let changed = run("workflow_approval", &[], "All pages\n").await;
     assert_tells(&changed, &["Published, ", "# All pages\n", "- [Testing your agents]", "There is a file."]);
     assert_tells(&run("workflow_approval", &[], "").await, &["nobody is there to answer", "There is no file."]);
@@ -181,13 +181,13 @@ async fn workflow_race_cancels_the_searches_that_did_not_win() {
         ("late_one", "backwards", ["by_name", "forwards"], "f35.rs:1"),
     ] {
         let ended = run("workflow_race", &[name, root], "").await;
-        assert_tells(&ended, &[&format!("{winner} has found it: {place}\n"), &format!("end: {winner}, tell\n")]);
+        assert_tells(&ended, &[&format!("{winner} has found it: {place}\n"), &format!("end: {winner}, report\n")]);
         for loser in losers {
             assert_tells(&ended, &[&format!("{loser} was cancelled at file ")]);
         }
     }
     let nothing = run("workflow_race", &["Nothing", root], "").await;
-    assert_tells(&nothing, &["failed: node tell: too few of the nodes before it can finish", "end: \n"]);
+    assert_tells(&nothing, &["failed: node report: too few of the nodes before it can finish", "end: \n"]);
     assert!(!nothing.stdout().contains("cancelled"), "{}", nothing.told());
     assert_tells(&run("workflow_race", &[], "").await, &[" has found it: ", "Turns that came to their end: "]);
 }

@@ -1,7 +1,7 @@
-//! Four ways for agents to work together: one after another, with a reviewer, side by side in rounds, and under a coordinator.
+//! Four patterns of agents: one after another, with a reviewer, side by side in rounds, and under a coordinator.
 //!
-//! The agents of the first three are functions, so that what they do can be read here; models would be given the same and could
-//! answer the same. The coordinator asks a model that needs no key and does not think; one of its workers is the third way.
+//! The agents of the first three are functions, so that their work can be read here; models would receive the same inputs. The
+//! coordinator uses a model that needs no key and gives fixed answers; one of its workers is the third pattern.
 //!
 //! Run it with `cargo run -p callboard-agents --example together`.
 
@@ -13,7 +13,7 @@ use callboard::workflow::ways::{Peers, Pipeline, Review};
 use callboard_agents::{Definition, FakeModel, Team};
 use serde_json::{Value, json};
 
-/// The longest line that the critic lets pass, in characters.
+/// The longest line that the critic accepts, in characters.
 const SHORT: usize = 30;
 
 #[tokio::main]
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("Side by side, in rounds:");
     let result = board.submit(panel.task("How many boats are out?")).await?.result().await?;
     for said in result.output["said"].as_array().into_iter().flatten() {
-        println!("  round {}: {} says {}", said["round"], said["by"].as_str().unwrap_or_default(), said["text"]);
+        println!("  round {}: {} writes {}", said["round"], said["by"].as_str().unwrap_or_default(), said["text"]);
     }
     println!("  agreed: {} after {} rounds\n", result.output["done"], result.output["rounds"]);
 
@@ -64,10 +64,10 @@ fn definition(name: &str, description: &str) -> Result<Definition, callboard_age
     Definition::from_toml(name, &text)
 }
 
-/// Writes the task down, and leaves out a word for each time that it is sent back.
+/// Writes the task, and omits one more word each time the critic rejects it.
 async fn write(turn: Turn) -> Result<Command, TurnError> {
     let given = turn.input_json();
-    // What it made last, or else what it is to be about.
+    // The last draft, or the task at first.
     let text = given["work"].as_str().or(given["task"].as_str()).unwrap_or_default();
     let words: Vec<&str> = text.split(' ').collect();
     let kept = if given["feedback"].is_null() { words.len() } else { words.len().saturating_sub(3) };
@@ -91,7 +91,7 @@ async fn print(turn: Turn) -> Result<Command, TurnError> {
     Ok(Command::output(format!("  {verdict}: {}", given["work"])))
 }
 
-/// Begins with a number of its own, and then goes by the mean of the last round.
+/// Starts with its own number, and then uses the mean of the last round.
 async fn estimate(turn: Turn, first: f64) -> Result<Command, TurnError> {
     let given = turn.input_json();
     let last_round = given["round"].as_u64().unwrap_or_default().saturating_sub(1);

@@ -1,9 +1,9 @@
-//! The children of this process, as Linux lists them: what it has started, and what it has adopted.
+//! The children of this process, as Linux lists them: those that it has started, and those that it has adopted.
 
 use std::fs;
 use std::io;
 
-/// All children, those that have ended and wait for their status to be taken among them.
+/// The process ids of all children, including zombies.
 ///
 /// ```
 /// use callboard_confine::{children, is_child};
@@ -16,12 +16,12 @@ use std::io;
 /// ```
 #[must_use]
 pub fn children() -> Vec<u32> {
-    // By the thread that each belongs to.
+    // Linux lists children by the thread that started them.
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
     match lists.collect::<io::Result<Vec<_>>>() {
         Ok(lists) => lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect(),
-        // A thread has ended, or the kernel has no such list.
+        // An error means that the thread has ended, or that the kernel has no such list.
         Err(_) => {
             let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
             let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
@@ -30,14 +30,14 @@ pub fn children() -> Vec<u32> {
     }
 }
 
-/// Whether it is a child of this process.
+/// Whether the process is a child of this one.
 #[must_use]
 pub fn is_child(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     parent(&stat) == Some(std::process::id())
 }
 
-/// The parent's id. It comes after the name, which is in parentheses and may have some itself, and the state.
+/// The parent's id in `/proc/PID/stat`: after the name, which is in parentheses and may contain some, and the state.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What a program takes upon itself between fork and exec, so that nothing that it starts can put it off.
+//! The confinement that a program applies to itself between fork and exec, and that its descendants inherit.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -8,32 +8,32 @@ use std::process::Command;
 use crate::processes;
 use crate::view::{SHARED_MEMORY, View};
 
-/// The number of the last capability that a kernel may have: they are bits of a word.
+/// The number of the last capability that a kernel may have: capabilities are bits of a word.
 const LAST_CAPABILITY: u32 = 63;
 
-/// What the kernel takes for "this thread" and "version 3" (two words for each set) in `capset`.
+/// The values of `capset` for "this thread" and "version 3" (two words for each set).
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
-/// What a program is kept to. All of it is made before the fork.
+/// The confinement of a program. All parts are built before the fork.
 #[derive(Debug)]
 pub struct Confinement {
     /// The Landlock ruleset.
     pub ruleset: OwnedFd,
-    /// Programs of seccomp, applied in this order: of two errors the kernel answers that of the last one.
+    /// Seccomp programs, applied in this order: if several refuse a call, the error of the last one is returned.
     pub filters: Vec<Vec<libc::sock_filter>>,
-    /// The capabilities that it keeps if it has them, as bits by their numbers.
+    /// The capabilities that the program keeps if it has them, as bits by their numbers.
     pub capabilities: u64,
-    /// Its view of the files of the machine; else it sees them as this process does. With a view it is in a PID namespace: what it has
-    /// started ends with it, and it ends with the thread that starts it.
+    /// The program's view of the file system; by default that of this process. With a view it is in a PID namespace: its descendants end
+    /// with it, and it ends with the thread that starts it.
     pub view: Option<View>,
-    /// What the ruleset allows in a shared memory of its own, as bits of Landlock.
+    /// The accesses that the ruleset allows in the view's own shared memory, as Landlock bits.
     pub in_shared_memory: u64,
-    /// How many processes and threads it may have at a time, where its view is one of a user namespace of its own: the kernel
-    /// counts them by user, and those of a namespace by themselves. Else they are bounded by the limit of the user alone.
+    /// The most processes and threads at a time, where the view has its own user namespace, because the kernel counts them per user and
+    /// namespace. Otherwise only the limit of the user applies.
     pub processes: u64,
 }
 
-/// Has the program take the confinement upon itself before it begins. It can gain no privileges from then on.
+/// Applies the confinement to the program before it begins. It cannot gain privileges from then on.
 ///
 /// Call it after [`apart`](crate::apart), which makes system calls that a filter may refuse. A step that fails in the child is the
 /// error of [`Command::spawn`], and the program does not run.
@@ -47,7 +47,7 @@ pub fn confined(command: &mut Command, mut confinement: Confinement) -> &mut Com
 
 impl Confinement {
     fn take_on(&mut self, parent: u32) -> io::Result<()> {
-        // Landlock lets nobody mount any more.
+        // Before Landlock, which forbids mounts.
         if let Some(view) = &mut self.view {
             view.mount()?;
             processes::separate()?;
@@ -65,7 +65,7 @@ impl Confinement {
         self.restrict()
     }
 
-    /// It was not there before.
+    /// The folder of shared memory did not exist when the ruleset was built.
     #[allow(unsafe_code, reason = "system calls")]
     fn allow_shared_memory(&self) -> io::Result<()> {
         // SAFETY: a path that lives through the call. Exec closes the descriptor.
@@ -95,7 +95,7 @@ impl Confinement {
     }
 }
 
-/// In a user namespace that has just begun, so that all that are counted are its own.
+/// Limits the processes of a user namespace that was just created, so that only its own are counted.
 #[allow(unsafe_code, reason = "system calls")]
 fn limit_processes(most: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -107,17 +107,17 @@ fn limit_processes(most: u64) -> io::Result<()> {
     done(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) })
 }
 
-/// The kind of a rule about a folder and all that is below it.
+/// `LANDLOCK_RULE_PATH_BENEATH`: the kind of a rule about a folder and all that is below it.
 const PATH_BENEATH: libc::c_int = 1;
 
-/// Such a rule.
+/// A rule of this kind.
 #[repr(C, packed)]
 struct PathBeneath {
     allowed: u64,
     folder: libc::c_int,
 }
 
-/// A word for each set, of the lower capabilities and of the upper ones.
+/// One word of each set; an array of two has the lower and the upper capabilities.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Sets {
@@ -126,7 +126,7 @@ struct Sets {
     inheritable: u32,
 }
 
-/// Drops all other capabilities of this thread, and the means to get them back by running a program as root.
+/// Drops all other capabilities of this thread, also from the bounding set, so that a program run as root does not regain them.
 #[allow(unsafe_code, reason = "system calls")]
 fn drop_capabilities(kept: u64) -> io::Result<()> {
     let header = [CAPABILITY_VERSION_3, 0];
@@ -134,13 +134,13 @@ fn drop_capabilities(kept: u64) -> io::Result<()> {
     // SAFETY: the header and both words of the sets live through the call.
     done_long(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), held.as_mut_ptr()) })?;
     const SETPCAP: u32 = 8;
-    // Without this capability the bounding set stays; a program run as root then still gains no more than is permitted here,
-    // because it may gain no privileges.
+    // Without this capability the bounding set cannot be changed; a program run as root then still gains no more than is permitted
+    // here, because of `no_new_privs`.
     if held[0].effective & 1 << SETPCAP != 0 {
         for number in (0..=LAST_CAPABILITY).filter(|number| kept & 1 << number == 0) {
             // SAFETY: integers alone.
             match done(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }) {
-                // The kernel has no more of them.
+                // The kernel has no further capabilities.
                 Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
                 Ok(()) | Err(_) => {}
             }
@@ -157,7 +157,7 @@ fn drop_capabilities(kept: u64) -> io::Result<()> {
     done_long(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), left.as_ptr()) })
 }
 
-/// What a call answered.
+/// The result of a call: an error if it is -1.
 pub(crate) fn done(answer: libc::c_int) -> io::Result<()> {
     if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -5,10 +5,10 @@
 //! (`tcsetpgrp`), and so answer questions that are put to a person. A descriptor above 2 that was opened without
 //! close-on-exec by any library of the process is inherited, whatever the program may open itself.
 //!
-//! That alone is no boundary: a program that runs under the same user and is not confined otherwise can trace its parent or open
-//! the terminal by its path. On Linux [`confined`] has a program take a [`Confinement`] upon itself as well: Landlock, seccomp, no
-//! capabilities, and a view of the files of the machine that is read-only but for what is named; with a view it is in a PID namespace of
-//! its own, too, so that it ends with all that it has started, and with the process that started it.
+//! A session alone is not a security boundary: a program of the same user that is not confined can trace its parent, or open the
+//! terminal by its path. On Linux [`confined`] also applies a [`Confinement`]: Landlock, seccomp, no capabilities, and a view of the file
+//! system that is read-only except for what is named. With a view the program is also in its own PID namespace, so that it ends with all
+//! processes that it has started, and with the process that started it.
 //!
 //! The package holds the only `unsafe` code of callboard. What runs between fork and exec allocates nothing, takes no lock and makes
 //! only calls that are async-signal-safe.
@@ -45,20 +45,20 @@ use std::process::Command;
 #[cfg(target_os = "linux")]
 use confinement::done;
 
-/// What a program may leave behind when it crashes.
+/// Whether a program may dump core when it crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreDumps {
-    /// What the system says.
+    /// The limit of this process.
     Inherited,
-    /// None: a dump is written, or handed to another program, by the kernel, whatever the program itself may write.
+    /// No core dumps: the kernel would write one, or pass it to another program, whatever the confinement lets the program write.
     Forbidden,
 }
 
-/// Has the program run in a session of its own, without a controlling terminal, and inherit only its standard streams. Its
-/// process group has its number, so `kill(-pid)` reaches it with what it starts, unless that leaves the group.
+/// Starts the program in its own session, without a controlling terminal, and lets it inherit only its standard streams. It leads a
+/// process group, so `kill(-pid)` reaches it and the processes that it starts, unless these leave the group.
 ///
-/// Do not set [`process_group`](std::os::unix::process::CommandExt::process_group) as well: the leader of a group cannot begin a
-/// session, and the start fails.
+/// Do not also set [`process_group`](std::os::unix::process::CommandExt::process_group): a group leader cannot create a session, so the
+/// start would fail.
 ///
 /// ```
 /// use callboard_confine::{CoreDumps, apart};
@@ -78,9 +78,9 @@ pub fn apart(command: &mut Command, core_dumps: CoreDumps) -> &mut Command {
     unsafe { command.pre_exec(move || separate(core_dumps)) }
 }
 
-/// Numbers by which a program, and all that it starts, can be found: as its limits of resident memory (`RLIMIT_RSS`), which Linux
-/// has ignored since version 2.4.30, and anybody may read in `/proc/PID/limits`, whatever the program does to its environment or
-/// to the access to its memory. A [`Confinement`] has to refuse changes of that limit.
+/// Numbers by which a program and all its descendants can be found. They are its limits of resident memory (`RLIMIT_RSS`), which Linux
+/// has ignored since version 2.4.30 and which every process can read in `/proc/PID/limits`, whatever the program does to its environment
+/// or to the access to its memory. A [`Confinement`] has to refuse changes of that limit.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
@@ -90,7 +90,7 @@ pub struct Marks {
     pub hard: u64,
 }
 
-/// Has the program begin with these marks; one whose limit of resident memory is set already keeps that.
+/// Starts the program with these marks, unless its limit of resident memory is set already.
 ///
 /// Call it before [`confined`].
 ///
@@ -190,7 +190,7 @@ mod tests {
         shell
     }
 
-    /// A descriptor that is inherited, as one of a careless library.
+    /// A descriptor that is inherited, as one that a library opened without close-on-exec.
     #[allow(unsafe_code, reason = "the standard library opens none without close-on-exec")]
     fn inherited() -> libc::c_int {
         let file = File::open("/proc/self/status").unwrap();
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn a_program_has_a_session_of_its_own_and_no_terminal() {
         let line = "set -- $(cat /proc/$$/stat); echo $6 $7 $$; (: < /dev/tty) 2>/dev/null || echo no terminal";
-        let told = output(apart(&mut shell(line), CoreDumps::Inherited));
-        let words: Vec<_> = told.split_whitespace().collect();
-        assert_eq!((words[0], words[1], &words[3..]), (words[2], "0", &["no", "terminal"][..]), "{told}");
+        let printed = output(apart(&mut shell(line), CoreDumps::Inherited));
+        let words: Vec<_> = printed.split_whitespace().collect();
+        assert_eq!((words[0], words[1], &words[3..]), (words[2], "0", &["no", "terminal"][..]), "{printed}");
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! The memory of a process that runs no program is that of the process which has started it: the kernel shares each page until one of
-//! them changes it, and holds it twice from then on. Such a process gives back what it does not use, the heap above all.
+//! Releases memory of forked processes that execute no program. Such a process shares each page with its parent until one of them writes
+//! to it, and the kernel stores two copies from then on. So it releases the pages that it does not use, above all the heap.
 
 use std::ops::Range;
 
 use libc::c_long;
 
-/// How many ranges are given back at most; of a process that has more, the rest stays.
+/// The most ranges that are released; of a process with more, the rest is kept.
 const MOST: usize = 1_024;
 
-/// How much of a line of the kernel's list is kept. A path at its end may be longer, and belongs to no range that is given back.
+/// How much of a line of `/proc/self/maps` is read. A longer line has a path, and is not of a range that is released.
 const LINE: usize = 256;
 
-/// Gives back what this process has in memory that is of no file and of no other process, but for the stack and the thread's own variables.
-/// What was there reads as zeros afterwards. What the kernel does not list stays.
+/// Releases the private anonymous memory of this process, except for the stack and the thread's own variables. It reads as zeros
+/// afterwards. Memory that the kernel does not list is kept.
 ///
-/// After it nothing may be used that lies in the heap, and of the C library only [`call`], because others may be looked up in the heap
-/// when they are called for the first time.
+/// Afterwards nothing in the heap may be used, and of the C library only [`call`]: the dynamic linker resolves other functions at their
+/// first call with data in the heap.
 #[allow(unsafe_code, reason = "system calls")]
 pub(crate) fn release() {
     let mut ranges = [const { 0..0 }; MOST];
@@ -30,17 +30,17 @@ pub(crate) fn release() {
     }
 }
 
-/// A system call without what the C library does besides.
+/// A plain system call.
 ///
 /// # Safety
-/// That of the call.
+/// The requirements of the system call.
 #[allow(unsafe_code, reason = "a system call")]
 pub(crate) unsafe fn call(number: c_long, [first, second, third, fourth]: [c_long; 4]) -> c_long {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe { libc::syscall(number, first, second, third, fourth) }
 }
 
-/// The ranges that can be given back, and how many; none that holds one of these addresses.
+/// The ranges that can be released, and their number, without those that contain one of these addresses.
 #[allow(unsafe_code, reason = "system calls")]
 fn list(ranges: &mut [Range<usize>; MOST], used: [usize; 2]) -> usize {
     // SAFETY: a path that lives through the call.
@@ -63,7 +63,7 @@ fn list(ranges: &mut [Range<usize>; MOST], used: [usize; 2]) -> usize {
             let mapping = line.get(..length).and_then(Mapping::of);
             length = 0;
             let Some(Mapping { range, is_of_file, is_free }) = mapping else { continue };
-            // Variables of a program or a library that are zero at first follow its file.
+            // The zero-initialized variables (.bss) of a program or a library follow the mapping of its file: they are kept.
             if is_of_file || range.start == files_end {
                 files_end = range.end;
             } else if is_free
@@ -80,12 +80,12 @@ fn list(ranges: &mut [Range<usize>; MOST], used: [usize; 2]) -> usize {
     count
 }
 
-/// A line of the kernel's list.
+/// A line of `/proc/self/maps`.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     range: Range<usize>,
     is_of_file: bool,
-    /// Whether it is written by this process alone, and has no name but that of the heap.
+    /// Whether it is private and writable, and without a name or that of the heap.
     is_free: bool,
 }
 

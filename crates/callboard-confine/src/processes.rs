@@ -1,10 +1,10 @@
-//! Processes that end with their program, whatever they do: in a PID namespace the kernel ends them all with its first process.
+//! Descendants that end with their program, whatever they do: in a PID namespace the kernel kills all processes with the first one.
 //!
-//! The program is not that first process, because the kernel keeps signals from it, and it would have to reap what others leave.
-//! So there are two more of this package's own: the *keeper*, a child of the process that starts the program, which ends as the
-//! program does, and the first process of the namespace, which starts the program, reaps, and ends when the program has ended. Each is
-//! killed when its parent ends. Neither runs a program, so they begin with the memory of the process that starts the program, and give back
-//! what they do not use of it.
+//! The program is not that first process, because the kernel withholds signals from it, and it would have to reap orphans. So there are
+//! two processes of this package: the *monitor*, a child of the process that starts the program, which ends with the program's status,
+//! and the first process of the namespace, which starts the program, reaps, and ends when the program has ended. Each is killed when its
+//! parent ends. Neither executes a program, so both begin with the memory of the process that starts the program, and release what they
+//! do not use of it.
 
 use std::io;
 use std::ptr;
@@ -14,27 +14,27 @@ use libc::{c_int, c_long, c_uint, pid_t};
 use crate::confinement::{done, done_long};
 use crate::memory::{self, call};
 
-/// What stands for a status that is not known.
+/// The status before the program has ended.
 const UNKNOWN: c_int = -1;
 
-/// The last signal, of real time.
+/// The number of the last signal, a real-time one.
 const LAST_SIGNAL: c_int = 64;
 
-/// What the kernel takes for the size of a set of signals, in bytes.
+/// The size of a signal set in the kernel, in bytes.
 const SIGNAL_SET: usize = 8;
 
-/// More than the kernel reads of an action, in words: all zeros are the usual action.
+/// At least the size of the kernel's `sigaction`, in words: all zeros are the default action.
 const ACTION: usize = 8;
 
-/// Begins a PID namespace, for children.
+/// Creates a PID namespace for the children of this process.
 #[allow(unsafe_code, reason = "a system call")]
 pub(crate) fn separate() -> io::Result<()> {
     // SAFETY: integers alone.
     done(unsafe { libc::unshare(libc::CLONE_NEWPID) })
 }
 
-/// After [`separate`]: returns in the program alone, which is a process of it and leads a session of
-/// its own. `parent` is the process that starts the program, in the thread that lives as long as the program does.
+/// Starts the monitor and the first process, after [`separate`]. Returns only in the program, which is in the namespace and leads its own
+/// session. `parent` is the process that starts the program, on a thread that lives as long as the program.
 ///
 /// Runs in the child, between fork and exec, where there is one thread.
 #[allow(unsafe_code, reason = "system calls")]
@@ -42,7 +42,7 @@ pub(crate) fn begin(parent: u32) -> io::Result<()> {
     die_with_parent()?;
     // SAFETY: it takes no arguments.
     if unsafe { libc::getppid() }.cast_unsigned() != parent {
-        // It has ended before.
+        // The parent ended before the death signal was set.
         exit(1);
     }
     let (shared, private) = (libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
@@ -59,14 +59,14 @@ pub(crate) fn begin(parent: u32) -> io::Result<()> {
     done(unsafe { libc::pipe2(alive.as_mut_ptr(), libc::O_CLOEXEC) })?;
     let first = fork()?;
     if first != 0 {
-        keep(first, status, alive[1]);
+        monitor(first, status, alive[1]);
     }
     begin_namespace(status, alive)
 }
 
-/// The keeper: ends as the program has ended.
+/// The monitor: ends with the status or the signal of the program.
 #[allow(unsafe_code, reason = "system calls")]
-fn keep(first: pid_t, status: *const c_int, alive: c_int) -> ! {
+fn monitor(first: pid_t, status: *const c_int, alive: c_int) -> ! {
     let alive = alive.cast_unsigned();
     close(0, alive - 1);
     close(alive + 1, c_uint::MAX);
@@ -80,24 +80,24 @@ fn keep(first: pid_t, status: *const c_int, alive: c_int) -> ! {
     if status != UNKNOWN && libc::WIFEXITED(status) {
         exit(libc::WEXITSTATUS(status));
     }
-    // The first process was killed, and the program with it; or the program was.
+    // The first process was killed, and the program with it, or only the program.
     let signal = if status == UNKNOWN { libc::SIGKILL } else { libc::WTERMSIG(status) };
     // SAFETY: integers alone.
     unsafe { call(libc::SYS_kill, [call(libc::SYS_getpid, [0; 4]), signal.into(), 0, 0]) };
     exit(128 + signal)
 }
 
-/// The first process of the namespace. It returns in the program.
+/// The first process of the namespace. Returns only in the program.
 #[allow(unsafe_code, reason = "system calls")]
 fn begin_namespace(status: *mut c_int, [ends, alive]: [c_int; 2]) -> io::Result<()> {
     die_with_parent()?;
     // SAFETY: a descriptor that is open.
     done(unsafe { libc::close(alive) })?;
-    let mut keeper = libc::pollfd { fd: ends, events: 0, revents: 0 };
+    let mut monitor = libc::pollfd { fd: ends, events: 0, revents: 0 };
     // SAFETY: a structure that lives through the call.
-    done(unsafe { libc::poll(&raw mut keeper, 1, 0) })?;
-    if keeper.revents & libc::POLLHUP != 0 {
-        // The keeper has ended before.
+    done(unsafe { libc::poll(&raw mut monitor, 1, 0) })?;
+    if monitor.revents & libc::POLLHUP != 0 {
+        // The monitor ended before the death signal was set.
         exit(1);
     }
     let program = fork()?;
@@ -123,7 +123,7 @@ fn begin_namespace(status: *mut c_int, [ends, alive]: [c_int; 2]) -> io::Result<
     }
 }
 
-/// As `fork`, without what the C library does besides: 0 in the child.
+/// `fork` as a plain system call, without the handlers of the C library; 0 in the child.
 #[allow(unsafe_code, reason = "a system call")]
 fn fork() -> io::Result<pid_t> {
     // SAFETY: the child has a copy of this thread, its stack included, and no other thread's lock is taken between fork and exec.
@@ -138,8 +138,8 @@ fn die_with_parent() -> io::Result<()> {
     done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
 }
 
-/// The handlers of the process that starts the program are not for these, nor are signals blocked. The C library keeps some signals to
-/// itself and refuses to change them, so the kernel is asked directly.
+/// Resets all signal handlers to the default, and unblocks all signals. By system calls, because the C library refuses to change the
+/// signals that it reserves for itself.
 #[allow(unsafe_code, reason = "system calls")]
 fn forget_handlers() {
     let usual = [0_u64; ACTION];
@@ -153,15 +153,15 @@ fn forget_handlers() {
     unsafe { libc::syscall(call, libc::SIG_SETMASK, &raw const none, ptr::null_mut::<u64>(), SIGNAL_SET) };
 }
 
-/// These processes run no program, so they have the memory and the environment of the process that starts the program. The kernel writes
-/// no dump of them, whatever signal the program has itself ended with, and shows both to no process of the same user.
+/// Makes this process not dumpable. It has the memory and the environment of the process that starts the program: the kernel then writes
+/// no core dump of it, and hides both from other processes of the same user.
 #[allow(unsafe_code, reason = "a system call")]
 fn show_no_memory() {
     // SAFETY: integers alone. It cannot fail.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
-/// Closes these descriptors, so that nobody waits for the end of what they lead to.
+/// Closes these descriptors, so that their other ends see the end of the stream.
 #[allow(unsafe_code, reason = "a system call")]
 fn close(first: c_uint, last: c_uint) {
     // SAFETY: integers alone; nothing here uses them any more.
@@ -172,14 +172,14 @@ fn is_interrupted() -> bool {
     io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
 
-/// Waits for a child, or for any (-1): its number, or -1.
+/// Waits for a child, or for any (-1); returns its process id, or -1.
 #[allow(unsafe_code, reason = "a system call")]
 fn wait(child: pid_t, ended: &mut c_int) -> pid_t {
     // SAFETY: an integer that lives through the call; what is null is not written.
     unsafe { call(libc::SYS_wait4, [child.into(), &raw mut *ended as c_long, 0, 0]) as pid_t }
 }
 
-/// Ends this process, and runs nothing of it.
+/// Ends this process without running exit handlers.
 #[allow(unsafe_code, reason = "a system call")]
 pub(crate) fn exit(status: c_int) -> ! {
     loop {

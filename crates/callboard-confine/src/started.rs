@@ -1,24 +1,23 @@
-//! The programs whose status this process still takes. Every other child is an orphan: a process that one of them has started, and
-//! that was adopted when its parent ended. Its status is taken by nobody, so it stays a zombie, in a table that all processes of the
-//! machine share, until somebody reaps it.
+//! Registers the programs that this process has started and waits for. Every other child is an orphan: a process that one of them has
+//! started, and that was adopted when its parent ended. An orphan that has ended stays a zombie in the process table until it is reaped.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Held for reading while a program is being started, whose number is not known yet, and for writing while orphans are reaped. Nobody
-/// waits to write, so a thread that reads may read again.
+/// Held for reading while a program is being started, because its process id is not known yet, and for writing while orphans are reaped.
+/// Writers only try the lock, so a thread that holds it for reading may lock it for reading again.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// How many have each number: one is given back by the kernel before its [`Started`] is dropped.
+/// The number of programs with each process id: the kernel may reuse an id before its [`Started`] is dropped.
 static STARTED: Mutex<BTreeMap<u32, usize>> = Mutex::new(BTreeMap::new());
 
-/// A program whose status is still to be taken, or is being taken; until this is dropped.
+/// A program whose status its starter takes. Until this is dropped, the program is not an orphan.
 #[derive(Debug)]
-#[must_use = "its status may be taken by whoever reaps orphans"]
+#[must_use = "without it the program is taken for an orphan and reaped"]
 pub struct Started(u32);
 
-/// Starts a program whose status is its starter's: whoever reaps orphans leaves it alone. `number` is its process id.
+/// Starts and registers a program, so that the reaper of orphans does not take its status. `number` returns its process id.
 ///
 /// ```
 /// use callboard_confine::start;
@@ -30,7 +29,7 @@ pub struct Started(u32);
 /// ```
 ///
 /// # Errors
-/// Those of `spawn`, and a program without a number.
+/// The errors of `spawn`; and a program without a process id.
 pub fn start<T>(
     spawn: impl FnOnce() -> io::Result<T>,
     number: impl FnOnce(&T) -> Option<u32>,
@@ -43,21 +42,21 @@ pub fn start<T>(
     })
 }
 
-/// For what starts programs and waits for them by itself.
+/// Blocks the reaping of orphans while the closure starts programs and waits for them.
 pub fn while_nothing_is_reaped<T>(work: impl FnOnce() -> T) -> T {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     work()
 }
 
-/// For whoever reaps orphans: calls `reap` with a test whether a child of this number is one. `None` while programs are being
-/// started, because it is not known then.
+/// Calls `reap` with a test for whether a child with this process id is an orphan. `None` while programs are being started, because that
+/// is not known then.
 pub fn unless_starting<T>(reap: impl FnOnce(&dyn Fn(u32) -> bool) -> T) -> Option<T> {
     let _nothing_starts = STARTING.try_write().ok()?;
     let started = started();
     Some(reap(&|number| !started.contains_key(&number)))
 }
 
-/// A child of this process that has ended and whose status nobody has taken, the first that the kernel finds; its status stays.
+/// The first zombie among the children of this process that the kernel finds. It is not reaped.
 #[allow(unsafe_code, reason = "a system call")]
 pub fn ended_child() -> Option<u32> {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;

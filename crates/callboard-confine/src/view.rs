@@ -1,6 +1,6 @@
-//! A view of the files of the machine that is a program's own, by a mount namespace. All of it is read-only but what is named: a
-//! ruleset of Landlock keeps content from being changed, and not permissions, owners and dates. Shared memory is the program's
-//! own: the C library keeps named semaphores and shared memory as files in `/dev/shm`, which all processes of a user share.
+//! A program's own view of the file system, in a mount namespace. It is read-only except for what is named, because a Landlock ruleset
+//! protects the content of files and not their permissions, owners and times. `/dev/shm`, where the C library stores named semaphores
+//! and shared memory, is the program's own; otherwise all processes of a user share it.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -15,46 +15,46 @@ use libc::{c_int, c_long};
 use crate::confinement::{done, done_long};
 use crate::processes;
 
-/// Where the C library looks for shared memory.
+/// The folder in which the C library stores shared memory.
 pub(crate) const SHARED_MEMORY: &CStr = c"/dev/shm";
 
-/// What a program sees: everything read-only, but the folder that it starts in and others that are named. It goes with the last
-/// program that has it.
+/// A view of the file system: read-only, except for the folder that the program starts in and others that are named. It ends with the
+/// last program that has it.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The folder that it starts in, and others.
+    /// The writable folders: the one that the program starts in, and others.
     writable: Vec<CString>,
-    /// Their mounts while they are moved into their places.
+    /// Room for their mounts, while these are moved into place.
     mounts: Vec<c_int>,
-    /// What is not writable although it lies in what is.
+    /// Paths that are read-only although they are in writable folders.
     read_only: Vec<CString>,
-    /// What stays in its place although it lies in what is writable, each after the folders that it lies in.
+    /// Paths that cannot be moved or removed although they are in writable folders, each after the folders that contain it.
     pins: Vec<(CString, Pin)>,
     has_shared_memory: bool,
     /// The user and the group of a new user namespace; `None` where this process may mount without one.
     namespace: Option<Identity>,
 }
 
-/// What stays in its place: the kernel neither removes nor moves what something is mounted on. From what lies beside it, and to it,
-/// files are moved by copying.
+/// A path that cannot be moved or removed: it is a mount point, which the kernel neither removes nor moves. Files are moved across its
+/// boundary by copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pin {
-    /// A folder; what is in it can be changed.
+    /// A folder whose content can be changed.
     Folder,
     /// A symbolic link.
     Link,
-    /// A file, or a folder with all that is in it: it is read-only too.
+    /// A file, or a folder with its content, which is also read-only.
     ReadOnly,
 }
 
-/// Who a program is in a user namespace of its own: who it was.
+/// The mapping of the user and group in a new user namespace: to themselves.
 #[derive(Clone, Debug)]
 struct Identity {
     users: Vec<u8>,
     groups: Vec<u8>,
 }
 
-/// What the kernel lets this process do.
+/// The namespaces that the kernel lets this process create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// A mount namespace, as the superuser.
@@ -66,9 +66,9 @@ enum Way {
 impl View {
     /// A view in which these files and folders can be written besides the folder that the program starts in; their paths are
     /// absolute. `None` where the kernel refuses namespaces to this process. In the user namespace of an ordinary user, files of
-    /// all others seem to belong to `nobody`.
+    /// other users appear to belong to `nobody`.
     ///
-    /// What the kernel allows is tried once in the life of this process, in a process that runs no program.
+    /// Which namespaces the kernel allows is tested once per process, in a child that runs no program.
     #[must_use]
     pub fn of<'p>(writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
         static WAY: OnceLock<Option<Way>> = OnceLock::new();
@@ -76,37 +76,37 @@ impl View {
         Self::by(way?, writable)
     }
 
-    /// With these files and folders read-only wherever they lie; `None` if a path cannot be one.
+    /// Makes these files and folders read-only; `None` if a path contains a zero byte.
     #[must_use]
     pub fn read_only<'p>(mut self, paths: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
         self.read_only = paths.into_iter().map(c_path).collect::<Option<_>>()?;
         Some(self)
     }
 
-    /// With these in their places, by absolute paths that lead through no links; `None` if a path cannot be one.
+    /// Pins these, by absolute paths without links; `None` if a path contains a zero byte.
     #[must_use]
     pub fn pinned<'p>(mut self, pins: impl IntoIterator<Item = (&'p Path, Pin)>) -> Option<Self> {
         self.pins = pins.into_iter().map(|(path, pin)| Some((c_path(path)?, pin))).collect::<Option<_>>()?;
-        // A folder comes before what lies in it.
+        // A folder comes before its content.
         self.pins.sort();
         self.pins.dedup();
         Some(self)
     }
 
-    /// With the shared memory of the machine: for a program whose folders lie in it.
+    /// Keeps the shared memory of the machine, for a program whose folders are in it.
     #[must_use]
     pub fn without_shared_memory(mut self) -> Self {
         self.has_shared_memory = false;
         self
     }
 
-    /// Whether the program has a shared memory of its own.
+    /// Whether the program has its own shared memory.
     #[must_use]
     pub fn has_shared_memory(&self) -> bool {
         self.has_shared_memory
     }
 
-    /// Whether the program is in a user namespace of its own.
+    /// Whether the program is in its own user namespace.
     #[must_use]
     pub fn has_user_namespace(&self) -> bool {
         self.namespace.is_some()
@@ -141,7 +141,7 @@ impl View {
             write(c"/proc/self/gid_map", groups)?;
         }
         let none = std::ptr::null();
-        // SAFETY: a path that lives through the call; what is null is not read. Nothing that is mounted here reaches others.
+        // SAFETY: a path that lives through the call; what is null is not read. Mounts in this namespace do not propagate to others.
         done(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
         for (path, mount) in self.writable.iter().zip(&mut self.mounts) {
             *mount = open_tree(path)?;
@@ -150,7 +150,7 @@ impl View {
         for (path, mount) in self.writable.iter().zip(&self.mounts) {
             move_mount(*mount, path)?;
         }
-        // The folder that it was in is below the mount that is now there.
+        // The current folder is hidden below the new mount: enter the mount.
         if let Some(mount) = self.mounts.first() {
             // SAFETY: a descriptor that is open.
             done(unsafe { libc::fchdir(*mount) })?;
@@ -182,7 +182,7 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Mounts what is there in its own place.
+/// Bind mounts a path on itself.
 #[allow(unsafe_code, reason = "system calls")]
 fn bind(path: &CStr) -> io::Result<()> {
     let none = std::ptr::null();
@@ -190,7 +190,7 @@ fn bind(path: &CStr) -> io::Result<()> {
     done(unsafe { libc::mount(path.as_ptr(), path.as_ptr(), none, libc::MS_BIND | libc::MS_REC, none.cast()) })
 }
 
-/// Mounts a link in its own place: it is still a link, and leads where it led.
+/// Bind mounts a symbolic link on itself: it is still a link to the same target.
 #[allow(unsafe_code, reason = "system calls")]
 fn bind_link(path: &CStr) -> io::Result<()> {
     const BOTH_EMPTY_PATHS: c_int = 0x44;
@@ -206,10 +206,10 @@ fn bind_link(path: &CStr) -> io::Result<()> {
     done_long(unsafe { libc::syscall(call, mount as c_int, empty, link, empty, BOTH_EMPTY_PATHS) })
 }
 
-/// What `open_tree` takes for a mount that is in no place yet.
+/// The flag of `open_tree` for a detached mount.
 const OPEN_TREE_CLONE: c_int = 1;
 
-/// A mount of what is there, which is not in any place yet. Exec closes it.
+/// A detached bind mount of a path. Exec closes it.
 #[allow(unsafe_code, reason = "system calls")]
 fn open_tree(path: &CStr) -> io::Result<c_int> {
     let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
@@ -228,10 +228,10 @@ fn move_mount(mount: c_int, path: &CStr) -> io::Result<()> {
     done_long(unsafe { libc::syscall(call, mount, empty, here, path.as_ptr(), FROM_EMPTY_PATH) })
 }
 
-/// All mounts from here on.
+/// Changes attributes of a mount and of all mounts below it.
 #[allow(unsafe_code, reason = "system calls")]
 fn make_read_only(path: &CStr) -> io::Result<()> {
-    /// What `mount_setattr` takes.
+    /// The argument of `mount_setattr`.
     #[repr(C)]
     struct Attributes {
         set: u64,
@@ -250,7 +250,7 @@ fn make_read_only(path: &CStr) -> io::Result<()> {
 #[allow(unsafe_code, reason = "a hook between fork and exec")]
 fn works(way: Way) -> bool {
     let Some(mut view) = View::by(way, []) else { return false };
-    // It ends before any program is run: one that is looked for may be another's.
+    // The child ends before a program is run: the program in PATH could be one of another user.
     let mut nothing = Command::new("/");
     nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(std::env::temp_dir());
     let enter = move || {
@@ -263,7 +263,7 @@ fn works(way: Way) -> bool {
     nothing.status().is_ok_and(|status| status.success())
 }
 
-/// Writes all of it into a file of the kernel.
+/// Writes the bytes to a file of the kernel in one call.
 #[allow(unsafe_code, reason = "system calls")]
 fn write(path: &CStr, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: a path that lives through the call.
