@@ -1,4 +1,4 @@
-//! What the command line takes.
+//! The arguments of the command line, as clap reads them.
 
 use std::path::PathBuf;
 
@@ -13,31 +13,31 @@ use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
 
-/// Runs agents and workflows, and looks into their runs
+/// Runs agents and workflows, and shows their runs
 #[derive(Debug, Parser)]
 #[command(name = "callboard", version)]
 pub(crate) enum Arguments {
-    /// Write a folder of agents to begin with
+    /// Write a folder with example agents
     Init(Init),
-    /// Everything that is wrong with the agents of a folder, each defect with its place
+    /// Report every defect in the agents of a folder, with its place
     #[command(after_help = CHECK_CODES)]
     Check(Check),
-    /// Have agents do something
+    /// Give agents a task
     #[command(after_help = RUN_CODES)]
     Run(Run),
-    /// The runs of the project, or of a store
+    /// List, show, replay, compare, fork, remove and move the runs of the project, or of a store
     #[command(after_help = EXIT_CODES)]
     Runs {
         #[command(subcommand)]
         command: Runs,
     },
-    /// Conversations, which several runs of an agent share: see `callboard run --conversation`
+    /// List, show, copy and remove conversations, which several runs of an agent share: see `callboard run --conversation`
     #[command(after_help = EXIT_CODES)]
     Conversations {
         #[command(subcommand)]
         command: Conversations,
     },
-    /// Workflows: checked, run with programs or agents in files, resumed, and forked
+    /// Check, draw, run, resume, retry and fork workflows, with programs or agents in files
     Workflow {
         #[command(subcommand)]
         command: Workflow,
@@ -45,95 +45,95 @@ pub(crate) enum Arguments {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, a \
-                          store cannot be used or looked into, or the answer cannot be written.\n\nA store is open to one process at a \
-                          time: stop its program first.";
+                          store cannot be opened, or the output cannot be written.\n\nOne process at a time can open a store: stop \
+                          its program first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// All runs, or those that are wanted, oldest first
+    /// List runs, oldest first: all of them, or those that the options select
     List {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         filter: Filter,
     },
-    /// One run: its task, its turns, what it came to, and who handed what to whom
+    /// Show one run: its task, its turns, its result, and which agent handed what to which
     Show {
         #[command(flatten)]
         common: Common,
-        /// The run's id, a beginning that no other run has, or @last
+        /// The run's id, a prefix of it that no other run has, or @last
         run: String,
     },
-    /// What happened in a run, event by event, with what each event changed
+    /// Show a run event by event, with what each event changed
     Replay {
         #[command(flatten)]
         common: Common,
-        /// The run's id, a beginning that no other run has, or @last
+        /// The run's id, a prefix of it that no other run has, or @last
         run: String,
-        /// The state as this turn saw it and as it left it, instead of all events
+        /// Show the state before and after this turn, instead of all events
         #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
         turn: Option<u32>,
-        /// Stop after each event with the whole state; Enter continues, q ends
+        /// Show one event at a time with the whole state; Enter shows the next, q ends
         #[arg(long, conflicts_with = "json")]
         step: bool,
     },
-    /// Where two runs went apart: the first different event, how they ended, their channels and their turns
+    /// Compare two runs: the first event that differs, their outcomes, their channels and their turns
     Diff {
         #[command(flatten)]
         common: Common,
-        /// The id of one run, a beginning that no other run has, or @last
+        /// The id of one run, a prefix of it that no other run has, or @last
         first: String,
         /// The other run
         second: String,
     },
-    /// Remove runs, with everything that was kept for them
+    /// Remove runs, with all that the store keeps of them
     Delete {
         #[command(flatten)]
         common: Common,
-        /// Their ids, or beginnings that no other runs have
+        /// Their ids, or prefixes of them that no other runs have
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Remove the runs that have ended and are wanted: at least one choice has to be made
+    /// Remove the runs that have ended and that the options select; at least one option is required
     Prune {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         filter: Filter,
     },
-    /// Write a store as text, with its runs and all else that it keeps, to standard output or to a file
+    /// Export all records and values of a store as text, to standard output or to a file
     Export {
         #[command(flatten)]
         common: Common,
-        /// Where to; it must not be there yet
+        /// The file to write, which must not exist
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Read an exported store into an empty or a new one
+    /// Import an export into an empty or a new store
     Import {
         #[command(flatten)]
         common: Common,
-        /// Read runs and conversations in also if other stores of the project have them already, with the same content: they are
-        /// double then
+        /// Import also the runs and conversations that other stores of the project have with the same content; they are
+        /// stored twice then
         #[arg(long)]
         again: bool,
-        /// The file; `-` is the standard input
+        /// The file to read; `-` is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// A new run that begins as a copy of one, up to a turn; the program with the agents continues it at its next start
+    /// Start a run as a copy of another one, up to a turn; the program with the agents continues it at its next start
     Fork {
         #[command(flatten)]
         common: Common,
-        /// The run's id, a beginning that no other run has, or @last
+        /// The run's id, a prefix of it that no other run has, or @last
         run: String,
-        /// The turn that begins anew
+        /// The turn that runs again
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         turn: u32,
-        /// What the turn works on, instead of what it worked on before; @FILE reads it from there, @- from standard input
+        /// The input of the turn, in place of its earlier one; @FILE reads it from a file, @- from standard input
         #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
         input: Option<Value>,
-        /// What the turn finds in a channel; may be given several times
+        /// The value of a channel when the turn begins; may be given several times
         #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
         set: Vec<Setting>,
     },
@@ -141,12 +141,12 @@ pub(crate) enum Runs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Conversations {
-    /// All conversations
+    /// List all conversations
     List {
         #[command(flatten)]
         common: Common,
     },
-    /// The messages of a conversation, run by run
+    /// Show the messages of a conversation, run by run
     Show {
         #[command(flatten)]
         common: Common,
@@ -154,21 +154,21 @@ pub(crate) enum Conversations {
         #[arg(value_parser = ConversationId::new)]
         conversation: ConversationId,
     },
-    /// Copy a conversation under a new id, to continue it another way
+    /// Copy a conversation under a new id, to continue the copy independently
     Fork {
         #[command(flatten)]
         common: Common,
         /// Its id
         #[arg(value_parser = ConversationId::new)]
         conversation: ConversationId,
-        /// The id of the copy, which no conversation has yet
+        /// The id of the copy, which no conversation may have
         #[arg(value_name = "NEW", value_parser = ConversationId::new)]
         copy: ConversationId,
-        /// The last run whose messages are copied: its id, a beginning of it, or @last, which is the default
+        /// The last run whose messages are copied: its id, a prefix of it, or @last, which is the default
         #[arg(long, value_name = "RUN")]
         until: Option<String>,
     },
-    /// Remove conversations with all their messages; their runs stay
+    /// Remove conversations with all their messages; their runs are kept
     Delete {
         #[command(flatten)]
         common: Common,
@@ -188,7 +188,7 @@ impl Conversations {
         }
     }
 
-    /// Whether something in a store is changed.
+    /// Whether the command writes to a store.
     pub(crate) fn changes_them(&self) -> bool {
         match self {
             Self::List { .. } | Self::Show { .. } => false,
@@ -201,13 +201,13 @@ impl Conversations {
 pub(crate) struct Common {
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Answer in JSON, for machines
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Runs {
-    /// Whether it writes to a store: begins, brings in or removes runs.
+    /// Whether the command writes to a store: starts, imports or removes runs.
     pub(crate) fn changes_runs(&self) -> bool {
         match self {
             Self::Fork { .. } | Self::Import { .. } | Self::Delete { .. } | Self::Prune { .. } => true,

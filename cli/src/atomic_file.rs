@@ -1,5 +1,5 @@
-//! Files that appear under their names when they are whole. A process that is killed before leaves nothing: the file has no name
-//! until then, or, where the file system knows no such files, one that the next process in the folder removes.
+//! Files that get their names once they are complete. A process that is killed before leaves nothing: the file has no name until
+//! then (`O_TMPFILE`), or, where the file system does not support that, a temporary name that the next process in the folder removes.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,21 +7,21 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// What the names of files begin with that are not whole yet.
+/// The prefix of temporary names.
 const UNFINISHED: &str = ".callboard-export-";
 
 /// A file that is being written.
-pub(crate) enum Unfinished {
-    /// One without a name.
+pub(crate) enum AtomicFile {
+    /// An unnamed file.
     #[cfg(target_os = "linux")]
     Unnamed(File),
-    /// One that is locked while it is written, so that no other process takes it for what a killed one has left.
+    /// A file with a temporary name. It is locked while it is written: an unlocked one was left by a killed process.
     Named(NamedTempFile),
 }
 
-impl Unfinished {
-    /// Begins a file that is to appear in the folder, readable by this user alone.
-    pub(crate) fn begin(folder: &Path) -> io::Result<Self> {
+impl AtomicFile {
+    /// Creates a file in the folder, readable by this user alone.
+    pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         remove_abandoned(folder);
         #[cfg(target_os = "linux")]
         if let Some(file) = unnamed(folder)? {
@@ -38,8 +38,8 @@ impl Unfinished {
         }
     }
 
-    /// Gives the file its name once all of it is on disk; an error if something has that name.
-    pub(crate) fn appear(mut self, path: &Path) -> io::Result<()> {
+    /// Syncs the file and gives it its name; an error if something has that name.
+    pub(crate) fn persist(mut self, path: &Path) -> io::Result<()> {
         self.file().sync_all()?;
         match self {
             #[cfg(target_os = "linux")]
@@ -56,7 +56,7 @@ impl Unfinished {
     }
 }
 
-/// `None` where the file system has no such files, or where they could not be given a name.
+/// An unnamed file; `None` where the file system does not support them, or where they could not be named later.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &Path) -> io::Result<Option<File>> {
     use rustix::fs::{Mode, OFlags, open};
@@ -83,7 +83,7 @@ fn named(folder: &Path) -> io::Result<NamedTempFile> {
     }
 }
 
-/// Removes what killed processes have left in the folder.
+/// Removes temporary files that killed processes have left in the folder.
 fn remove_abandoned(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let unfinished = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()));
@@ -103,30 +103,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_appears_whole_or_not_at_all_and_writes_over_nothing() {
+    fn a_file_appears_complete_or_not_at_all_and_replaces_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let count = || fs::read_dir(&folder).unwrap().count();
-        let ways: [fn(&Path) -> io::Result<Unfinished>; 2] =
-            [Unfinished::begin, |folder| named(folder).map(Unfinished::Named)];
-        for begin in ways {
-            drop(begin(folder.path()).unwrap());
+        let kinds: [fn(&Path) -> io::Result<AtomicFile>; 2] =
+            [AtomicFile::create, |folder| named(folder).map(AtomicFile::Named)];
+        for create in kinds {
+            drop(create(folder.path()).unwrap());
             assert_eq!(count(), 0);
-            let [mut one, other] = [begin(folder.path()).unwrap(), begin(folder.path()).unwrap()];
+            let [mut one, other] = [create(folder.path()).unwrap(), create(folder.path()).unwrap()];
             one.file().write_all(b"whole").unwrap();
-            one.appear(&path).unwrap();
-            assert_eq!(other.appear(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            one.persist(&path).unwrap();
+            assert_eq!(other.persist(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             assert_eq!((fs::read_to_string(&path).unwrap().as_str(), count()), ("whole", 1));
             fs::remove_file(&path).unwrap();
         }
     }
 
     #[test]
-    fn what_a_killed_process_has_left_is_removed_by_the_next_and_what_is_written_now_stays() {
+    fn files_of_killed_processes_are_removed_and_files_being_written_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let written = named(folder.path()).unwrap();
         fs::write(folder.path().join(format!("{UNFINISHED}left")), "half").unwrap();
-        drop(Unfinished::begin(folder.path()).unwrap());
+        drop(AtomicFile::create(folder.path()).unwrap());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
         assert_eq!(left, [written.path()]);
     }

@@ -13,7 +13,7 @@ use crate::arguments::Conversations;
 use crate::page::{Failure, Page, brief, count, grouped, lines_of, table, time};
 use crate::process;
 use crate::stores::Stores;
-use crate::stores::open::{LAST, Open, doubled};
+use crate::stores::open::{LAST, OpenStores, in_several_stores};
 use crate::stores::project::number_of;
 use crate::stores::store::{self, Store};
 
@@ -33,8 +33,8 @@ async fn answer(command: &Conversations) -> Result<Page, Failure> {
     }
 }
 
-/// The conversations, one line each.
-async fn list(open: &Open) -> Result<Page, Failure> {
+/// Lists the conversations, one line each.
+async fn list(open: &OpenStores) -> Result<Page, Failure> {
     let mut found = Vec::new();
     for store in &open.stores {
         let infos = store.conversations().list().await.map_err(trouble)?;
@@ -43,9 +43,9 @@ async fn list(open: &Open) -> Result<Page, Failure> {
     found.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
     let mut drawn = table(["conversation", "of", "runs", "messages", "last"], &[2, 3]);
     let (mut rows, mut notes) = (Vec::new(), open.notes());
-    for doubles in found.chunk_by(|(one, _), (other, _)| one.id == other.id).filter(|doubles| doubles.len() > 1) {
-        let folders = doubles.iter().map(|(_, folder)| *folder);
-        notes.push_str(&format!("{}\n", doubled(&format!("conversation {}", doubles[0].0.id), folders)));
+    for copies in found.chunk_by(|(one, _), (other, _)| one.id == other.id).filter(|copies| copies.len() > 1) {
+        let folders = copies.iter().map(|(_, folder)| *folder);
+        notes.push_str(&format!("{}\n", in_several_stores(&format!("conversation {}", copies[0].0.id), folders)));
     }
     for (info, folder) in &found {
         let ConversationInfo { id, owner, runs, open_runs, messages, begun_at, last_at } = info;
@@ -72,8 +72,8 @@ async fn list(open: &Open) -> Result<Page, Failure> {
     Ok(Page { code, ..Page::new(text, Value::from(rows)) })
 }
 
-/// What the runs of a conversation have left, one after the other.
-async fn show(open: &Open, conversation: &ConversationId) -> Result<Page, Failure> {
+/// Shows the messages of a conversation, run by run.
+async fn show(open: &OpenStores, conversation: &ConversationId) -> Result<Page, Failure> {
     let place = open.place_of_conversation(conversation).await?.ok_or_else(|| unknown(conversation, open))?;
     let runs = open.stores[place].conversations().read(conversation).await.map_err(trouble)?;
     let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
@@ -81,7 +81,7 @@ async fn show(open: &Open, conversation: &ConversationId) -> Result<Page, Failur
     Ok(Page::new(text, json!({ "conversation": conversation, "runs": rows })))
 }
 
-/// Copies a conversation under a new id, up to a run of it; without one, up to the last that has ended.
+/// Copies a conversation under a new id, up to a run of it; by default up to the last that has ended.
 async fn fork(
     stores: &Stores,
     conversation: &ConversationId,
@@ -89,7 +89,7 @@ async fn fork(
     until: Option<&str>,
 ) -> Result<Page, Failure> {
     let open = stores.open_to_change()?;
-    // The copy may not be in another store either: which of the two is meant would not be known.
+    // The copy may not be in another store either: its id would be ambiguous.
     if open.place_of_conversation(copy).await?.is_some() {
         return Err(Failure::trouble(ConversationError::Exists(copy.clone()).to_string()));
     }
@@ -103,10 +103,10 @@ async fn fork(
     let until = match until {
         None | Some(LAST) => last,
         Some(wanted) => store::find(wanted, &ended, true).map_err(|failure| {
-            failure.with(&format!("Of these, conversation {conversation} has the runs that have ended."))
+            failure.with(&format!("only runs of conversation {conversation} that have ended can be named"))
         })?,
     };
-    give_home(stores, copy, (store, &open))?;
+    record_placement(stores, copy, (store, &open))?;
     store.conversations().fork(conversation, until, copy).await.map_err(|error| Failure::trouble(error.to_string()))?;
     let copied = ended.iter().position(|run| *run == until).map_or(0, |last| last + 1);
     for store in &open.stores {
@@ -117,7 +117,8 @@ async fn fork(
     Ok(Page { done: Some(format!("the conversation {copy} is in the store")), ..Page::new(text, json) })
 }
 
-/// Refuses a conversation of which a run has not ended: a run after it would wait for that one. `line` continues a run.
+/// Refuses a conversation with an open run: the next run of the conversation would wait for it. `line` is the command line that
+/// continues a run.
 pub(crate) async fn check_none_is_open(
     conversations: &ConversationsHandle,
     conversation: &ConversationId,
@@ -135,31 +136,36 @@ pub(crate) async fn check_none_is_open(
     )))
 }
 
-/// Keeps in which store of a project a conversation is that is about to be written there.
-fn give_home(stores: &Stores, conversation: &ConversationId, (store, open): (&Store, &Open)) -> Result<(), Failure> {
+/// Records the store of a project that a conversation is written to, before it is written.
+fn record_placement(
+    stores: &Stores,
+    conversation: &ConversationId,
+    (store, open): (&Store, &OpenStores),
+) -> Result<(), Failure> {
     let Stores::Project(project) = stores else { return Ok(()) };
-    let home = project.home(conversation);
+    let placement = project.placement(conversation);
     let number = number_of(store.folder()).unwrap_or_default();
-    match home.number()? {
+    match placement.number()? {
         Some(earlier) if open.closed.iter().any(|closed| number_of(closed.folder()) == Some(earlier)) => {
-            let text = format!(
-                "conversation {conversation} may be in a store that could not be looked into: choose another id"
-            );
+            let text =
+                format!("conversation {conversation} may be in a store that could not be opened: choose another id");
             Err(Failure::trouble(text).with(&open.notes()))
         }
-        Some(_) => home.replace(number),
-        None if home.claim(number)? => Ok(()),
-        None => Err(Failure::trouble(format!("another process begins conversation {conversation}: choose another id"))),
+        Some(_) => placement.replace(number),
+        None if placement.claim(number)? => Ok(()),
+        None => {
+            Err(Failure::trouble(format!("another process is creating conversation {conversation}: choose another id")))
+        }
     }
 }
 
-/// Removes conversations with all their messages.
+/// Deletes conversations with all their messages.
 async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
     let open = stores.open_to_change()?;
     for conversation in wanted {
         let place = open.place_of_conversation(conversation).await.map_err(|failure| failure.with(&text))?;
-        // Where it is not there, what a deletion or a copy that was killed has left of it is removed.
+        // If no store has it, leftovers of a deletion or a copy that was killed are removed from all of them.
         let stores = place.map_or(&open.stores[..], |place| &open.stores[place..=place]);
         let mut is_deleted = false;
         for store in stores {
@@ -212,12 +218,12 @@ fn row(run: &ConversationRun) -> Value {
     })
 }
 
-fn unknown(conversation: &ConversationId, open: &Open) -> Failure {
+fn unknown(conversation: &ConversationId, open: &OpenStores) -> Failure {
     if open.closed.is_empty() {
         let help = "`callboard conversations list` names all";
         return Failure::unknown(format!("there is no conversation {conversation}; {help}"));
     }
-    let missed = format!("conversation {conversation} may be in a store that could not be looked into");
+    let missed = format!("conversation {conversation} may be in a store that could not be opened");
     Failure::trouble(missed).with(&open.notes())
 }
 

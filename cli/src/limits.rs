@@ -1,4 +1,4 @@
-//! What `--limits` may be given.
+//! The value of `--limits`.
 
 use serde::Deserialize;
 
@@ -6,14 +6,14 @@ use callboard::messages::{Complexity, Limits};
 
 use crate::values::text_in;
 
-/// A class of limits, or single figures.
+/// A class of limits, or single limits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LimitChoice {
     Class(Complexity),
     Figures(Figures),
 }
 
-/// The limits that are named.
+/// Single limits; `None` keeps the earlier or the default one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Figures {
@@ -26,12 +26,12 @@ pub(crate) struct Figures {
 }
 
 impl LimitChoice {
-    /// The limits of a run that begins.
+    /// The limits of a new run: defaults where nothing is named.
     pub(crate) fn of_new_run(&self) -> Limits {
         self.over(&Limits::default())
     }
 
-    /// The limits of a run that continues another one: a class replaces all, and figures replace those that they name.
+    /// The limits of a run that continues another one: a class replaces all, single limits replace those that they name.
     pub(crate) fn over(&self, before: &Limits) -> Limits {
         match self {
             Self::Class(class) => Limits::of(*class),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_a_class_or_single_figures_also_from_a_file() {
+    fn limits_are_a_class_or_single_limits_also_from_a_file() {
         let limits = |text: &str| limit_choice(text).map(|choice| choice.of_new_run());
         assert_eq!(limits("simple").map(|limits| limits.tokens), Ok(10_000));
         assert_eq!(limits("{\"attempts\": 1}").map(|limits| (limits.attempts, limits.tokens)), Ok((1, 150_000)));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_replace_those_that_they_name_and_a_class_replaces_all() {
+    fn single_limits_replace_those_that_they_name_and_a_class_replaces_all() {
         let all = r#"{"handoffs": 1, "tokens": 2, "agents": 3, "depth": 4, "repeat_window": 5, "attempts": 6}"#;
         let before = Limits { handoffs: 1, tokens: 2, agents: 3, depth: 4, repeat_window: 5, attempts: 6 };
         let over = |text: &str| limit_choice(text).unwrap().over(&before);

@@ -1,26 +1,25 @@
-//! Processes that programs leave behind: whatever a run has started ends with it, also what has left the session and the
-//! environment of the program that started it.
+//! Orphans: processes that programs of a run leave behind, in whatever session and environment. All of them end with the run.
 //!
-//! On Linux this process adopts them when their parents end, so at its end it knows them as its children. One that had children
-//! before it became `callboard`, as in `sh -c 'server & exec callboard …'`, adopts none: those are not the run's.
+//! On Linux this process is their subreaper, so that orphans become its children and are killed at its end. A process that had
+//! children before it became `callboard`, as in `sh -c 'server & exec callboard …'`, adopts none: those do not belong to the run.
 
-/// Adopts what its children leave from now on.
+/// Makes this process the subreaper of its descendants.
 pub(crate) fn adopt() {
     #[cfg(target_os = "linux")]
     linux::adopt();
 }
 
-/// Takes the status of adopted children as soon as they have ended, until the run ends: a command whose processes start
-/// others and end, over and over, would fill the process table of the machine with zombies.
+/// Reaps adopted children as they end, until the run ends: otherwise a command that starts processes over and over would fill the
+/// process table with zombies.
 pub(crate) async fn reap() {
     #[cfg(target_os = "linux")]
     if linux::adopts() {
-        // Without the signal of ended children they are reaped at the end.
+        // Where SIGCHLD cannot be received, they are reaped at the end.
         let _ = callboard_agents::reap_orphans().await;
     }
 }
 
-/// Ends all children, and those that are adopted as they end.
+/// Kills all children, and the orphans that are adopted when these end.
 pub(crate) fn end() {
     #[cfg(target_os = "linux")]
     linux::end();
@@ -38,9 +37,9 @@ mod linux {
         waitid,
     };
 
-    /// How often it is looked for children, and how long in between: one that was killed takes a moment to end.
-    const LOOKS: u32 = 500;
-    const LOOK_AGAIN: Duration = Duration::from_millis(2);
+    /// How many times children are killed and reaped, and the pause in between: a killed process takes a moment to end.
+    const ROUNDS: u32 = 500;
+    const PAUSE: Duration = Duration::from_millis(2);
 
     static ADOPTS: AtomicBool = AtomicBool::new(false);
 
@@ -59,13 +58,13 @@ mod linux {
         if !adopts() {
             return;
         }
-        for _ in 0..LOOKS {
+        for _ in 0..ROUNDS {
             reap_all();
             if !has_children() {
                 return;
             }
             children().into_iter().for_each(kill);
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -74,13 +73,13 @@ mod linux {
         !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
     }
 
-    /// Takes the status of those that have ended.
+    /// Reaps the children that have ended.
     fn reap_all() {
         while let Ok(Some(_)) = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {}
     }
 
     fn kill(pid: u32) {
-        // The number may be another's by now; what is open is not.
+        // Another process may have the number by now; the descriptor stays that of the process that it was opened for.
         if let Some(process) = Pid::from_raw(pid.cast_signed())
             && let Ok(process) = pidfd_open(process, PidfdFlags::empty())
             && is_child(pid)

@@ -1,4 +1,4 @@
-//! An answer on its way to people or to machines.
+//! The output of a command, as text for people or as JSON for programs.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,16 +19,16 @@ use crate::output;
 
 pub(crate) use crate::output::note;
 
-/// The answer to a command, in both forms.
+/// The output of a command, in both forms.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) text: String,
     pub(crate) json: Value,
-    /// What the program ends with; 1 if runs differ that were to be compared, or a workflow has defects.
+    /// The exit code; 1 if compared runs differ, or files have defects.
     pub(crate) code: u8,
-    /// What people are told besides the answer.
+    /// Text for standard error, without `--json`.
     pub(crate) remarks: String,
-    /// What was written into the store, which stays also if the answer cannot be printed.
+    /// What the command wrote to a store, named in the error if the output cannot be printed.
     pub(crate) done: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Page {
     }
 }
 
-/// Why there is no answer.
+/// An error of a command, with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -46,7 +46,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The same, with more to say.
+    /// The same error, followed by these notes.
     pub(crate) fn with(mut self, notes: &str) -> Self {
         if !notes.is_empty() {
             self.text.push_str(&format!("\n{}", notes.trim_end()));
@@ -54,18 +54,18 @@ impl Failure {
         self
     }
 
-    /// There is no such run or turn.
+    /// A run, a turn or a conversation does not exist: exit code 1.
     pub(crate) fn unknown(text: String) -> Self {
         Self { code: 1, text }
     }
 
-    /// The command line is wrong, or the store cannot be used.
+    /// The command line is wrong, or the store cannot be used: exit code 2.
     pub(crate) fn trouble(text: String) -> Self {
         Self { code: 2, text }
     }
 }
 
-/// Prints the answer. A reader that has gone, such as `head`, is no error; a disk that is full is one.
+/// Prints the output or the error, and returns the exit code. A closed pipe, as of `head`, is not an error; a full disk is.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     output::flush();
     let mut done = None;
@@ -88,14 +88,14 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let done = done.map(|done| format!("; {done}")).unwrap_or_default();
-            let _ = writeln!(std::io::stderr(), "error: the answer cannot be written: {error}{done}");
+            let _ = writeln!(std::io::stderr(), "error: the output cannot be written: {error}{done}");
             ExitCode::from(2)
         }
         Ok(()) | Err(_) => ExitCode::from(code),
     }
 }
 
-/// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
+/// JSON over several lines, in which control characters and others that change how a terminal shows text are escaped.
 pub(crate) fn json_text(value: &Value) -> String {
     let (mut escaped, mut units) = (String::new(), [0; 2]);
     for c in format!("{value:#}").chars() {
@@ -114,7 +114,7 @@ fn is_hidden(c: char) -> bool {
     visible(text) != text
 }
 
-/// Whether people see this stream in colours.
+/// Whether the stream is a terminal that shows colours.
 pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name);
     stream.is_terminal() && wants_colours(set("NO_COLOR").as_deref(), set("TERM").as_deref())
@@ -124,7 +124,7 @@ fn wants_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
     no_color.is_none() && term.is_none_or(|kind| kind != "dumb")
 }
 
-/// Whether both outputs are one terminal.
+/// Whether standard output and standard error are the same terminal.
 pub(crate) fn is_one_terminal() -> bool {
     let (out, error) = (std::io::stdout(), std::io::stderr());
     let device = |stream: BorrowedFd<'_>| {
@@ -134,7 +134,7 @@ pub(crate) fn is_one_terminal() -> bool {
     out.is_terminal() && error.is_terminal() && device(out.as_fd()) == device(error.as_fd())
 }
 
-/// A table in the style of this program, as wide as the terminal if there is one. What is no terminal gets no lines between.
+/// A table as wide as the terminal; without rules where standard output is not a terminal. `numbers` are columns aligned right.
 pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
     let mut table = Table::new();
     let preset = if std::io::stdout().is_terminal() { UTF8_HORIZONTAL_ONLY } else { NOTHING };
@@ -149,7 +149,7 @@ pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
     table
 }
 
-/// The table's lines, without what pads them at their ends.
+/// The table's lines, without trailing blanks.
 pub(crate) fn lines_of(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
@@ -159,7 +159,7 @@ pub(crate) fn shown_path(path: &Path) -> String {
     visible(&path.display().to_string())
 }
 
-/// At most this many characters of a stranger's text, in one line.
+/// At most this many characters of untrusted text, in one line.
 pub(crate) fn brief(text: &str, most: usize) -> String {
     let shown = visible(text);
     if shown.chars().count() <= most {
@@ -168,7 +168,7 @@ pub(crate) fn brief(text: &str, most: usize) -> String {
     shown.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A value in one line: a string by itself.
+/// A value in one line; a string without quotes.
 pub(crate) fn brief_json(json: &Json, most: usize) -> String {
     match json.as_str() {
         Some(text) => brief(text, most),
@@ -187,6 +187,7 @@ pub(crate) fn time(at: Timestamp) -> String {
     at.to_string().replace('T', " ").chars().take(19).collect()
 }
 
+/// `1.234 s`, `12 s`, `5 min` or `3 h`: larger units for longer times.
 pub(crate) fn duration(duration: Duration) -> String {
     match duration.as_millis() {
         millis @ 0..10_000 => format!("{}.{:03} s", millis / 1000, millis % 1000),
@@ -201,7 +202,7 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number as u64)) }
 }
 
-/// How a run stands to handoffs: on the command line they are off unless somebody says otherwise.
+/// The handoffs of a run: on the command line they are off by default.
 pub(crate) fn handoffs(are_enabled: bool) -> Handoffs {
     if are_enabled { Handoffs::OrAlone } else { Handoffs::Off }
 }

@@ -4,13 +4,13 @@ use callboard::actors::approvals::{Keyboard, Typed, Withdrawal};
 
 use crate::output;
 
-/// Who is asked, and answers line by line.
+/// A person who answers questions line by line; at the terminal, or a script in tests.
 pub(crate) trait Person {
-    /// Asks a question, whose last line is the prompt; `None` if nobody says anything any more.
+    /// Asks a question, whose last line is the prompt; `None` at the end of the input, or when the question is withdrawn.
     fn answers(&mut self, question: &str) -> Option<String>;
 }
 
-/// The person at the terminal, until what they are asked is withdrawn: then nobody answers any more.
+/// The person at the terminal. After the withdrawal every question is answered with `None`.
 pub(crate) struct AtTerminal {
     keyboard: Keyboard,
     withdrawal: Option<Withdrawal>,
@@ -26,30 +26,30 @@ impl Person for AtTerminal {
             None => self.keyboard.ask(question),
         };
         if line.is_none() {
-            // What is said next begins a line.
+            // The next output begins a line.
             eprintln!();
         }
         line.map(|line| line.trim().to_owned())
     }
 }
 
-/// Who decides here, as the journal has it.
+/// The name that the journal records for decisions of this person: the user's, or `the command line`.
 pub(crate) fn name() -> String {
     let name = std::env::var("USER").ok().filter(|name| !name.is_empty() && name.chars().count() <= 128);
     name.unwrap_or_else(|| "the command line".to_owned())
 }
 
-/// Whether there is somebody to ask.
+/// Whether a person can be asked: there is a terminal, and `--no-input` is not given.
 pub(crate) fn is_anybody_here(no_input: bool) -> bool {
     !no_input && Keyboard::open().is_some()
 }
 
-/// Asks the person at the terminal, if there is one, unless it is withdrawn; what others have to tell waits.
+/// Asks the person at the terminal, until the question is withdrawn; `None` without a terminal. Other output is deferred meanwhile.
 pub(crate) fn at_the_terminal<T>(withdrawal: Option<Withdrawal>, ask: impl FnOnce(&mut AtTerminal) -> T) -> Option<T> {
     output::ask(|| Keyboard::open().map(|keyboard| ask(&mut AtTerminal { keyboard, withdrawal })))
 }
 
-/// Somebody who says these lines, and what they were asked.
+/// A person in tests: answers with these lines, and records the questions.
 #[cfg(test)]
 pub(crate) struct Script<'a> {
     lines: std::str::Lines<'a>,

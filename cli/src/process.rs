@@ -84,7 +84,7 @@ fn no_runtime(error: io::Error) -> Failure {
 /// That a signal came, as machines read it.
 fn stopped(run: Option<RunId>, resumption: Option<&str>) -> Value {
     let error = if run.is_some() { "a signal came before the run ended" } else { "a signal came before the run began" };
-    json!({ "error": error, "code": STOPPED, "run": run, "to_go_on": resumption })
+    json!({ "error": error, "code": STOPPED, "run": run, "to_continue": resumption })
 }
 
 /// Prints how the run ended, and returns the exit code of the process.
@@ -98,7 +98,7 @@ pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
         }),
         Ok(End::Stopped { run, resumption }) => {
             let page = Page { code: STOPPED, ..Page::new(String::new(), stopped(run, resumption.as_deref())) };
-            // A process that was told to stop does not wait for readers without end.
+            // A process that a signal has stopped does not wait for readers without end.
             let printed = block_on(async {
                 let printing = tokio::task::spawn_blocking(move || page::print(Ok(page), json));
                 Ok(tokio::time::timeout(LAST_OUTPUT, printing).await.ok().and_then(Result::ok))

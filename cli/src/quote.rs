@@ -1,21 +1,21 @@
-//! Words and paths as a shell reads them, for command lines that are printed to be run.
+//! Quotes words and paths for a shell, in command lines that are printed to be copied.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use callboard::messages::visible;
 
-/// A path as a shell reads it, whatever its bytes are.
+/// A path, quoted for a shell, whatever its bytes are.
 pub(crate) fn quoted_path(path: &Path) -> String {
     quoted_bytes(path.as_os_str().as_bytes())
 }
 
-/// A word as a shell reads it.
+/// A word, quoted for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     quoted_bytes(word.as_bytes())
 }
 
-/// Characters that a terminal does not show, and bytes that are no UTF-8, stand in `$'…'`, which bash, zsh and ksh read.
+/// Characters that a terminal does not show, and bytes that are not UTF-8, are written as `$'…'`, which bash, zsh and ksh read.
 fn quoted_bytes(bytes: &[u8]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
     match std::str::from_utf8(bytes) {
@@ -47,19 +47,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_so_that_a_shell_reads_them_as_they_are() {
+    fn a_shell_reads_a_quoted_word_unchanged() {
         let words = ["store", "*=cat", "it's", "", "a b"].map(quoted);
         assert_eq!(words, ["store", "'*=cat'", r"'it'\''s'", "''", "'a b'"]);
     }
 
     #[test]
-    fn a_path_of_whatever_bytes_is_printed_as_bash_reads_it() {
+    fn bash_reads_a_quoted_path_of_any_bytes() {
         let paths: [&[u8]; 5] = [b"st\xffore", b"it's\xfe a", b"line\nfeed", b"back\\slash", "\u{202e}x".as_bytes()];
         let quoted = paths.map(|bytes| quoted_path(Path::new(std::ffi::OsStr::from_bytes(bytes))));
         let expected = [r"$'st\xffore'", r"$'it\'s\xfe a'", r"$'line\x0afeed'", r"'back\slash'", r"$'\xe2\x80\xaex'"];
         assert_eq!(quoted, expected);
         for (quoted, bytes) in quoted.iter().zip(paths) {
-            // What is printed is shown to people, which must not change it.
+            // The quoted path must be shown unchanged.
             assert_eq!(visible(quoted), *quoted);
             let output = std::process::Command::new("bash").args(["-c", &format!("printf %s {quoted}")]).output();
             assert_eq!(output.unwrap().stdout, bytes, "{quoted}");

@@ -1,4 +1,4 @@
-//! What a failed run is continued from, in a new run, and with which limits.
+//! Retries: the turn at which the new run forks off the failed one, and its limits.
 
 use callboard::messages::state::StateRules;
 use callboard::messages::{Limits, Outcome, Refusal, RunEvent, Verdict};
@@ -17,7 +17,7 @@ pub(crate) struct FailedTurn {
 }
 
 impl FailedTurn {
-    /// That of a run; `outcome` is how the run ended, if it has.
+    /// The failed turn in the history of a run; `outcome` is `None` while the run is open.
     fn of(history: &[RunEvent], outcome: Option<&Outcome>) -> Option<Self> {
         let failed = history.iter().rev().find_map(|event| match event {
             RunEvent::TurnFailed { turn, failure, .. } => {
@@ -25,7 +25,7 @@ impl FailedTurn {
             }
             _ => None,
         });
-        // A turn whose handoff was refused has ended, and its run with it.
+        // A refused handoff ends the turn and its run without a `TurnFailed`.
         let refused = || {
             history.iter().rev().find_map(|event| match event {
                 RunEvent::TurnEnded { turn, verdict: Verdict::Refused(refusal), .. } => {
@@ -37,38 +37,38 @@ impl FailedTurn {
         failed.or_else(|| outcome.filter(|outcome| matches!(outcome, Outcome::Refused(_))).and_then(|_| refused()))
     }
 
-    /// As [`FailedTurn::of`], unless a retry of the run is refused.
+    /// As [`FailedTurn::of`]; `None` if [`retry_of`] would refuse to retry the run.
     pub(crate) fn to_retry(history: &[RunEvent], outcome: &Outcome) -> Option<Self> {
         let replay = Replay::of(history.to_vec(), &StateRules::default());
-        Self::of(history, Some(outcome)).filter(|_| !replay.is_ok_and(|replay| has_taken_back(&replay)))
+        Self::of(history, Some(outcome)).filter(|_| !replay.is_ok_and(|replay| has_compensated(&replay)))
     }
 
-    /// The value of `--limits` with which the turn has what it lacked; `None` if no limit of the run was why it failed. Tokens
-    /// are at least doubled, because a turn that lacked some for a call has more calls to make.
+    /// The value of `--limits` that raises the limit by which the turn failed; `None` if it failed for another reason. Tokens are at
+    /// least doubled, because a turn that lacked some for one call has more calls to make.
     pub(crate) fn raised_limits(&self, limits: &Limits) -> Option<String> {
         let (limit, needed) = self.refusal.as_ref()?.needed_limit()?;
         let to = if limit == "tokens" { needed.max(limits.tokens.saturating_mul(2)) } else { needed };
         Some(json!({ limit: to }).to_string())
     }
 
-    /// A line for people: how the turn is done again, by this command line.
+    /// A line for people: the command line that retries the turn.
     pub(crate) fn advice(&self, limits: Option<&str>, line: &str) -> String {
-        let how = if limits.is_some() { "again with a higher limit" } else { "again" };
-        format!("to do turn {} {how}, in a new run: {line}", self.number)
+        let how = if limits.is_some() { " with a higher limit" } else { "" };
+        format!("to retry turn {}{how}, in a new run: {line}", self.number)
     }
 }
 
-/// Whether what nodes had done was taken back, so that a copy of these nodes is not true any more.
-fn has_taken_back(replay: &Replay) -> bool {
+/// Whether the run has compensated nodes: their effects are undone, so a copy of these nodes would be wrong.
+fn has_compensated(replay: &Replay) -> bool {
     replay.turns().any(|turn| matches!(turn.cause, Cause::Compensation { .. }))
 }
 
-/// The turn that a retry of a run begins at, and what is different about it.
+/// The turn at which a retry of a run forks, and the changes of the fork.
 pub(crate) fn retry_of(run: &Loaded, limits: Option<&LimitChoice>) -> Result<(u32, Fork), Failure> {
     let trouble = |error: String| Failure::trouble(format!("run {}: {error}", run.id));
-    if has_taken_back(&run.replay) {
+    if has_compensated(&run.replay) {
         return Err(trouble(
-            "its workflow has taken back what its nodes had done, so they have to run again: begin a new run"
+            "its workflow has compensated nodes that had finished, so these have to run again: start a new run"
                 .to_owned(),
         ));
     }

@@ -1,5 +1,4 @@
-//! Files that go with this process: in a folder of its own that nobody else may look into, and that the next start removes if this
-//! process was killed.
+//! Temporary files of this process, in a folder that only this user can read; the next start removes it if this process was killed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -13,16 +12,16 @@ use tempfile::{NamedTempFile, TempDir};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
 
-/// The folder of this process, and the lock that says that it lives.
+/// The folder of this process, and the lock that it holds while it runs.
 struct Scratch {
     folder: TempDir,
     _lock: File,
 }
 
-/// None where the state folder cannot be used, and an error where something that is no file is in its way.
+/// The folder, made at the first use. `None` where the state folder cannot be used; an error where its lock file is not a file.
 static SCRATCH: OnceLock<Result<Option<Scratch>, String>> = OnceLock::new();
 
-/// A file that is removed with the value.
+/// A temporary file that is removed when the value is dropped.
 pub(crate) fn file(suffix: &str) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("callboard-").suffix(suffix);
@@ -38,7 +37,7 @@ impl Scratch {
         let Some(place) = state_folder().map(|state| state.join("scratch")) else { return Ok(None) };
         match Self::open(&place) {
             Ok(scratch) => Ok(Some(scratch)),
-            Err(_) => match odd(&place.join("lock")) {
+            Err(_) => match wrong_kind(&place.join("lock")) {
                 Some(error) => Err(error),
                 None => Ok(None),
             },
@@ -47,10 +46,10 @@ impl Scratch {
 
     fn open(place: &Path) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(place)?;
-        // Nobody removes a folder that is being made.
+        // Held while the folder is made, so that no other process removes it before it is locked.
         let all = lock_file(&place.join("lock"))?;
         all.lock()?;
-        for left in abandoned(place)? {
+        for left in orphaned(place)? {
             fs::remove_dir_all(left)?;
         }
         let folder = tempfile::Builder::new().prefix("").tempdir_in(place)?;
@@ -60,21 +59,21 @@ impl Scratch {
     }
 }
 
-/// Opens a file to be locked, or makes it. What it holds stays; a link is not followed, and a pipe or a device is not waited for.
+/// Opens or creates a file to lock it. Its content is kept; a link is not followed, and opening a pipe or a device does not block.
 fn lock_file(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
     let file = File::options().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// What is wrong if something stands there that is no file.
-fn odd(path: &Path) -> Option<String> {
+/// An error if something other than a regular file has this path.
+fn wrong_kind(path: &Path) -> Option<String> {
     let is_odd = fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
     is_odd.then(|| format!("{} is no regular file, so it cannot be locked: remove it", path.display()))
 }
 
-/// The folders whose processes have gone.
-fn abandoned(place: &Path) -> io::Result<Vec<PathBuf>> {
+/// The folders of processes that have ended.
+fn orphaned(place: &Path) -> io::Result<Vec<PathBuf>> {
     let folders = fs::read_dir(place)?.filter_map(|file| Some(file.ok()?.path())).filter(|path| path.is_dir());
     let is_left = |folder: &PathBuf| open_file(&folder.join("lock")).map_or(true, |lock| lock.try_lock().is_ok());
     Ok(folders.filter(is_left).collect())
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_process_left_is_removed_and_what_lives_is_not() {
+    fn the_folder_of_a_killed_process_is_removed_and_that_of_a_running_one_is_kept() {
         let place = tempfile::tempdir().unwrap();
         let living = Scratch::open(place.path()).unwrap();
         let killed = Scratch::open(place.path()).unwrap();

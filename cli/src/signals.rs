@@ -1,4 +1,4 @@
-//! What asks this process to stop.
+//! The signals that ask this process to stop.
 
 use std::sync::OnceLock;
 
@@ -6,11 +6,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::page::Failure;
 
-/// Signals that ask it to.
+/// Streams of SIGINT, SIGTERM and SIGHUP.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// The terminal is gone; `None` if that is to be ignored, as `nohup` has it.
+    /// The terminal was closed; `None` if the signal is ignored, as `nohup` sets it.
     hangup: Option<Signal>,
 }
 
@@ -23,6 +23,7 @@ impl Signals {
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())?, hangup })
     }
 
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -39,7 +40,7 @@ async fn recv(signal: &mut Option<Signal>) -> Option<()> {
     }
 }
 
-/// Whether whoever started this process wants it to outlive its terminal. Asked once, because listening changes it.
+/// Whether this process was started with SIGHUP ignored, as by `nohup`. Read once, because installing a handler changes it.
 fn is_hangup_ignored() -> bool {
     static IS_IGNORED: OnceLock<bool> = OnceLock::new();
     *IS_IGNORED.get_or_init(|| {
@@ -48,7 +49,7 @@ fn is_hangup_ignored() -> bool {
     })
 }
 
-/// As Linux tells it: the set of signals that are ignored, of which the first is the hangup.
+/// Reads `/proc/self/status`: the mask of ignored signals, whose lowest bit is SIGHUP.
 fn ignores_hangup(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set & 1 == 1)
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hangup_that_nohup_has_ignored_stays_ignored() {
+    fn a_hangup_that_nohup_ignores_stays_ignored() {
         assert!(ignores_hangup("Name:\tcallboard\nSigIgn:\t0000000000001001\n"));
         assert!(!ignores_hangup("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
         assert!(!ignores_hangup(""));

@@ -1,7 +1,7 @@
-//! Values as machines read them: the shapes of docs/json-output.md, whatever the types of the library are called.
+//! Serializes values to the JSON of docs/json-output.md, whatever the types of the library are called.
 //!
-//! Names are in snake case and say their unit. A value of several kinds is an object whose `kind` names it; what belongs to it
-//! stands beside. Times are RFC 3339 in UTC, durations milliseconds, costs US dollars.
+//! Names are in snake case and end with their unit. An enum is an object whose `kind` is its variant, with the variant's fields beside
+//! it. Times are RFC 3339 in UTC, durations milliseconds, costs US dollars.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use serde_json::{Error, Map, Number, Value};
 
 use callboard::messages::{Authority, Cost, Timestamp};
 
-/// The value in its stable shape. One that has none, such as a map whose keys are no text, is null.
+/// The value as JSON; null if it has no such form, as a map whose keys are not text.
 pub(crate) fn stable(value: &(impl Serialize + ?Sized)) -> Value {
     value.serialize(Stable).unwrap_or_default()
 }
@@ -23,10 +23,10 @@ pub(crate) fn time(at: Timestamp) -> Value {
     at.to_string().into()
 }
 
-/// What has to be done to a field, beside giving it another name.
+/// How the value of a field is converted.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// Nothing.
+    /// Not converted.
     Plain,
     /// Milliseconds since 1970, which become RFC 3339.
     Time,
@@ -38,7 +38,7 @@ enum Unit {
     Digest,
 }
 
-/// The name of a field and what becomes of its value. `owner` is the type or the variant that has it.
+/// The name of a field in JSON, and how its value is converted. `owner` is the type or the variant that has the field.
 fn field(owner: &str, name: &'static str) -> (&'static str, Unit) {
     match (owner, name) {
         (_, "at" | "retry_at" | "expires_at" | "asked_at" | "begun_at" | "closed_at" | "remind_at" | "until") => {
@@ -77,7 +77,7 @@ fn in_unit(unit: Unit, value: Value) -> Value {
     }
 }
 
-/// Under which name a variant's only value stands.
+/// The field that holds the only value of a variant.
 fn payload(of: &str, variant: &str) -> &'static str {
     match (of, variant) {
         ("RunEvent", "Submitted") => "submission",
@@ -95,7 +95,7 @@ fn payload(of: &str, variant: &str) -> &'static str {
     }
 }
 
-/// Whether all kinds of it are objects, those too of which there is nothing else to say. Others without values are words.
+/// Whether variants without values are objects too; those of other enums are strings.
 fn has_values(of: &str) -> bool {
     ["ContextStrategy", "Goto", "Outcome", "Reducer", "Refusal", "Resolution", "RunEvent", "Terms", "Verdict"]
         .contains(&of)
@@ -115,7 +115,7 @@ fn snake_case(name: &str) -> String {
 
 fn kind(of: &str, variant: &str) -> Value {
     match (of, variant) {
-        // It is what the documentation calls it.
+        // The documented names.
         ("RunEvent", "Marked") => "tainted".into(),
         ("FailureKind", "Panic") => "crash".into(),
         _ => snake_case(variant).into(),
@@ -124,14 +124,14 @@ fn kind(of: &str, variant: &str) -> Value {
 
 struct Stable;
 
-/// The values of a list so far.
+/// A list that is being serialized.
 struct List(Vec<Value>);
 
-/// The fields of an object so far.
+/// An object that is being serialized.
 struct Object {
     owner: &'static str,
     fields: Map<String, Value>,
-    /// Of a map: the key whose value comes next.
+    /// The key of a map whose value is serialized next.
     key: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Object {
     }
 
     fn end(self) -> Value {
-        // What serde makes of a duration.
+        // The form in which serde serializes a duration.
         if let ("Duration", Some(secs), Some(nanos)) = (
             self.owner,
             self.fields.get("secs").and_then(Value::as_u64),

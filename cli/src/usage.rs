@@ -1,4 +1,4 @@
-//! What is wrong with a command line, for people and for machines.
+//! Errors in the command line, as text or as JSON.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, Subcommand as _};
 use crate::arguments::{Arguments, Runs};
 use crate::page::{self, Failure};
 
-/// Prints why the command line was not read: as JSON if that is what it asks for. Help that was asked for is printed as text.
+/// Prints why the command line was refused, as JSON if `--json` is among the arguments. Help is printed as text.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let error = with_tip(error);
     if !error.use_stderr() || !wants_json() {
@@ -20,17 +20,17 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     page::print(Err(Failure::trouble(text.to_owned())), true)
 }
 
-/// Whether `--json` is among the arguments of this process, however wrong the others are.
+/// Whether `--json` is among the arguments of this process, whatever the others are.
 pub(crate) fn wants_json() -> bool {
     is_json_among(std::env::args_os().skip(1))
 }
 
-/// What follows `--` are values.
+/// Arguments after `--` are values.
 fn is_json_among(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
-/// Names the command that is meant: one whose `runs` was left out, or one that is a typo away, where clap finds none.
+/// Adds the likely command to the error where clap finds none: one without its `runs`, or one with a typo.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -50,7 +50,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The subcommand that is a typo away from `name`, of the command that the words before it name.
+/// The subcommand that differs from `name` by a typo, of the command that the words before it name.
 fn similar_subcommand(words: impl Iterator<Item = String>, name: &str) -> Option<String> {
     let mut command = Arguments::command();
     for word in words {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subcommand_that_is_a_typo_away_is_named_if_it_is_the_only_one() {
+    fn a_subcommand_with_a_typo_is_corrected_if_only_one_is_similar() {
         let similar = |words: &[&str], name| similar_subcommand(words.iter().map(|word| (*word).to_owned()), name);
         assert_eq!(similar(&["workflow", "rnu"], "rnu").as_deref(), Some("run"));
         assert_eq!(similar(&["workflow", "dra"], "dra").as_deref(), Some("draw"));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_wanted_by_the_option_and_not_by_a_value_after_two_dashes() {
+    fn only_the_option_asks_for_json_and_not_a_value_after_two_dashes() {
         let among = |arguments: &[&str]| is_json_among(arguments.iter().map(OsString::from));
         assert!(among(&["run", "--json", "--nonsense"]) && among(&["run", "x", "--json", "--"]));
         assert!(!among(&["run", "--", "--json"]) && !among(&["run", "json"]));

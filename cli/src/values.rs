@@ -1,4 +1,4 @@
-//! How the values of options are read, and the files that they name.
+//! Parsers for the values of options, and for the files that they name.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use serde_json::Value;
 
-/// A time with its unit.
+/// Parses a duration with its unit: `30s`, `90m`, `12h` or `7d`.
 pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
     let seconds = |unit: char| match unit {
         's' => Some(1),
@@ -25,14 +25,14 @@ pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
     parsed.ok_or_else(|| "write a number of seconds, minutes, hours or days: 30s, 90m, 12h or 7d".to_owned())
 }
 
-/// A channel and what is to stand there.
+/// A channel and its new value.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) channel: String,
     pub(crate) value: Value,
 }
 
-/// JSON, or `@FILE` with it; `@-` is the standard input.
+/// Parses JSON, or reads it from `@FILE`; `@-` is standard input.
 pub(crate) fn json(text: &str) -> Result<Value, String> {
     let read = match text.strip_prefix('@') {
         None => text.to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
 }
 
-/// Words, or `@FILE` with them; `@-` is the standard input.
+/// Text, or the content of `@FILE`; `@-` is standard input.
 pub(crate) fn words(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
         None => Ok(text.to_owned()),
@@ -53,7 +53,7 @@ pub(crate) fn words(text: &str) -> Result<String, String> {
 /// The most bytes of a text that is read from a file or from standard input.
 const MAX_TEXT: u64 = 8 << 20;
 
-/// What stands in a file; `-` is the standard input.
+/// The text of a file; `-` is standard input.
 pub(crate) fn text_in(file: &str) -> Result<String, String> {
     let (what, read) = match file {
         "-" => ("standard input", bounded(std::io::stdin())),
@@ -62,13 +62,13 @@ pub(crate) fn text_in(file: &str) -> Result<String, String> {
     read.map_err(|error| format!("{what}: {error}"))
 }
 
-/// Opens a file, and nothing else: a pipe without a writer would never end.
+/// Opens a regular file, and nothing else: reading a pipe without a writer would block without end.
 pub(crate) fn open_file(path: &Path) -> std::io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is not a file")) }
 }
 
-/// Opens a file that was named on the command line: also what a shell passes there for `<(…)`, which has a writer or has ended.
+/// Opens a file that the command line names: also the descriptor that a shell passes for `<(…)`, whose writer exists.
 pub(crate) fn open_given(path: &Path) -> std::io::Result<File> {
     const PASSED: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
     if PASSED.iter().any(|passed| path.starts_with(passed)) { File::open(path) } else { open_file(path) }
@@ -80,12 +80,13 @@ fn bounded(from: impl Read) -> std::io::Result<String> {
     if text.len() as u64 <= MAX_TEXT { Ok(text) } else { Err(std::io::Error::other("it has more than 8 MiB")) }
 }
 
+/// Parses `CHANNEL=JSON`.
 pub(crate) fn setting(text: &str) -> Result<Setting, String> {
     let (channel, value) = text.split_once('=').ok_or("write CHANNEL=JSON")?;
     Ok(Setting { channel: channel.to_owned(), value: json(value)? })
 }
 
-/// What a person means who writes this without saying whether it is JSON.
+/// The value of text that may be JSON: parsed if it is valid and not null, else a string.
 pub(crate) fn value_of(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(Value::Null) | Err(_) => Value::from(text),
@@ -99,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_json_is_read_as_such_and_all_else_is_text() {
+    fn valid_json_is_parsed_and_other_text_is_a_string() {
         let read =
             ["72", "-1.5", "true", "[1]", "{\"a\":1}", "\"72\"", "null", "fn main() {}", "", "1 2"].map(value_of);
         let expected = [

@@ -1,4 +1,5 @@
-//! What a run waits for a person with: consent to actions, answers to questions, nodes of workflows, and turns that cannot continue.
+//! What an open run waits for from people: approvals of actions, answers to questions, interrupted nodes of workflows, and turns
+//! that need attention.
 
 use std::time::Duration;
 
@@ -19,63 +20,63 @@ use crate::agents::dialog;
 use crate::output::note_words;
 use crate::page::{brief, note, time};
 use crate::stable_json;
-use crate::workflow::{interrupts, taking_back};
+use crate::workflow::{compensation, interrupts};
 
-/// For how long nothing may have happened in a run whose turns all wait for people: a turn may ask several things at once.
+/// How long a run whose turns all wait for people must have had no event before [`rests`] returns: a turn may ask several questions.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Something that a run waits for.
+/// One thing that a run waits for.
 pub(crate) enum Wait {
     Approval(Box<Envelope>),
     Question(Question),
     Node(Interrupt),
     Attention {
         turn: u32,
-        /// Of a turn that belongs to one.
+        /// The node of the turn; `None` outside of a workflow.
         node: Option<String>,
         why: String,
     },
 }
 
-/// All that a run waits for, also what has expired and the run has yet to notice.
+/// All that a run waits for, including approvals and questions that have expired and that the run has not closed yet.
 pub(crate) fn all(run: &Run) -> Vec<Wait> {
     let approvals = run.open_approvals().map(|envelope| Wait::Approval(Box::new(envelope.clone())));
     let mut questions: Vec<Question> = run.open_questions().collect();
     questions.sort_by_key(|question| (question.asked_at, question.id.request));
     let troubled = run.turns_that_need_attention().map(|(turn, why)| {
         let is_compensation = run.turn(turn.number).is_some_and(|open| run.is_compensation(open));
-        let node = run.node_of(turn.number).map(|node| if is_compensation { taking_back(&node) } else { node });
+        let node = run.node_of(turn.number).map(|node| if is_compensation { compensation(&node) } else { node });
         Wait::Attention { turn: turn.number, node, why: why.to_owned() }
     });
     let asked = approvals.chain(questions.into_iter().map(Wait::Question));
     asked.chain(run.interrupts().map(Wait::Node)).chain(troubled).collect()
 }
 
-/// What a run waits for that has not expired.
+/// What a run waits for, without what has expired.
 pub(crate) fn open(run: &Run) -> Vec<Wait> {
     let now = Env::system().now().wall;
     all(run).into_iter().filter(|wait| !wait.is_expired(now)).collect()
 }
 
-/// What an open run waits for; of several things the greatest is named.
+/// The status of an open run: the greatest of what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
-    /// For nothing that people can give.
+pub(crate) enum Status {
+    /// It waits for nothing from people.
     Open,
-    /// To a question, or about a node of a workflow.
+    /// It waits for an answer to a question, or for a decision about an interrupted node.
     WaitsForAnswer,
     WaitsForConsent,
     NeedsAttention,
 }
 
-impl Standing {
-    /// Of a run that has not ended.
+impl Status {
+    /// The status of a run that has not ended.
     pub(crate) fn of(run: &Run, now: Timestamp) -> Self {
         let open = all(run).into_iter().filter(|wait| !wait.is_expired(now));
-        open.map(|wait| wait.standing()).max().unwrap_or(Self::Open)
+        open.map(|wait| wait.status()).max().unwrap_or(Self::Open)
     }
 
-    /// The word for it in JSON, and for `--state`.
+    /// Its name in JSON and for `--state`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -87,15 +88,15 @@ impl Standing {
 }
 
 impl Wait {
-    fn standing(&self) -> Standing {
+    fn status(&self) -> Status {
         match self {
-            Self::Approval(_) => Standing::WaitsForConsent,
-            Self::Question(_) | Self::Node(_) => Standing::WaitsForAnswer,
-            Self::Attention { .. } => Standing::NeedsAttention,
+            Self::Approval(_) => Status::WaitsForConsent,
+            Self::Question(_) | Self::Node(_) => Status::WaitsForAnswer,
+            Self::Attention { .. } => Status::NeedsAttention,
         }
     }
 
-    /// It as a line of what is shown of the run, with the name of the line.
+    /// A line about it for `runs show`, with the line's label.
     pub(crate) fn line(&self, now: Timestamp) -> (&'static str, String) {
         const SHOWN: usize = 400;
         let expired = |at: Timestamp, what: &str| {
@@ -117,7 +118,7 @@ impl Wait {
         }
     }
 
-    /// Whether nobody can give it any more: the run continues without it.
+    /// Whether its time is over: the run continues without it.
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         match self {
             Self::Approval(envelope) => envelope.expires_at <= now,
@@ -126,7 +127,7 @@ impl Wait {
         }
     }
 
-    /// It as machines read it.
+    /// It as JSON.
     pub(crate) fn json(&self) -> Value {
         match self {
             Self::Approval(envelope) => json!({
@@ -149,7 +150,7 @@ impl Wait {
     }
 }
 
-/// All that a run waits for as machines read it, also what has expired.
+/// All that a run waits for as JSON, including what has expired.
 pub(crate) fn all_json(run: &Run, now: Timestamp) -> Value {
     let json = |wait: Wait| {
         let (mut json, is_expired) = (wait.json(), wait.is_expired(now));
@@ -161,12 +162,12 @@ pub(crate) fn all_json(run: &Run, now: Timestamp) -> Value {
     all(run).into_iter().map(json).collect()
 }
 
-/// What a run waits for that it was left with, as machines read it, and the command line that continues it.
-pub(crate) fn json(run: RunId, open: &[Wait], to_go_on: Option<&str>) -> Value {
-    json!({ "run": run, "waits_for": open.iter().map(Wait::json).collect::<Vec<_>>(), "to_go_on": to_go_on })
+/// The JSON of a run that was left waiting: what it waits for, and the command line that continues it.
+pub(crate) fn json(run: RunId, open: &[Wait], resumption: Option<&str>) -> Value {
+    json!({ "run": run, "waits_for": open.iter().map(Wait::json).collect::<Vec<_>>(), "to_continue": resumption })
 }
 
-/// Prints the cards and questions that nobody is there to be asked. `place` is where tools work, if that is not where the person is.
+/// Prints the approvals and questions where nobody can be asked. `place` is the folder of the tools, if it is not the current one.
 pub(crate) fn note_cards(open: &[Wait], place: Option<&str>) {
     let cards = open.iter().filter_map(|wait| match wait {
         Wait::Approval(envelope) => Some(dialog::placed(card(envelope), place)),
@@ -180,7 +181,7 @@ pub(crate) fn note_cards(open: &[Wait], place: Option<&str>) {
     }
 }
 
-/// Prints the nodes of a workflow that wait.
+/// Prints the interrupted nodes of a workflow.
 pub(crate) fn note_nodes(open: &[Wait]) {
     for wait in open {
         match wait {
@@ -190,8 +191,8 @@ pub(crate) fn note_nodes(open: &[Wait]) {
     }
 }
 
-/// Returns once nothing of the run continues in this process, and for a moment nothing has happened in it: without anybody to ask, once
-/// all of it waits for people; otherwise once all of it needs attention. Never of a run that ends.
+/// Returns once nothing in the run can continue in this process and there was no event for [`QUIET`]: if nobody can be asked, once all
+/// its turns wait for people; otherwise once all of them need attention. Does not return if the run ends.
 pub(crate) async fn rests(run: &RunHandle, is_anybody_here: bool) -> Result<(), RunError> {
     let is_over = if is_anybody_here { Run::is_stuck } else { Run::waits_for_people };
     let mut follower = Follower::new(StateRules::default());
@@ -206,7 +207,7 @@ pub(crate) async fn rests(run: &RunHandle, is_anybody_here: bool) -> Result<(), 
         let _ = match watched {
             Some(Watched::Event(event)) if follower.run().is_some() || event.sequence == 1 => follower.take(&event),
             Some(Watched::Live(_)) => Vec::new(),
-            // It may be one that has forgotten how it began.
+            // The follower lacks the first events: it reads the run again.
             Some(Watched::Event(_) | Watched::Missed(_)) => follower.catch_up(run.read().await?),
             None => std::future::pending().await,
         };
@@ -221,10 +222,10 @@ mod tests {
     use callboard::prelude::*;
 
     use super::*;
-    use crate::runs::list::standing;
+    use crate::runs::list::status;
 
     #[test]
-    fn what_has_expired_is_shown_as_such_and_is_no_longer_waited_for() {
+    fn an_expired_approval_is_shown_as_expired_and_no_longer_waited_for() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let pays = |turn: Turn| async move {
@@ -235,10 +236,10 @@ mod tests {
             let run = board.submit(Task::new("x")).await.unwrap();
             let expires_at = board.next_approval().await.unwrap().expires_at;
             let (run, before) = (run.read().await.unwrap(), Timestamp::from_millis(expires_at.as_millis() - 1));
-            assert_eq!(Standing::of(&run, before), Standing::WaitsForConsent);
+            assert_eq!(Status::of(&run, before), Status::WaitsForConsent);
             assert_eq!(all(&run)[0].line(before), ("consent", "pays wants to pay order 1".to_owned()));
             assert_eq!(
-                (standing(&run, before), standing(&run, expires_at)),
+                (status(&run, before), status(&run, expires_at)),
                 ("waits for consent".to_owned(), "open (1 turn, consent expired)".to_owned())
             );
             let (_, line) = all(&run)[0].line(expires_at);

@@ -1,4 +1,4 @@
-//! What `callboard init|check|run` take.
+//! The arguments of `callboard init|check|run`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::values::json;
 
 use crate::stores::Choice;
 
-use super::patterns::Way;
+use super::patterns::Pattern;
 
-/// Write a folder of agents to begin with
+/// Write a folder with example agents
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Where to; what is there already stays as it is
+    /// The folder to write to; files that exist are not changed
     #[arg(default_value = ".")]
     pub(crate) folder: PathBuf,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Check {
     /// Print the JSON Schema of the files with agents, for editors, and check nothing
     #[arg(long)]
     pub(crate) schema: bool,
-    /// Answer in JSON, for machines
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -38,97 +38,97 @@ pub(crate) struct Check {
 /// Where agents and models are declared.
 #[derive(Debug, Args)]
 pub(crate) struct Files {
-    /// The folder with the agents, one in each file *.toml
+    /// The folder with the agents, one per file *.toml
     #[arg(long, value_name = "FOLDER", default_value = "agents")]
     pub(crate) agents: PathBuf,
-    /// The file with the models that agents may choose among; models.toml, if there is one
+    /// The file with the models that agents may use; by default models.toml, if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Option<PathBuf>,
-    /// The file with the MCP servers whose tools agents may use; mcp.toml, if there is one. Its programs are started
+    /// The file with the MCP servers whose tools agents may use; by default mcp.toml, if it exists. Its programs are started
     #[arg(long, value_name = "FILE")]
     pub(crate) mcp: Option<PathBuf>,
-    /// The folder that tools may see: files are read, written and searched in it, and programs run in it
+    /// The folder that tools work in: they read, write and search its files, and run programs in it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) root: PathBuf,
     /// A folder outside of --root that commands of ShellExec may read, and whose programs they may run, such as a toolchain in
     /// a home folder; may be given several times
     #[arg(long, value_name = "FOLDER")]
     pub(crate) allow_read: Vec<PathBuf>,
-    /// Further files that tools may read and not change.
+    /// Further files that tools may read but not change; the command sets them, no option does.
     #[arg(skip)]
-    pub(crate) kept: Vec<PathBuf>,
+    pub(crate) protected: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// What to do, in words; @FILE reads it from there, @- from standard input
+    /// The task, as text; @FILE reads it from a file, @- from standard input
     #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::values::words)]
     pub(crate) task: Option<String>,
-    /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
+    /// The agent that receives the task: its name, a role or a capability. Not required where there is only one agent
     #[arg(long, value_name = "AGENT", conflicts_with_all = ["resume", "retry"])]
     pub(crate) to: Option<String>,
     #[command(flatten)]
-    pub(crate) way: Way,
-    /// How many rounds peers, or an executor and its reviewer, have at most; 3 if nothing is said
+    pub(crate) pattern: Pattern,
+    /// The most rounds of peers, or of an executor and its reviewer; 3 by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["resume", "retry"])]
     pub(crate) rounds: Option<u32>,
-    /// Values that the agent is given in place of the words, which its prompt may still name; @FILE reads them from there, @-
-    /// from standard input
+    /// The input of the agent, as JSON, in place of the task's text, which prompts can still refer to; @FILE reads it from a
+    /// file, @- from standard input
     #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true, conflicts_with_all = ["resume", "retry"])]
     pub(crate) input: Option<Value>,
     #[command(flatten)]
     pub(crate) files: Files,
-    /// The model that all agents ask, whatever their files say; `fake` is one that needs no network and does not think
+    /// The model that all agents use, in place of those in their files; `fake` needs no network and repeats what it was asked
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// What the run may use: simple, medium, complex, JSON such as '{"tokens": 50000}', or auto: the agent `complexity` judges the
-    /// task first, in a run of its own; @FILE reads it from there. With --retry, figures that are not named stay as they were
+    /// The limits of the run: simple, medium, complex, JSON such as '{"tokens": 50000}', or auto: the agent `complexity` first
+    /// classifies the task, in a run of its own; @FILE reads them from a file. With --retry, limits that are not named stay the same
     #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
     pub(crate) limits: Option<Allowance>,
-    /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d by default
+    /// How long an approval waits for a person before it is denied: 30s, 90m, 12h or 7d; 7d by default
     #[arg(long, value_name = "TIME", value_parser = crate::values::time_span, conflicts_with_all = ["resume", "retry"])]
     pub(crate) approval_ttl: Option<Duration>,
-    /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
+    /// Let agents hand control to each other; without it each agent finishes its own task, and can still delegate
     #[arg(long, conflicts_with_all = ["resume", "retry"])]
     pub(crate) enable_handoffs: bool,
-    /// Ask nobody: what would have to be asked ends the run
+    /// Ask nobody: the process ends when the run waits for a person
     #[arg(long)]
     pub(crate) no_input: bool,
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Keep nothing of the run
+    /// Store nothing of the run
     #[arg(long, conflicts_with_all = ["store", "resume", "retry"])]
     pub(crate) ephemeral: bool,
-    /// Make the run part of a conversation: the agent sees what earlier runs of it were asked and answered
+    /// Make the run part of a conversation: the agent receives the messages of its earlier runs
     #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with_all = ["resume", "retry", "ephemeral"])]
     pub(crate) conversation: Option<ConversationId>,
-    /// Continue a run that a process left, or that waits for a person: its id, a beginning that no other run has, or @last. Of a
-    /// run that has ended the result is printed, which needs neither agents nor a model
+    /// Continue a run that a process left, or that waits for a person: its id, a prefix of it that no other run has, or @last. If
+    /// the run has ended, its result is printed, which needs neither agents nor a model
     #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,
-    /// Do what failed in a run again, in a new run that has what came before it: its id, a beginning of it, or @last. --limits
-    /// gives it other limits
+    /// Retry the failed turn of a run, in a new run that copies the turns before it: the run's id, a prefix of it, or @last.
+    /// --limits gives the new run other limits
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     pub(crate) retry: Option<String>,
-    /// Say nothing of what happens on the way
+    /// Print no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Print the whole result as JSON, for machines
+    /// Print the whole result as JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-pub(crate) const CHECK_CODES: &str = "Exit codes: 0 all is well; 1 there are defects; 2 the files cannot be read.";
+pub(crate) const CHECK_CODES: &str = "Exit codes: 0 no defects; 1 defects; 2 the files cannot be read.";
 
 pub(crate) const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such run; 2 the command \
-     line, an agent that it needs or the store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output goes to standard output, all \
+     line, an agent that it needs or the store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output is written to standard output, all \
      else to standard error.";
 
-/// What a run may use.
+/// The value of `--limits`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Allowance {
     Named(LimitChoice),
-    /// As an agent judges.
+    /// `auto`: the agent `complexity` chooses the class.
     Judged,
 }
 

@@ -19,7 +19,7 @@ use super::load::{FAKE, has_shell};
 use super::read::{self, Mcp, Read};
 use crate::quote::quoted;
 
-/// Everything that is wrong with the agents of a folder.
+/// Reports every defect in the agents of a folder.
 pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     if arguments.schema {
         let schema = Definition::schema();
@@ -28,7 +28,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     let mut signals = Signals::new()?;
     let read = tokio::select! {
         biased;
-        () = signals.next() => return Err(Failure::trouble("it was stopped".to_owned())),
+        () = signals.next() => return Err(Failure::trouble("a signal came before the check ended".to_owned())),
         read = read::read(&arguments.files, None) => read?,
     };
     let Read { sources, definitions, tools, mcp } = read;
@@ -76,7 +76,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
 
-/// Everything that is wrong with the models that it names. One that names none gets its model from the command line.
+/// The defects in the models that a definition names. A definition that names none gets its model from the command line.
 fn models_of(models: &Models, definition: &Definition, source: &DefinitionSource) -> Result<(), Defects> {
     let choice = &definition.model;
     if *choice == ModelChoice::default() || choice.preferred.as_deref() == Some(FAKE) {
@@ -99,7 +99,7 @@ fn models_of(models: &Models, definition: &Definition, source: &DefinitionSource
     if found.is_empty() { Ok(()) } else { Err(Defects::of(&source.origin, Some(&text), found)) }
 }
 
-/// Where the word stands as a text of its own, first below the heading of the models.
+/// The place of the word in quotes, from the table `[agent.model]` on.
 fn place_of(text: &str, word: &str) -> Option<Range<usize>> {
     let from = text.find("[agent.model]").unwrap_or_default();
     let places = ['"', '\''].into_iter().filter_map(|quote| {
@@ -110,15 +110,15 @@ fn place_of(text: &str, word: &str) -> Option<Range<usize>> {
     places.min_by_key(|place| place.start)
 }
 
-/// The agents that need no file.
+/// Lines that list the built-in agents, and those that a file replaces.
 fn built_in<'a>(own: impl Iterator<Item = &'a Definition>) -> String {
     let own: Vec<&str> = own.map(|definition| definition.name.as_str()).collect();
     let (replaced, there): (Vec<&str>, Vec<&str>) =
         BuiltIn::ALL.map(BuiltIn::name).into_iter().partition(|name| own.contains(name));
-    let told = |what: &str, names: Vec<&str>| {
+    let line = |what: &str, names: Vec<&str>| {
         if names.is_empty() { String::new() } else { format!("{what}: {}\n", names.join(", ")) }
     };
-    told("built in", there) + &told("built in, and replaced by a file", replaced)
+    line("built in", there) + &line("built in, and replaced by a file", replaced)
 }
 
 fn summary(definition: &Definition) -> String {
@@ -157,7 +157,7 @@ fn row(origin: &str, definition: &Definition) -> Value {
     })
 }
 
-/// What of the confinement of commands holds here, a line for each part.
+/// A line for each part of the confinement of commands: what it does, or why it does not hold on this machine.
 fn confinement(parts: &[Protection]) -> String {
     let line = |part: &Protection| format!("  {}: {}\n", part.name, part.lacks.as_deref().unwrap_or(part.means));
     parts.iter().map(line).collect()
@@ -167,7 +167,7 @@ fn confinement_row(part: &Protection) -> Value {
     json!({ "name": part.name, "holds": part.lacks.is_none(), "means": part.means, "lacks": part.lacks })
 }
 
-/// The names of the tools that are those of servers.
+/// The names of the tools of MCP servers.
 fn of_servers(tools: &Tools) -> String {
     let names: Vec<&str> = server_tools(tools).collect();
     if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }

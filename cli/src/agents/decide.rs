@@ -1,4 +1,4 @@
-//! What a run asks of people, and how the person at the terminal decides it.
+//! Approvals and questions of a run, and the decisions of the person at the terminal.
 
 use std::future::Future;
 use std::path::Path;
@@ -19,16 +19,16 @@ use crate::process::try_thread;
 
 use super::dialog::{self, Decision};
 
-/// How long a decision holds that was made for a whole run.
+/// How long an approval for the whole run is valid.
 const FOR_RUN: Duration = Duration::from_secs(3600);
 
-/// Something that people are asked.
+/// An approval or a question that waits for a person.
 pub(crate) enum Asked {
     Approval(Box<Envelope>),
     Question(Question),
 }
 
-/// Waits for something that people are asked.
+/// Waits for the next approval or question.
 pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
     tokio::select! {
         biased;
@@ -43,17 +43,17 @@ pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
     }
 }
 
-/// Where tools work, if that is not where the person is.
+/// The folder that tools work in, if it is not the current one.
 pub(crate) fn place(root: &Path) -> Option<String> {
     (root != Path::new(".")).then(|| root.display().to_string())
 }
 
-/// Asks on a thread that may block, unless what is asked is closed first; then `None`.
+/// Runs the prompt on a thread that may block; `None` if `closed` completes first, which withdraws the prompt.
 pub(crate) async fn unless_closed<T: Send + 'static>(
     ask: impl FnOnce(Option<Withdrawal>) -> T + Send + 'static,
     closed: impl Future<Output = ()>,
 ) -> Option<Result<T, JoinError>> {
-    // Without a thread nothing is withdrawn.
+    // Without a thread the prompt blocks this one and is not withdrawn.
     if try_thread().is_err() {
         return Some(Ok(ask(None)));
     }
@@ -61,17 +61,17 @@ pub(crate) async fn unless_closed<T: Send + 'static>(
     let mut asking = tokio::task::spawn_blocking(move || ask(withdrawal));
     tokio::select! {
         biased;
-        said = &mut asking => Some(said),
+        answer = &mut asking => Some(answer),
         () = closed, if withdrawer.is_some() => {
             drop(withdrawer);
-            // The terminal is free for what is asked next once that thread has let go of it.
+            // The next prompt can use the terminal once that thread has released it.
             let _ = asking.await;
             None
         }
     }
 }
 
-/// What is said of an approval that was closed while its card was open.
+/// The line about an approval that was closed while its card was open.
 async fn closed(board: &Callboard, envelope: &Envelope) -> String {
     let action = visible(&envelope.action.to_string());
     match board.approvals().decision(envelope.id()).await {
@@ -79,11 +79,11 @@ async fn closed(board: &Callboard, envelope: &Envelope) -> String {
             format!("{action} was denied: nobody decided before {}", envelope.expires_at)
         }
         Ok(Some(decision)) => format!("{action}: {}", DecideError::AlreadyDecided { decision }),
-        Ok(None) | Err(_) => format!("{action} is no longer asked about"),
+        Ok(None) | Err(_) => format!("{action} no longer waits for a decision"),
     }
 }
 
-/// Has the person at the terminal decide. `false` if they leave it open. `root` is where tools work.
+/// Asks the person at the terminal and records the decision; `false` if they leave it open. `root` is the folder of the tools.
 pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, root: &Path) -> Result<bool, Failure> {
     let trouble = |error: String| Failure::trouble(error);
     let place = place(root);
@@ -108,7 +108,7 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, roo
             };
             match decided {
                 Ok(_) => Ok(true),
-                // Somebody was first, or it expired while its card was open.
+                // Another person decided, or it expired while its card was open.
                 Err(
                     error @ (DecideError::AlreadyDecided { .. }
                     | DecideError::Expired { .. }
@@ -130,7 +130,7 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, roo
             let Some(answer) = answer.ok().flatten() else { return Ok(false) };
             match board.answer(id, answer, &person::name()).await {
                 Ok(()) => Ok(true),
-                // What is open is asked again.
+                // A question that is still open is asked again.
                 Err(
                     error @ (AnswerError::NotAnOutcome(_)
                     | AnswerError::Unknown(_)

@@ -1,4 +1,4 @@
-//! The person at the terminal, and what agents ask of them.
+//! The dialog at the terminal: cards of actions that need approval, and questions of agents.
 
 use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, card, outcome_code, whole_card};
 use callboard::messages::{ASK, Envelope, Question, visible};
@@ -7,30 +7,30 @@ use serde_json::Value;
 use crate::person::{Person, at_the_terminal};
 use crate::values::{text_in, value_of};
 
-/// What a person says to an action.
+/// A person's decision about an action.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
     Yes,
-    /// Yes, and the same again in this run.
+    /// Yes, also for equal actions later in this run.
     ForRun,
-    /// The same with these arguments.
+    /// Yes, with these arguments in place of the agent's.
     Edited {
         arguments: Value,
     },
     No {
         reason: String,
     },
-    /// Nothing: it waits on.
+    /// None: the approval stays open.
     Leave,
 }
 
-/// The words of a question, without its choices.
+/// The text of a question, without its choices.
 pub(crate) fn text_of(question: &Question) -> String {
     let text = question.question.get("question").and_then(Value::as_str).or(question.question.as_str());
     text.map_or_else(|| question.question.to_string(), str::to_owned)
 }
 
-/// What is asked, as people see it.
+/// A question as people see it: its text, its code if it has one, and its choices.
 pub(crate) fn shown(question: &Question) -> String {
     let choices = match question.question.get("question") {
         Some(Value::String(_)) => question.question.get("choices").and_then(Value::as_array),
@@ -39,7 +39,7 @@ pub(crate) fn shown(question: &Question) -> String {
     let lines: Vec<_> = text_of(question).split('\n').map(visible).collect();
     let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), lines.join("\n  │ "));
     if let Some(code) = outcome_code(question) {
-        // Its answers are not the same as a choice of a number: one of them has something happen again.
+        // Its choices cannot be answered by number: one of them repeats an effect, and takes the code.
         shown.push_str(&format!("\ncode      {code}"));
         return shown;
     }
@@ -50,12 +50,12 @@ pub(crate) fn shown(question: &Question) -> String {
     shown
 }
 
-/// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
+/// Asks at the terminal about an action. `place` is the folder of the tools, if it is not the current one.
 pub(super) fn decide(envelope: &Envelope, place: Option<&str>, withdrawal: Option<Withdrawal>) -> Decision {
-    at_the_terminal(withdrawal, |person| Asking { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
+    at_the_terminal(withdrawal, |person| Dialog { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
 }
 
-/// A card, and where it would be done.
+/// A card, with the folder in which the action would happen.
 pub(crate) fn placed(card: String, place: Option<&str>) -> String {
     match place {
         Some(place) => format!("{card}in the folder {}\n", visible(place)),
@@ -63,43 +63,44 @@ pub(crate) fn placed(card: String, place: Option<&str>) -> String {
     }
 }
 
+/// The prompt for other arguments.
 const EDIT: &str = "the whole arguments, as a JSON object in one line or @FILE with one; Enter goes back: ";
 
-/// A person who is asked about an action.
-struct Asking<'a, P> {
+/// The dialog about one action.
+struct Dialog<'a, P> {
     person: &'a mut P,
 }
 
-impl<P: Person> Asking<'_, P> {
+impl<P: Person> Dialog<'_, P> {
     fn decide(&mut self, envelope: &Envelope, place: Option<&str>) -> Decision {
         let (brief, whole) = (card(envelope), whole_card(envelope));
         let code = approval_code(envelope);
         let shown = |word: &str| code.as_ref().map_or_else(|| format!("({word})"), |_| format!("({word} CODE)"));
         let for_run = &*envelope.policy == ASK && code.is_some();
         let is_cut = brief != whole;
-        let ways = format!(
+        let choices = format!(
             "{}es; {}{}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ",
             shown("y"),
             if for_run { format!("{}un: yes, and the same again in this run; ", shown("r")) } else { String::new() },
             if is_cut { "(s)how all; " } else { "" },
         );
-        let mut question = format!("\n{}{ways}", placed(brief, place));
+        let mut question = format!("\n{}{choices}", placed(brief, place));
         loop {
             let Some(line) = self.person.answers(&question) else { return Decision::Leave };
             let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
             let rest = rest.trim();
             let is_this = rest.eq_ignore_ascii_case(code.as_deref().unwrap_or_default());
-            question.clone_from(&ways);
+            question.clone_from(&choices);
             match word.to_lowercase().as_str() {
                 "y" | "yes" if is_this => return Decision::Yes,
                 "r" | "run" if is_this && for_run => return Decision::ForRun,
                 "y" | "yes" | "r" | "run" => {
                     if let Some(code) = &code {
-                        question = format!("yes takes the code that is on this card: y {code}\n{ways}");
+                        question = format!("yes takes the code that is on this card: y {code}\n{choices}");
                     }
                 }
                 "s" | "show" if rest.is_empty() && is_cut => {
-                    question = format!("\n{}{ways}", placed(whole.clone(), place));
+                    question = format!("\n{}{choices}", placed(whole.clone(), place));
                 }
                 "e" | "edit" => match self.edited(envelope, rest) {
                     Ok(Some(arguments)) => return Decision::Edited { arguments },
@@ -113,44 +114,45 @@ impl<P: Person> Asking<'_, P> {
         }
     }
 
-    /// No, with a reason: one that was said already, or that is asked for.
+    /// A refusal with its reason, which is asked for if it was not typed with the `no`.
     fn refused(&mut self, reason: &str) -> Decision {
         if !reason.is_empty() {
             return Decision::No { reason: reason.to_owned() };
         }
-        // Who is gone has said no all the same.
-        let reason = self.person.answers("why not? The agent is told; Enter says nothing: ").unwrap_or_default();
+        // At the end of the input it stays a refusal, without a reason.
+        let reason =
+            self.person.answers("why not? The agent receives the reason; Enter gives none: ").unwrap_or_default();
         Decision::No { reason }
     }
 
-    /// Whether these are to be taken, until that is clear.
+    /// Asks whether the edited arguments are to be used, until the answer is clear.
     fn is_sure(&mut self, Edited { shown, code, .. }: &Edited) -> Result<Sure, Gone> {
-        const WAYS: &str = "(y CODE)es, this; (e)dit again; (b)ack? ";
-        let mut question = format!("\nthis would be done instead:\n{shown}{WAYS}");
+        const CHOICES: &str = "(y CODE)es, this; (e)dit again; (b)ack? ";
+        let mut question = format!("\nthis would be done instead:\n{shown}{CHOICES}");
         loop {
             let answer = self.person.answers(&question).ok_or(Gone)?.to_lowercase();
             let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((&answer, ""));
             match word {
                 "y" | "yes" if rest.trim() == code => return Ok(Sure::Yes),
-                "y" | "yes" => question = format!("yes takes the code that is on this card: y {code}\n{WAYS}"),
+                "y" | "yes" => question = format!("yes takes the code that is on this card: y {code}\n{CHOICES}"),
                 "e" | "edit" if rest.is_empty() => return Ok(Sure::EditAgain),
                 "b" | "back" => return Ok(Sure::Back),
-                _ => WAYS.clone_into(&mut question),
+                _ => CHOICES.clone_into(&mut question),
             }
         }
     }
 
-    /// Other arguments that the person has seen and said yes to; `None` if they go back.
+    /// Edited arguments that the person has seen and approved; `None` if they return to the card.
     fn edited(&mut self, envelope: &Envelope, first: &str) -> Result<Option<Value>, Gone> {
-        let mut said = first.to_owned();
+        let mut typed = first.to_owned();
         loop {
-            if said.is_empty() {
-                said = self.person.answers(EDIT).ok_or(Gone)?;
+            if typed.is_empty() {
+                typed = self.person.answers(EDIT).ok_or(Gone)?;
             }
-            if said.is_empty() {
+            if typed.is_empty() {
                 return Ok(None);
             }
-            let question = match self::arguments(envelope, &said) {
+            let question = match self::arguments(envelope, &typed) {
                 Ok(edited) => match self.is_sure(&edited)? {
                     Sure::Yes => return Ok(Some(edited.arguments)),
                     Sure::Back => return Ok(None),
@@ -158,43 +160,43 @@ impl<P: Person> Asking<'_, P> {
                 },
                 Err(problem) => format!("{problem}\n{EDIT}"),
             };
-            said = self.person.answers(&question).ok_or(Gone)?;
-            if said.is_empty() {
+            typed = self.person.answers(&question).ok_or(Gone)?;
+            if typed.is_empty() {
                 return Ok(None);
             }
         }
     }
 }
 
-/// Nobody says anything any more.
+/// The input has ended, or the prompt was withdrawn.
 struct Gone;
 
-/// What a person says to arguments that they have written.
+/// A person's decision about arguments that they have edited.
 enum Sure {
     Yes,
     EditAgain,
     Back,
 }
 
-/// Arguments that a person wrote, or named a file with, and what would be done with them.
+/// Arguments that a person has typed, or read from a file, and the action with them.
 struct Edited {
     arguments: Value,
     shown: String,
-    /// Of what would be done with them, so that it is not that of the card before.
+    /// The code of the action with these arguments, which differs from that of the first card.
     code: String,
 }
 
-fn arguments(envelope: &Envelope, said: &str) -> Result<Edited, String> {
-    let text = match said.strip_prefix('@') {
+fn arguments(envelope: &Envelope, typed: &str) -> Result<Edited, String> {
+    let text = match typed.strip_prefix('@') {
         Some("-") => return Err("standard input is where you answer: name a file".to_owned()),
         Some(file) => text_in(file).map_err(|problem| visible(&problem))?,
-        None => said.to_owned(),
+        None => typed.to_owned(),
     };
     let arguments = match serde_json::from_str(&text) {
         Ok(arguments @ Value::Object(_)) => arguments,
         Ok(_) => return Err("that is JSON, and not an object: { … }".to_owned()),
-        // The kernel throws away what is longer.
-        Err(_) if said.len() >= MAX_LINE => {
+        // The kernel discards the rest of a longer line.
+        Err(_) if typed.len() >= MAX_LINE => {
             return Err(format!(
                 "a terminal takes no line of more than {MAX_LINE} bytes, so this one was cut: use @FILE"
             ));
@@ -215,7 +217,7 @@ fn arguments(envelope: &Envelope, said: &str) -> Result<Edited, String> {
     Ok(Edited { arguments, shown, code })
 }
 
-/// The longest line that a terminal gives out, in bytes.
+/// The longest line that the kernel's line editing passes on, in bytes.
 const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
@@ -233,29 +235,31 @@ fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
     Some(chosen.cloned().unwrap_or_else(|| value_of(&line)))
 }
 
-/// What became of what may have run already. To have it run again takes the code: what was typed before the question was read must
-/// not repeat an effect.
+/// The outcome of an effect that may have happened. Repeating it takes the code, so that input that was typed before the question was
+/// shown does not repeat an effect.
 fn outcome(person: &mut impl Person, question: &Question, code: &str) -> Option<Value> {
-    const WAYS: &str = "(r CODE)un it again; (g)ive up; {\"done\": RESULT} if it was done; (l)eave it open? ";
-    let mut asked = format!("\n{}\n{WAYS}", shown(question));
+    const CHOICES: &str = "(r CODE)un it again; (g)ive up; {\"done\": RESULT} if it was done; (l)eave it open? ";
+    let mut asked = format!("\n{}\n{CHOICES}", shown(question));
     loop {
         let line = person.answers(&asked)?;
         let lower = line.to_lowercase();
         let again = ["run it again", "run", "r", "1"].into_iter().find_map(|word| lower.strip_prefix(word));
         match (&*lower, again.map(str::trim)) {
             (_, Some(rest)) if rest == code => return Some(AGAIN.into()),
-            (_, Some(_)) => asked = format!("running it again takes the code that is on this card: r {code}\n{WAYS}"),
+            (_, Some(_)) => {
+                asked = format!("running it again takes the code that is on this card: r {code}\n{CHOICES}")
+            }
             ("g" | "give up", None) => return Some(GIVE_UP.into()),
             ("l" | "leave", None) => return None,
             (_, None) => match serde_json::from_str(&line) {
                 Ok(done @ Value::Object(_)) => return Some(done),
-                Ok(_) | Err(_) => WAYS.clone_into(&mut asked),
+                Ok(_) | Err(_) => CHOICES.clone_into(&mut asked),
             },
         }
     }
 }
 
-/// The answers to what is asked about an effect that may have happened.
+/// The answers to the question about an effect that may have happened.
 const AGAIN: &str = "run it again";
 const GIVE_UP: &str = "give up";
 
@@ -300,7 +304,7 @@ mod tests {
         Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0), expires_at: None }
     }
 
-    /// What is decided by who says these lines, in which CODE stands for the one on the card.
+    /// The decision of a person who types these lines, in which CODE stands for the code of the card.
     fn decided(envelope: &Envelope, answers: &str) -> (Decision, String) {
         decided_in(envelope, None, answers)
     }
@@ -308,11 +312,11 @@ mod tests {
     fn decided_in(envelope: &Envelope, place: Option<&str>, answers: &str) -> (Decision, String) {
         let answers = answers.replace("CODE", &approval_code(envelope).unwrap());
         let mut person = Script::new(&answers);
-        (Asking { person: &mut person }.decide(envelope, place), person.asked)
+        (Dialog { person: &mut person }.decide(envelope, place), person.asked)
     }
 
     #[test]
-    fn a_person_is_shown_what_would_be_done_and_decides() {
+    fn a_person_sees_the_action_and_decides() {
         let decide = |answers: &str| decided(&envelope(), answers);
         let (decision, asked) = decide("what\ny CODE\n");
         assert_eq!(decision, Decision::Yes);
@@ -329,14 +333,14 @@ mod tests {
     fn a_no_without_a_reason_is_asked_for_one() {
         let (decision, asked) = decided(&envelope(), "n\nnot this file\n");
         assert_eq!(decision, Decision::No { reason: "not this file".to_owned() });
-        assert!(asked.ends_with("why not? The agent is told; Enter says nothing: "), "{asked}");
+        assert!(asked.ends_with("why not? The agent receives the reason; Enter gives none: "), "{asked}");
         for answers in ["n\n\n", "n\n"] {
             assert_eq!(decided(&envelope(), answers).0, Decision::No { reason: String::new() });
         }
     }
 
     #[test]
-    fn other_arguments_are_taken_as_they_are_and_shown_before_they_are_done() {
+    fn edited_arguments_are_used_unchanged_after_they_were_shown() {
         let other = json!({ "path": "src/\u{202e}lib.rs", "content": "a\nb" });
         let edited = arguments(&envelope(), &other.to_string()).map_err(|problem| panic!("{problem}")).unwrap();
         let own = edited.code;
@@ -354,28 +358,28 @@ mod tests {
             assert!(asked.contains("  │     │ a\n  │     │ b\n  │ }\n(y CODE)es, this;"), "{asked}");
             assert!(asked.contains(&format!("\ncode      {own}\n  │ {{")), "{asked}");
         }
-        // What is asked for is what is typed then.
+        // The prompt names the code that has to be typed.
         let (_, asked) = decided(&envelope(), &format!("e {other}\ny\n"));
         assert!(asked.contains(&format!("yes takes the code that is on this card: y {own}\n(y CODE)es,")), "{asked}");
     }
 
     #[test]
-    fn what_is_no_edit_is_said_to_be_none_and_nothing_is_done_for_it() {
-        let told = |answers: &str, says: &str| {
+    fn invalid_edits_are_reported_and_decide_nothing() {
+        let refused = |answers: &str, why: &str| {
             let (decision, asked) = decided(&envelope(), answers);
-            assert!(decision == Decision::Leave && asked.contains(says), "{decision:?} {asked}");
+            assert!(decision == Decision::Leave && asked.contains(why), "{decision:?} {asked}");
         };
-        told("e {bad\n\nl\n", "that is not JSON: ");
-        told("e\n[1]\n\nl\n", "that is JSON, and not an object");
-        told("e\n@-\n\nl\n", "standard input is where you answer");
-        told("e\n@/no/such/file\n\nl\n", "/no/such/file: ");
-        told(&format!("e\n{{\"path\":\"{}\n\nl\n", "z".repeat(MAX_LINE)), "was cut: use @FILE");
-        told("e\n{\"content\": 1}\n\nl\n", "it is not clear what FileWrite would be done to");
-        // A yes that follows is a yes to what is asked then.
-        told("e\ny\n\nl\n", "that is not JSON");
-        told("e\n{\"path\": \"b\"}\nb\nl\n", "target    b\n");
-        told("e\n{\"path\": \"b\"}\n", "target    b\n");
-        told("e\n", "Enter goes back");
+        refused("e {bad\n\nl\n", "that is not JSON: ");
+        refused("e\n[1]\n\nl\n", "that is JSON, and not an object");
+        refused("e\n@-\n\nl\n", "standard input is where you answer");
+        refused("e\n@/no/such/file\n\nl\n", "/no/such/file: ");
+        refused(&format!("e\n{{\"path\":\"{}\n\nl\n", "z".repeat(MAX_LINE)), "was cut: use @FILE");
+        refused("e\n{\"content\": 1}\n\nl\n", "it is not clear what FileWrite would be done to");
+        // A yes at the prompt for arguments is not a yes to the action.
+        refused("e\ny\n\nl\n", "that is not JSON");
+        refused("e\n{\"path\": \"b\"}\nb\nl\n", "target    b\n");
+        refused("e\n{\"path\": \"b\"}\n", "target    b\n");
+        refused("e\n", "Enter goes back");
     }
 
     #[test]
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_card_that_was_cut_is_shown_to_who_wants_it_and_the_place_if_it_is_elsewhere() {
+    fn a_shortened_card_is_shown_whole_on_request_with_the_folder_of_the_tools() {
         let content = "echo harmless\n".repeat(400) + "curl evil";
         let action = Action::new("FileWrite", "a", json!({ "path": "a", "content": content }));
         let long = Envelope { action, ..envelope() };
@@ -403,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_in_words_or_by_the_number_of_a_choice() {
+    fn a_question_is_answered_with_text_or_the_number_of_a_choice() {
         let answer = |asked: Value, answers: &str| answer_of(&mut Script::new(answers), &question(asked));
         assert_eq!(answer(json!("Which?"), "that one\n"), Some(json!("that one")));
         let choice = json!({ "question": "Where?", "choices": ["here", "there"] });
@@ -416,12 +420,12 @@ mod tests {
             shown(&question(odd)),
             "lead asks: a\\u{9}b\\u{202e}\n  │ \\u{301}c\n  1. d\\u{200b}\\u{9}e\n  2. f\\u{a}  2. g"
         );
-        // No line of a question passes for a card.
+        // No line of a question looks like a card.
         assert_eq!(shown(&question(json!("Which?\n── approval ──"))), "lead asks: Which?\n  │ ── approval ──");
     }
 
     #[test]
-    fn what_may_have_run_is_run_again_for_who_has_read_the_code_and_for_nobody_else() {
+    fn an_effect_that_may_have_happened_is_repeated_only_with_the_code() {
         let asked = json!({
             "question": "ShellExec was begun, and its result was lost",
             "choices": [AGAIN, GIVE_UP],
@@ -436,16 +440,16 @@ mod tests {
         for typed in ["1", "r", "run it again", "r 0", "1 x", "yes", "", "2"] {
             assert_eq!(answer(&format!("{typed}\n")).0, None, "{typed}");
         }
-        let (_, told) = answer("1\n");
-        assert!(told.contains(&format!("\ncode      {code}\n(r CODE)un it again; ")), "{told}");
-        assert!(told.contains(&format!("takes the code that is on this card: r {code}\n")), "{told}");
+        let (_, printed) = answer("1\n");
+        assert!(printed.contains(&format!("\ncode      {code}\n(r CODE)un it again; ")), "{printed}");
+        assert!(printed.contains(&format!("takes the code that is on this card: r {code}\n")), "{printed}");
         for typed in [format!("1\nr {code}"), format!("run it again {}", code.to_uppercase())] {
             assert_eq!(answer(&format!("{typed}\n")).0, Some(json!(AGAIN)));
         }
         assert_eq!(answer("g\n").0, Some(json!(GIVE_UP)));
         assert_eq!(answer("{\"done\": 7}\n").0, Some(json!({ "done": 7 })));
         assert_eq!(answer("l\n").0, None);
-        // The code is of one question.
+        // Another question has another code.
         let other = Question { id: QuestionId { nonce: 4, ..lost.id }, ..question(asked) };
         assert_ne!(outcome_code(&other), Some(code));
     }

@@ -1,4 +1,4 @@
-//! Command lines that are printed to continue with.
+//! Command lines that are printed so that a person can continue a run.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use callboard::messages::{RunId, visible, visible_lines};
 use crate::quote::{quoted, quoted_path};
 
 use super::arguments::{Files, Run};
-use super::invalid::BrokenAgents;
+use super::invalid::InvalidAgents;
 
 /// The command line that continues a run, with the same agents, models and tools, in the same place.
 pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
-    going_on(&format!("--resume {run}"), store, arguments)
+    continuation(&format!("--resume {run}"), store, arguments)
 }
 
-/// The command line that does what failed in a run again, in a run of its own, with these limits if others than before.
+/// The command line that retries a run, with these limits if they differ from the earlier ones.
 pub(super) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, arguments: &Run) -> String {
     let limits = limits.map(|limits| format!(" --limits {}", quoted(limits))).unwrap_or_default();
-    going_on(&format!("--retry {run}{limits}"), store, arguments)
+    continuation(&format!("--retry {run}{limits}"), store, arguments)
 }
 
-fn going_on(how: &str, store: Option<&Path>, arguments: &Run) -> String {
+fn continuation(how: &str, store: Option<&Path>, arguments: &Run) -> String {
     let mut line = format!("callboard run {how}{}", store_flag(store));
     let Run { files, model, .. } = arguments;
     if files.agents != Path::new("agents") {
@@ -29,21 +29,21 @@ fn going_on(how: &str, store: Option<&Path>, arguments: &Run) -> String {
     line + &flags(files, model.as_deref())
 }
 
-/// What names the store, unless it is the project's own.
+/// The option that names the store; empty for the project's own.
 pub(crate) fn store_flag(store: Option<&Path>) -> String {
     store.map(|store| format!(" --store {}", quoted_path(store))).unwrap_or_default()
 }
 
-/// What a turn waits for that cannot go on by itself, in words of the command line.
-pub(super) fn needs_attention(turn: u32, why: &str, broken: &BrokenAgents) -> String {
+/// The line about a turn that needs attention, with what to do on the command line.
+pub(super) fn needs_attention(turn: u32, why: &str, invalid: &InvalidAgents) -> String {
     let unregistered = why.split_once(" is not registered;");
     let name = unregistered.and_then(|(agent, _)| agent.strip_prefix("agent "));
-    if let Some(why) = name.and_then(|name| broken.why(name)) {
-        return format!("turn {turn} cannot go on: {why}\n\ncorrect the file, and continue with --resume");
+    if let Some(why) = name.and_then(|name| invalid.why(name)) {
+        return format!("turn {turn} cannot continue: {why}\n\ncorrect the file, and continue with --resume");
     }
     match unregistered {
         Some((agent, _)) => format!(
-            "turn {turn} cannot go on: {} has no file in the folder of the agents; put it there, or name its folder with --agents, \
+            "turn {turn} cannot continue: {} has no file in the folder of the agents; add it there, or name its folder with --agents, \
              and continue with --resume",
             visible(agent)
         ),
@@ -51,9 +51,9 @@ pub(super) fn needs_attention(turn: u32, why: &str, broken: &BrokenAgents) -> St
     }
 }
 
-/// What says which models and tools agents have, and where these work, but for what is usual.
+/// The options for the models, tools and folders of agents, without those that have their defaults.
 pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
-    let Files { agents: _, models, mcp, root, allow_read, kept: _ } = files;
+    let Files { agents: _, models, mcp, root, allow_read, protected: _ } = files;
     let root = (root != Path::new(".")).then_some(root);
     let models = models.iter().map(|models| ("--models", quoted_path(models)));
     let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));
@@ -81,21 +81,21 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_not_there_is_looked_for_in_the_folder() {
+    fn a_missing_agent_is_reported_with_its_folder() {
         let why = "agent coder is not registered; register it and restart the turn, or cancel the run";
-        let told = needs_attention(2, why, &BrokenAgents::default());
+        let line = needs_attention(2, why, &InvalidAgents::default());
         assert!(
-            told.starts_with("turn 2 cannot go on: agent coder has no file in the folder of the agents;"),
-            "{told}"
+            line.starts_with("turn 2 cannot continue: agent coder has no file in the folder of the agents;"),
+            "{line}"
         );
         assert_eq!(
-            needs_attention(2, "it asks \u{1b}[2J other things", &BrokenAgents::default()),
+            needs_attention(2, "it asks \u{1b}[2J other things", &InvalidAgents::default()),
             "turn 2 needs attention: it asks \\u{1b}[2J other things"
         );
     }
 
     #[test]
-    fn a_run_is_gone_on_with_by_the_same_agents_in_the_same_place() {
+    fn the_command_line_continues_a_run_with_the_same_agents_and_folders() {
         let begin = "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab --store";
         assert_eq!(hint(&[]), "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab");
         assert_eq!(hint(&["--store", "data", "--agents", "agents", "--root", "."]), format!("{begin} data"));

@@ -1,4 +1,4 @@
-//! `callboard init`: agents to begin with.
+//! `callboard init`: writes example agents.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -12,7 +12,7 @@ use crate::page::{Failure, Page};
 
 use crate::quote::quoted_path;
 
-/// What is written, by path.
+/// The files that are written, by path.
 const FILES: [(&str, &str); 5] = [
     ("agents/coordinator.toml", include_str!("template/coordinator.toml")),
     ("agents/researcher.toml", include_str!("template/researcher.toml")),
@@ -21,10 +21,11 @@ const FILES: [(&str, &str); 5] = [
     ("mcp.toml", include_str!("template/mcp.toml")),
 ];
 
+/// The commands to run next.
 const NEXT: &str = "  callboard check\n  callboard run \"review this repository\" --to coordinator --model fake\n\
                     with a key in OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, --model names one of its models\n";
 
-/// Writes the files that are not there yet.
+/// Writes the files that do not exist yet.
 pub(super) fn init(folder: &Path) -> Result<Page, Failure> {
     let cannot = |path: &Path, error: std::io::Error| {
         Failure::trouble(format!("{}: {error}", visible(&path.display().to_string())))
@@ -42,7 +43,7 @@ pub(super) fn init(folder: &Path) -> Result<Page, Failure> {
                 written.push(path.display().to_string());
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                text.push_str(&format!("{shown} is there already, and stays as it is\n"));
+                text.push_str(&format!("{shown} exists and was not changed\n"));
             }
             Err(error) => return Err(cannot(&path, error)),
         }

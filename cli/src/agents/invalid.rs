@@ -1,4 +1,4 @@
-//! Agents whose files are wrong: they are left out, and only what needs one of them stops.
+//! Agents whose files have defects: they are left out, and only commands that need one of them fail.
 
 use std::path::Path;
 
@@ -11,31 +11,31 @@ use crate::quote::quoted;
 
 /// An agent that cannot be used.
 #[derive(Clone, Debug)]
-pub(crate) struct Broken {
-    /// Its file.
+pub(crate) struct InvalidAgent {
+    /// The path of its file.
     file: String,
-    /// The name that its file gives it, or seems to.
+    /// The name in its file, as far as one can be read.
     name: Option<String>,
-    /// Everything that is wrong with it, with the places.
+    /// All its defects, with their places.
     why: String,
-    /// The first thing that is wrong with it, in one line, and how many more there are.
+    /// The first defect in one line, and the number of the others.
     first: (String, usize),
 }
 
-/// Those that cannot be used, in the order of their files.
+/// The agents that cannot be used, in the order of their files.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BrokenAgents(Vec<Broken>);
+pub(crate) struct InvalidAgents(Vec<InvalidAgent>);
 
-impl BrokenAgents {
-    /// Of files that were read, those with which something is wrong, by themselves or among the others. Trouble with a server is
-    /// added where an agent names its tools.
+impl InvalidAgents {
+    /// The files with defects, and those that the folder refused beside others. Problems of an MCP server are added to agents that name
+    /// its tools.
     pub(super) fn of(
         sources: &[DefinitionSource],
         read: &[Result<Definition, Defects>],
         refused: &[FileReport],
         servers: &[McpProblem],
     ) -> Self {
-        let broken = sources.iter().zip(read).filter_map(|(source, read)| {
+        let agents = sources.iter().zip(read).filter_map(|(source, read)| {
             let refusal = refused.iter().find(|report| Path::new(&source.origin).ends_with(&report.file));
             let (name, mut why, first) = match (read, refusal.and_then(FileReport::refusal)) {
                 (Err(defects), _) => {
@@ -53,9 +53,9 @@ impl BrokenAgents {
             let about = |problem: &&McpProblem| why.contains(&format!("mcp__{}__", problem.server));
             let about: String = servers.iter().filter(about).map(|problem| format!("\n{problem}")).collect();
             why.push_str(&about);
-            Some(Broken { file: source.origin.clone(), name, why, first })
+            Some(InvalidAgent { file: source.origin.clone(), name, why, first })
         });
-        Self(broken.collect())
+        Self(agents.collect())
     }
 
     /// Whether there are none.
@@ -63,9 +63,9 @@ impl BrokenAgents {
         self.0.is_empty()
     }
 
-    /// A line for each, where several that lack the same thing share one.
+    /// A warning for each; agents with the same problem share one.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let line = |(reason, members): (&str, Vec<&Broken>)| match members.as_slice() {
+        let line = |(reason, members): (&str, Vec<&InvalidAgent>)| match members.as_slice() {
             [only] => {
                 let more = match only.first.1 {
                     0 => String::new(),
@@ -78,12 +78,12 @@ impl BrokenAgents {
         self.groups().into_iter().map(line).collect()
     }
 
-    /// Everything that is wrong; what is the same for several files once.
+    /// All defects; one that several files share is reported once.
     pub(super) fn failure(&self) -> Failure {
         let groups = self.groups();
         let defects =
             groups.iter().map(|(_, members)| members.iter().map(|one| one.first.1 + 1).max().unwrap_or(0)).sum();
-        let text = |(reason, members): &(&str, Vec<&Broken>)| match members.as_slice() {
+        let text = |(reason, members): &(&str, Vec<&InvalidAgent>)| match members.as_slice() {
             [only] => only.why.clone(),
             several => format!("the agents {} cannot be used: {reason}", names(several)),
         };
@@ -96,40 +96,40 @@ impl BrokenAgents {
         }
     }
 
-    /// Those that lack the same thing together.
-    fn groups(&self) -> Vec<(&str, Vec<&Broken>)> {
-        let mut groups: Vec<(&str, Vec<&Broken>)> = Vec::new();
-        for broken in &self.0 {
-            let reason = broken.reason();
+    /// The agents, grouped by their problem.
+    fn groups(&self) -> Vec<(&str, Vec<&InvalidAgent>)> {
+        let mut groups: Vec<(&str, Vec<&InvalidAgent>)> = Vec::new();
+        for agent in &self.0 {
+            let reason = agent.reason();
             match groups.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, members)) => members.push(broken),
-                None => groups.push((reason, vec![broken])),
+                Some((_, members)) => members.push(agent),
+                None => groups.push((reason, vec![agent])),
             }
         }
         groups
     }
 
-    /// Whether an agent is among them that is asked for by this name, or by that of its file.
+    /// Checks that no invalid agent has this name, or this file name.
     ///
     /// # Errors
-    /// It is: everything that is wrong with it.
+    /// One has: all its defects.
     pub(crate) fn check(&self, wanted: &str) -> Result<(), Failure> {
         self.why(wanted).map_or(Ok(()), |why| Err(Failure::trouble(why)))
     }
 
     /// Why the agent of this name cannot be used.
     pub(crate) fn why(&self, wanted: &str) -> Option<String> {
-        let broken = self.0.iter().find(|broken| broken.is_named(wanted))?;
-        Some(format!("the agent {} cannot be used:\n\n{}", visible(wanted), broken.why))
+        let agent = self.0.iter().find(|agent| agent.is_named(wanted))?;
+        Some(format!("the agent {} cannot be used:\n\n{}", visible(wanted), agent.why))
     }
 }
 
-fn names(agents: &[&Broken]) -> String {
-    agents.iter().map(|broken| broken.shown()).collect::<Vec<_>>().join(", ")
+fn names(agents: &[&InvalidAgent]) -> String {
+    agents.iter().map(|agent| agent.shown()).collect::<Vec<_>>().join(", ")
 }
 
-impl Broken {
-    /// What is wrong with it, without its file.
+impl InvalidAgent {
+    /// Its defects, without the path of its file.
     fn reason(&self) -> &str {
         self.why.strip_prefix(&*self.file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.why)
     }
@@ -147,12 +147,12 @@ impl Broken {
     }
 }
 
-/// What a folder reports of a file, with the file as the command line names it.
+/// A report of a folder about a file, with the path as the command line names it.
 fn in_folder(why: &str, file: &str, origin: &str) -> String {
     why.strip_prefix(file).map_or_else(|| why.to_owned(), |rest| format!("{origin}{rest}"))
 }
 
-/// The name that a text with defects seems to give its agent.
+/// The value of the first `name =` in a text that cannot be parsed.
 fn named_in(text: &str) -> Option<String> {
     let value = |line: &str| Some(line.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim().to_owned());
     let written = text.lines().find_map(value)?;
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_agent_is_found_in_a_text_that_is_wrong() {
+    fn the_name_of_an_agent_is_found_in_a_text_with_defects() {
         assert_eq!(named_in("[agent\n name=\"a b\" # x\nmode = 3"), Some("a b".to_owned()));
         assert_eq!(named_in("[agent]\nnames = \"a\"\nname = 'b'"), Some("b".to_owned()));
         assert_eq!(named_in("[agent]\nname = 3"), None);

@@ -1,4 +1,4 @@
-//! Where a run of `callboard run` is kept.
+//! The store of a `callboard run`, and the earlier run that it continues.
 
 use callboard::messages::{RunEvent, RunId, RunResult, visible};
 
@@ -10,15 +10,16 @@ use crate::stores::store::{Loaded, Store};
 use super::arguments::Run;
 use super::hints;
 
-/// Where the run is kept.
+/// The open store, and the earlier run.
 pub(super) struct Kept {
     pub(super) stores: Stores,
     pub(super) store: Store,
-    /// The run to continue, or to do again.
+    /// The run to resume or to retry.
     pub(super) before: Option<Loaded>,
 }
 
 impl Kept {
+    /// Opens the store for a new run, or the one with the run to resume or retry.
     pub(super) async fn open(arguments: &Run) -> Result<Self, Failure> {
         let stores = arguments.choice.stores()?;
         let (store, before) = match arguments.resume.as_ref().or(arguments.retry.as_ref()) {
@@ -39,7 +40,7 @@ impl Kept {
         Ok(Self { stores, store, before })
     }
 
-    /// What the run that is wanted has resulted in, if it has ended.
+    /// The result of the run to resume, if it has ended; closes the store then.
     pub(super) async fn result(&self, arguments: &Run) -> Option<RunResult> {
         let before = self.before.as_ref()?;
         let result = before.replay.result()?.clone();
@@ -51,7 +52,7 @@ impl Kept {
         Some(result)
     }
 
-    /// Prints how a failed turn is done again.
+    /// Prints the command line that retries the failed turn.
     pub(super) fn advise_retry(&self, run: RunId, history: &[RunEvent], result: &RunResult, arguments: &Run) {
         let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
             return;

@@ -1,4 +1,4 @@
-//! The agents of a folder with their models, ready for a board.
+//! Loads the agents of a folder with their models, for a board.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,42 +15,42 @@ use callboard_agents::{
 use crate::page::{Failure, note};
 
 use super::arguments::Files;
-use super::invalid::BrokenAgents;
+use super::invalid::InvalidAgents;
 use super::read::{self, Read};
 use super::watch::Watch;
 use crate::quote::{quoted, quoted_path};
 use crate::usage::similar;
 
-/// The model that does not think.
+/// The name of the model that needs no network.
 pub(super) const FAKE: &str = "fake";
 
-/// Agents that think.
-pub(crate) struct Thinkers {
+/// The agents of a folder, and the built-in ones, for a board.
+pub(crate) struct LoadedAgents {
     pub(crate) specs: Vec<AgentSpec>,
-    /// Has them be as their files say.
+    /// Reloads them when their files change.
     pub(crate) watch: Watch,
-    /// What they can be asked for by: names, roles and capabilities.
+    /// The names, roles and capabilities that tasks can be addressed to.
     pub(crate) names: BTreeSet<String>,
-    /// The names of those of the folder.
+    /// The names of the folder's agents.
     pub(crate) own: Vec<String>,
-    /// Those of the folder that are left out.
-    pub(crate) broken: BrokenAgents,
+    /// The folder's agents that are left out.
+    pub(crate) invalid: InvalidAgents,
 }
 
-/// Whether an agent that thinks may run commands.
+/// Whether an agent with a model may run commands.
 pub(super) fn has_shell(definition: &Definition) -> bool {
     let tools = definition.allowed_tools.as_ref();
     definition.process.is_none() && tools.is_none_or(|tools| tools.iter().any(|tool| &**tool == "ShellExec"))
 }
 
-/// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask. Others stand for agents with a name
-/// of `left`.
+/// Reads a folder of agents. `hidden` is the folder of the stores, which no tool may access; `named` the model that all use; agents
+/// with a name in `left` are left out, because others have these names.
 pub(crate) async fn load(
     files: &Files,
     hidden: Option<&Path>,
     named: Option<&str>,
     left: &[&str],
-) -> Result<Thinkers, Failure> {
+) -> Result<LoadedAgents, Failure> {
     let Read { sources, definitions: read, tools, mcp } = read::read(files, hidden).await?;
     if let Some(named) = named {
         check_named(files, named)?;
@@ -60,36 +60,36 @@ pub(crate) async fn load(
         note(&format!("warning: {problem}"));
     }
     let folder = AgentFolder::new(&files.agents).tools(&tools).root(&files.root).leaving(left.iter().copied());
-    // Whoever may write the files: what they permit is what a person has looked at before the start.
+    // Files that change during the run cannot extend permissions: a person has reviewed those of the start.
     let folder = folder.keep_permissions();
     let asked = named.map(str::to_owned);
     let mut folder = match named {
-        // The one that needs no others.
+        // It needs no catalog.
         Some(FAKE) => folder.model(Arc::new(FakeModel)),
         Some(_) | None => folder.catalog(
             read::catalog(files).choosing(move |models, definition| model(models, definition, asked.as_deref())),
         ),
     };
     if lies_in(&files.agents, &files.root) {
-        // What tools write there must not become a program that runs unconfined.
+        // A definition that a tool writes there must not declare a program, which would run unconfined.
         folder = folder.keep_programs();
     }
     let (mut specs, refused) = folder.load_valid().map_err(|error| Failure::trouble(error.to_string()))?;
-    let broken = BrokenAgents::of(&sources, &read, &refused, &problems);
+    let invalid = InvalidAgents::of(&sources, &read, &refused, &problems);
     let is_refused =
         |source: &DefinitionSource| refused.iter().any(|report| Path::new(&source.origin).ends_with(&report.file));
     let valid = sources.iter().zip(read).filter(|(source, _)| !is_refused(source));
     let definitions: Vec<Definition> = valid.filter_map(|(_, definition)| definition.ok()).collect();
     if definitions.is_empty() {
-        return Err(broken.failure());
+        return Err(invalid.failure());
     }
-    broken.warnings().iter().for_each(|warning| note(warning));
+    invalid.warnings().iter().for_each(|warning| note(warning));
     if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root))
         && definitions.iter().any(has_shell)
     {
         let elsewhere = Path::new("..").join(store.file_name().unwrap_or_default());
         note(&format!(
-            "the store {} lies in the folder of the tools: commands of ShellExec can make no files beside it; name a store \
+            "the store {} is in the folder of the tools, so commands of ShellExec cannot create files beside it; name a store \
              elsewhere, as in --store {}",
             visible(&quoted_path(store)),
             visible(&quoted_path(&elsewhere))
@@ -105,15 +105,15 @@ pub(crate) async fn load(
     let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
-    Ok(Thinkers { names, own, specs, broken, watch: Watch::new(folder, built_in) })
+    Ok(LoadedAgents { names, own, specs, invalid, watch: Watch::new(folder, built_in) })
 }
 
-/// Refuses a `--model` that there is none of: no file of an agent is to blame for it.
+/// Refuses a `--model` that does not exist, with an error about the option and not about the files of agents.
 fn check_named(files: &Files, named: &str) -> Result<(), Failure> {
     if named == FAKE {
         return Ok(());
     }
-    // What is wrong with the file of models is reported where it is read for the agents.
+    // Defects in the file of models are reported where it is read for the agents.
     let Ok(models) = read::models(files) else { return Ok(()) };
     models.candidates(&ModelChoice::of(named)).map(drop).map_err(|error| {
         let tip = similar(named, [FAKE]).map(|name| format!("\n\n  tip: a similar value exists: '{name}'"));
@@ -125,16 +125,17 @@ fn lies_in(folder: &Path, root: &Path) -> bool {
     folder.canonicalize().ok().zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
-/// The agents that come with the library, but for those whose names others had when the folder was loaded; none where all of its
-/// agents were programs and there was no model.
+/// The library's built-in agents, without those whose names others had when the folder was loaded; none where all of its agents are
+/// programs and no model is available.
 pub(super) struct BuiltIns {
     definitions: Vec<Definition>,
     tools: Tools,
-    /// The model that all ask.
+    /// The model that all use, if the command line names one.
     named: Option<String>,
-    /// The names of those that others stand for.
+    /// The names that other agents have.
     left: BTreeSet<String>,
-    are_idle: bool,
+    /// Whether there are no built-in agents, for want of a model.
+    are_absent: bool,
 }
 
 impl BuiltIns {
@@ -145,22 +146,22 @@ impl BuiltIns {
         left: BTreeSet<String>,
         folder: &AgentFolder,
     ) -> Self {
-        // Programs need no model, so there may be none to think with.
-        let nobody_thinks = definitions.iter().all(|definition| definition.process.is_some());
+        // Programs need no model, so there may be none.
+        let are_programs = definitions.iter().all(|definition| definition.process.is_some());
         let has_model = |models: &Models| model(models, &BuiltIn::Summarizer.definition(), None).is_ok();
-        let are_idle = named.is_none() && nobody_thinks && !folder.current_models().is_some_and(has_model);
-        Self { definitions, tools, named: named.map(str::to_owned), left, are_idle }
+        let are_absent = named.is_none() && are_programs && !folder.current_models().is_some_and(has_model);
+        Self { definitions, tools, named: named.map(str::to_owned), left, are_absent }
     }
 
     fn all(&self) -> impl Iterator<Item = BuiltIn> {
-        let beside = BuiltIn::beside(&self.definitions).filter(|_| !self.are_idle);
+        let beside = BuiltIn::beside(&self.definitions).filter(|_| !self.are_absent);
         beside.filter(|agent| !self.left.contains(agent.name()))
     }
 
-    /// These agents, with the models that the folder's agents have now.
+    /// The built-in agents, with the models that the folder's agents have now.
     ///
     /// # Errors
-    /// One has none.
+    /// One of them has no model.
     pub(super) fn specs(&self, folder: &AgentFolder) -> Result<Vec<AgentSpec>, String> {
         let none = Models::new(&Env::system());
         let models = folder.current_models().unwrap_or(&none);
@@ -169,7 +170,7 @@ impl BuiltIns {
 
     fn spec(&self, agent: BuiltIn, models: &Models) -> Result<AgentSpec, String> {
         let (definition, named) = (agent.definition(), self.named.as_deref());
-        // Where no model is the usual one, that of the first agent serves that thinks.
+        // Without a default model, the model of the folder's first agent that has one is used.
         let usual = model(models, &definition, named);
         let first = self.definitions.iter().find(|definition| definition.process.is_none());
         let model = usual.or_else(|error| first.map_or(Err(error), |first| model(models, first, named)))?;
@@ -183,7 +184,7 @@ fn teammate(definition: &Definition) -> Teammate {
     Teammate { name: definition.name.to_string(), description: definition.description.clone() }
 }
 
-/// The model that an agent asks.
+/// The model that an agent uses.
 fn model(models: &Models, definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
     let choice = named.map_or_else(|| definition.model.clone(), ModelChoice::of);
     if choice.preferred.as_deref() == Some(FAKE) {

@@ -24,15 +24,18 @@ use crate::process::{block_on, finish, print};
 
 use arguments::{Check, Init, Run};
 
+/// Runs `callboard init`.
 pub(crate) fn init(arguments: &Init) -> ExitCode {
     page::print(init::init(&arguments.folder), false)
 }
 
+/// Runs `callboard check`.
 pub(crate) fn check(arguments: &Check) -> ExitCode {
     let (checked, json) = (block_on(check::check(arguments)), arguments.json);
     print(move || page::print(checked, json))
 }
 
+/// Runs `callboard run`.
 pub(crate) fn run(arguments: &Run) -> ExitCode {
     finish(block_on(run::run(arguments)), arguments.json)
 }

@@ -1,4 +1,4 @@
-//! Agents that work together in a ready-made way, as the command line says it.
+//! The options `--pipeline`, `--peers` and `--review`: patterns by which several agents work on a task.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use callboard::workflow::ways::{Peers, Pipeline, Review};
 use crate::page::Failure;
 use crate::quote::quoted;
 
-/// How several agents work together. Without it one agent does it, and may give tasks to the others.
+/// The pattern by which several agents work. By default one agent receives the task, and can delegate to the others.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub(crate) struct Way {
-    /// These agents work one after another: each gets what the one before made. A name with a comma stands in double quotes
+pub(crate) struct Pattern {
+    /// These agents work one after another: each receives the output of the one before. A name with a comma is put in double quotes
     #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
     pub(crate) pipeline: Vec<Names>,
     /// These agents work side by side in rounds, and read what the others wrote, until all are done
@@ -26,7 +26,7 @@ pub(crate) struct Way {
     pub(crate) review: Vec<Names>,
 }
 
-/// Names that one argument lists.
+/// The names in one argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names(Vec<String>);
 
@@ -34,7 +34,7 @@ fn all(lists: &[Names]) -> impl Iterator<Item = &String> {
     lists.iter().flat_map(|Names(names)| names)
 }
 
-/// Reads names between commas. In double quotes a name may have commas, and quotes that are doubled.
+/// Parses names that are separated by commas. A name in double quotes may contain commas, and doubled quotes.
 fn names(text: &str) -> Result<Names, String> {
     let (mut names, mut rest) = (Vec::new(), text);
     loop {
@@ -54,7 +54,7 @@ fn names(text: &str) -> Result<Names, String> {
     }
 }
 
-/// The name up to the quote that ends it, and what follows that.
+/// The name up to its closing quote, and the rest after it.
 fn quoted_name(inner: &str) -> Option<(String, &str)> {
     let (mut name, mut rest) = (String::new(), inner);
     loop {
@@ -70,14 +70,14 @@ fn quoted_name(inner: &str) -> Option<(String, &str)> {
     }
 }
 
-impl Way {
+impl Pattern {
     /// The agents that it names.
-    pub(super) fn members(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn participants(&self) -> impl Iterator<Item = &String> {
         let Self { pipeline, peers, review } = self;
         all(pipeline).chain(all(peers)).chain(all(review))
     }
 
-    /// The workflow of it, with so many rounds at most; `None` if nothing is said.
+    /// The workflow of the pattern, with at most `rounds` rounds; `None` if no pattern is given.
     pub(super) fn workflow(&self, rounds: Option<u32>) -> Result<Option<Workflow>, Failure> {
         if rounds.is_some() && self.peers.is_empty() && self.review.is_empty() {
             return Err(Failure::trouble("--rounds is for --peers and --review".to_owned()));
@@ -104,9 +104,9 @@ impl Way {
     }
 }
 
-/// The option that makes a plan such as this one, if one does.
+/// The option that builds this plan; `None` if no option does.
 pub(super) fn option_of(plan: &Plan) -> Option<String> {
-    let mut members: Vec<String> = plan.cast().into_iter().map(ToString::to_string).collect();
+    let mut participants: Vec<String> = plan.cast().into_iter().map(ToString::to_string).collect();
     let option = match &*plan.name {
         "pipeline" => "--pipeline",
         "peers" => "--peers",
@@ -114,26 +114,26 @@ pub(super) fn option_of(plan: &Plan) -> Option<String> {
         _ => return None,
     };
     if option != "--pipeline" {
-        // They are asked at several places.
+        // The plan names them several times.
         let mut seen = BTreeSet::new();
-        members.retain(|member| seen.insert(member.clone()));
+        participants.retain(|participant| seen.insert(participant.clone()));
     }
-    let listed = vec![Names(members)];
+    let listed = vec![Names(participants)];
     let (none, Names(names)) = (Vec::new, &listed[0]);
     let argument = quoted(&names.iter().map(|name| in_list(name)).collect::<Vec<_>>().join(","));
-    let way = match option {
-        "--pipeline" => Way { pipeline: listed, peers: none(), review: none() },
-        "--peers" => Way { pipeline: none(), peers: listed, review: none() },
-        _ => Way { pipeline: none(), peers: none(), review: listed },
+    let pattern = match option {
+        "--pipeline" => Pattern { pipeline: listed, peers: none(), review: none() },
+        "--peers" => Pattern { pipeline: none(), peers: listed, review: none() },
+        _ => Pattern { pipeline: none(), peers: none(), review: listed },
     };
-    // A workflow in a file may have such a name too, with other nodes.
-    let made = way.workflow(None).ok().flatten()?;
+    // A workflow in a file may have this name too, with other nodes.
+    let built = pattern.workflow(None).ok().flatten()?;
     let nodes =
         |plan: &Plan| plan.body.nodes.iter().map(|node| (node.name.clone(), node.after.clone())).collect::<Vec<_>>();
-    (nodes(made.plan()) == nodes(plan) && made.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
+    (nodes(built.plan()) == nodes(plan) && built.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
 }
 
-/// A name as a list has it.
+/// A name, quoted for a list where it has to be.
 fn in_list(name: &str) -> String {
     if name.contains(',') || name.starts_with('"') {
         format!("\"{}\"", name.replace('"', "\"\""))
@@ -152,21 +152,21 @@ mod tests {
 
     use super::*;
 
-    fn way(arguments: &[&str]) -> Option<String> {
+    fn built_by(arguments: &[&str]) -> Option<String> {
         let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
             panic!("it is a run")
         };
-        option_of(run.way.workflow(run.rounds).unwrap().unwrap().plan())
+        option_of(run.pattern.workflow(run.rounds).unwrap().unwrap().plan())
     }
 
     #[test]
     fn a_plan_has_the_option_that_made_it() {
         for (option, names) in [("--pipeline", "a,b,a"), ("--peers", "a,b"), ("--review", "a,b,c")] {
-            assert_eq!(way(&[option, names]), Some(format!("{option} {names}")));
+            assert_eq!(built_by(&[option, names]), Some(format!("{option} {names}")));
         }
-        assert_eq!(way(&["--peers", "a,b", "--rounds", "7"]).unwrap(), "--peers a,b");
+        assert_eq!(built_by(&["--peers", "a,b", "--rounds", "7"]).unwrap(), "--peers a,b");
         let awkward = r#""a b,c",it's"#;
-        assert_eq!(way(&["--pipeline", awkward]).unwrap(), r#"--pipeline '"a b,c",it'\''s'"#);
+        assert_eq!(built_by(&["--pipeline", awkward]).unwrap(), r#"--pipeline '"a b,c",it'\''s'"#);
         let other = Workflow::from_line("", "workflow pipeline: plan | write").unwrap();
         assert_eq!(option_of(other.plan()), None);
         let other = Workflow::from_line("", "workflow daily: plan -> write").unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_comma_stands_in_quotes() {
+    fn a_name_with_a_comma_is_quoted() {
         let names = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(read("a,b c,d"), names(&["a", "b c", "d"]));
         assert_eq!(read("\"a b,c\",good"), names(&["a b,c", "good"]));

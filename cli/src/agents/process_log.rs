@@ -1,4 +1,4 @@
-//! What agents that are programs write on their standard error, for the person who waits.
+//! Prints the standard error of agents that are programs, which the library logs.
 
 use std::fmt::{self, Write as _};
 
@@ -11,19 +11,19 @@ use callboard::messages::{visible, visible_lines};
 
 use crate::output::note_deferrable;
 
-/// Where the library logs what programs write, and how they misbehave.
+/// The target under which the library logs the output of programs, and their protocol errors.
 const TARGET: &str = "callboard::process";
 
-/// Tells from now on what is logged of programs.
+/// Installs the subscriber that prints the log of programs.
 pub(crate) fn show() {
-    // There is no other one in this process.
-    let _ = tracing::subscriber::set_global_default(Told);
+    // It is the only subscriber of this process.
+    let _ = tracing::subscriber::set_global_default(Printer);
 }
 
-/// Tells lines of the log, and knows nothing of spans.
-struct Told;
+/// Prints events, and ignores spans.
+struct Printer;
 
-impl Subscriber for Told {
+impl Subscriber for Printer {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && metadata.target() == TARGET && *metadata.level() <= Level::INFO
     }
@@ -51,7 +51,7 @@ impl Subscriber for Told {
     fn exit(&self, _: &Id) {}
 }
 
-/// A line, and whose it is.
+/// A line of the log, and the agent whose program wrote it.
 #[derive(Default)]
 struct Line {
     agent: String,
@@ -59,7 +59,7 @@ struct Line {
 }
 
 impl Line {
-    /// No line of it begins where this program's own lines do: it could pass for one of them.
+    /// Its lines are indented after the first, so that none looks like a line of `callboard`.
     fn text(&self) -> String {
         format!("{} │ {}", visible(&self.agent), visible_lines(&self.message).replace('\n', "\n  │ "))
     }
@@ -72,7 +72,7 @@ impl Visit for Line {
             "message" => &mut self.message,
             _ => return,
         };
-        // A text takes all that is written.
+        // Writing to a string does not fail.
         let _ = write!(text, "{value:?}");
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_line_of_a_program_passes_for_one_of_callboard() {
+    fn no_line_of_a_program_looks_like_one_of_callboard() {
         let line = Line { agent: "a\u{1b}[2J".into(), message: "one\nrun 2 approved\u{202e}".into() };
         assert_eq!(line.text(), "a\\u{1b}[2J │ one\n  │ run 2 approved\\u{202e}");
     }

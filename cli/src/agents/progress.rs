@@ -1,4 +1,4 @@
-//! What agents do, line by line, for the person who waits.
+//! Progress of agents on standard error: streamed text of one turn, and lines for everything else.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,41 @@ use crate::page::{brief, brief_json, is_coloured};
 /// How much of a tool's arguments and answers is shown, in characters.
 const SHOWN: usize = 100;
 
-/// The most words of another turn that wait for the end of their line, in bytes.
+/// The most text of another turn that is buffered until its line ends, in bytes.
 const MAX_HELD: usize = 4 << 10;
 
-/// The longest answer that is known again, in bytes.
+/// The longest answer that is compared with the output of the run, in bytes.
 const MAX_KNOWN: usize = 1 << 20;
 
-/// Tells on standard error what agents do. One turn's words are told as they come, those of others meanwhile by whole lines.
+/// Prints the progress of agents. The text of one turn is streamed; that of other turns is meanwhile printed by whole lines.
 #[derive(Default)]
-pub(super) struct Teller {
+pub(super) struct Progress {
     is_quiet: bool,
     is_coloured: bool,
-    /// The turn whose words are being told as they come.
-    speaking: Option<TurnId>,
-    /// The first turn of each agent; the others are told by their numbers.
+    /// The turn whose text is being streamed.
+    streaming: Option<TurnId>,
+    /// The first turn of each agent; later ones are shown with their numbers.
     first: BTreeMap<AgentName, TurnId>,
-    /// Whose words wait for the end of their line.
+    /// Text of other turns, by turn, until its line ends.
     held: BTreeMap<TurnId, (AgentName, String)>,
-    /// What each turn has said since its model was asked.
-    said: BTreeMap<TurnId, String>,
-    /// What the turn has said that ended last.
+    /// The text of each turn since its last model request.
+    texts: BTreeMap<TurnId, String>,
+    /// The last text of the turn that ended last.
     last: String,
-    /// How wide the terminal is, if it is one.
+    /// Reads the width of the terminal; `None` without one, or in tests.
     columns: Option<fn() -> Option<usize>>,
-    /// How far the open line has come on it.
+    /// The column that the open line has reached.
     rows: Rows,
 }
 
-impl Teller {
+impl Progress {
     pub(super) fn new(is_quiet: bool) -> Self {
         let is_coloured = is_coloured(&std::io::stderr());
         Self { is_quiet, is_coloured, columns: Some(terminal_columns), ..Self::default() }
     }
 
-    pub(super) fn tell(&mut self, shown: &Shown) {
+    /// Prints an event of an agent.
+    pub(super) fn show(&mut self, shown: &Shown) {
         if !self.is_quiet {
             output::stream(|is_line_open| {
                 let text = self.text(shown, is_line_open);
@@ -53,7 +54,7 @@ impl Teller {
         }
     }
 
-    /// Tells what waits to be told of a turn whose attempt has ended, or of all.
+    /// Prints the buffered text of a turn whose attempt has ended, or of all turns, and ends their lines.
     pub(super) fn close(&mut self, turn: Option<TurnId>) {
         output::stream(|is_line_open| {
             let text = self.rest(turn, is_line_open);
@@ -61,7 +62,8 @@ impl Teller {
         });
     }
 
-    /// Folded at the terminal's width: a terminal that wraps a line by itself could have its middle pass for the head of a card.
+    /// The text, folded at the terminal's width: where the terminal wraps by itself, the middle of a line could look like the head of a
+    /// card.
     fn fitted(&mut self, text: String, is_line_open: bool) -> String {
         let Some(columns) = self.columns.and_then(|columns| columns()) else { return text };
         if !is_line_open {
@@ -70,33 +72,33 @@ impl Teller {
         self.rows.push(&text, columns)
     }
 
-    /// Whether this is what the turn that ended last was told to have said.
-    pub(super) fn has_told(&self, output: &str) -> bool {
+    /// Whether this output was shown as the last text of the turn that ended last.
+    pub(super) fn has_shown(&self, output: &str) -> bool {
         !self.is_quiet && !output.is_empty() && self.last.trim() == output.trim()
     }
 
-    /// What is written: words as they come, and a line for everything else.
+    /// The text to print: streamed text of agents, and a line for every other event.
     fn text(&mut self, Shown { turn, agent, event }: &Shown, is_line_open: bool) -> String {
         self.remember(*turn, event);
         match event {
-            AgentEvent::Text { text } => self.words((*turn, agent), text, is_line_open),
+            AgentEvent::Text { text } => self.streamed((*turn, agent), text, is_line_open),
             _ => {
                 let line = line(event);
                 let is_over = matches!(event, AgentEvent::Iteration { .. } | AgentEvent::Ended { .. });
-                let mut told =
+                let mut printed =
                     if is_over || line.is_some() { self.rest(Some(*turn), is_line_open) } else { String::new() };
                 if let Some(line) = line {
-                    let is_open = if told.is_empty() { is_line_open } else { !told.ends_with('\n') };
+                    let is_open = if printed.is_empty() { is_line_open } else { !printed.ends_with('\n') };
                     let (name, mark) = (self.name(*turn, agent), self.coloured("2", "·"));
-                    told.push_str(&format!("{}{name} {mark} {line}\n", end_of(is_open)));
+                    printed.push_str(&format!("{}{name} {mark} {line}\n", end_of(is_open)));
                 }
-                told
+                printed
             }
         }
     }
 
-    fn words(&mut self, (turn, agent): (TurnId, &AgentName), text: &str, is_line_open: bool) -> String {
-        if self.speaking.is_some_and(|speaking| speaking != turn) {
+    fn streamed(&mut self, (turn, agent): (TurnId, &AgentName), text: &str, is_line_open: bool) -> String {
+        if self.streaming.is_some_and(|streaming| streaming != turn) {
             let held = &mut self.held.entry(turn).or_insert_with(|| (agent.clone(), String::new())).1;
             held.push_str(text);
             let whole = match held.rfind('\n') {
@@ -106,52 +108,52 @@ impl Teller {
             };
             return self.lines(turn, agent, &whole, is_line_open);
         }
-        // No line of it begins where this program's own lines do: it could pass for one of them.
+        // Lines are indented after the first, so that none looks like a line of `callboard`.
         let shown = |text: &str| visible_lines(text).replace('\n', "\n  │ ");
-        if self.speaking == Some(turn) && is_line_open {
+        if self.streaming == Some(turn) && is_line_open {
             return shown(text);
         }
-        self.speaking = Some(turn);
-        let before = self.held.remove(&turn).map(|(_, words)| words).unwrap_or_default();
+        self.streaming = Some(turn);
+        let before = self.held.remove(&turn).map(|(_, text)| text).unwrap_or_default();
         format!("{}{}: {}", end_of(is_line_open), self.name(turn, agent), shown(&(before + text)))
     }
 
-    /// Words in lines of their own.
-    fn lines(&mut self, turn: TurnId, agent: &AgentName, words: &str, is_line_open: bool) -> String {
-        let words = visible_lines(words.trim_end_matches('\n')).replace('\n', "\n  │ ");
-        format!("{}{}: {words}\n", end_of(is_line_open), self.name(turn, agent))
+    /// Text on lines of its own.
+    fn lines(&mut self, turn: TurnId, agent: &AgentName, text: &str, is_line_open: bool) -> String {
+        let text = visible_lines(text.trim_end_matches('\n')).replace('\n', "\n  │ ");
+        format!("{}{}: {text}\n", end_of(is_line_open), self.name(turn, agent))
     }
 
-    /// The words that wait of this turn, or of all, and the end of its line.
+    /// The buffered text of this turn, or of all, and the end of the streamed line.
     fn rest(&mut self, turn: Option<TurnId>, is_line_open: bool) -> String {
-        let is_speaking = self.speaking.is_some() && turn.is_none_or(|turn| self.speaking == Some(turn));
-        let mut told = String::new();
-        if is_speaking {
-            self.speaking = None;
-            told.push_str(end_of(is_line_open));
+        let is_streaming = self.streaming.is_some() && turn.is_none_or(|turn| self.streaming == Some(turn));
+        let mut printed = String::new();
+        if is_streaming {
+            self.streaming = None;
+            printed.push_str(end_of(is_line_open));
         }
         let ended: Vec<TurnId> =
             self.held.keys().copied().filter(|held| turn.is_none_or(|turn| turn == *held)).collect();
         for turn in ended {
-            if let Some((agent, words)) = self.held.remove(&turn).filter(|(_, words)| !words.is_empty()) {
-                let is_open = is_line_open && told.is_empty();
-                told.push_str(&self.lines(turn, &agent, &words, is_open));
+            if let Some((agent, text)) = self.held.remove(&turn).filter(|(_, text)| !text.is_empty()) {
+                let is_open = is_line_open && printed.is_empty();
+                printed.push_str(&self.lines(turn, &agent, &text, is_open));
             }
         }
-        told
+        printed
     }
 
-    /// Keeps what a turn says, so that its answer is known again.
+    /// Keeps the text of a turn, to compare it with the output of the run.
     fn remember(&mut self, turn: TurnId, event: &AgentEvent) {
         match event {
-            AgentEvent::Iteration { .. } => drop(self.said.remove(&turn)),
+            AgentEvent::Iteration { .. } => drop(self.texts.remove(&turn)),
             AgentEvent::Text { text } => {
-                let said = self.said.entry(turn).or_default();
-                if said.len() + text.len() <= MAX_KNOWN {
-                    said.push_str(text);
+                let text_so_far = self.texts.entry(turn).or_default();
+                if text_so_far.len() + text.len() <= MAX_KNOWN {
+                    text_so_far.push_str(text);
                 }
             }
-            AgentEvent::Ended { .. } => self.last = self.said.remove(&turn).unwrap_or_default(),
+            AgentEvent::Ended { .. } => self.last = self.texts.remove(&turn).unwrap_or_default(),
             _ => {}
         }
     }
@@ -192,12 +194,12 @@ fn line(event: &AgentEvent) -> Option<String> {
             format!("its answer {}; the model is asked again", brief(problem, SHOWN))
         }
         AgentEvent::ContextGiven { to, problem: Some(problem), .. } => {
-            format!("{} gets nothing of the conversation: {}", visible(to), brief(problem, SHOWN))
+            format!("{} receives nothing of the conversation: {}", visible(to), brief(problem, SHOWN))
         }
         AgentEvent::ContextGiven { to, strategy, tokens, summary_tokens, .. } => {
             let took =
                 if *summary_tokens > 0 { format!(", and about {summary_tokens} to make it") } else { String::new() };
-            format!("{} gets of the conversation: {strategy}, about {tokens} tokens{took}", visible(to))
+            format!("{} receives of the conversation: {strategy}, about {tokens} tokens{took}", visible(to))
         }
         AgentEvent::Compacted { messages, tokens_before, tokens_after } => {
             format!("{messages} older messages are summarized: about {tokens_after} tokens instead of {tokens_before}")
@@ -205,7 +207,7 @@ fn line(event: &AgentEvent) -> Option<String> {
         AgentEvent::NotCompacted { why } => format!("its conversation is not compacted: {}", brief(why, SHOWN)),
         AgentEvent::Handoff { to } => format!("hands over to {}", visible(to)),
         AgentEvent::Ended { end: LoopEnd::IterationLimit } => "has reached its limit of model requests".to_owned(),
-        // Of what else happens, the run tells, or the person is asked.
+        // Other events are printed by the run, or asked about at the terminal.
         _ => return None,
     })
 }
@@ -219,20 +221,20 @@ mod tests {
 
     use super::*;
 
-    /// A teller, and what it has told.
+    /// The progress, and what it has printed.
     #[derive(Default)]
-    struct Told {
-        teller: Teller,
+    struct Printed {
+        progress: Progress,
         is_line_open: bool,
         text: String,
     }
 
-    impl Told {
-        fn tell(&mut self, number: u32, agent: &str, event: AgentEvent) -> String {
+    impl Printed {
+        fn show(&mut self, number: u32, agent: &str, event: AgentEvent) -> String {
             let turn = turn(number);
             let agent = AgentName::new(agent).unwrap();
-            let text = self.teller.text(&Shown { turn, agent, event }, self.is_line_open);
-            let text = self.teller.fitted(text, self.is_line_open);
+            let text = self.progress.text(&Shown { turn, agent, event }, self.is_line_open);
+            let text = self.progress.fitted(text, self.is_line_open);
             self.add(text)
         }
 
@@ -259,48 +261,48 @@ mod tests {
     }
 
     #[test]
-    fn two_turns_of_one_agent_are_told_apart_and_not_letter_by_letter() {
-        let mut told = Told::default();
+    fn two_turns_of_one_agent_are_shown_apart_by_whole_lines() {
+        let mut printed = Printed::default();
         for (turn, words) in [(1, "al"), (3, "be"), (1, "pha"), (3, "ta\ngam"), (1, " and"), (3, "ma")] {
-            told.tell(turn, "researcher", text(words));
+            printed.show(turn, "researcher", text(words));
         }
-        told.tell(1, "researcher", AgentEvent::Ended { end: LoopEnd::Answered });
-        told.tell(3, "researcher", text("!"));
-        told.tell(3, "researcher", AgentEvent::Ended { end: LoopEnd::Answered });
+        printed.show(1, "researcher", AgentEvent::Ended { end: LoopEnd::Answered });
+        printed.show(3, "researcher", text("!"));
+        printed.show(3, "researcher", AgentEvent::Ended { end: LoopEnd::Answered });
         assert_eq!(
-            told.text,
+            printed.text,
             "researcher: alpha\nresearcher (turn 3): beta\nresearcher:  and\nresearcher (turn 3): gamma!\n"
         );
     }
 
     #[test]
-    fn words_that_were_broken_into_begin_again_with_the_name() {
-        let mut told = Told::default();
-        told.tell(1, "coder", text("one two"));
-        told.note("an attempt failed");
-        told.tell(1, "coder", text("one"));
-        let rest = told.teller.rest(None, told.is_line_open);
-        assert_eq!(told.text + &rest, "coder: one two\nan attempt failed\ncoder: one\n");
-        let mut told = Told::default();
-        told.tell(1, "coder", text("one"));
-        told.tell(2, "other", text("two"));
-        let rest = told.teller.rest(None, told.is_line_open);
-        assert_eq!(told.text + &rest, "coder: one\nother: two\n");
+    fn interrupted_text_continues_after_the_name() {
+        let mut printed = Printed::default();
+        printed.show(1, "coder", text("one two"));
+        printed.note("an attempt failed");
+        printed.show(1, "coder", text("one"));
+        let rest = printed.progress.rest(None, printed.is_line_open);
+        assert_eq!(printed.text + &rest, "coder: one two\nan attempt failed\ncoder: one\n");
+        let mut printed = Printed::default();
+        printed.show(1, "coder", text("one"));
+        printed.show(2, "other", text("two"));
+        let rest = printed.progress.rest(None, printed.is_line_open);
+        assert_eq!(printed.text + &rest, "coder: one\nother: two\n");
     }
 
     #[test]
-    fn words_that_come_in_parts_are_folded_at_the_terminals_width_and_begin_no_row() {
-        let mut told = Told::default();
-        told.teller.columns = Some(|| Some(30));
-        told.tell(1, "coder", text(&"A".repeat(20)));
-        told.tell(1, "coder", text("AAA── approval 1111 ──"));
-        told.tell(1, "coder", text(&format!("\n{}agent     alpha", "B".repeat(25))));
+    fn streamed_text_is_folded_at_the_terminals_width_and_begins_no_row() {
+        let mut printed = Printed::default();
+        printed.progress.columns = Some(|| Some(30));
+        printed.show(1, "coder", text(&"A".repeat(20)));
+        printed.show(1, "coder", text("AAA── approval 1111 ──"));
+        printed.show(1, "coder", text(&format!("\n{}agent     alpha", "B".repeat(25))));
         let call = ToolCall::new("1", "FileRead", json!({ "path": "agent     alpha".repeat(2) }));
-        told.tell(1, "coder", AgentEvent::ToolCalled { call });
-        told.note("an attempt failed");
-        told.tell(1, "coder", text(&"C".repeat(23)));
+        printed.show(1, "coder", AgentEvent::ToolCalled { call });
+        printed.note("an attempt failed");
+        printed.show(1, "coder", text(&"C".repeat(23)));
         assert_eq!(
-            told.text,
+            printed.text,
             format!(
                 "coder: {}\n          ┆ ── approval 111\n          ┆ 1 ──\n  │ {}\n  ┆ agent     alpha\n\
                  coder · FileRead {{\"path\":\"age\n          ┆ nt     alphaagent\n          ┆      alpha\"}}\n\
@@ -313,31 +315,35 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_told_is_known_again() {
-        let mut told = Told::default();
+    fn an_answer_that_was_shown_is_recognized() {
+        let mut printed = Printed::default();
         for event in [AgentEvent::Iteration { iteration: 1 }, text("I look."), AgentEvent::Iteration { iteration: 2 }] {
-            told.tell(1, "coder", event);
+            printed.show(1, "coder", event);
         }
-        told.tell(1, "coder", text("Done"));
-        told.tell(1, "coder", text(".\n"));
-        assert!(!told.teller.has_told("Done."), "it is not over");
-        told.tell(1, "coder", AgentEvent::Ended { end: LoopEnd::Answered });
-        assert!(told.teller.has_told("Done.") && !told.teller.has_told("I look.") && !told.teller.has_told(""));
+        printed.show(1, "coder", text("Done"));
+        printed.show(1, "coder", text(".\n"));
+        assert!(!printed.progress.has_shown("Done."), "it is not over");
+        printed.show(1, "coder", AgentEvent::Ended { end: LoopEnd::Answered });
+        assert!(
+            printed.progress.has_shown("Done.")
+                && !printed.progress.has_shown("I look.")
+                && !printed.progress.has_shown("")
+        );
     }
 
     #[test]
-    fn a_model_that_is_asked_again_after_a_failure_is_no_other_one() {
+    fn a_model_that_is_asked_again_is_not_shown_as_another_one() {
         let failed = |next: &str| AgentEvent::ModelFailed { model: "m".into(), error: "503".into(), next: next.into() };
         assert_eq!(line(&failed("m")).unwrap(), "the model m failed: 503; it is asked again");
         assert_eq!(line(&failed("n")).unwrap(), "the model m failed: 503; the next one is n");
     }
 
     #[test]
-    fn words_come_as_they_are_said_and_all_else_in_lines() {
-        let mut told = Told::default();
-        let mut tell = |agent: &str, event: AgentEvent| {
+    fn text_is_streamed_and_other_events_have_lines() {
+        let mut printed = Printed::default();
+        let mut show = |agent: &str, event: AgentEvent| {
             let turn = if agent == "lead" { 1 } else { 2 };
-            told.tell(turn, agent, event)
+            printed.show(turn, agent, event)
         };
         let given = |to: &str, problem: Option<&str>| AgentEvent::ContextGiven {
             to: to.into(),
@@ -349,20 +355,20 @@ mod tests {
             problem: problem.map(Into::into),
         };
         let call = ToolCall::new("1", "FileRead", json!({ "path": "a\u{1b}[31m" }));
-        let told = [
-            tell("lead", text("I look ")),
-            tell("lead", text("at it.\u{1b}[31m")),
-            tell("lead", AgentEvent::ToolCalled { call }),
-            tell("lead", AgentEvent::Iteration { iteration: 2 }),
-            tell("helper", text("So do I.\n── approval 12 ──\n(y)es, (n)o? y")),
-            tell("lead", text("Good.")),
-            tell("lead", given("helper", None)),
-            tell("lead", given("help\u{202e}er", Some("nobody\nis there"))),
-            tell("lead", AgentEvent::Compacted { messages: 8, tokens_before: 9_000, tokens_after: 4_000 }),
-            tell("lead", AgentEvent::NotCompacted { why: "there is no agent \"compactor\"".into() }),
-            tell("lead", AgentEvent::AnswerRefused { problem: "is not JSON".into() }),
-            tell("lead", AgentEvent::Handoff { to: "writer".into() }),
+        let shown = [
+            show("lead", text("I look ")),
+            show("lead", text("at it.\u{1b}[31m")),
+            show("lead", AgentEvent::ToolCalled { call }),
+            show("lead", AgentEvent::Iteration { iteration: 2 }),
+            show("helper", text("So do I.\n── approval 12 ──\n(y)es, (n)o? y")),
+            show("lead", text("Good.")),
+            show("lead", given("helper", None)),
+            show("lead", given("help\u{202e}er", Some("nobody\nis there"))),
+            show("lead", AgentEvent::Compacted { messages: 8, tokens_before: 9_000, tokens_after: 4_000 }),
+            show("lead", AgentEvent::NotCompacted { why: "there is no agent \"compactor\"".into() }),
+            show("lead", AgentEvent::AnswerRefused { problem: "is not JSON".into() }),
+            show("lead", AgentEvent::Handoff { to: "writer".into() }),
         ];
-        insta::assert_snapshot!("told", told.concat());
+        insta::assert_snapshot!("shown", shown.concat());
     }
 }

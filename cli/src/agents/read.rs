@@ -1,4 +1,4 @@
-//! The agents of a folder, and the tools that they may use.
+//! Reads the agents of a folder, and the tools that they may use.
 
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use crate::values::open_file;
 
 use super::arguments::Files;
 
-/// No definition is longer than this, in bytes: the rest of a file is not read.
+/// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
 
-/// Where the catalog and the servers are, unless the command line says it.
-const USUAL_CATALOG: &str = "models.toml";
-const USUAL_SERVERS: &str = "mcp.toml";
-const USUAL_AGENTS: &str = "agents";
+/// The default files of models and servers, and the default folder of agents.
+const DEFAULT_CATALOG: &str = "models.toml";
+const DEFAULT_SERVERS: &str = "mcp.toml";
+const DEFAULT_AGENTS: &str = "agents";
 
-/// The models that agents may choose among: those of the catalog, or of the environment where there is none.
+/// The models that agents may use: those of the catalog, or of the environment if there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
-    match document(files.models.as_deref(), USUAL_CATALOG)? {
+    match document(files.models.as_deref(), DEFAULT_CATALOG)? {
         None => Ok(Models::from_environment(&Env::system())),
         Some((origin, text)) => read_catalog(&origin, &text).map_err(wrong),
     }
 }
 
-/// The same models, in a file that may change while agents work.
+/// The same models, as a file that may change during the run.
 pub(super) fn catalog(files: &Files) -> CatalogFile {
     match &files.models {
         Some(named) => CatalogFile::new(named, read_catalog),
-        None => CatalogFile::new(USUAL_CATALOG, read_catalog).or(&Models::from_environment(&Env::system())),
+        None => CatalogFile::new(DEFAULT_CATALOG, read_catalog).or(&Models::from_environment(&Env::system())),
     }
 }
 
@@ -47,21 +47,21 @@ fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
     Models::from_toml(&Env::system(), origin, text)
 }
 
-/// The servers whose tools agents may use, and the file that names them; none where there is no such file.
+/// The servers whose tools agents may use, with their file; `None` if there is no such file.
 fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
-    let Some((origin, text)) = document(files.mcp.as_deref(), USUAL_SERVERS)? else { return Ok(None) };
+    let Some((origin, text)) = document(files.mcp.as_deref(), DEFAULT_SERVERS)? else { return Ok(None) };
     let servers = McpServers::from_toml(&Env::system(), &origin, &text).map_err(wrong)?;
     Ok((!servers.is_empty()).then_some((origin, servers)))
 }
 
-/// The file that was named, or the usual one if it is there: what it is called, and its text.
-fn document(named: Option<&Path>, usual: &str) -> Result<Option<(String, String)>, Failure> {
+/// The path and the text of the file that was named, or of the default one if it exists.
+fn document(named: Option<&Path>, default: &str) -> Result<Option<(String, String)>, Failure> {
     let file = match named {
-        // Commands of another process may hold its place with a folder.
-        None if Path::new(usual).metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
+        // The confinement of commands of another process puts an empty folder in its place while a command runs.
+        None if Path::new(default).metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
             return Ok(None);
         }
-        None => Path::new(usual),
+        None => Path::new(default),
         Some(file) => file,
     };
     let DefinitionSource { origin, bytes } = source(file)?;
@@ -75,23 +75,23 @@ fn wrong(defects: Defects) -> Failure {
     Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
 }
 
-/// What was read of a folder.
+/// The result of reading a folder.
 pub(super) struct Read {
     pub(super) sources: Vec<DefinitionSource>,
     pub(super) definitions: Vec<Result<Definition, Defects>>,
     pub(super) tools: Tools,
-    /// The servers whose tools are among them.
+    /// The file of servers, if there is one.
     pub(super) mcp: Option<Mcp>,
 }
 
-/// What came of a file with servers.
+/// A file of servers, and the problems of starting them.
 pub(super) struct Mcp {
     pub(super) origin: String,
     pub(super) problems: Vec<McpProblem>,
 }
 
-/// Reads the agents of a folder, and starts the servers whose tools they may use. No tool sees `hidden`, nor the stores of other
-/// projects; programs of servers are not confined.
+/// Reads the agents of a folder, and starts the servers whose tools they may use. Tools may access neither `hidden` nor the stores of
+/// other projects; programs of servers are not confined.
 pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
     let root = Root::open(&files.root).map_err(|error| Failure::trouble(error.to_string()))?;
     let of_all_projects = state_folder().filter(|folder| folder.is_dir());
@@ -118,14 +118,14 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     Ok(Read { sources, definitions, tools, mcp })
 }
 
-/// What defines the agents and what they may do, here and at a start without these options: tools do not change it.
+/// The files that define agents and their permissions, here and at a start without these options: tools may not change them.
 fn definitions(files: &Files) -> impl Iterator<Item = &Path> {
     let named = [Some(&files.agents), files.models.as_ref(), files.mcp.as_ref()];
-    let named = named.into_iter().flatten().chain(files.kept.iter().filter(|file| file.as_os_str() != "-"));
-    named.map(PathBuf::as_path).chain([USUAL_AGENTS, USUAL_CATALOG, USUAL_SERVERS].map(Path::new))
+    let named = named.into_iter().flatten().chain(files.protected.iter().filter(|file| file.as_os_str() != "-"));
+    named.map(PathBuf::as_path).chain([DEFAULT_AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS].map(Path::new))
 }
 
-/// A folder that commands may read, which has to be there: what is not there is a slip of the pen.
+/// A folder that commands may read. It has to exist: a missing one is probably misspelt.
 fn readable(folder: &Path) -> Result<PathBuf, Failure> {
     let cannot = |problem: String| {
         let shown = visible(&folder.display().to_string());
@@ -135,7 +135,7 @@ fn readable(folder: &Path) -> Result<PathBuf, Failure> {
     if place.is_dir() { Ok(place) } else { Err(cannot("it is not a folder".to_owned())) }
 }
 
-/// The texts of the files, each with why it cannot be read, if so.
+/// The texts of the files, each with an error if it cannot be read.
 fn sources(folder: &Path) -> Result<Vec<(DefinitionSource, Option<String>)>, Failure> {
     let shown = visible(&folder.display().to_string());
     let cannot = |error: std::io::Error| match error.kind() {

@@ -13,18 +13,19 @@ use crate::signals::Signals;
 
 use super::arguments::{Allowance, Run};
 use super::kept::Kept;
-use super::load::{self, Thinkers};
+use super::load::{self, LoadedAgents};
 use super::process_log;
 use super::session::Session;
 
+/// Runs a task, or resumes or retries a run, until it ends or waits for a person.
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     check_limits(arguments)?;
-    let way = arguments.way.workflow(arguments.rounds)?;
-    // Before a program runs, because it may be what stops this process.
+    let workflow = arguments.pattern.workflow(arguments.rounds)?;
+    // Installed before a program runs, because a program may send the signal.
     let mut signals = Signals::new()?;
-    // Before the tools are made, which must not see it.
+    // Opened before the tools are made, because they need to know which folder they may not access.
     let kept = if arguments.ephemeral { None } else { Some(Kept::open(arguments).await?) };
-    // What is printed of a run that has ended needs no agents.
+    // Printing the result of a run that has ended needs no agents.
     if let Some(kept) = &kept
         && arguments.resume.is_some()
         && let Some(result) = kept.result(arguments).await
@@ -37,10 +38,10 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         () = signals.next() => return Ok(End::not_begun()),
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let Thinkers { specs, watch, own, names, broken } = loaded;
-    let wanted = arguments.to.iter().chain(arguments.way.members());
-    wanted.filter(|wanted| !names.contains(&***wanted)).try_for_each(|wanted| broken.check(wanted))?;
-    // What else is unfinished in the store is left to whoever began it.
+    let LoadedAgents { specs, watch, own, names, invalid } = loaded;
+    let wanted = arguments.to.iter().chain(arguments.pattern.participants());
+    wanted.filter(|wanted| !names.contains(&***wanted)).try_for_each(|wanted| invalid.check(wanted))?;
+    // Other unfinished runs of the store are left to the processes that started them.
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     let mut builder = specs.into_iter().fold(builder, Builder::with);
     if arguments.limits == Some(Allowance::Judged) {
@@ -49,21 +50,20 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     if !arguments.quiet {
         process_log::show();
     }
-    let session = Session::start(builder, kept, arguments, (own, broken)).await?;
-    session.see_through(signals, way, watch).await
+    let session = Session::start(builder, kept, arguments, (own, invalid)).await?;
+    session.see_through(signals, workflow, watch).await
 }
 
-/// Limits are given to a run when it begins.
+/// Refuses limits for a run that is resumed: a run gets its limits when it begins.
 fn check_limits(arguments: &Run) -> Result<(), Failure> {
     let refused = match arguments {
         Run { limits: Some(_), resume: Some(run), .. } => format!(
-            "a run keeps the limits that it began with: leave --limits out to resume it; once it has failed, callboard run --retry {} \
+            "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, callboard run --retry {} \
              --limits … continues it in a new run",
             visible(&quoted(run))
         ),
         Run { limits: Some(Allowance::Judged), retry: Some(_), .. } => {
-            "--limits auto is for a task that begins: with --retry name simple, medium or complex, or figures"
-                .to_owned()
+            "--limits auto is for a new task: with --retry name simple, medium or complex, or single limits".to_owned()
         }
         Run { .. } => return Ok(()),
     };

@@ -23,7 +23,7 @@ use crate::person::is_anybody_here;
 use crate::process::End;
 use crate::quote::quoted;
 use crate::retry::retry_of;
-use crate::runs::show::tokens_taken;
+use crate::runs::show::tokens_used;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
 use crate::waits::{self, rests};
@@ -32,21 +32,21 @@ use crate::workflow::is_left_by_its_store;
 use super::arguments::{Allowance, Run};
 use super::decide::{next_asked, place, settle};
 use super::hints;
-use super::invalid::BrokenAgents;
+use super::invalid::InvalidAgents;
 use super::kept::Kept;
 use super::patterns::option_of;
-use super::progress::Teller;
+use super::progress::Progress;
 use super::watch::Watch;
 
-/// A board that works on one run.
+/// A board, and the run that it works on.
 pub(super) struct Session<'a> {
     board: Callboard,
     kept: Option<Kept>,
     arguments: &'a Run,
-    /// Those of the folder.
+    /// The names of the folder's agents.
     agents: Vec<String>,
-    /// Those of the folder that are left out.
-    broken: BrokenAgents,
+    /// The folder's agents that are left out.
+    invalid: InvalidAgents,
 }
 
 impl<'a> Session<'a> {
@@ -54,27 +54,27 @@ impl<'a> Session<'a> {
         mut builder: Builder,
         kept: Option<Kept>,
         arguments: &'a Run,
-        (agents, broken): (Vec<String>, BrokenAgents),
+        (agents, invalid): (Vec<String>, InvalidAgents),
     ) -> Result<Self, Failure> {
         if let Some(kept) = &kept {
             builder = builder.storage(kept.store.sled());
         }
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
-        Ok(Self { board, kept, arguments, agents, broken })
+        Ok(Self { board, kept, arguments, agents, invalid })
     }
 
     pub(super) async fn see_through(
         self,
         mut signals: Signals,
-        way: Option<Workflow>,
+        workflow: Option<Workflow>,
         mut watch: Watch,
     ) -> Result<End, Failure> {
-        // Before the run begins, so that nothing is missed of how it does.
+        // Subscribed before the run begins, so that no event is missed.
         let live = self.board.watch(&[StreamMode::Live]);
         let begun = tokio::select! {
             biased;
             () = signals.next() => None,
-            run = self.begin(way) => Some(run),
+            run = self.begin(workflow) => Some(run),
         };
         let (run, end) = match begun {
             None => {
@@ -101,25 +101,25 @@ impl<'a> Session<'a> {
         };
         let result = ended.as_ref().and_then(State::result);
         match (end, run, result) {
-            // Its last turn has ended in the time that it had.
+            // Its last turn ended during the shutdown.
             (Ok(End::Stopped { .. } | End::Waits(_)), Some(_), Some(result)) => {
                 Ok(End::Result(Box::new((**result).clone())))
             }
             (Ok(End::Stopped { .. }), Some(run), None) => {
-                Ok(End::Stopped { run: Some(run.id()), resumption: self.tell_how_to_go_on(&run) })
+                Ok(End::Stopped { run: Some(run.id()), resumption: self.print_resumption(&run) })
             }
-            (Ok(End::Waits(_)), Some(run), None) => Ok(End::Waits(self.tell_what_waits(&run, ended).await)),
+            (Ok(End::Waits(_)), Some(run), None) => Ok(End::Waits(self.print_waits(&run, ended).await)),
             (Err(failure), Some(run), _) if is_left_by_its_store(&run).await => {
                 let hint =
                     self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
-                Err(failure.with(&hint.map(|hint| format!("to go on: {}", visible(&hint))).unwrap_or_default()))
+                Err(failure.with(&hint.map(|hint| format!("to continue: {}", visible(&hint))).unwrap_or_default()))
             }
             (end, _, _) => end,
         }
     }
 
-    /// Prints what the run waits for that nobody is there to be asked, and how it is continued; returns it as machines read it.
-    async fn tell_what_waits(&self, run: &RunHandle, ended: Option<State>) -> Value {
+    /// Prints what the run waits for, where nobody can be asked, and the command line that continues it; returns both as JSON.
+    async fn print_waits(&self, run: &RunHandle, ended: Option<State>) -> Value {
         let state = match ended {
             Some(state) => Some(state),
             // A signal came while the board ended.
@@ -131,20 +131,20 @@ impl<'a> Session<'a> {
             waits::note_cards(&open, place.as_deref());
             waits::note_nodes(&open);
         }
-        waits::json(run.id(), &open, self.tell_how_to_go_on(run).as_deref())
+        waits::json(run.id(), &open, self.print_resumption(run).as_deref())
     }
 
-    /// Prints which command line continues the run, if one does.
-    fn tell_how_to_go_on(&self, run: &RunHandle) -> Option<String> {
+    /// Prints the command line that continues the run; `None` if the run is not stored.
+    fn print_resumption(&self, run: &RunHandle) -> Option<String> {
         let hint = self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
         match &hint {
-            Some(hint) => note(&format!("to go on: {}", visible(hint))),
-            None => note("nothing of it is kept, because it is --ephemeral"),
+            Some(hint) => note(&format!("to continue: {}", visible(hint))),
+            None => note("the run cannot be continued: --ephemeral stores nothing of it"),
         }
         hint
     }
 
-    async fn begin(&self, way: Option<Workflow>) -> Result<RunHandle, Failure> {
+    async fn begin(&self, workflow: Option<Workflow>) -> Result<RunHandle, Failure> {
         let trouble = |error: String| Failure::trouble(error);
         if let Some(before) = self.kept.as_ref().and_then(|kept| kept.before.as_ref()) {
             return if self.arguments.retry.is_some() {
@@ -156,16 +156,16 @@ impl<'a> Session<'a> {
         let words = self.arguments.task.as_deref().unwrap_or_default();
         let input = self.arguments.input.clone();
         if words.trim().is_empty() && input.is_none() {
-            return Err(trouble("the task is empty: say what is to be done".to_owned()));
+            return Err(trouble("the task is empty: write what is to be done".to_owned()));
         }
         let owner = match &self.arguments.conversation {
             Some(conversation) => self.owner(conversation).await?,
             None => None,
         };
-        let mut task = match way {
-            Some(way) => {
+        let mut task = match workflow {
+            Some(workflow) => {
                 let input = input.unwrap_or_else(|| words.into());
-                Task { body: words.into(), ..way.task(input) }
+                Task { body: words.into(), ..workflow.task(input) }
             }
             None => {
                 let mut task = Task::new(words).to(self.target(owner.as_deref())?);
@@ -195,23 +195,24 @@ impl<'a> Session<'a> {
         Ok(run)
     }
 
-    /// A new run that begins with the turn that failed last in an earlier one.
+    /// Starts a new run that begins with the turn that failed last in an earlier one.
     async fn retry(&self, before: &Loaded) -> Result<RunHandle, Failure> {
         let limits = match &self.arguments.limits {
             Some(Allowance::Named(limits)) => Some(limits),
-            // It was refused before.
+            // Refused when the arguments were checked.
             Some(Allowance::Judged) | None => None,
         };
         let (turn, fork) = retry_of(before, limits)?;
         let forked = self.board.fork(before.id, turn, fork).await;
         let run = forked.map_err(|error| Failure::trouble(format!("run {}: {error}", before.id)))?;
         if !self.arguments.quiet {
-            note(&format!("turn {turn} of run {} is done again", before.id));
+            note(&format!("turn {turn} of run {} is retried", before.id));
         }
         Ok(run)
     }
 
-    /// Whose the conversation is, if there is one. A run of it that an earlier process left would be waited for without end.
+    /// The agent or workflow that the conversation belongs to, if it exists. Refuses one with an open run, which the new run would wait
+    /// for without end.
     async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, Failure> {
         let conversations = self.board.conversations();
         let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
@@ -219,14 +220,14 @@ impl<'a> Session<'a> {
         check_none_is_open(&conversations, conversation, store, line).await?;
         let trouble = |error: callboard::storage::StorageError| Failure::trouble(error.to_string());
         let Some(info) = conversations.info(conversation).await.map_err(trouble)? else { return Ok(None) };
-        if self.arguments.way.members().next().is_none() {
+        if self.arguments.pattern.participants().next().is_none() {
             let runs = conversations.read(conversation).await.map_err(trouble)?;
             self.check_no_workflow(conversation, &info.owner, runs.last().map(|run| run.run)).await?;
         }
         Ok(Some(info.owner))
     }
 
-    /// Refuses a conversation of a workflow, which no agent can continue. `last` is its newest run, which may have been removed.
+    /// Refuses a conversation of a workflow, which no agent can continue. `last` is its newest run, which may have been deleted.
     async fn check_no_workflow(
         &self,
         conversation: &ConversationId,
@@ -255,11 +256,11 @@ impl<'a> Session<'a> {
         }))
     }
 
-    /// Who does it; without a name, the agent that the conversation belongs to.
+    /// The agent for the task: the one that is named, that the conversation belongs to, or the only one.
     fn target<'b>(&'b self, owner: Option<&'b str>) -> Result<&'b str, Failure> {
         match (self.arguments.to.as_deref().or(owner), self.agents.as_slice()) {
             (Some(to), _) => Ok(to),
-            (None, [only]) if self.broken.is_empty() => Ok(only),
+            (None, [only]) if self.invalid.is_empty() => Ok(only),
             (None, several) => {
                 let mut names = several.to_vec();
                 names.sort();
@@ -268,7 +269,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Follows the run to its end, or to where this process can do no more for it.
+    /// Follows the run until it ends, or until this process can do no more for it.
     async fn follow(
         &self,
         run: &RunHandle,
@@ -276,7 +277,7 @@ impl<'a> Session<'a> {
         watch: &mut Watch,
     ) -> Result<End, Failure> {
         let trouble = |error: RunError| Failure::trouble(error.to_string());
-        let mut teller = Teller::new(self.arguments.quiet);
+        let mut progress = Progress::new(self.arguments.quiet);
         let modes = [StreamMode::Messages, StreamMode::Updates];
         let mut events = run.events(1, &modes).await.map_err(trouble)?;
         if !self.arguments.quiet && self.kept.is_some() {
@@ -285,14 +286,14 @@ impl<'a> Session<'a> {
         let is_anybody_here = is_anybody_here(self.arguments.no_input);
         let mut rests = pin!(rests(run, is_anybody_here));
         loop {
-            // Whoever is told everything is not told faster than they read.
+            // Events are printed no faster than standard error is read.
             output::room().await;
             let watched = tokio::select! {
                 biased;
                 Some(watched) = live.next() => Some(watched),
                 watched = events.next() => watched,
                 asked = next_asked(&self.board, run), if is_anybody_here => {
-                    teller.close(None);
+                    progress.close(None);
                     if !settle(&self.board, run, asked, &self.arguments.files.root).await? {
                         return Ok(End::Waits(Value::Null));
                     }
@@ -300,7 +301,7 @@ impl<'a> Session<'a> {
                 }
                 rested = &mut rests => {
                     rested.map_err(trouble)?;
-                    teller.close(None);
+                    progress.close(None);
                     return Ok(End::Waits(Value::Null));
                 }
                 () = watch.changed() => {
@@ -312,12 +313,12 @@ impl<'a> Session<'a> {
                 }
             };
             match watched {
-                Some(Watched::Live(shown)) if shown.turn.run == run.id() => teller.tell(&shown),
+                Some(Watched::Live(shown)) if shown.turn.run == run.id() => progress.show(&shown),
                 Some(Watched::Event(event)) => {
-                    self.tell(&event.event, &mut teller, run).await;
+                    self.print(&event.event, &mut progress, run).await;
                     if let RunEvent::NeedsAttention { turn, .. } = &*event.event
                         && let Some(end) =
-                            stuck(&run.read().await.map_err(trouble)?, (*turn, &self.broken), &mut teller)
+                            stuck(&run.read().await.map_err(trouble)?, (*turn, &self.invalid), &mut progress)
                     {
                         return Ok(end);
                     }
@@ -326,45 +327,46 @@ impl<'a> Session<'a> {
                 None => break,
             }
         }
-        teller.close(None);
+        progress.close(None);
         let result = run.result().await.map_err(trouble)?;
         if !self.arguments.quiet {
             result.alone.iter().for_each(|alone| note(&alone.to_string()));
             if result.metrics.usage != Usage::default() {
-                note(&format!("the models took {}", tokens_taken(result.metrics.usage)));
+                note(&format!("the models used {}", tokens_used(result.metrics.usage)));
             }
         }
         if let Some(kept) = &self.kept {
             kept.advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, self.arguments);
         }
-        let is_told = result.output.as_str().is_some_and(|output| teller.has_told(output)) && page::is_one_terminal();
-        Ok(if is_told && !self.arguments.json && result.outcome.is_finished() {
+        let is_shown =
+            result.output.as_str().is_some_and(|output| progress.has_shown(output)) && page::is_one_terminal();
+        Ok(if is_shown && !self.arguments.json && result.outcome.is_finished() {
             End::Shown
         } else {
             End::Result(Box::new(result))
         })
     }
 
-    /// Of what the journal gets, what people want to know at once.
-    async fn tell(&self, event: &RunEvent, teller: &mut Teller, run: &RunHandle) {
+    /// Prints failed attempts and notices.
+    async fn print(&self, event: &RunEvent, progress: &mut Progress, run: &RunHandle) {
         if self.arguments.quiet {
             return;
         }
         match event {
             RunEvent::AttemptFailed { turn, failure, .. } => {
-                teller.close(Some(TurnId { run: run.id(), number: *turn }));
+                progress.close(Some(TurnId { run: run.id(), number: *turn }));
                 note_words(&format!("an attempt failed: {failure}").replace('\n', "\n  │ "));
             }
             RunEvent::Noticed { turn, text, .. } => {
                 let agent =
                     agent_of(run, *turn).await.map_or_else(|| format!("turn {turn}"), |agent| visible(agent.as_str()));
-                note_words(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
+                note_words(&format!("{agent} reports: {}", visible_lines(text).replace('\n', "\n  │ ")));
             }
             _ => {}
         }
     }
 
-    /// Ends the board, and returns how the run was left.
+    /// Shuts the board down and closes the store; returns the state of the run.
     async fn end(&self, run: Option<&RunHandle>) -> Option<State> {
         self.board.shutdown().await;
         let state = match run {
@@ -378,7 +380,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whose turn it is, or was.
+/// The agent of a turn, open or ended.
 async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
     if let Some(open) = run.read().await.ok()?.turn(turn) {
         return Some(open.agent().clone());
@@ -387,11 +389,11 @@ async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
     replay.turn(turn).map(|turn| turn.agent.clone())
 }
 
-/// Tells of a turn that needs attention, and ends what follows the run if no other turn continues.
-fn stuck(run: &State, (turn, broken): (u32, &BrokenAgents), teller: &mut Teller) -> Option<End> {
-    // One that another process was told of may have been dealt with since.
+/// Prints a turn that needs attention; returns the end of the session if no other turn can continue.
+fn stuck(run: &State, (turn, invalid): (u32, &InvalidAgents), progress: &mut Progress) -> Option<End> {
+    // The event may be old: the turn may have been restarted since.
     let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
-    teller.close(None);
-    note_words(&hints::needs_attention(turn, why, broken));
+    progress.close(None);
+    note_words(&hints::needs_attention(turn, why, invalid));
     run.is_stuck().then(|| End::Waits(Value::Null))
 }

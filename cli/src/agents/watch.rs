@@ -1,4 +1,4 @@
-//! Files of agents and models that change during a run.
+//! Reloads agents and models whose files change during a run.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -13,36 +13,37 @@ use callboard_agents::{AgentFolder, FileChange, FileReport, Reload};
 
 use super::load::BuiltIns;
 
-/// How often they are looked at.
-const EVERY: Duration = Duration::from_secs(1);
+/// How often the files are checked.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The entries, and what is known of them and of what they lead to.
+/// The entries of the folder, each with its own stamp and that of the link's target.
 type Stamps = BTreeMap<PathBuf, [Option<Stamp>; 2]>;
 
-/// When a file was changed last, how long it is, and which it is.
+/// The modification time of a file, its length and its identity.
 type Stamp = (Option<SystemTime>, u64, Identity);
 
-/// Tells a file from another one of its length and time, which a copy that keeps times may have.
+/// Inode and change time, which differ for a copy with the same length and modification time.
 type Identity = (u64, i64, i64);
 
-/// Looks at a folder of agents, and at the file with their models, now and then.
+/// Watches a folder of agents and the file with their models, by polling.
 pub(crate) struct Watch {
     folder: AgentFolder,
     built_in: BuiltIns,
+    /// The stamps at the last check.
     seen: Stamps,
     ticks: Interval,
 }
 
 impl Watch {
-    /// Looks at a folder that was loaded just now.
+    /// Watches a folder that was just loaded.
     pub(super) fn new(folder: AgentFolder, built_in: BuiltIns) -> Self {
-        let mut ticks = interval(EVERY);
+        let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // What has changed since it was loaded is found at the first look.
+        // Changes since it was loaded are found at the first check, because nothing was seen before.
         Self { folder, built_in, seen: Stamps::new(), ticks }
     }
 
-    /// Waits until they look different.
+    /// Waits until a file has changed.
     pub(crate) async fn changed(&mut self) {
         loop {
             self.ticks.tick().await;
@@ -54,40 +55,40 @@ impl Watch {
         }
     }
 
-    /// Has the agents be as their files say, and gives a line for each that has changed or was not taken.
+    /// Reloads the agents, and returns a line for each that has changed or was refused.
     pub(crate) async fn reload(&mut self, board: &Callboard) -> Vec<String> {
         match board.reload(&mut self.folder).await {
             Ok(reports) => {
                 let has_other_models = reports.iter().any(|report| report.change == FileChange::Models);
-                let news = reports.iter().filter(|report| report.change != FileChange::Unchanged);
-                let mut news: Vec<String> = news.map(FileReport::to_string).collect();
+                let changes = reports.iter().filter(|report| report.change != FileChange::Unchanged);
+                let mut lines: Vec<String> = changes.map(FileReport::to_string).collect();
                 if has_other_models {
-                    news.extend(self.renew_built_in(board).await);
+                    lines.extend(self.renew_built_in(board).await);
                 }
-                news
+                lines
             }
             Err(error) => vec![error.to_string()],
         }
     }
 
-    /// Has the built-in agents choose among the models that there are now. Gives a line for each that stays as it was.
+    /// Gives the built-in agents the models that there are now. Returns a line for each that could not be changed.
     async fn renew_built_in(&self, board: &Callboard) -> Vec<String> {
         let specs = match self.built_in.specs(&self.folder) {
             Ok(specs) => specs,
-            Err(why) => return vec![format!("the built-in agents go on as before: {why}")],
+            Err(why) => return vec![format!("the built-in agents keep their models: {why}")],
         };
-        let mut news = Vec::new();
+        let mut lines = Vec::new();
         for spec in specs {
             let name = spec.name();
             if let (Err(error), Ok(name)) = (board.agents().replace(spec).await, name) {
-                news.push(format!("{name} stays as it was: {error}"));
+                lines.push(format!("{name} keeps its earlier definition: {error}"));
             }
         }
-        news
+        lines
     }
 }
 
-/// What is no file, or leads nowhere, is an entry as well: reading it tells why.
+/// The stamps of all entries. Entries that are not files, or links to nothing, are included: reading them reports why.
 fn stamps(folder: &AgentFolder) -> Stamps {
     let entries = folder.path().read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     let files = entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_takes_the_place_of_one_with_its_length_and_time_is_noticed() {
+    fn a_file_that_replaces_one_with_its_length_and_time_is_noticed() {
         let place = tempfile::tempdir().unwrap();
         let [old, new] = ["a.toml", "a.toml.new"].map(|name| place.path().join(name));
         for (file, text) in [(&old, "one"), (&new, "two")] {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_noticed_when_it_comes_and_when_it_goes() {
+    fn entries_that_are_not_files_are_noticed_when_they_appear_and_disappear() {
         use std::os::unix::{fs::symlink, net::UnixListener};
 
         use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -158,7 +159,7 @@ mod tests {
             fs::remove_file(&odd).unwrap();
             assert_eq!(stamps(&folder), before, "{what}");
         }
-        // What a link leads to is looked at too.
+        // The target of a link is checked too.
         symlink("target", &odd).unwrap();
         let dangling = stamps(&folder);
         fs::write(place.path().join("target"), "x").unwrap();

@@ -10,7 +10,7 @@ use crate::runs::show::turn_json;
 use crate::stable_json::stable;
 use crate::stores::store::Loaded;
 
-/// Where two runs went apart.
+/// Compares two runs.
 pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
     let diff = Diff::of(&first.replay, &second.replay);
     let (one, other) = (first.id, second.id);

@@ -1,7 +1,7 @@
 //! `callboard runs fork RUN --turn N`.
 //!
-//! The agents live in the program that the store belongs to. So this writes the beginning of a run and leaves it open: that
-//! program continues it at its next start, as with any run that it finds unfinished.
+//! The agents are in the program that uses the store. So this command writes the first events of a run and leaves it open: that
+//! program continues it at its next start, as any unfinished run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::page::{Failure, Page, brief_json, count};
 use crate::stores::store::{Loaded, Store};
 use crate::values::Setting;
 
-/// Journals a fork of a run.
+/// Writes the fork of a run to the store.
 pub(crate) async fn fork(
     store: &Store,
     loaded: &Loaded,

@@ -16,19 +16,19 @@ use callboard::supervision::runs::snapshot::fold;
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::shapes;
 use crate::stable_json;
-use crate::stores::open::{Closed, Open, doubled};
+use crate::stores::open::{ClosedStore, OpenStores, in_several_stores};
 use crate::stores::store::Rules;
 use crate::values::time_span;
-use crate::waits::{self, Standing, Wait};
+use crate::waits::{self, Status, Wait};
 
-/// Which runs.
+/// Which runs a command selects.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
     /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_answer, waits_for_consent or
-    /// needs_attention; or the beginning of one of them
+    /// needs_attention; or a prefix of one of them
     #[arg(long, value_name = "STATUS", value_parser = state)]
     state: Option<&'static str>,
-    /// Runs that were given to this agent
+    /// Runs that were submitted to this agent
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     agent: Option<String>,
     /// Runs that were submitted within this time: 90m, 12h or 7d
@@ -37,20 +37,20 @@ pub(crate) struct Filter {
     /// Runs that were submitted longer ago than this time: 90m, 12h or 30d
     #[arg(long, value_name = "TIME", value_parser = time_span)]
     older_than: Option<Duration>,
-    /// Runs whose task has these words, in upper or lower case
+    /// Runs whose task contains these words, in upper or lower case
     #[arg(long, value_name = "WORDS", value_parser = NonEmptyStringValueParser::new())]
     text: Option<String>,
 }
 
 impl Filter {
-    /// Whether nothing is left out.
+    /// Whether it selects all runs.
     pub(crate) fn is_empty(&self) -> bool {
         let Self { state, agent, since, older_than, text } = self;
         state.is_none() && agent.is_none() && since.is_none() && older_than.is_none() && text.is_none()
     }
 
-    /// Whether the run is one of those.
-    pub(crate) fn has(&self, run: &Run, now: Timestamp) -> bool {
+    /// Whether it selects the run.
+    pub(crate) fn selects(&self, run: &Run, now: Timestamp) -> bool {
         let submission = run.submission();
         let (age, body) = (now.since(submission.at), submission.task.body.to_lowercase());
         self.state.is_none_or(|state| shapes::status(run, now).starts_with(state))
@@ -74,7 +74,7 @@ const STATES: [&str; 9] = [
     "needs_attention",
 ];
 
-/// The only state that begins like this: one that is misspelt, or could be two, must not choose what is removed.
+/// The only status with this prefix: a misspelt or ambiguous one must not select runs to delete.
 fn state(text: &str) -> Result<&'static str, String> {
     let text = text.replace(' ', "_");
     let fitting: Vec<&str> = STATES.into_iter().filter(|state| !text.is_empty() && state.starts_with(&text)).collect();
@@ -85,14 +85,14 @@ fn state(text: &str) -> Result<&'static str, String> {
     }
 }
 
-/// The runs, one line each. One that cannot be read is listed as such, unless only some are to be.
-pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> {
+/// Lists the runs, one line each. A run that cannot be read is listed as unreadable if the filter selects all.
+pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Failure> {
     let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
     let now = Env::system().now().wall;
-    let (mut doubles, runs) = (String::new(), open.runs().await?);
+    let (mut duplicates, runs) = (String::new(), open.runs().await?);
     for (run, places) in runs.iter().filter(|(_, places)| places.len() > 1) {
         let folders = places.iter().map(|place| open.stores[*place].folder());
-        doubles.push_str(&format!("{}\n", doubled(&format!("run {run}"), folders)));
+        duplicates.push_str(&format!("{}\n", in_several_stores(&format!("run {run}"), folders)));
     }
     let each = runs.iter().flat_map(|(run, places)| places.iter().map(move |place| (*run, *place, places)));
     for (run, place, places) in each {
@@ -107,7 +107,7 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
             Err(error) => Err(error.to_string()),
         };
         match read {
-            Ok((fold, _)) if !filter.has(&fold, now) => {}
+            Ok((fold, _)) if !filter.selects(&fold, now) => {}
             Err(_) if !filter.is_empty() => {}
             Ok((fold, origin)) => {
                 let metrics = fold.metrics();
@@ -116,7 +116,7 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
                     run.to_string(),
                     time(submission.at),
                     submission.agent.to_string(),
-                    standing(&fold, now),
+                    status(&fold, now),
                     metrics.turns.to_string(),
                     grouped(metrics.tokens_spent),
                     duration(metrics.elapsed),
@@ -134,14 +134,14 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
         }
     }
     let count_of_runs = rows.len();
-    rows.extend(open.closed.iter().map(Closed::json));
+    rows.extend(open.closed.iter().map(ClosedStore::json));
     if count_of_runs == 0 {
         let such = if filter.is_empty() { "" } else { "such " };
         let (text, code) = open.nothing_found(&format!("{such}runs"));
         return Ok(Page { code, ..Page::new(text, Value::from(rows)) });
     }
     let width = table([""], &[]).width();
-    let text = format!("{}{}\n{doubles}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
+    let text = format!("{}{}\n{duplicates}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
     Ok(Page::new(text, Value::from(rows)))
 }
 
@@ -150,13 +150,13 @@ const OUTCOME: usize = 3;
 const NUMBERS: [usize; 3] = [4, 5, 6];
 const TASK: usize = 7;
 
-/// Which columns go first where there is no room for all.
-const SPARED: [usize; 5] = [6, 5, 4, 1, 2];
+/// The columns that are omitted, in this order, where the terminal is too narrow for all.
+const OMITTED: [usize; 5] = [6, 5, 4, 1, 2];
 
-/// How much of a task has to be seen at least, in characters.
+/// The least width of a task, in characters.
 const LEAST_TASK: usize = 12;
 
-/// The table, with as many columns as there is room for: an id that is broken cannot be copied.
+/// The table, with as many columns as fit: ids are not wrapped, because a wrapped one cannot be copied.
 fn drawn(lines: &[[String; 8]], width: Option<u16>) -> comfy_table::Table {
     let kept = kept(lines, width);
     let numbers: Vec<usize> = (0..kept.len()).filter(|place| NUMBERS.contains(&kept[*place])).collect();
@@ -175,7 +175,7 @@ fn drawn(lines: &[[String; 8]], width: Option<u16>) -> comfy_table::Table {
     table
 }
 
-/// The columns for which there is room.
+/// The columns that fit into the width.
 fn kept(lines: &[[String; 8]], width: Option<u16>) -> Vec<usize> {
     let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
     let Some(width) = width.map(usize::from) else { return kept };
@@ -185,15 +185,15 @@ fn kept(lines: &[[String; 8]], width: Option<u16>) -> Vec<usize> {
         let head = COLUMNS[*column].len();
         3 + if *column == TASK { longest.clamp(head, LEAST_TASK) } else { longest.max(head) }
     };
-    for spared in SPARED {
+    for omitted in OMITTED {
         if kept.iter().map(needed).sum::<usize>() > width {
-            kept.retain(|column| *column != spared);
+            kept.retain(|column| *column != omitted);
         }
     }
     kept
 }
 
-/// The turn that a fork began with; what it has copied may say so of other forks before.
+/// The turn that a run was forked from, by its last `Forked` event: earlier ones were copied from runs that were forks themselves.
 fn origin(history: &[RunEvent]) -> Option<TurnId> {
     history.iter().rev().find_map(|event| match event {
         RunEvent::Forked { from, .. } => Some(*from),
@@ -201,26 +201,27 @@ fn origin(history: &[RunEvent]) -> Option<TurnId> {
     })
 }
 
+/// The state of a run after its events; an error if the first is missing.
 pub(crate) fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
     let rules = Rules::of(&history);
     fold(history, &rules.state).ok_or_else(|| "its journal does not go back to its beginning".to_owned())
 }
 
-/// How the run ended, or what it waits for.
-pub(crate) fn standing(run: &Run, now: Timestamp) -> String {
+/// How the run ended, or what it waits for, in words.
+pub(crate) fn status(run: &Run, now: Timestamp) -> String {
     if let Some(result) = run.result() {
         return result.outcome.name().to_owned();
     }
-    match Standing::of(run, now) {
-        Standing::NeedsAttention => "needs attention".to_owned(),
-        Standing::WaitsForConsent => "waits for consent".to_owned(),
-        Standing::WaitsForAnswer => "waits for an answer".to_owned(),
-        Standing::Open => {
+    match Status::of(run, now) {
+        Status::NeedsAttention => "needs attention".to_owned(),
+        Status::WaitsForConsent => "waits for consent".to_owned(),
+        Status::WaitsForAnswer => "waits for an answer".to_owned(),
+        Status::Open => {
             let turns = count(run.open_turns().count(), "turn");
             let expired = waits::all(run).iter().find_map(|wait| match wait {
                 Wait::Approval(_) => Some(", consent expired"),
                 Wait::Question(_) => Some(", question expired"),
-                // They do not expire.
+                // These do not expire.
                 Wait::Node(_) | Wait::Attention { .. } => None,
             });
             format!("open ({turns}{})", expired.unwrap_or_default())
@@ -250,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_a_unit() {
+    fn a_duration_has_a_unit() {
         assert_eq!(["90m", "12h", "7d"].map(time_span), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
         for wrong in ["", "7", "d", "7 d", "-1d", "7w", "99999999999999999999d", "1ä"] {
             assert!(time_span(wrong).is_err(), "{wrong}");
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_named_by_a_beginning_that_no_other_has() {
+    fn a_status_is_named_by_a_prefix_that_no_other_has() {
         assert_eq!(
             ["finished", "fa", "waits for c", "waits_for_a", "o"].map(state),
             ["finished", "failed", "waits_for_consent", "waits_for_answer", "open"].map(Ok)
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_whole_in_the_narrowest_window() {
+    fn ids_are_not_wrapped_on_the_narrowest_terminal() {
         let id = "01a208d6-b322-7315-8a60-6c8f3f5a0d11";
         let line = [
             id,

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use callboard::supervision::runs::replay::{Moment, Step};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, lines_of, table, whole_json};
-use crate::runs::show::{doings, head, turn_json};
+use crate::runs::show::{actions, head, turn_json};
 use crate::shapes;
 use crate::stable_json::{self, stable};
 use crate::stores::store::Loaded;
 
-/// All events, each with what it changed.
+/// Lists all events, each with what it changed.
 pub(crate) fn whole(loaded: &Loaded) -> Page {
     let replay = &loaded.replay;
     let mut table = table(["#", "after", "turn", "agent", "what happened"], &[0, 1, 2]);
@@ -36,7 +36,7 @@ fn without_metrics(state: &Json) -> Json {
     state.into()
 }
 
-/// The run as a turn saw it and as it left it.
+/// Shows the run before and after a turn.
 pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
     let Some(at) = loaded.replay.at_turn(number) else {
         let turns = loaded.replay.turns().count();
@@ -48,11 +48,11 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
         "turn {number}, {}, attempt {}: {}\ninput      {}\n",
         turn.agent,
         turn.attempts,
-        doings(turn),
+        actions(turn),
         brief_json(&turn.input, 2000)
     );
     text.push_str(&format!("\nwhen it began, {}\n", moment(loaded, &at.saw)));
-    // The figures of the run are in the line above.
+    // The metrics are in the line above.
     text.push_str(&whole_json(&without_metrics(&at.saw.state), "  "));
     match &at.left {
         Some(left) => {
@@ -70,7 +70,7 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
     Ok(Page::new(text, json))
 }
 
-/// Shows one event after the other, and waits for Enter between them.
+/// Shows one event at a time, and waits for Enter between them.
 pub(crate) fn step_by_step(loaded: &Loaded) -> Result<Page, Failure> {
     let steps = loaded.replay.steps();
     let mut answers = std::io::stdin().lock().lines();
@@ -91,7 +91,7 @@ pub(crate) fn step_by_step(loaded: &Loaded) -> Result<Page, Failure> {
         if write!(out, "{shown}{prompt}").and_then(|()| out.flush()).is_err() {
             break;
         }
-        // At the end of the input nobody is there to wait for.
+        // At the end of the input the rest is shown at once.
         if is_asked && answers.next().and_then(Result::ok).is_some_and(|answer| answer.trim() == "q") {
             break;
         }
@@ -100,7 +100,7 @@ pub(crate) fn step_by_step(loaded: &Loaded) -> Result<Page, Failure> {
     Ok(Page::new(loaded.rules.notes(), Value::Null))
 }
 
-/// Number, time since the submission, turn and agent.
+/// The event's number, time since the submission, turn and agent.
 fn place(loaded: &Loaded, step: &Step) -> [String; 4] {
     let turn = step.event.turn().map(|turn| turn.to_string()).unwrap_or_default();
     let agent = step.agent.as_ref().filter(|_| !turn.is_empty()).map(ToString::to_string).unwrap_or_default();

@@ -8,16 +8,16 @@ use callboard::supervision::runs::replay::{Cause, Deed, Replay, TurnEnd, TurnSto
 use callboard::supervision::runs::snapshot::late_turns;
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, lines_of, table, time, whole_json};
-use crate::runs::list::standing;
+use crate::runs::list::status;
 use crate::shapes;
 use crate::stable_json::{self, stable};
 use crate::stores::store::Loaded;
 use crate::waits;
 
-/// How many things or names stand in one line.
+/// How many names or actions one line lists.
 const SHOWN: usize = 10;
 
-/// One run on one page.
+/// Shows one run.
 pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let Loaded { id, replay, history, rules } = loaded;
     let now = Env::system().now().wall;
@@ -44,7 +44,7 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     Ok(Page::new(text, json))
 }
 
-/// What is said about a run before anything else.
+/// The lines with the run's task, outcome, usage and waits.
 pub(crate) fn head(loaded: &Loaded) -> String {
     let Loaded { id, replay, .. } = loaded;
     let now = Env::system().now().wall;
@@ -59,7 +59,7 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     }));
     let outcome = match replay.result() {
         Some(result) => brief(&result.outcome.to_string(), 400),
-        None => standing(replay.run(), now),
+        None => status(replay.run(), now),
     };
     lines.push(("outcome", format!("{outcome}, after {}", duration(metrics.elapsed))));
     let result = replay.result().filter(|result| !result.output.is_null());
@@ -88,8 +88,8 @@ fn turns_table(replay: &Replay) -> comfy_table::Table {
             turn.number.to_string(),
             turn.agent.to_string(),
             turn.attempts.to_string(),
-            doings(turn),
-            taken(turn.usage),
+            actions(turn),
+            tokens_and_cost(turn.usage),
             format!("+{}", duration(began)),
             turn.closed.map(|(_, at)| duration(at.since(turn.begun_at))).unwrap_or_default(),
         ]);
@@ -98,13 +98,13 @@ fn turns_table(replay: &Replay) -> comfy_table::Table {
 }
 
 /// `15 tokens ($0.00002)`.
-pub(crate) fn tokens_taken(usage: Usage) -> String {
+pub(crate) fn tokens_used(usage: Usage) -> String {
     let tokens = usage.total();
     format!("{} {}{}", grouped(tokens), if tokens == 1 { "token" } else { "tokens" }, cost(usage))
 }
 
-/// Tokens, and what they cost if that is known.
-fn taken(usage: Usage) -> String {
+/// Tokens, and their cost if it is known.
+fn tokens_and_cost(usage: Usage) -> String {
     grouped(usage.total()) + &cost(usage)
 }
 
@@ -113,9 +113,9 @@ fn cost(usage: Usage) -> String {
 }
 
 /// What a turn did and how it ended, in a few words.
-pub(crate) fn doings(turn: &TurnStory) -> String {
+pub(crate) fn actions(turn: &TurnStory) -> String {
     let mut parts: Vec<String> = match &turn.cause {
-        Cause::Compensation { node } => vec![format!("takes back {}", brief(node, 80))],
+        Cause::Compensation { node } => vec![format!("compensates {}", brief(node, 80))],
         Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Node { .. } | Cause::Answer { .. } => {
             Vec::new()
         }
@@ -136,7 +136,7 @@ pub(crate) fn doings(turn: &TurnStory) -> String {
     parts.extend(others.by_ref().take(SHOWN));
     match others.count() {
         0 => {}
-        more => parts.push(format!("and {more} more such things")),
+        more => parts.push(format!("and {more} more")),
     }
     parts.push(ending(&turn.end));
     parts.join("; ")
@@ -154,7 +154,7 @@ pub(crate) fn ending(end: &TurnEnd) -> String {
     match end {
         TurnEnd::Open => "is open".to_owned(),
         TurnEnd::NeedsAttention { why } => format!("needs attention: {}", brief(why, 80)),
-        TurnEnd::Cancelled => "was cut off".to_owned(),
+        TurnEnd::Cancelled => "was cancelled".to_owned(),
         TurnEnd::Failed(failure) => format!("failed: {}", brief(&failure.to_string(), 80)),
         TurnEnd::Command { command, verdict } => match verdict {
             Verdict::Admitted(agents) => format!("handed to {}", names(agents)),
@@ -174,7 +174,7 @@ pub(crate) fn turn_json(turn: &TurnStory) -> Value {
         "agent": turn.agent,
         "attempts": turn.attempts,
         "input": turn.input,
-        "what": doings(turn),
+        "what": actions(turn),
         "usage": stable(&turn.usage),
         "begun_at": stable_json::time(turn.begun_at),
         "closed_at": turn.closed.map(|(_, at)| stable_json::time(at)),

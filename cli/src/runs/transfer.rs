@@ -1,5 +1,5 @@
-//! `callboard runs export|import`. What is written appears under its name when it is whole: a process that is killed leaves no half
-//! of an export, and no store with half of the runs.
+//! `callboard runs export|import`. The file or the store gets its name once it is complete: a process that is killed leaves no partial
+//! export and no partial store.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
@@ -12,7 +12,7 @@ use callboard::env::Env;
 use callboard::messages::visible;
 use callboard::storage::transfer::{self, TransferError, Transferred};
 
-use crate::atomic_file::Unfinished;
+use crate::atomic_file::AtomicFile;
 use crate::page::{Failure, Page, count, shown_path};
 use crate::stores::Stores;
 use crate::stores::project::{Project, number_of};
@@ -21,7 +21,7 @@ use crate::values::{open_file, open_given};
 
 use super::duplicates;
 
-/// Writes the only store that there is.
+/// Exports the only store; several are an error.
 pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page, Failure> {
     let store = only(stores)?;
     let sled = store.sled();
@@ -33,17 +33,17 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
     if fs::symlink_metadata(file).is_ok() {
         return Err(cannot(io::ErrorKind::AlreadyExists.into()));
     }
-    let mut unfinished = Unfinished::begin(parent(file)).map_err(cannot)?;
-    let mut out = BufWriter::new(unfinished.file());
+    let mut target = AtomicFile::create(parent(file)).map_err(cannot)?;
+    let mut out = BufWriter::new(target.file());
     let moved = transfer::export(&*sled, &mut out).await.map_err(trouble)?;
     out.flush().map_err(cannot)?;
     drop(out);
-    unfinished.appear(file).map_err(cannot)?;
+    target.persist(file).map_err(cannot)?;
     Ok(page("exported", &moved))
 }
 
-/// Reads into the store that is named, or into a new one of the project. What a store of the project has already is refused, unless it
-/// is to be read `again` and is the same.
+/// Imports into the store that is named, or into a new one of the project. Runs and conversations that a store of the project has
+/// already are refused, unless they are imported `again` and are the same.
 pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<Page, Failure> {
     let shown_file = visible(&file.display().to_string());
     let opened: Box<dyn io::Read + Send> = if file == Path::new("-") {
@@ -70,41 +70,44 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     let folder = target.keep().await?;
     if let (Some((project, _)), Some(number)) = (&additions, number_of(&folder)) {
         for conversation in conversations? {
-            project.home(&conversation.id).replace(number)?;
+            project.placement(&conversation.id).replace(number)?;
         }
     }
     Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved) })
 }
 
-/// What an import is read into.
+/// The store that an import is written to.
 enum Target<'a> {
-    /// A store that is there.
+    /// An existing store.
     Given(&'a Path),
-    /// A folder that becomes this one, or a store of the project.
-    Made(TempDir, Place<'a>),
+    /// A temporary folder that is moved or copied to its destination when the import is complete.
+    Made(TempDir, Destination<'a>),
 }
 
-enum Place<'a> {
+/// Where a complete import is put.
+enum Destination<'a> {
+    /// A folder that does not exist yet.
     Named(&'a Path),
-    /// A store that is there, beside others that may have the same runs.
+    /// An existing store of the project, which is filled by a copy after the check for duplicates.
     Beside(&'a Path),
+    /// The next numbered store of the project.
     Project(&'a Project),
 }
 
-/// What the names of folders begin with that an import is read into.
+/// The prefix of the names of temporary folders for imports.
 const UNFINISHED: &str = ".import-";
 
 impl<'a> Target<'a> {
     fn new(stores: &'a Stores) -> Result<Self, Failure> {
         let (beside, place) = match stores {
             Stores::Named(folder) if folder.exists() && stores.project().is_none() => return Ok(Self::Given(folder)),
-            Stores::Named(folder) if folder.exists() => (parent(folder), Place::Beside(folder)),
-            Stores::Named(folder) => (parent(folder), Place::Named(folder)),
-            Stores::Project(project) => (stores.folder(), Place::Project(project)),
+            Stores::Named(folder) if folder.exists() => (parent(folder), Destination::Beside(folder)),
+            Stores::Named(folder) => (parent(folder), Destination::Named(folder)),
+            Stores::Project(project) => (stores.folder(), Destination::Project(project)),
         };
         let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(beside)));
         store::make_folder(beside).map_err(cannot)?;
-        remove_abandoned(beside);
+        remove_orphaned(beside);
         let made = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(beside).map_err(cannot)?;
         Ok(Self::Made(made, place))
     }
@@ -116,23 +119,23 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Moves it to where it belongs; that folder.
+    /// Moves or copies it to its destination, and returns that folder.
     async fn keep(self) -> Result<PathBuf, Failure> {
         let (made, place) = match self {
             Self::Given(folder) => return Ok(folder.to_owned()),
             Self::Made(made, place) => (made, place),
         };
         let kept: io::Result<PathBuf> = match place {
-            Place::Named(folder) => fs::rename(made.path(), folder).map(|()| folder.to_owned()),
-            Place::Beside(folder) => return copy(made.path(), folder).await,
-            Place::Project(project) => project.adopt(made.path()),
+            Destination::Named(folder) => fs::rename(made.path(), folder).map(|()| folder.to_owned()),
+            Destination::Beside(folder) => return copy(made.path(), folder).await,
+            Destination::Project(project) => project.adopt(made.path()),
         };
         let synced = kept.and_then(|folder| File::open(parent(&folder))?.sync_all().map(|()| folder));
-        synced.map_err(|error| Failure::trouble(format!("the import cannot be moved into its place: {error}")))
+        synced.map_err(|error| Failure::trouble(format!("the import cannot be moved to its folder: {error}")))
     }
 }
 
-/// Copies all of a store into an empty one.
+/// Copies all records and values of a store into an empty one.
 async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let [from, to_store] = [from, to].map(Store::open_or_make);
     let (from, to_store) = (from.map_err(store::trouble)?, to_store.map_err(store::trouble)?);
@@ -145,8 +148,8 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes what imports have left that were killed. One that still runs holds the lock of its store.
-fn remove_abandoned(beside: &Path) {
+/// Removes temporary folders of imports that were killed. An import that runs holds the lock of its store.
+fn remove_orphaned(beside: &Path) {
     let folders = fs::read_dir(beside).into_iter().flatten().flatten();
     let unfinished = folders.filter(|folder| folder.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()));
     for folder in unfinished.map(|folder| folder.path()) {

@@ -1,4 +1,4 @@
-//! Runs as machines read them (docs/json-output.md).
+//! Runs as JSON (docs/json-output.md).
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timest
 use callboard::supervision::runs::run::Run;
 
 use crate::stable_json::{stable, time};
-use crate::waits::Standing;
+use crate::waits::Status;
 
-/// How the run stands now, in one word.
+/// The status of the run at `now`, in one word.
 pub(crate) fn status(run: &Run, now: Timestamp) -> &'static str {
     match run.result() {
         Some(result) => result.outcome.name(),
-        None => Standing::of(run, now).word(),
+        None => Status::of(run, now).word(),
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) fn result(result: &RunResult) -> Value {
     let RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone } = result;
     json!({
@@ -35,7 +35,7 @@ pub(crate) fn result(result: &RunResult) -> Value {
     })
 }
 
-/// Why it did not finish, in words; nothing if it did.
+/// Why the run did not finish; `None` if it did.
 fn error(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Finished => None,
@@ -45,7 +45,7 @@ fn error(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// What a run began with. Of a workflow it is the name: the whole of it is in its file.
+/// The submission of a run. A workflow is represented by its name: the text is in its file.
 pub(crate) fn submission(submission: &Submission) -> Value {
     let Submission { run, trace, task, agent, cast, chain, at } = submission;
     let Task {
@@ -62,7 +62,7 @@ pub(crate) fn submission(submission: &Submission) -> Value {
         is_untrusted,
         grant,
         approval_ttl,
-        // An event of its own names it.
+        // The event `conversation_entered` names it.
         conversation: _,
     } = task;
     let schema = schema.as_ref().or_else(|| plan.as_ref().map(|plan| &plan.schema));
@@ -100,7 +100,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Something that happened in a run.
+/// An event of a run.
 pub(crate) fn event(event: &RunEvent) -> Value {
     match event {
         RunEvent::Submitted(begun) => json!({ "kind": "submitted", "submission": submission(begun) }),
@@ -108,7 +108,7 @@ pub(crate) fn event(event: &RunEvent) -> Value {
     }
 }
 
-/// A turn of another run.
+/// A turn, with its run.
 pub(crate) fn turn_of(turn: TurnId) -> Value {
     json!({ "run": turn.run, "turn": turn.number })
 }

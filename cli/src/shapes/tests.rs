@@ -179,14 +179,14 @@ fn each_kind_of_event_has_its_shape_and_the_page_lists_it() {
     for word in keys.iter().chain(&kinds) {
         assert!(
             word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
-            "{word} is no snake case"
+            "{word} is not snake case"
         );
     }
     assert!(!keys.contains("secs") && !keys.contains("nanos"), "a duration is a number of milliseconds");
 }
 
 #[test]
-fn what_an_agent_wrote_is_passed_on_as_it_is() {
+fn values_of_agents_are_passed_on_unchanged() {
     let value = json!({ "at": 3, "cost": 1, "elapsed": { "secs": 1, "nanos": 2 }, "Kind": "X" });
     let step = RunEvent::StepFinished {
         turn: 1,
@@ -200,7 +200,7 @@ fn what_an_agent_wrote_is_passed_on_as_it_is() {
 }
 
 #[test]
-fn an_outcome_that_is_not_finished_says_why() {
+fn an_outcome_other_than_finished_has_a_reason() {
     let refused = Outcome::Refused(Refusal::AgentLimit { max: 5, agent: agent("sixth") });
     assert_eq!(stable(&refused)["refusal"], json!({ "kind": "agent_limit", "max": 5, "agent": "sixth" }));
     assert!(error(&refused).unwrap().contains("--limits '{\"agents\": 6}'"));

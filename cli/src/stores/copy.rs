@@ -1,4 +1,4 @@
-//! A store that cannot be written to is read from a private copy: to open one is to write to its folder.
+//! Private copies of stores that cannot be written to: opening a store writes to its folder, so such a store is read from a copy.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -7,21 +7,21 @@ use std::path::Path;
 use callboard::storage::StorageError;
 use tempfile::TempDir;
 
-/// How much room a store needs to be opened, in bytes: two pieces of its log.
-const ROOM: u64 = 16 << 20;
+/// How much disk space opening a store takes, in bytes: two segments of its log.
+const NEEDED: u64 = 16 << 20;
 
-/// The most bytes that are read of a process id.
+/// The most bytes that are read of the lock file, which holds a process id.
 const MAX_ID: u64 = 32;
 
-/// A copy of the store, if it cannot be opened where it is; removed with the value.
+/// A copy of the store if it cannot be opened where it is; removed when the value is dropped.
 pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageError> {
     if fs::metadata(folder.join("lock")).is_ok_and(|lock| !lock.is_file()) {
-        // Opening it tells so. A pipe would be waited for here.
+        // Opening the store reports this. Opening a pipe here would block.
         return Ok(None);
     }
     let Some(why) = why_not_writable(folder) else { return Ok(None) };
     let refuse = |detail: String| StorageError::Open { path: folder.display().to_string(), detail };
-    // Held until all of it is copied. Who may not read it is not kept out of it by it either.
+    // Held until the copy is complete. A user who may not read the lock file cannot take it, and copies without it.
     let lock = File::open(folder.join("lock")).ok();
     if lock.as_ref().is_some_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))) {
         let holder = lock.and_then(|lock| io::read_to_string(lock.take(MAX_ID)).ok()?.trim().parse().ok());
@@ -30,10 +30,10 @@ pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageEr
     let needed = size(folder).map_err(|error| refuse(format!("{why}, and it cannot be read: {error}")))?;
     let temporary = std::env::temp_dir();
     let free = free(&temporary).unwrap_or(u64::MAX);
-    if free < needed + ROOM {
+    if free < needed + NEEDED {
         return Err(refuse(format!(
             "{why}, and a copy to read takes {} bytes in {}, which has {free}: name a folder with more in TMPDIR",
-            needed + ROOM,
+            needed + NEEDED,
             temporary.display()
         )));
     }
@@ -47,12 +47,12 @@ pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageEr
     })
 }
 
-/// The error of a store that cannot be opened; on a full disk with what it has and what helps.
-pub(crate) fn with_room(folder: &Path, error: StorageError) -> StorageError {
+/// The error of a store that cannot be opened; on a full disk with the free space, the needed space, and remedies.
+pub(crate) fn with_free_space(folder: &Path, error: StorageError) -> StorageError {
     match (error, free(folder)) {
-        (StorageError::Open { path, detail }, Some(free)) if free < ROOM => {
+        (StorageError::Open { path, detail }, Some(free)) if free < NEEDED => {
             let detail = format!(
-                "{detail}; its disk has {free} bytes free, and opening a store takes {ROOM}, even to remove runs: remove other files \
+                "{detail}; its disk has {free} bytes free, and opening a store takes {NEEDED}, even to remove runs: remove other files \
                  there, or move the folder of the store to another disk and name it with --store"
             );
             StorageError::Open { path, detail }
@@ -65,12 +65,12 @@ fn why_not_writable(folder: &Path) -> Option<&'static str> {
     match OpenOptions::new().write(true).open(folder.join("lock")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some("this user may not write to it"),
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Some("it is on a read-only file system"),
-        _ if free(folder).is_some_and(|free| free < ROOM) => Some("its disk is full"),
+        _ if free(folder).is_some_and(|free| free < NEEDED) => Some("its disk is full"),
         _ => None,
     }
 }
 
-/// How many bytes are free where the folder is.
+/// The free bytes of the folder's file system.
 fn free(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -86,7 +86,7 @@ fn size(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Files and folders; anything else is none of a store's.
+/// Copies files and folders; a store has nothing else.
 fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     for file in fs::read_dir(from)? {
         let file = file?;
@@ -95,7 +95,7 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
             fs::create_dir(&target)?;
             copy_all(&file.path(), &target)?;
         } else if kind.is_file() {
-            // Not `fs::copy`, which would keep it from being written.
+            // Not `fs::copy`, which would copy the permissions, so that the copy could not be written either.
             io::copy(&mut File::open(file.path())?, &mut File::create(target)?)?;
         }
     }

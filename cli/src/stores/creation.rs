@@ -1,4 +1,4 @@
-//! What is left of a store that could not be made, as on a disk that is full.
+//! Removes the folders of a store that could not be created, as on a full disk.
 
 use std::fs;
 use std::io;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use crate::values::open_file;
 
-/// The folders that are not there before a store is made: its own, and those that it lies in.
+/// The folders that do not exist before a store is created: its own, and its parents.
 pub(crate) struct Missing(Vec<PathBuf>);
 
 impl Missing {
-    /// Which of these folders are missing, the innermost first.
+    /// The missing folders, innermost first.
     pub(crate) fn before(folder: &Path) -> Self {
         let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && fs::symlink_metadata(folder).is_err();
         Self(folder.ancestors().take_while(is_missing).map(Path::to_owned).collect())
     }
 
-    /// Removes those that have been made since. A store that another process has made there meanwhile stays, and so does what is in
-    /// the folders around it.
+    /// Removes those that were created since. A store that another process has created there meanwhile is kept, and so are parents that
+    /// are not empty.
     pub(crate) fn remove(&self) {
-        let Some((folder, around)) = self.0.split_first() else { return };
+        let Some((folder, parents)) = self.0.split_first() else { return };
         match open_file(&folder.join("lock")) {
             Ok(lock) if lock.try_lock().is_ok() => drop(fs::remove_dir_all(folder)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_dir(folder)),
             Ok(_) | Err(_) => {}
         }
-        for folder in around {
+        for folder in parents {
             let _ = fs::remove_dir(folder);
         }
     }
@@ -38,9 +38,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_is_removed_but_for_what_another_process_holds_or_has_put_there() {
+    fn created_folders_are_removed_unless_another_process_locks_or_fills_them() {
         let place = tempfile::tempdir().unwrap();
-        let [around, store] = ["project", "project/1"].map(|name| place.path().join(name));
+        let [project, store] = ["project", "project/1"].map(|name| place.path().join(name));
         let missing = Missing::before(&store);
         let make = || {
             fs::create_dir_all(&store).unwrap();
@@ -51,14 +51,14 @@ mod tests {
         missing.remove();
         assert!(store.exists());
         drop(other);
-        fs::write(around.join("project.json"), "{}").unwrap();
+        fs::write(project.join("project.json"), "{}").unwrap();
         missing.remove();
-        assert!(around.exists() && !store.exists());
-        fs::remove_file(around.join("project.json")).unwrap();
+        assert!(project.exists() && !store.exists());
+        fs::remove_file(project.join("project.json")).unwrap();
         drop(make());
         Missing::before(&store).remove();
-        assert!(store.exists(), "it was there before");
+        assert!(store.exists(), "it existed before");
         missing.remove();
-        assert!(!around.exists());
+        assert!(!project.exists());
     }
 }

@@ -1,7 +1,7 @@
-//! Where runs are kept: in a folder that is named, or in the numbered stores of the project.
+//! The stores of runs: a folder that is named, or the numbered stores of the project.
 //!
-//! A store is open to one process at a time. So each process that begins a run takes the project's first store that is free,
-//! and those that look for runs look into all of them.
+//! One process at a time can open a store. So each process that starts a run opens the project's first free store, and commands that
+//! search for runs open all of them.
 
 mod copy;
 mod creation;
@@ -20,23 +20,23 @@ use callboard::messages::{ConversationId, RunId};
 
 use crate::page::Failure;
 
-use open::Open;
+use open::OpenStores;
 use project::{Project, number_of, state_folder};
 use store::{Loaded, Store};
 
-/// What names the folder of the store, if nothing on the command line does.
+/// The variable that names the folder of the store, unless `--store` does.
 const VARIABLE: &str = "CALLBOARD_STORE";
 
-/// Which store.
+/// The option that chooses the store.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Choice {
-    /// The folder of the store; CALLBOARD_STORE names one too. Without either, the stores of the project are used, which lie in the
-    /// user's state folder
+    /// The folder of the store; the variable CALLBOARD_STORE names one too. By default the stores of the project, in the user's state
+    /// folder
     #[arg(long, visible_alias = "data", value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,
 }
 
-/// Where runs are kept.
+/// Where a command reads and writes runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Stores {
     Named(PathBuf),
@@ -54,7 +54,7 @@ impl Choice {
 }
 
 impl Stores {
-    /// What a command line that continues in the same place has to name.
+    /// The folder that a command line has to name with `--store` to use the same stores; `None` for the project's own.
     pub(crate) fn named(&self) -> Option<&Path> {
         match self {
             Self::Named(folder) => Some(folder),
@@ -62,7 +62,7 @@ impl Stores {
         }
     }
 
-    /// Where all of it lies; no tool may see it.
+    /// The folder with all of it, which tools may not access.
     pub(crate) fn folder(&self) -> &Path {
         match self {
             Self::Named(folder) => folder,
@@ -70,7 +70,7 @@ impl Stores {
         }
     }
 
-    /// A store for a run that begins.
+    /// Opens a store for a new run.
     pub(crate) fn take(&self) -> Result<Store, Failure> {
         match self {
             Self::Named(folder) => Store::open_or_make(folder).map_err(store::trouble),
@@ -78,7 +78,7 @@ impl Stores {
         }
     }
 
-    /// The store that a conversation is in, or is to be in: all its runs are in one.
+    /// Opens the store that has the conversation, or one for a new conversation: all its runs are in one store.
     pub(crate) async fn take_for(&self, conversation: &ConversationId) -> Result<Store, Failure> {
         match self {
             Self::Named(_) => self.take(),
@@ -86,7 +86,7 @@ impl Stores {
         }
     }
 
-    /// What may be said to whoever finds no runs here.
+    /// A hint for a person who finds no runs: where the stores are if the project was moved.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Named(_) => None,
@@ -94,44 +94,46 @@ impl Stores {
         }
     }
 
-    /// The store that a run to continue is in, and its id.
+    /// Opens the store that has the run, for writing; also the run's id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
         self.open_to_change()?.find(wanted).await
     }
 
-    /// A run that is to be resumed, with its store. Of one that has ended the result is printed, which changes nothing: so it is also
-    /// read from a copy, where its store cannot be opened to be written to.
+    /// Reads a run to resume, with its store. If the run has ended, only its result is printed: so it is also read from a copy where the
+    /// store cannot be opened for writing.
     pub(crate) async fn load_to_resume(&self, wanted: &str) -> Result<(Store, Loaded), Failure> {
         let open = match self {
-            Self::Named(folder) => Open { stores: vec![Store::open_or_copy(folder)?], ..Open::default() },
+            Self::Named(folder) => OpenStores { stores: vec![Store::open_or_copy(folder)?], ..OpenStores::default() },
             Self::Project(project) => project.open(Store::write_or_copy)?,
         };
         let (store, run) = open.find(wanted).await?;
         let loaded = store.load(run).await?;
         if store.is_copy() && loaded.replay.result().is_none() {
-            // It has to be written to: this fails with the reason why it cannot be.
+            // An open run has to be written to: this fails with the reason.
             return Store::open(store.folder()).map(|store| (store, loaded));
         }
         Ok((store, loaded))
     }
 
-    /// All stores, to be written to.
-    pub(crate) fn open_to_change(&self) -> Result<Open, Failure> {
+    /// Opens all stores for writing.
+    pub(crate) fn open_to_change(&self) -> Result<OpenStores, Failure> {
         match self {
-            Self::Named(folder) => Ok(Open { stores: vec![Store::open(folder)?], ..Open::default() }),
+            Self::Named(folder) => Ok(OpenStores { stores: vec![Store::open(folder)?], ..OpenStores::default() }),
             Self::Project(project) => project.open(Store::open_or_make),
         }
     }
 
-    /// All stores, to be looked into.
-    pub(crate) fn open(&self) -> Result<Open, Failure> {
+    /// Opens all stores for reading.
+    pub(crate) fn open(&self) -> Result<OpenStores, Failure> {
         match self {
-            Self::Named(folder) => Ok(Open { stores: vec![Store::open_to_read(folder)?], ..Open::default() }),
+            Self::Named(folder) => {
+                Ok(OpenStores { stores: vec![Store::open_to_read(folder)?], ..OpenStores::default() })
+            }
             Self::Project(project) => project.open_to_read(),
         }
     }
 
-    /// The project that the stores are of, also if one of its stores is named.
+    /// The project of the stores, also if `--store` names one of its stores.
     pub(crate) fn project(&self) -> Option<Project> {
         match self {
             Self::Project(project) => Some(project.clone()),
@@ -144,7 +146,7 @@ impl Stores {
         }
     }
 
-    /// A run, from whichever store has it.
+    /// Reads a run from the store that has it.
     pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
         self.open()?.load(wanted).await
     }

@@ -1,4 +1,4 @@
-//! The stores that a command looks into, those that it cannot look into, and which of them has a run.
+//! The stores that a command has opened, those that it could not open, and the search for runs in them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use crate::page::{Failure, note, shown_path};
 use crate::quote::quoted_path;
 use crate::stores::store::{self, Loaded, Store};
 
-/// The newest run, on the command line.
+/// Names the newest run on the command line.
 pub(crate) const LAST: &str = "@last";
 
-/// Stores that are open, and those that cannot be opened.
+/// Stores that are open, and those that could not be opened.
 #[derive(Default)]
-pub(crate) struct Open {
+pub(crate) struct OpenStores {
     pub(crate) stores: Vec<Store>,
-    pub(crate) closed: Vec<Closed>,
+    pub(crate) closed: Vec<ClosedStore>,
 }
 
-/// A store that cannot be looked into.
-pub(crate) struct Closed {
+/// A store that could not be opened.
+pub(crate) struct ClosedStore {
     folder: PathBuf,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     why: String,
 }
 
-impl Closed {
+impl ClosedStore {
     pub(crate) fn new(folder: PathBuf, error: &StorageError) -> Self {
         let why = match error {
             StorageError::InUse { holder: Some(holder), .. } => {
@@ -49,8 +49,8 @@ impl Closed {
     }
 }
 
-impl Open {
-    /// The run that an id, the beginning of one, or `@last` stands for, and its store.
+impl OpenStores {
+    /// The run that an id, a prefix of one, or `@last` names, and its store.
     pub(crate) async fn find(self, wanted: &str) -> Result<(Store, RunId), Failure> {
         let (place, run) = self.place_of(wanted).await?;
         let store = self.stores.into_iter().nth(place);
@@ -62,7 +62,7 @@ impl Open {
         self.stores[place].load(run).await
     }
 
-    /// All runs, oldest first, each with the places of the stores that have it: an import may have made it double.
+    /// All runs, oldest first, each with the indexes of the stores that have it: several after an import with `--again`.
     pub(crate) async fn runs(&self) -> Result<BTreeMap<RunId, Vec<usize>>, Failure> {
         let mut runs: BTreeMap<RunId, Vec<usize>> = BTreeMap::new();
         for (place, store) in self.stores.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Open {
         self.only(&format!("run {run}"), &runs[&run]).map(|place| (place, run))
     }
 
-    /// The store that has a conversation; `None` if none of those that are open has it.
+    /// The index of the store that has a conversation; `None` if no open store has it.
     pub(crate) async fn place_of_conversation(&self, conversation: &ConversationId) -> Result<Option<usize>, Failure> {
         let mut places = Vec::new();
         for (place, store) in self.stores.iter().enumerate() {
@@ -97,36 +97,36 @@ impl Open {
         if places.is_empty() { Ok(None) } else { self.only(&format!("conversation {conversation}"), &places).map(Some) }
     }
 
-    /// The only one of these stores. A run or a conversation that is in several is not one of them by chance.
+    /// The only one of these stores. If several have the run or the conversation, the person has to choose.
     fn only(&self, what: &str, places: &[usize]) -> Result<usize, Failure> {
         if let [only] = places {
             return Ok(*only);
         }
-        let doubled = doubled(what, places.iter().map(|place| self.stores[*place].folder()));
-        Err(Failure::trouble(doubled).with(&self.notes()))
+        let several = in_several_stores(what, places.iter().map(|place| self.stores[*place].folder()));
+        Err(Failure::trouble(several).with(&self.notes()))
     }
 
-    /// What is printed where none of these (`runs`, `conversations`) was found, and the exit code: that there is none is only known of
-    /// stores that were looked into.
+    /// The text where no runs or no conversations (`what`) were found, and the exit code: an error if no store could be opened.
     pub(crate) fn nothing_found(&self, what: &str) -> (String, u8) {
         let (text, code) = match (self.stores.is_empty(), self.closed.is_empty()) {
             (_, true) => (format!("there are no {what}\n"), 0),
-            (false, false) => (format!("the stores that were looked into have no {what}\n"), 0),
-            (true, false) => (format!("whether there are {what} is not known: no store could be looked into\n"), 2),
+            (false, false) => (format!("the stores that could be opened have no {what}\n"), 0),
+            (true, false) => (format!("whether there are {what} is not known: no store could be opened\n"), 2),
         };
         (text + &self.notes(), code)
     }
 
-    /// What is printed of the stores that could not be looked into.
+    /// A line for each store that could not be opened.
     pub(crate) fn notes(&self) -> String {
-        let note =
-            |Closed { folder, why }: &Closed| format!("not looked into: {}: {}\n", shown_path(folder), visible(why));
+        let note = |ClosedStore { folder, why }: &ClosedStore| {
+            format!("not opened: {}: {}\n", shown_path(folder), visible(why))
+        };
         self.closed.iter().map(note).collect()
     }
 }
 
-/// What is printed of a run or a conversation that several stores have.
-pub(crate) fn doubled<'a>(what: &str, folders: impl Iterator<Item = &'a Path>) -> String {
+/// The text about a run or a conversation that several stores have.
+pub(crate) fn in_several_stores<'a>(what: &str, folders: impl Iterator<Item = &'a Path>) -> String {
     let choices: Vec<String> = folders.map(|folder| format!("--store {}", quoted_path(folder))).collect();
     format!("{what} is in several stores: choose one with {}", choices.join(" or "))
 }

@@ -1,5 +1,5 @@
-//! Which store of a project a conversation is in: a file for each conversation holds the number of the store, because the store
-//! itself may be in use by another process.
+//! Which store of a project has a conversation: a file for each conversation holds the number of the store, because the store itself
+//! may be in use by another process.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -9,21 +9,21 @@ use sha2::{Digest as _, Sha256};
 
 use callboard::messages::ConversationId;
 
-use crate::atomic_file::Unfinished;
+use crate::atomic_file::AtomicFile;
 use crate::page::{Failure, shown_path};
 use crate::values::open_file;
 
-/// The most bytes of such a file.
+/// The most bytes of a placement file that are read.
 const MAX: u64 = 32;
 
-/// The file of one conversation.
+/// The placement file of one conversation.
 pub(crate) struct Placement {
     folder: PathBuf,
     file: PathBuf,
 }
 
 impl Placement {
-    /// The file for the conversation, in the folder with the files of all.
+    /// The file for the conversation, in the folder with all placement files.
     pub(crate) fn of(conversation: &ConversationId, folder: PathBuf) -> Self {
         let hash = Sha256::digest(conversation.as_str().as_bytes());
         let file = folder.join(hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>());
@@ -47,7 +47,7 @@ impl Placement {
         number.ok_or_else(|| io::Error::other("it holds no number of a store: remove it"))
     }
 
-    /// Names the store, unless a file names one already; `false` if so.
+    /// Writes the number, unless the file exists; `false` if it does.
     pub(crate) fn claim(&self, number: u32) -> Result<bool, Failure> {
         match self.write(number) {
             Ok(()) => Ok(true),
@@ -56,7 +56,7 @@ impl Placement {
         }
     }
 
-    /// Names the store, whatever the file named before.
+    /// Writes the number, and replaces an earlier one.
     pub(crate) fn replace(&self, number: u32) -> Result<(), Failure> {
         let removed = fs::remove_file(&self.file).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
@@ -67,9 +67,9 @@ impl Placement {
 
     fn write(&self, number: u32) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        let mut unfinished = Unfinished::begin(&self.folder)?;
-        unfinished.file().write_all(number.to_string().as_bytes())?;
-        unfinished.appear(&self.file)
+        let mut file = AtomicFile::create(&self.folder)?;
+        file.file().write_all(number.to_string().as_bytes())?;
+        file.persist(&self.file)
     }
 
     fn failure(&self, error: io::Error) -> Failure {

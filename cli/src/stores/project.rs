@@ -15,43 +15,44 @@ use callboard::storage::StorageError;
 
 use crate::page::{Failure, note, shown_path};
 
-use super::open::{Closed, Open};
+use super::open::{ClosedStore, OpenStores};
 use super::placement::Placement;
 use super::relocation;
 use super::store::{self, Store};
 
-/// What helps where the project's own stores cannot be used.
-const ELSEWHERE: &str = "name a folder with --store or CALLBOARD_STORE, or keep nothing with --ephemeral";
+/// The remedies where the project's stores cannot be used.
+const ELSEWHERE: &str = "name a folder with --store or CALLBOARD_STORE, or store nothing with --ephemeral";
 
-/// What a project's folder has, one of these or agents.
-const MARKS: [&str; 2] = [".callboard", ".git"];
+/// Names of which one marks a folder as a project; a folder of agents marks it too.
+const MARKERS: [&str; 2] = [".callboard", ".git"];
 const AGENTS: &str = "agents";
 
-/// A folder of agents that is empty is none: while a command runs, one may stand in the place of one that is not there.
+/// Whether the folder is a project. An empty folder of agents does not count: the confinement of commands creates one while a command
+/// runs.
 fn is_project(folder: &Path) -> bool {
-    MARKS.iter().any(|mark| folder.join(mark).exists())
+    MARKERS.iter().any(|mark| folder.join(mark).exists())
         || folder.join(AGENTS).read_dir().is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// The stores of a project, each in a folder that is its number.
+/// The stores of a project, each in a folder named by its number.
 #[derive(Clone, Debug)]
 pub(crate) struct Project {
     folder: PathBuf,
-    /// The project itself.
+    /// The folder of the project.
     root: PathBuf,
 }
 
 impl Project {
-    /// The project of the current folder: the nearest parent that has one of the marks, or else the folder itself.
+    /// The project of the current folder: the nearest parent that is one, or else the folder itself.
     pub(super) fn here() -> Result<Self, Failure> {
         let folder = std::env::current_dir()
             .map_err(|error| Failure::trouble(format!("the current folder cannot be read: {error}")))?;
         let root = folder.ancestors().find(|parent| is_project(parent));
         let root = root.unwrap_or(&folder).to_owned();
         let state = state_folder().ok_or_else(|| {
-            Failure::trouble(format!("there is no folder to keep runs in, because HOME names none: {ELSEWHERE}"))
+            Failure::trouble(format!("there is no folder for stores, because HOME names none: {ELSEWHERE}"))
         })?;
-        keep_private(&state).map_err(|error| {
+        make_private(&state).map_err(|error| {
             Failure::trouble(format!("the folder of all stores, {}: {error}; {ELSEWHERE}", shown_path(&state)))
         })?;
         Ok(Self { folder: state.join(name_of(&root)), root })
@@ -67,12 +68,12 @@ impl Project {
         &self.folder
     }
 
-    /// A line that says where the stores are if the project was moved.
+    /// A line about where the stores are if the project was moved.
     pub(super) fn relocation_hint(&self) -> Option<String> {
         relocation::hint(&self.folder, &self.root)
     }
 
-    /// Its stores in order.
+    /// The folders of its stores, in order.
     fn stores(&self) -> Result<Vec<PathBuf>, Failure> {
         let files = match std::fs::read_dir(&self.folder) {
             Ok(files) => files,
@@ -86,6 +87,7 @@ impl Project {
         Ok(folders.filter(|folder| store::is_there(folder)).collect())
     }
 
+    /// Opens the first free store, or creates one.
     pub(super) fn take(&self) -> Result<Store, Failure> {
         for number in 1_u32.. {
             let folder = self.folder.join(number.to_string());
@@ -96,7 +98,7 @@ impl Project {
                     return Ok(store);
                 }
                 Err(StorageError::InUse { .. }) => {}
-                // The next one is as good.
+                // Another store serves as well.
                 Err(error) if was_there => note(&error.to_string()),
                 Err(error) => return Err(Failure::trouble(format!("{error}; {ELSEWHERE}"))),
             }
@@ -104,30 +106,30 @@ impl Project {
         Err(Failure::trouble("there is no free store".to_owned()))
     }
 
-    /// A file says in which store a conversation is, because the store may be in use by another process.
+    /// Opens the store that has the conversation, by its placement file or by a search, or one for a new conversation.
     pub(super) async fn take_for(&self, conversation: &ConversationId) -> Result<Store, Failure> {
-        let home = self.home(conversation);
-        if let Some(number) = home.number()? {
-            return self.take_home(number, conversation);
+        let placement = self.placement(conversation);
+        if let Some(number) = placement.number()? {
+            return self.take_placed(number, conversation);
         }
         let store = match self.having(conversation).await? {
             Some(store) => store,
             None => self.take()?,
         };
-        if home.claim(number_of(store.folder()).unwrap_or_default())? {
+        if placement.claim(number_of(store.folder()).unwrap_or_default())? {
             return Ok(store);
         }
-        // Another process has begun the conversation just now.
+        // Another process has created the conversation meanwhile.
         drop(store);
-        home.number()?.map_or_else(|| self.take(), |number| self.take_home(number, conversation))
+        placement.number()?.map_or_else(|| self.take(), |number| self.take_placed(number, conversation))
     }
 
-    /// The file that says in which store a conversation is.
-    pub(crate) fn home(&self, conversation: &ConversationId) -> Placement {
-        Placement::of(conversation, self.folder.join(HOMES))
+    /// The placement file of a conversation.
+    pub(crate) fn placement(&self, conversation: &ConversationId) -> Placement {
+        Placement::of(conversation, self.folder.join(PLACEMENTS))
     }
 
-    fn take_home(&self, number: u32, conversation: &ConversationId) -> Result<Store, Failure> {
+    fn take_placed(&self, number: u32, conversation: &ConversationId) -> Result<Store, Failure> {
         let folder = self.folder.join(number.to_string());
         Store::open_or_make(&folder).map_err(|error| match error {
             StorageError::InUse { holder, .. } => {
@@ -142,14 +144,14 @@ impl Project {
         })
     }
 
-    /// The free store that has a conversation, such as one that was imported.
+    /// A free store that has the conversation without a placement file.
     async fn having(&self, conversation: &ConversationId) -> Result<Option<Store>, Failure> {
         let open = self.open(Store::open_or_make)?;
         let place = open.place_of_conversation(conversation).await?;
         Ok(place.and_then(|place| open.stores.into_iter().nth(place)))
     }
 
-    /// Gives a store that was made elsewhere in this folder the first free number; its folder from then on.
+    /// Renames a store that was made elsewhere in this folder to the first free number, and returns its new folder.
     pub(crate) fn adopt(&self, made: &Path) -> io::Result<PathBuf> {
         for number in 1_u32.. {
             let folder = self.folder.join(number.to_string());
@@ -161,7 +163,7 @@ impl Project {
                     relocation::remember(&self.folder, &self.root);
                     return Ok(folder);
                 }
-                // Somebody else was quicker.
+                // Another process took the number.
                 Err(_) if fs::symlink_metadata(&folder).is_ok() => {}
                 Err(error) => return Err(error),
             }
@@ -169,24 +171,24 @@ impl Project {
         Err(io::Error::other("there is no free number for a store"))
     }
 
-    /// All its stores, to be looked into.
-    pub(crate) fn open_to_read(&self) -> Result<Open, Failure> {
+    /// Opens all its stores for reading.
+    pub(crate) fn open_to_read(&self) -> Result<OpenStores, Failure> {
         self.open(Store::read)
     }
 
-    /// Keeps other processes from adding a store of their making until the value is dropped.
+    /// Locks the folder, so that no other process adopts a store until the value is dropped.
     pub(crate) fn lock_additions(&self) -> io::Result<File> {
         let folder = File::open(&self.folder)?;
         folder.lock()?;
         Ok(folder)
     }
 
-    pub(super) fn open(&self, open: impl Fn(&Path) -> Result<Store, StorageError>) -> Result<Open, Failure> {
-        let mut found = Open::default();
+    pub(super) fn open(&self, open: impl Fn(&Path) -> Result<Store, StorageError>) -> Result<OpenStores, Failure> {
+        let mut found = OpenStores::default();
         for folder in self.stores()? {
             match open(&folder) {
                 Ok(store) => found.stores.push(store),
-                Err(error) => found.closed.push(Closed::new(folder, &error)),
+                Err(error) => found.closed.push(ClosedStore::new(folder, &error)),
             }
         }
         Ok(found)
@@ -198,8 +200,8 @@ pub(crate) fn number_of(folder: &Path) -> Option<u32> {
     folder.file_name()?.to_str()?.parse().ok()
 }
 
-/// Keeps others out of the folder that has all stores.
-fn keep_private(state: &Path) -> io::Result<()> {
+/// Removes the permissions of other users on the folder that has all stores.
+fn make_private(state: &Path) -> io::Result<()> {
     let about = match fs::metadata(state) {
         Ok(about) => about,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -207,7 +209,7 @@ fn keep_private(state: &Path) -> io::Result<()> {
     };
     let user = geteuid();
     if about.uid() != user.as_raw() {
-        // Root may use the folder of anybody; anybody else would trust its owner.
+        // Root can use any user's folder; other users would have to trust its owner.
         let owner = about.uid();
         return if user.is_root() { Ok(()) } else { Err(io::Error::other(format!("it belongs to the user {owner}"))) };
     }
@@ -215,17 +217,17 @@ fn keep_private(state: &Path) -> io::Result<()> {
     if mode & 0o077 == 0 { Ok(()) } else { fs::set_permissions(state, fs::Permissions::from_mode(mode & 0o700)) }
 }
 
-/// The folder with the files that say where conversations are.
-const HOMES: &str = "conversations";
+/// The folder with the placement files of conversations.
+const PLACEMENTS: &str = "conversations";
 
-/// Where programs keep what outlives them and is no setting, by the XDG base directories.
+/// The folder for state, by the XDG base directory specification: `$XDG_STATE_HOME` or `~/.local/state`, with `callboard` in it.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let state = named.or_else(|| Some(std::env::home_dir().filter(|home| home.is_absolute())?.join(".local/state")))?;
     Some(state.join("callboard"))
 }
 
-/// A project's folder among the others: its name, for people, and what tells it from others of that name.
+/// The name of a project's folder of stores: the name of the project, for people, and a hash of its path.
 fn name_of(root: &Path) -> String {
     let hash = Sha256::digest(root.as_os_str().as_bytes());
     let digits: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn projects_of_one_name_are_told_apart_and_names_are_plain() {
+    fn projects_of_one_name_differ_and_names_are_plain() {
         let names = ["/a/site", "/b/site", "/a/si te\u{1b}", "/"].map(|root| name_of(Path::new(root)));
         assert!(names[0].starts_with("site-") && names[1].starts_with("site-") && names[0] != names[1], "{names:?}");
         assert!(names[2].starts_with("si-te--") && names[3].starts_with("root-"), "{names:?}");
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn each_process_takes_the_first_store_that_is_free() {
+    fn each_process_opens_the_first_free_store() {
         let state = tempfile::tempdir().unwrap();
         let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         let first = project.take().unwrap();
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_store_keeps_no_run_from_beginning() {
+    fn files_that_are_not_stores_do_not_prevent_a_run() {
         let state = tempfile::tempdir().unwrap();
         let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         fs::create_dir(&project.folder).unwrap();
@@ -291,19 +293,19 @@ mod tests {
     }
 
     #[test]
-    fn others_are_kept_out_of_the_folder_of_all_stores() {
+    fn other_users_have_no_permissions_on_the_folder_of_all_stores() {
         let state = tempfile::tempdir().unwrap();
-        assert!(keep_private(&state.path().join("missing")).is_ok());
+        assert!(make_private(&state.path().join("missing")).is_ok());
         fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
-        keep_private(state.path()).unwrap();
+        make_private(state.path()).unwrap();
         assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
         if !geteuid().is_root() {
-            assert!(keep_private(Path::new("/")).unwrap_err().to_string().contains("belongs to the user 0"));
+            assert!(make_private(Path::new("/")).unwrap_err().to_string().contains("belongs to the user 0"));
         }
     }
 
     #[test]
-    fn a_store_that_is_damaged_keeps_no_run_from_beginning() {
+    fn a_damaged_store_does_not_prevent_a_run() {
         let state = tempfile::tempdir().unwrap();
         let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         drop(project.take().unwrap());

@@ -1,5 +1,5 @@
-//! Which project a folder of stores is of, so that the stores of one that was moved are found: its path has changed, its inode has
-//! not.
+//! Records which project a folder of stores belongs to, so that the stores of a project that was moved are found: its path has
+//! changed, its inode has not.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use callboard::messages::visible;
 
-use crate::atomic_file::Unfinished;
+use crate::atomic_file::AtomicFile;
 use crate::quote::quoted_path;
 use crate::values::open_file;
 
-/// The file beside the stores of a project.
+/// The file beside the stores of a project that records its path and inode.
 const FILE: &str = "project.json";
 
-/// The most bytes of it that are read; a path has fewer.
+/// The most bytes of the file that are read; a path is shorter.
 const MAX: u64 = 64 << 10;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -38,27 +38,27 @@ impl Identity {
     }
 }
 
-/// Notes which project the stores in a folder are of. Without the note they are used all the same.
+/// Records the project of the stores in a folder. An error is ignored: the stores work without the record.
 pub(crate) fn remember(folder: &Path, root: &Path) {
     let identity = Identity::of(root);
     if let Some(text) = identity.as_ref().filter(|identity| Identity::read(folder).as_ref() != Some(identity))
         && let Ok(text) = serde_json::to_vec(text)
     {
-        // What is there may be no file: a pipe would be waited for.
+        // The path may not be a file: opening a pipe would block.
         let _ = fs::remove_file(folder.join(FILE));
-        let _ = Unfinished::begin(folder).and_then(|mut file| {
+        let _ = AtomicFile::create(folder).and_then(|mut file| {
             file.file().write_all(&text)?;
-            file.appear(&folder.join(FILE))
+            file.persist(&folder.join(FILE))
         });
     }
 }
 
-/// The project that the stores in a folder are of; the folder itself, if no file names it.
+/// The path of the project that the stores in a folder belong to; the folder itself if it is not recorded.
 pub(crate) fn root_of(folder: &Path) -> PathBuf {
     Identity::read(folder).map_or_else(|| folder.to_owned(), |identity| identity.root)
 }
 
-/// Where the stores of this project are, if it was moved and has none yet, and how they are taken along.
+/// If this project was moved and has no stores yet: where its stores are, and the command that moves them.
 pub(crate) fn hint(folder: &Path, root: &Path) -> Option<String> {
     let own = Identity::of(root).filter(|_| !folder.exists())?;
     let others = fs::read_dir(folder.parent()?).ok()?;
@@ -69,7 +69,7 @@ pub(crate) fn hint(folder: &Path, root: &Path) -> Option<String> {
         is_moved.then(|| {
             let (other, folder) = (quoted_path(&other), quoted_path(folder));
             format!(
-                "this project was at {} before; its runs are taken along by: mv {other} {folder}",
+                "this project was at {} before; to keep its runs: mv {other} {folder}",
                 visible(&identity.root.display().to_string())
             )
         })
@@ -83,21 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_that_was_moved_is_found_and_one_that_was_not_is_not() {
+    fn only_a_project_that_was_moved_has_a_hint() {
         let place = tempfile::tempdir().unwrap();
         let [state, site, moved] = ["state", "site", "moved"].map(|name| place.path().join(name));
         let [old, new] = ["site-1", "moved-2"].map(|name| state.join(name));
         fs::create_dir_all(&old).unwrap();
         fs::create_dir(&site).unwrap();
         remember(&old, &site);
-        assert_eq!(hint(&new, &site), None, "it is where it was");
+        assert_eq!(super::hint(&new, &site), None, "it was not moved");
         fs::rename(&site, &moved).unwrap();
-        let told = hint(&new, &moved).unwrap();
+        let hint = super::hint(&new, &moved).unwrap();
         assert!(
-            told.contains(&*site.to_string_lossy())
-                && told.contains(&format!("mv {} {}", quoted_path(&old), quoted_path(&new)))
+            hint.contains(&*site.to_string_lossy())
+                && hint.contains(&format!("mv {} {}", quoted_path(&old), quoted_path(&new)))
         );
         fs::create_dir(&new).unwrap();
-        assert_eq!(hint(&new, &moved), None, "it has stores of its own");
+        assert_eq!(super::hint(&new, &moved), None, "it has stores of its own");
     }
 }

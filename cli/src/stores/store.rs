@@ -1,4 +1,4 @@
-//! A store, and the runs in it.
+//! One store, and the runs in it.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,22 +14,22 @@ use callboard::supervision::runs::replay::{Replay, ReplayError};
 use tempfile::TempDir;
 
 use crate::page::{Failure, brief};
-use crate::stores::copy::{copy_if_needed, with_room};
+use crate::stores::copy::{copy_if_needed, with_free_space};
 use crate::stores::creation::Missing;
 
-/// How many runs are named when one is not found.
+/// How many similar runs an error names.
 const SUGGESTED: usize = 3;
 
-/// A store that no other process has open.
+/// A store that this process has open.
 pub(crate) struct Store {
     sled: Arc<Sled>,
     journal: Journal,
     folder: PathBuf,
-    /// What is read, if it cannot be opened where it is. Removed after the store is closed.
+    /// The copy that is open in its place, if it cannot be written to; removed after the store is closed.
     copy: Option<TempDir>,
 }
 
-/// A run that was read.
+/// A run that was read from a store.
 pub(crate) struct Loaded {
     pub(crate) id: RunId,
     pub(crate) replay: Replay,
@@ -37,27 +37,27 @@ pub(crate) struct Loaded {
     pub(crate) rules: Rules,
 }
 
-/// The rules that a run is replayed by.
+/// The reducers that a run is replayed with.
 pub(crate) struct Rules {
     pub(crate) state: StateRules,
-    /// Channels whose reducers only the run's program has, each with the reducer's name.
+    /// Channels with custom reducers, which only the run's program has, each with the reducer's name.
     pub(crate) missing: Vec<(String, String)>,
 }
 
 impl Store {
-    /// Opens a store that is there. It makes none: a folder that is misspelt is an error.
+    /// Opens an existing store. It creates none: a misspelt folder is an error.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         check_is_there(folder)?;
         Self::open_or_make(folder).map_err(trouble)
     }
 
-    /// As [`Store::open`], to look into it: one that cannot be written to is copied first.
+    /// As [`Store::open`], for reading: a store that cannot be written to is copied first.
     pub(crate) fn open_to_read(folder: &Path) -> Result<Self, Failure> {
         check_is_there(folder)?;
         Self::read(folder).map_err(trouble)
     }
 
-    /// As [`Store::open`]; where that is not possible, a copy of it.
+    /// As [`Store::open`]; a copy if the store cannot be opened where it is.
     pub(crate) fn open_or_copy(folder: &Path) -> Result<Self, Failure> {
         check_is_there(folder)?;
         Self::write_or_copy(folder).map_err(trouble)
@@ -80,35 +80,36 @@ impl Store {
         }
     }
 
-    /// Opens a store, or makes one. Of one that cannot be made nothing is left.
+    /// Opens a store, or creates one. If that fails, the created folders are removed.
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
         let missing = Missing::before(folder);
-        let sled = Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_room(folder, error))?;
+        let sled =
+            Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_free_space(folder, error))?;
         let sled = Arc::new(sled);
         Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), copy: None })
     }
 
-    /// Whether it is a copy: what is written to it is lost.
+    /// Whether it is a copy: writes to it are lost.
     pub(crate) fn is_copy(&self) -> bool {
         self.copy.is_some()
     }
 
-    /// Where it is.
+    /// The folder of the store, also of a copy.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Removes a run, with everything that was kept for it.
+    /// Deletes a run, with all that is stored of it.
     pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
         self.journal.forget(run).await.map_err(trouble)
     }
 
-    /// The conversations in it.
+    /// The conversations in the store.
     pub(crate) fn conversations(&self) -> ConversationsHandle {
         ConversationsHandle::in_store(Arc::clone(&self.sled) as _, StateRules::default())
     }
 
-    /// For a board.
+    /// The storage, for a board.
     pub(crate) fn sled(&self) -> Arc<Sled> {
         Arc::clone(&self.sled)
     }
@@ -122,9 +123,9 @@ impl Store {
         Ok(self.journal.read(run).await?.events)
     }
 
-    /// Writes the beginning of a run, for whichever board comes next.
+    /// Writes the first events of a run, which the next board on this store takes over.
     pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
-        // Boards are named by ids, so none that lives has this name, and the next one takes the run over.
+        // The ids of boards are UUIDs, so no running board has this name, and the next one takes the run over.
         const OWNER: &str = "callboard runs fork";
         let begun = self
             .journal
@@ -153,7 +154,7 @@ impl Rules {
         let (mut reducers, mut missing) = (Reducers::default(), Vec::new());
         for channel in schema.iter().flat_map(|schema| schema.declared()) {
             if let Some(Ok(Reducer::Custom(name))) = schema.as_ref().map(|schema| schema.reducer(channel)) {
-                // What it makes of two values is the program's to say. The last one is shown, and that it is.
+                // Only the run's program knows the reducer. The last write is shown, with a note.
                 let last: ReduceFn = Arc::new(|_, write| Ok(write.clone()));
                 reducers.insert(name, last);
                 missing.push((channel.to_owned(), name.to_string()));
@@ -164,24 +165,24 @@ impl Rules {
         Self { state, missing }
     }
 
-    /// What has to be said about the state that these rules come to.
+    /// Notes about channels whose values are not what the run's program computes.
     pub(crate) fn notes(&self) -> String {
         let note = |(channel, reducer): &(String, String)| {
             let (channel, reducer) = (visible(channel), visible(reducer));
             format!(
-                "note: {channel} is made by the reducer {reducer}, which only its program has; shown is what was written last\n"
+                "note: channel {channel} has the reducer {reducer}, which only its program has; its last write is shown\n"
             )
         };
         self.missing.iter().map(note).collect()
     }
 }
 
-/// Makes a folder that nobody else on the machine may look into.
+/// Creates a folder that only this user can read.
 pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)
 }
 
-/// Whether a folder has a store, or what is left of one.
+/// Whether a folder has a store, or a damaged one.
 pub(crate) fn is_there(folder: &Path) -> bool {
     ["format", "db"].iter().any(|file| folder.join(file).exists())
 }
@@ -194,7 +195,7 @@ fn check_is_there(folder: &Path) -> Result<(), Failure> {
     let target = std::fs::read_link(folder).ok().filter(|_| !folder.exists());
     let dangling = target.map(|target| {
         let target = visible(&target.display().to_string());
-        format!(": it is a symbolic link to {target}, which is not there")
+        format!(": it is a symbolic link to {target}, which does not exist")
     });
     Err(Failure::trouble(format!("there is no callboard store in {shown}{}", dangling.unwrap_or_default())))
 }
@@ -207,7 +208,7 @@ fn not_replayed(run: RunId, error: ReplayError) -> Failure {
     Failure::trouble(format!("run {run}: {error}"))
 }
 
-/// Whether it is the whole id of a run, and not only the beginning of one.
+/// Whether it is the whole id of a run, and not only a prefix.
 pub(crate) fn is_whole_id(wanted: &str) -> bool {
     digits(wanted).len() == 32
 }
@@ -216,7 +217,7 @@ fn digits(wanted: &str) -> String {
     wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect()
 }
 
-/// The only run whose id begins like this; hyphens and upper case do not matter. `all_searched` says that no store has others.
+/// The only run whose id has this prefix; hyphens and case are ignored. `all_searched` is whether every store could be opened.
 pub(crate) fn find(wanted: &str, ids: &[RunId], all_searched: bool) -> Result<RunId, Failure> {
     let (digits, shown) = (digits(wanted), brief(wanted, 80));
     let plain = |run: &RunId| run.0.as_simple().to_string();
@@ -224,7 +225,7 @@ pub(crate) fn find(wanted: &str, ids: &[RunId], all_searched: bool) -> Result<Ru
     let is_missed = fitting.is_empty() && !all_searched;
     let (mut text, named) = match fitting.as_slice() {
         [only] => return Ok(**only),
-        [] if is_missed => (format!("the run \"{shown}\" may be in a store that could not be looked into"), Vec::new()),
+        [] if is_missed => (format!("the run \"{shown}\" may be in a store that could not be opened"), Vec::new()),
         [] if ids.is_empty() => (format!("there is no run \"{shown}\": no store has any"), Vec::new()),
         [] => {
             let likeness = |run: &&RunId| {

@@ -1,4 +1,4 @@
-//! What `callboard workflow` takes.
+//! The arguments of `callboard workflow`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,38 +15,38 @@ use crate::values::{Setting, json, setting, text_in, time_span, value_of};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
-    /// Everything that is wrong with workflows, each defect with its place
+    /// Report every defect in workflows, with its place
     #[command(after_help = CHECK_CODES, group = ArgGroup::new("text").required(true).multiple(true))]
     Check {
         /// TOML (*.toml), the one-line syntax (*.flow, or - for standard input), or folders with such files
         #[arg(value_name = "FILE", group = "text")]
         files: Vec<PathBuf>,
-        /// A text of the one-line syntax
+        /// A workflow in the one-line syntax
         #[arg(long, value_name = "TEXT", group = "text")]
         line: Option<String>,
-        /// Print a text of the one-line syntax in its usual form
+        /// Print workflows of the one-line syntax in canonical form
         #[arg(long, conflicts_with = "json")]
         format: bool,
-        /// Answer in JSON, for machines
+        /// Print JSON, for programs
         #[arg(long)]
         json: bool,
     },
-    /// A picture of a workflow, and of how a run of it stands
+    /// Draw a workflow, with the node states of a run if one is named
     #[command(after_help = DRAW_CODES, group = ArgGroup::new("text").required(true))]
     Draw {
         /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
         #[arg(group = "text")]
         file: Option<PathBuf>,
-        /// A text of the one-line syntax, in place of a file
+        /// A workflow in the one-line syntax, in place of a file
         #[arg(long, value_name = "TEXT", group = "text")]
         line: Option<String>,
-        /// As SVG, which browsers show; Mermaid if nothing is said
+        /// Draw an SVG, which browsers show; Mermaid is the default
         #[arg(long, conflicts_with = "mermaid")]
         svg: bool,
-        /// As a Mermaid flowchart
+        /// Draw a Mermaid flowchart
         #[arg(long)]
         mermaid: bool,
-        /// Show how the nodes of this run stand: its id, or a beginning that no other run has
+        /// Show the node states of this run: its id, or a prefix of it that no other run has
         #[arg(long)]
         run: Option<String>,
         #[command(flatten)]
@@ -58,93 +58,93 @@ pub(crate) enum Workflow {
         /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
         #[arg(group = "text")]
         file: Option<PathBuf>,
-        /// A text of the one-line syntax, in place of a file
+        /// A workflow in the one-line syntax, in place of a file
         #[arg(long, value_name = "TEXT", group = "text")]
         line: Option<String>,
-        /// A field of the input: JSON if it is any (except null), else text; KEY=@FILE is the text in a file
+        /// A field of the input: JSON if the value parses (except null), else text; KEY=@FILE is the text in a file
         #[arg(long, value_name = "KEY=VALUE", value_parser = field)]
         input: Vec<Field>,
-        /// The whole input; @FILE reads it from there, @- from standard input
+        /// The whole input; @FILE reads it from a file, @- from standard input
         #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "input", allow_negative_numbers = true)]
         input_json: Option<Value>,
-        /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'; @FILE reads it from
-        /// there
+        /// The limits of the run: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'; @FILE reads them from
+        /// a file
         #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
         limits: Option<LimitChoice>,
-        /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d by default
+        /// How long an approval waits for a person before it is denied: 30s, 90m, 12h or 7d; 7d by default
         #[arg(long, value_name = "TIME", value_parser = time_span)]
         approval_ttl: Option<Duration>,
-        /// Let agents that think pass control to other nodes; without it each finishes its task alone
+        /// Let agents with models hand control to other nodes; without it each agent finishes its own task
         #[arg(long)]
         enable_handoffs: bool,
         #[command(flatten)]
         choice: Choice,
-        /// Keep nothing of the run
+        /// Store nothing of the run
         #[arg(long, conflicts_with = "store")]
         ephemeral: bool,
-        /// Make the run part of a conversation: agents see what earlier runs of the workflow were given and what they resulted in
+        /// Make the run part of a conversation: agents receive the inputs and outputs of earlier runs of the workflow
         #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with = "ephemeral")]
         conversation: Option<ConversationId>,
         #[command(flatten)]
-        going: Going,
+        execution: Execution,
     },
-    /// Go on with a run that a process left, or that waits for a person
+    /// Continue a run that a process left, or that waits for a person
     #[command(after_help = RUN_CODES)]
     Resume {
         #[command(flatten)]
         stored: Stored,
-        /// Resume this node alone; may be given several times. All that wait if none is named
+        /// Resume only this node; may be given several times. By default all nodes that wait
         #[arg(long, value_name = "NODE")]
         node: Vec<String>,
         #[command(flatten)]
         change: Change,
-        /// For an error that names what works
+        /// Refused with an error that names `retry`, which accepts it.
         #[arg(long, hide = true)]
         limits: Option<String>,
         #[command(flatten)]
-        going: Going,
+        execution: Execution,
     },
-    /// Do what failed in a run again, in a new run that has what came before it
+    /// Retry the failed turn of a run, in a new run that copies the turns before it
     #[command(after_help = RUN_CODES)]
     Retry {
         #[command(flatten)]
         stored: Stored,
-        /// What the new run may use: simple, medium, complex, or JSON such as '{"tokens": 50000}', in which figures that are not
-        /// named stay as they were; @FILE reads it from there
+        /// The limits of the new run: simple, medium, complex, or JSON such as '{"tokens": 50000}', in which limits that are not
+        /// named stay the same; @FILE reads them from a file
         #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
         limits: Option<LimitChoice>,
         #[command(flatten)]
-        going: Going,
+        execution: Execution,
     },
-    /// Every checkpoint of a run: which node, what it gave and wrote, and the state after it
+    /// List every checkpoint of a run: its node, its output and writes, and the state after it
     #[command(after_help = HISTORY_CODES)]
     History {
         #[command(flatten)]
         stored: Stored,
-        /// Answer in JSON, for machines, with whole values
+        /// Print JSON, for programs, with whole values
         #[arg(long)]
         json: bool,
     },
-    /// A new run that begins as a copy of one, up to a node, and is run from there to its end
+    /// Start a run as a copy of another one, up to a node, and run it from there to its end
     #[command(after_help = RUN_CODES, group = ArgGroup::new("place").required(true))]
     Fork {
         #[command(flatten)]
         stored: Stored,
-        /// The turn that begins anew
+        /// The turn that runs again
         #[arg(long, value_name = "N", group = "place")]
         turn: Option<u32>,
-        /// The node that begins anew, as `history` has it
+        /// The node that runs again, by its name in `history`
         #[arg(long, value_name = "NODE", group = "place")]
         node: Option<String>,
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
-        going: Going,
+        execution: Execution,
     },
 }
 
 impl Workflow {
-    /// Whether agents work for it.
+    /// Whether the command runs agents.
     pub(crate) fn begins_runs(&self) -> bool {
         match self {
             Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } => true,
@@ -153,92 +153,93 @@ impl Workflow {
     }
 }
 
-const CHECK_CODES: &str = "Exit codes: 0 nothing is wrong; 1 there are defects; 2 the command line is wrong, or a file \
-                           cannot be read.\n\nA workflow that another one names is looked for in all files that are given, \
-                           and beside them.";
+const CHECK_CODES: &str = "Exit codes: 0 no defects; 1 defects; 2 the command line is wrong, or a file \
+                           cannot be read.\n\nWorkflows that a workflow refers to are searched for in all files that are given, \
+                           and in the files beside them.";
 
 const DRAW_CODES: &str = "Exit codes: 0 drawn; 1 the workflow has defects, or there is no such run; 2 the command line or \
                           the store is wrong.";
 
 const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such \
                          run; 2 the command line, the workflow or the store is wrong; 3 it waits for a person; 130 it was \
-                         stopped by Ctrl-C.\n\nThe output goes to standard output, all else to standard error. A program \
-                         that is an agent is run with `sh -c` for each turn: it reads the input from standard input (a \
-                         text as it is, else JSON) and prints the output. A failure is an exit code that is not 0.";
+                         stopped by Ctrl-C.\n\nThe output is written to standard output, all else to standard error. A \
+                         program that is an agent is run with `sh -c` for each turn: it reads the input from standard \
+                         input (text unchanged, other values as JSON) and prints the output. An exit code other than 0 is \
+                         a failure.";
 
 const HISTORY_CODES: &str = "Exit codes: 0 done; 1 no such run; 2 the command line or the store is wrong.";
 
-/// A run in a store.
+/// A run in a store, as the command line names it.
 #[derive(Debug, Args)]
 pub(crate) struct Stored {
-    /// The run's id, a beginning that no other run has, or @last
+    /// The run's id, a prefix of it that no other run has, or @last
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) choice: Choice,
 }
 
-/// What is changed before a node starts.
+/// Changes to a node's input and state before it starts.
 #[derive(Debug, Args)]
 pub(crate) struct Change {
-    /// What the node works on, in place of its input; @FILE reads it from there, @- from standard input
+    /// The input of the node, in place of its own; @FILE reads it from a file, @- from standard input
     #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
     pub(crate) input: Option<Value>,
-    /// What the node finds in a channel; may be given several times
+    /// The value of a channel when the node starts; may be given several times
     #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
     pub(crate) set: Vec<Setting>,
 }
 
-/// How a run is worked on in this process.
+/// Which agents work on a run in this process, and what is printed.
 #[derive(Debug, Args)]
-pub(crate) struct Going {
-    /// The program that is an agent; '*=COMMAND' is all that are not named
+pub(crate) struct Execution {
+    /// A program as the agent NAME; '*=COMMAND' stands for all agents that are not named
     #[arg(long, value_name = "NAME=COMMAND", value_parser = program)]
     pub(crate) agent: Vec<Program>,
     #[command(flatten)]
-    pub(crate) thinkers: Thinkers,
-    /// Show each event as it happens
+    pub(crate) folder: FolderAgents,
+    /// Print each event as it happens
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Ask nobody at the terminal: a run that waits for a person ends this process with 3
+    /// Ask nobody at the terminal: the process ends with code 3 when the run waits for a person
     #[arg(long)]
     pub(crate) no_input: bool,
-    /// Print the whole result as JSON, for machines
+    /// Print the whole result as JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Agents from files, for those that have no program here.
+/// Where agents without a program on the command line are declared, and what their tools may access.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Thinkers {
-    /// The folder with agents, one in each file *.toml; a program of the same name goes first
+pub(crate) struct FolderAgents {
+    /// The folder with agents, one per file *.toml; --agent with the same name has precedence
     #[arg(long, value_name = "FOLDER")]
     pub(crate) agents: Option<PathBuf>,
-    /// The file with the models that they may choose among; models.toml, if there is one
+    /// The file with the models that they may use; by default models.toml, if it exists
     #[arg(long, value_name = "FILE", requires = "agents")]
     pub(crate) models: Option<PathBuf>,
-    /// The file with the MCP servers whose tools they may use; mcp.toml, if there is one. Its programs are started
+    /// The file with the MCP servers whose tools they may use; by default mcp.toml, if it exists. Its programs are started
     #[arg(long, value_name = "FILE", requires = "agents")]
     pub(crate) mcp: Option<PathBuf>,
-    /// The folder that their tools may see
+    /// The folder that their tools work in
     #[arg(long, value_name = "FOLDER", requires = "agents", default_value = ".")]
     pub(crate) root: PathBuf,
     /// A folder outside of --root that their commands may read, and whose programs they may run; may be given several times
     #[arg(long, value_name = "FOLDER", requires = "agents")]
     pub(crate) allow_read: Vec<PathBuf>,
-    /// The model that all of them ask; `fake` is one that needs no network and does not think
+    /// The model that all of them use; `fake` needs no network and repeats what it was asked
     #[arg(long, value_name = "MODEL", requires = "agents")]
     pub(crate) model: Option<String>,
 }
 
-impl Thinkers {
-    /// Where they are declared, and what their tools may see, if there are any. They may not change these workflows.
+impl FolderAgents {
+    /// The same as arguments of `callboard run`; `None` without a folder. Their tools may not change the files `workflows`.
     pub(crate) fn files(&self, workflows: &[PathBuf]) -> Option<Files> {
         let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
-        Some(Files { agents: agents?, models, mcp, root, allow_read, kept: workflows.to_vec() })
+        Some(Files { agents: agents?, models, mcp, root, allow_read, protected: workflows.to_vec() })
     }
 }
 
-/// An agent's name, or `*`, and the command line that it is.
+/// An agent's name, or `*`, and the command line that runs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) name: String,

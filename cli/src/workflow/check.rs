@@ -11,7 +11,7 @@ use crate::page::{Failure, Page, count};
 
 use super::read::{self, Texts};
 
-/// Everything that is wrong with these workflows.
+/// Reports every defect in these workflows.
 pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failure> {
     let Texts { read: texts, left_out } = read::texts(files, line)?;
     let read = read::workflows(files, &texts);
@@ -37,12 +37,12 @@ pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failu
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
 
-/// Texts of the one-line syntax in their usual form.
+/// Prints workflows of the one-line syntax in canonical form.
 pub(crate) fn format(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failure> {
     let (mut text, mut remarks) = (String::new(), String::new());
     for Source { origin, bytes, form } in read::texts_or_warn(files, line)? {
         if form == Form::Toml {
-            let text = "only the one-line syntax has a usual form; TOML has many formatters";
+            let text = "only the one-line syntax has a canonical form; for TOML use a TOML formatter";
             return Err(Failure::trouble(format!("{}: {text}", visible(&origin))));
         }
         let Ok(written) = String::from_utf8(bytes) else {
@@ -74,7 +74,7 @@ fn summary(workflow: &Workflow) -> String {
     visible(&format!("{}: {}", workflow.name(), parts.join("; ")))
 }
 
-/// How many nodes there are, those within others too.
+/// The number of nodes, including nested ones.
 fn nodes(block: &Block) -> usize {
     block.nodes.iter().map(|node| 1 + node.work.body().map_or(0, nodes)).sum()
 }
@@ -92,6 +92,7 @@ fn row(origin: &str, workflow: &Workflow) -> Value {
     })
 }
 
+/// The defects as JSON, with line and column.
 pub(crate) fn defects_json(defects: &Defects) -> Vec<Value> {
     let place = |start: usize| {
         let before = defects.source().map_or("", |(_, text)| text.get(..start).unwrap_or(text));

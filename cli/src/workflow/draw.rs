@@ -12,7 +12,7 @@ use crate::stores::Choice;
 
 use super::read;
 
-/// The workflow as SVG or Mermaid, with how the nodes of a run stand if one is named.
+/// Draws the workflow as SVG or Mermaid, with the node states of a run if one is named.
 pub(crate) async fn draw(
     files: &[PathBuf],
     line: Option<&str>,
@@ -32,7 +32,7 @@ pub(crate) async fn draw(
         let loaded = choice.stores()?.load(run).await?;
         let states = node_states_of(loaded.history.clone(), &loaded.rules.state);
         let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
-        // A store that a process works with cannot be read, so no process works on the run.
+        // The store could be opened, so no process works on the run: running nodes are shown as open.
         let left = |(node, mut states): (String, NodeStates)| {
             states.state = states.state.when_left();
             (node, states)

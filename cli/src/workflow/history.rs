@@ -11,18 +11,17 @@ use crate::shapes;
 use crate::stable_json;
 use crate::stores::store::Loaded;
 
-use super::progress::taking_back;
+use super::progress::compensation;
 
-/// How much of a value stands in the table, in characters.
+/// How much of a value the table shows, in characters.
 const SHOWN: usize = 200;
 
-/// Every turn in the order in which they ended: a checkpoint each; and those that are open.
+/// Lists every turn: ended ones in the order in which they ended, each a checkpoint, then open ones.
 pub(crate) fn history(loaded: &Loaded) -> Page {
     let replay = &loaded.replay;
     let mut turns: Vec<&TurnStory> = replay.turns().collect();
     turns.sort_by_key(|turn| (turn.closed.map_or(usize::MAX, |(step, _)| step), turn.number));
-    let mut table =
-        table(["turn", "node", "agent", "took", "what came of it", "what it wrote", "the state after it"], &[0, 3]);
+    let mut table = table(["turn", "node", "agent", "took", "result", "wrote", "state after"], &[0, 3]);
     let mut rows = Vec::new();
     for turn in &turns {
         let step = turn.closed.and_then(|(step, _)| replay.steps().get(step - 1));
@@ -70,7 +69,7 @@ fn is_compensation(turn: &TurnStory) -> bool {
 }
 
 fn shown_node(turn: &TurnStory) -> String {
-    if is_compensation(turn) { taking_back(&node(turn)) } else { node(turn) }
+    if is_compensation(turn) { compensation(&node(turn)) } else { node(turn) }
 }
 
 fn ended(loaded: &Loaded, turn: &TurnStory) -> String {

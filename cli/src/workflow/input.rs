@@ -1,4 +1,4 @@
-//! What a run works on, as the command line says it.
+//! The input and the channel values of a run, from the command line.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::values::Setting;
 
 use super::arguments::Field;
 
-/// The input: what was said as a whole, or an object of fields; without any, an empty one.
+/// The input: the whole value, or an object of the fields, which may be empty.
 pub(crate) fn whole(fields: Vec<Field>, whole: Option<Value>) -> Result<Value, Failure> {
     if let Some(whole) = whole {
         return Ok(whole);
@@ -25,7 +25,7 @@ pub(crate) fn whole(fields: Vec<Field>, whole: Option<Value>) -> Result<Value, F
     Ok(Value::Object(object))
 }
 
-/// Whether the input has what the workflow's templates read.
+/// Checks that the input has the fields that the workflow's templates read.
 pub(crate) fn check(workflow: &Workflow, input: &Value) -> Result<(), Failure> {
     let missing: Vec<&str> = workflow.inputs().filter(|field| input.get(field).is_none()).collect();
     let [first, ..] = missing.as_slice() else { return Ok(()) };
@@ -34,7 +34,7 @@ pub(crate) fn check(workflow: &Workflow, input: &Value) -> Result<(), Failure> {
     Err(Failure::trouble(visible(&text)))
 }
 
-/// What is to stand in channels.
+/// The writes to channels.
 pub(crate) fn update(settings: &[Setting]) -> Result<Update, Failure> {
     let mut update = Update::default();
     for (position, Setting { channel, value }) in settings.iter().enumerate() {

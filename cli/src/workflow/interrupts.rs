@@ -1,4 +1,4 @@
-//! The person at the terminal, and what is left to one who is not there.
+//! The dialog at the terminal about interrupted nodes.
 
 use callboard::actors::approvals::Withdrawal;
 use callboard::messages::visible;
@@ -9,24 +9,24 @@ use crate::page::{brief_json, whole_json};
 use crate::person::{Person, at_the_terminal};
 use crate::values::value_of;
 
-/// What a person says to a node that waits.
+/// A person's decision about an interrupted node.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Decision {
-    GoOn,
-    GoOnWith(Value),
-    CancelTheRun,
-    /// Nothing: the node waits on.
+    Continue,
+    ContinueWith(Value),
+    CancelRun,
+    /// None: the node stays interrupted.
     Leave,
 }
 
-/// What is known about a node that waits.
+/// The text about an interrupted node.
 pub(crate) fn shown(interrupt: &Interrupt) -> String {
     let head = format!("{} waits for a person", visible(&interrupt.node));
     let input = brief_json(&interrupt.input, 2000);
     format!("{head}\n  agent  {}\n  input  {input}\n  state\n{}", interrupt.agent, whole_json(&interrupt.state, "    "))
 }
 
-/// Asks at the terminal, until it is withdrawn.
+/// Asks at the terminal, until the question is withdrawn.
 pub(crate) fn ask(interrupt: &Interrupt, withdrawal: Option<Withdrawal>) -> Decision {
     at_the_terminal(withdrawal, |person| asked(person, interrupt)).unwrap_or(Decision::Leave)
 }
@@ -37,11 +37,11 @@ fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {
     loop {
         match person.answers(&question).as_deref() {
             None | Some("l" | "leave") => return Decision::Leave,
-            Some("g" | "go") => return Decision::GoOn,
-            Some("c" | "cancel") => return Decision::CancelTheRun,
+            Some("g" | "go") => return Decision::Continue,
+            Some("c" | "cancel") => return Decision::CancelRun,
             Some("i" | "input") => {
                 return match person.answers("the new input, JSON or text: ") {
-                    Some(input) => Decision::GoOnWith(value_of(&input)),
+                    Some(input) => Decision::ContinueWith(value_of(&input)),
                     None => Decision::Leave,
                 };
             }
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_shown_what_waits_and_says_what_becomes_of_it() {
+    fn a_person_sees_the_node_and_decides() {
         let (decision, asked) = decided("what\ng\n");
-        assert_eq!(decision, Decision::GoOn);
+        assert_eq!(decision, Decision::Continue);
         insta::assert_snapshot!("question", asked);
-        assert_eq!(decided("i\n{\"a\": 1}\n").0, Decision::GoOnWith(json!({ "a": 1 })));
-        assert_eq!(decided("i\na better draft\n").0, Decision::GoOnWith(json!("a better draft")));
-        assert_eq!(decided("c\n").0, Decision::CancelTheRun);
+        assert_eq!(decided("i\n{\"a\": 1}\n").0, Decision::ContinueWith(json!({ "a": 1 })));
+        assert_eq!(decided("i\na better draft\n").0, Decision::ContinueWith(json!("a better draft")));
+        assert_eq!(decided("c\n").0, Decision::CancelRun);
         assert_eq!(
             [decided("l\n").0, decided("").0, decided("i\n").0],
             [Decision::Leave, Decision::Leave, Decision::Leave]

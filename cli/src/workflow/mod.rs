@@ -1,4 +1,5 @@
-//! `callboard workflow …`: checks workflows, and runs them on a board in this process, with programs, and with agents in files.
+//! `callboard workflow …`: checks and draws workflows, and runs them on a board in this process, with programs and with agents in
+//! files.
 
 pub(crate) mod arguments;
 pub(crate) mod check;
@@ -20,10 +21,11 @@ use crate::page::{self, Failure, Page};
 use crate::process::{block_on, finish, print};
 
 use arguments::Workflow;
-pub(crate) use progress::taking_back;
-use session::Terms;
+pub(crate) use progress::compensation;
+use session::SubmitOptions;
 pub(crate) use session::is_left_by_its_store;
 
+/// Runs a command of `callboard workflow`.
 pub(crate) fn main(command: Workflow) -> ExitCode {
     match command {
         Workflow::Check { files, line, format: true, .. } => page::print(check::format(&files, line.as_deref()), false),
@@ -47,31 +49,32 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             choice,
             ephemeral,
             conversation,
-            going,
+            execution,
         } => {
             let limits = limits.map(|limits| limits.of_new_run());
-            let terms = Terms { limits, approval_ttl, handoffs: page::handoffs(enable_handoffs), conversation };
+            let options =
+                SubmitOptions { limits, approval_ttl, handoffs: page::handoffs(enable_handoffs), conversation };
             let files: Vec<_> = file.into_iter().collect();
             let input = input::whole(input, input_json);
-            let json = going.json;
+            let json = execution.json;
             let run = async {
                 let stores = if ephemeral { None } else { Some(choice.stores()?) };
-                run::run((&files, line.as_deref()), input?, terms, stores, &going).await
+                run::run((&files, line.as_deref()), input?, options, stores, &execution).await
             };
             finish(block_on(run), json)
         }
-        Workflow::Resume { stored, limits: Some(_), going, .. } => {
-            print(move || page::print(Err(run::limits_are_kept(&stored.run)), going.json))
+        Workflow::Resume { stored, limits: Some(_), execution, .. } => {
+            print(move || page::print(Err(run::limits_are_kept(&stored.run)), execution.json))
         }
-        Workflow::Resume { stored, node, change, limits: None, going } => {
-            finish(block_on(run::resume(&stored, &node, &change, &going)), going.json)
+        Workflow::Resume { stored, node, change, limits: None, execution } => {
+            finish(block_on(run::resume(&stored, &node, &change, &execution)), execution.json)
         }
-        Workflow::Retry { stored, limits, going } => {
-            finish(block_on(run::retry(&stored, limits.as_ref(), &going)), going.json)
+        Workflow::Retry { stored, limits, execution } => {
+            finish(block_on(run::retry(&stored, limits.as_ref(), &execution)), execution.json)
         }
-        Workflow::Fork { stored, turn, node, change, going } => {
+        Workflow::Fork { stored, turn, node, change, execution } => {
             let place = (turn, node.as_deref());
-            finish(block_on(run::fork(&stored, place, &change, &going)), going.json)
+            finish(block_on(run::fork(&stored, place, &change, &execution)), execution.json)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One turn as a process: what it is given, what it says, and its end with the turn's.
+//! Runs one turn as a process: its input, its output, and its end when the turn ends.
 
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -18,29 +18,29 @@ use callboard_confine::{CoreDumps, apart, start};
 use crate::page::brief;
 use crate::scratch;
 
-/// The most that a program may print, in bytes.
+/// The most that a program may print on standard output, in bytes.
 const MAX_OUTPUT: usize = 8 << 20;
 
-/// How much of what a program says about its failure is kept, in bytes from the end, and in lines.
+/// How much of the end of standard error is kept for the error, in bytes and in lines.
 const KEPT_BYTES: usize = 4 << 10;
 const KEPT_LINES: usize = 20;
 
-/// How long what a program has left running may go on writing to its streams after it has ended.
+/// How long the streams are read after the program has ended, where processes that it started hold them open.
 const AFTER_END: Duration = Duration::from_secs(1);
 
-/// How much of a command line stands in an error, in characters.
+/// How much of a command line an error shows, in characters.
 const SHOWN: usize = 40;
 
-/// What a shell says when there is no such program, or it cannot be run: the next attempt finds no other.
+/// The exit codes of a shell for a program that does not exist or cannot be executed: a retry would fail too.
 const NOT_RUN: [i32; 2] = [126, 127];
 
-/// Runs the command line once, for this turn. If the turn is stopped, so is the program, with all that it has started.
+/// Runs the command line once, for this turn. If the turn is stopped, the program and its process group are killed.
 pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, TurnError> {
     let state = state_file(turn)?;
     let name = &*format!("`{}`", brief(command, SHOWN));
     let mut process = Process::new("sh");
     process.arg("-c").arg(command).kill_on_drop(true);
-    // It leads a session, and so a group, by which it is killed with what it has started.
+    // It leads a session and a process group, by which it is killed with the processes that it has started.
     apart(process.as_std_mut(), CoreDumps::Inherited);
     process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     process.env("CALLBOARD_AGENT", turn.agent().as_str());
@@ -53,9 +53,9 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
         None => process.env_remove("CALLBOARD_NODE"),
     };
     let cannot = |error: std::io::Error| TurnError::terminal(format!("{name} cannot be run: {error}"));
-    // What it leaves is reaped by others, its status is not.
+    // Registered, so that the reaper of orphans does not take its status.
     let (mut child, _started) = start(|| process.spawn(), Child::id).map_err(cannot)?;
-    let mut group = Group::of(&child);
+    let mut group = ProcessGroupGuard::of(&child);
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(TurnError::terminal(format!("{name} has no standard streams")));
@@ -66,15 +66,15 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
     };
     let write = async move {
         match stdin.write_all(input.as_bytes()).await {
-            // It need not read what it is given.
+            // A program need not read its input.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(TurnError::transient(error.to_string())),
             Ok(()) | Err(_) => Ok(()),
         }
     };
-    let (mut output, mut said) = (Vec::new(), Vec::new());
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
     let status = {
         let mut streams = pin!(async {
-            tokio::try_join!(write, whole(stdout, &mut output, name), end_of(stderr, &mut said)).map(|_| ())
+            tokio::try_join!(write, whole(stdout, &mut output, name), end_of(stderr, &mut errors)).map(|_| ())
         });
         tokio::select! {
             done = &mut streams => {
@@ -82,7 +82,7 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
                 child.wait().await
             }
             status = child.wait() => {
-                // What it has started may hold its streams for as long as it likes.
+                // Processes that it started may hold the streams open without end.
                 timeout(AFTER_END, streams).await.unwrap_or(Ok(()))?;
                 status
             }
@@ -90,10 +90,10 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
     };
     let status = status.map_err(|error| TurnError::transient(error.to_string()))?;
     group.has_ended();
-    if status.success() { Ok(Command::output(value(output, name)?)) } else { Err(failure(name, status, &said)) }
+    if status.success() { Ok(Command::output(value(output, name)?)) } else { Err(failure(name, status, &errors)) }
 }
 
-/// The channels as the turn sees them, as JSON in a file that goes with the turn.
+/// The channels as the turn sees them, as JSON in a file that is removed with the turn.
 fn state_file(turn: &Turn) -> Result<NamedTempFile, TurnError> {
     let cannot =
         |error: std::io::Error| TurnError::transient(format!("the state cannot be written to a file: {error}"));
@@ -102,7 +102,7 @@ fn state_file(turn: &Turn) -> Result<NamedTempFile, TurnError> {
     Ok(file)
 }
 
-/// All that is printed.
+/// Reads all of standard output; an error beyond [`MAX_OUTPUT`].
 async fn whole(mut stdout: impl AsyncRead + Unpin, output: &mut Vec<u8>, name: &str) -> Result<(), TurnError> {
     while read(&mut stdout, output).await? {
         if output.len() > MAX_OUTPUT {
@@ -112,7 +112,7 @@ async fn whole(mut stdout: impl AsyncRead + Unpin, output: &mut Vec<u8>, name: &
     Ok(())
 }
 
-/// The end of what is printed, of whatever length.
+/// Reads all of standard error, and keeps its end.
 async fn end_of(mut stderr: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Result<(), TurnError> {
     while read(&mut stderr, kept).await? {
         let surplus = kept.len().saturating_sub(KEPT_BYTES);
@@ -121,7 +121,7 @@ async fn end_of(mut stderr: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Reads what is there; whether the stream continues. Nothing is lost if it is dropped.
+/// Reads once; `false` at the end of the stream. Cancel safe.
 async fn read(stream: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> Result<bool, TurnError> {
     let mut buffer = [0; KEPT_BYTES];
     let count = stream.read(&mut buffer).await.map_err(|error| TurnError::transient(error.to_string()))?;
@@ -129,7 +129,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> Resu
     Ok(count > 0)
 }
 
-/// JSON if it is any, else text without its last line break.
+/// The output: parsed if it is JSON, else text without its last line break.
 fn value(output: Vec<u8>, name: &str) -> Result<Value, TurnError> {
     let text = String::from_utf8(output)
         .map_err(|error| TurnError::terminal(format!("{name} printed what is not UTF-8: {error}")))?;
@@ -139,9 +139,9 @@ fn value(output: Vec<u8>, name: &str) -> Result<Value, TurnError> {
     }))
 }
 
-fn failure(name: &str, status: ExitStatus, said: &[u8]) -> TurnError {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<&str> = said.trim_end().lines().collect();
+fn failure(name: &str, status: ExitStatus, errors: &[u8]) -> TurnError {
+    let errors = String::from_utf8_lossy(errors);
+    let lines: Vec<&str> = errors.trim_end().lines().collect();
     let last = lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n");
     let colon = if last.is_empty() { "" } else { ":\n" };
     let text = format!("{name} {}{colon}{last}", exited(status));
@@ -151,10 +151,10 @@ fn failure(name: &str, status: ExitStatus, said: &[u8]) -> TurnError {
     }
 }
 
-/// A program and whatever it has started; killed if it is dropped before the program has ended.
-struct Group(Option<Pid>);
+/// The process group of a program; killed when this is dropped before the program has ended.
+struct ProcessGroupGuard(Option<Pid>);
 
-impl Group {
+impl ProcessGroupGuard {
     fn of(child: &tokio::process::Child) -> Self {
         Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
     }
@@ -164,10 +164,10 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may have ended just now.
+            // An error means that it has just ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -7,52 +7,57 @@ use std::sync::Arc;
 use callboard::messages::visible;
 use callboard::prelude::*;
 
-use crate::agents::load::{self, Thinkers};
+use crate::agents::load::{self, LoadedAgents};
 use crate::agents::watch::Watch;
 use crate::page::Failure;
 use crate::quote::quoted;
 
-use super::arguments::{Going, Program};
+use super::arguments::{Execution, Program};
 use super::program::take_turn;
 
 /// Agents for a board.
 pub(crate) struct Agents {
     pub(crate) specs: Vec<AgentSpec>,
-    /// Has those that think be as their files say; there is none without a folder.
+    /// Reloads the agents of the folder when their files change; `None` without a folder.
     pub(crate) watch: Option<Watch>,
 }
 
-/// An agent for each name of the cast: the program that is named for it, else one that thinks, else the program for all others.
-/// Of those that think, all are there whose names no program has: they may give tasks to each other.
+/// An agent for each name of the cast: its program on the command line, else the folder's agent of this name, else the program for all
+/// others. All other agents of the folder are included too: they may delegate to each other.
 ///
 /// # Errors
-/// One has neither, or a program has a name that nobody has.
+/// A name has none of these, or a program has a name that the workflow does not have.
 pub(crate) async fn agents(
-    (going, workflows): (&Going, &[PathBuf]),
+    (execution, workflows): (&Execution, &[PathBuf]),
     store: Option<&Path>,
     cast: &[String],
 ) -> Result<Agents, Failure> {
-    let thinkers = thinkers(going, workflows, store).await?;
-    let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
+    let folder = folder_agents(execution, workflows, store).await?;
+    let known = folder.as_ref().map(|loaded| &loaded.names);
     let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
-    let is_named = |agent: &String| going.agent.iter().any(|program| program.name == *agent || program.name == "*");
-    if let Some(thinkers) = &thinkers {
-        let missing = cast.iter().filter(|agent| !thinkers.names.contains(*agent) && !is_named(agent));
-        missing.into_iter().try_for_each(|agent| thinkers.broken.check(agent))?;
+    let is_named = |agent: &String| execution.agent.iter().any(|program| program.name == *agent || program.name == "*");
+    if let Some(loaded) = &folder {
+        let missing = cast.iter().filter(|agent| !loaded.names.contains(*agent) && !is_named(agent));
+        missing.into_iter().try_for_each(|agent| loaded.invalid.check(agent))?;
     }
-    let mut specs = programs(&going.agent, cast, is_known)?;
-    let watch = thinkers.map(|thinkers| {
-        specs.extend(thinkers.specs);
-        thinkers.watch
+    let mut specs = programs(&execution.agent, cast, is_known)?;
+    let watch = folder.map(|loaded| {
+        specs.extend(loaded.specs);
+        loaded.watch
     });
     Ok(Agents { specs, watch })
 }
 
-/// The agents of the folder that is named, if one is, but for those that are programs. No tool of theirs sees the store.
-async fn thinkers(going: &Going, workflows: &[PathBuf], store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
-    let Some(files) = going.thinkers.files(workflows) else { return Ok(None) };
-    let programs: Vec<&str> = going.agent.iter().map(|program| &*program.name).collect();
-    load::load(&files, store, going.thinkers.model.as_deref(), &programs).await.map(Some)
+/// The agents of the folder, without those whose names programs of the command line have; `None` without a folder. Their tools may not
+/// access the store.
+async fn folder_agents(
+    execution: &Execution,
+    workflows: &[PathBuf],
+    store: Option<&Path>,
+) -> Result<Option<LoadedAgents>, Failure> {
+    let Some(files) = execution.folder.files(workflows) else { return Ok(None) };
+    let programs: Vec<&str> = execution.agent.iter().map(|program| &*program.name).collect();
+    load::load(&files, store, execution.folder.model.as_deref(), &programs).await.map(Some)
 }
 
 fn programs(programs: &[Program], cast: &[String], is_known: impl Fn(&str) -> bool) -> Result<Vec<AgentSpec>, Failure> {

@@ -1,4 +1,4 @@
-//! A run as it continues: the line that reports what has happened to a node.
+//! Progress of a workflow: a line for each event of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use callboard::supervision::runs::run::Run;
 
 use crate::page::{brief, brief_json, duration};
 
-/// How much of an output or an error stands in a line, in characters.
+/// How much of an output or an error one line shows, in characters.
 const SHOWN: usize = 120;
 
-/// A run as far as its events were told, in lines.
+/// Follows the events of a run and turns them into lines.
 pub(crate) struct Follower {
     turns: follow::Follower,
-    /// The last iteration of each loop, by the way to it.
+    /// The last iteration of each loop, by the loop's path.
     iterations: BTreeMap<String, String>,
 }
 
-/// Something that happened to a node.
+/// An event of a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) kind: Kind,
@@ -28,7 +28,7 @@ pub(crate) struct Line {
     text: String,
 }
 
-/// What kind of thing it is: it has a mark, and a colour on a terminal.
+/// The kind of an event, which chooses the mark, and the colour on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Started,
@@ -37,11 +37,11 @@ pub(crate) enum Kind {
     Retried,
     Waits,
     Repeated,
-    CutOff,
+    Cancelled,
 }
 
 impl Follower {
-    /// Nothing is known yet: the first event is the submission.
+    /// A follower that has received no event: the first is the submission.
     pub(crate) fn new(rules: StateRules) -> Self {
         Self { turns: follow::Follower::new(rules), iterations: BTreeMap::new() }
     }
@@ -51,13 +51,13 @@ impl Follower {
         self.turns.next_sequence()
     }
 
-    /// Goes on from here, and tells of the turns that are open.
+    /// Continues from the state of a run; returns lines for its open turns.
     pub(crate) fn catch_up(&mut self, run: Run) -> Vec<Line> {
         let events = self.turns.catch_up(run);
         self.lines(events)
     }
 
-    /// Takes the next event; one that is known already says nothing.
+    /// Applies the next event; no lines for one that was applied already.
     pub(crate) fn take(&mut self, published: &Published) -> Vec<Line> {
         let events = self.turns.take(published);
         self.lines(events)
@@ -83,10 +83,10 @@ impl Follower {
                 TurnStatus::Failed { failure, took } => {
                     (Kind::Failed, format!("failed after {}: {}", duration(took), why_in_one_line(&failure)))
                 }
-                TurnStatus::Cancelled => (Kind::CutOff, "was cut off".to_owned()),
+                TurnStatus::Cancelled => (Kind::Cancelled, "was cancelled".to_owned()),
             };
             lines.extend(iterations(&node, &mut self.iterations));
-            let node = if event.is_compensation { taking_back(&node) } else { node };
+            let node = if event.is_compensation { compensation(&node) } else { node };
             lines.push(Line { kind, node, text });
         }
         lines
@@ -97,20 +97,20 @@ impl Follower {
         self.turns.run().into_iter().flat_map(Run::interrupts).collect()
     }
 
-    /// The turns that wait because something is wrong with them, with the nodes and the reasons.
+    /// The turns that need attention: their nodes and the reasons.
     pub(crate) fn troubled(&self) -> Vec<(String, String)> {
         let turns = self.turns.run().into_iter().flat_map(Run::turns_that_need_attention);
         let node = |turn: u32| {
             let node = self.turns.node_of(turn).unwrap_or_default();
             let run = self.turns.run();
             let is_compensation = run.is_some_and(|run| run.turn(turn).is_some_and(|open| run.is_compensation(open)));
-            if is_compensation { taking_back(node) } else { node.to_owned() }
+            if is_compensation { compensation(node) } else { node.to_owned() }
         };
         turns.map(|(turn, why)| (node(turn.number), why.to_owned())).collect()
     }
 
-    /// Whether it continues by itself, or has ended. These turns wait no more, though no event says so yet.
-    pub(crate) fn goes_on(&self, decided: &BTreeSet<u32>) -> bool {
+    /// Whether the run continues without a person, or has ended. The turns in `decided` were resumed, though no event reports it yet.
+    pub(crate) fn continues(&self, decided: &BTreeSet<u32>) -> bool {
         let Some(run) = self.turns.run() else { return true };
         let open = run.open_turns().count();
         let waiting = run.interrupts().filter(|interrupt| !decided.contains(&interrupt.turn.number)).count();
@@ -118,29 +118,29 @@ impl Follower {
     }
 }
 
-/// What stands for a node where what it has done is taken back.
-pub(crate) fn taking_back(node: &str) -> String {
-    format!("taking back {node}")
+/// The label of a turn that compensates a node.
+pub(crate) fn compensation(node: &str) -> String {
+    format!("compensating {node}")
 }
 
-/// The loops on the way to a node that have begun anew.
+/// Lines for the loops around a node that have begun a new iteration.
 fn iterations(node: &str, known: &mut BTreeMap<String, String>) -> Vec<Line> {
-    let (mut way, mut lines) = (String::new(), Vec::new());
+    let (mut path, mut lines) = (String::new(), Vec::new());
     for part in node.split('/') {
         if let Some((name, iteration)) = part.split_once('#') {
-            let around = format!("{way}{name}");
-            let last = known.insert(around.clone(), iteration.to_owned());
+            let node = format!("{path}{name}");
+            let last = known.insert(node.clone(), iteration.to_owned());
             if last.as_deref() != Some(iteration) {
-                lines.push(Line { kind: Kind::Repeated, node: around, text: format!("iteration {iteration}") });
+                lines.push(Line { kind: Kind::Repeated, node, text: format!("iteration {iteration}") });
             }
         }
-        way.push_str(part);
-        way.push('/');
+        path.push_str(part);
+        path.push('/');
     }
     lines
 }
 
-/// A program's complaints have several lines.
+/// The failure in one line; the standard error of a program has several.
 fn why_in_one_line(failure: &Failure) -> String {
     brief(&failure.to_string().replace('\n', " "), 4 * SHOWN)
 }
@@ -151,7 +151,7 @@ fn gave(command: &Command) -> String {
 }
 
 impl Line {
-    /// The line as it is shown; coloured on a terminal.
+    /// The line as text, with escape sequences for colours if `is_coloured`.
     pub(crate) fn shown(&self, is_coloured: bool) -> String {
         let Self { kind, node, text } = self;
         let (mark, colour) = match kind {
@@ -161,7 +161,7 @@ impl Line {
             Kind::Retried => ("…", "33"),
             Kind::Waits => ("‖", "35"),
             Kind::Repeated => ("↻", "34"),
-            Kind::CutOff => ("–", "2"),
+            Kind::Cancelled => ("–", "2"),
         };
         let node = visible(node);
         if is_coloured {
@@ -177,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_is_told_of_when_an_iteration_begins_and_not_for_each_of_its_nodes() {
+    fn a_loop_has_a_line_for_each_iteration_and_not_for_each_of_its_nodes() {
         let mut known = BTreeMap::new();
-        let mut told =
+        let mut shown =
             |node: &str| -> Vec<String> { iterations(node, &mut known).iter().map(|line| line.shown(false)).collect() };
-        assert_eq!(told("draft"), Vec::<String>::new());
-        assert_eq!(told("again#1/draft"), ["↻ again iteration 1"]);
-        assert_eq!(told("again#1/review"), Vec::<String>::new());
-        assert_eq!(told("again#2/inner#1/x"), ["↻ again iteration 2", "↻ again#2/inner iteration 1"]);
+        assert_eq!(shown("draft"), Vec::<String>::new());
+        assert_eq!(shown("again#1/draft"), ["↻ again iteration 1"]);
+        assert_eq!(shown("again#1/review"), Vec::<String>::new());
+        assert_eq!(shown("again#2/inner#1/x"), ["↻ again iteration 2", "↻ again#2/inner iteration 1"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Workflows from files, folders and the command line.
+//! Reads workflows from files, folders and the command line.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -11,47 +11,47 @@ use callboard_agents::DefinitionSource;
 use crate::page::{Failure, note, shown_path};
 use crate::values::open_file;
 
-/// No workflow is longer than this, in bytes: the rest of a file is not read.
+/// The longest workflow, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// How much is read of the texts beside those that are named, in bytes.
+/// How much is read of the files beside those that are named, in bytes.
 const MAX_BESIDE: usize = 8 << 20;
 
-/// What the command line names.
+/// The workflows that the command line names.
 pub(crate) struct Texts {
-    /// In its order; those of a folder in the order of their names.
+    /// In the order of the command line; those of a folder in the order of their names.
     pub(crate) read: Vec<Source>,
-    /// What is named as a workflow in a folder, and is not read.
+    /// Entries of a folder with the name of a workflow that are not read.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// A file of a folder that is no regular file, or a link that leads to nothing or out of the folder: not read, as in a folder of
-/// agents.
+/// An entry of a folder that is not a regular file, or a link to nothing or out of the folder. It is not read, as in a folder of agents.
 pub(crate) struct LeftOut {
     pub(crate) origin: String,
     pub(crate) why: String,
 }
 
 impl LeftOut {
+    /// Prints a warning.
     pub(crate) fn warn(&self) {
         note(&format!("warning: the workflow of {} is left out: {}", visible(&self.origin), visible(&self.why)));
     }
 
-    /// For a check.
+    /// The reason as defects, for `check`.
     pub(crate) fn defects(&self) -> Defects {
         let defect = Defect { problem: self.why.clone(), advice: None, place: None };
         Defects::of(&self.origin, None, vec![defect])
     }
 }
 
-/// As [`texts`], with a warning for each that is left out.
+/// As [`texts`]; prints a warning for each entry that is left out.
 pub(crate) fn texts_or_warn(files: &[PathBuf], line: Option<&str>) -> Result<Vec<Source>, Failure> {
     let Texts { read, left_out } = texts(files, line)?;
     left_out.iter().for_each(LeftOut::warn);
     Ok(read)
 }
 
-/// The texts that the command line names.
+/// Reads the workflows that the command line names.
 pub(crate) fn texts(files: &[PathBuf], line: Option<&str>) -> Result<Texts, Failure> {
     let (mut texts, mut left_out) = (Vec::new(), Vec::new());
     for file in files {
@@ -84,11 +84,11 @@ pub(crate) fn texts(files: &[PathBuf], line: Option<&str>) -> Result<Texts, Fail
     Ok(Texts { read: texts, left_out })
 }
 
-/// The workflows of these texts. What they name is looked for among them, and then in the files beside them.
+/// Parses these workflows. Those that they refer to are searched for among them, and then in the files beside them.
 pub(crate) fn workflows(files: &[PathBuf], texts: &[Source]) -> Vec<Result<Workflow, Defects>> {
     let (own, named): (BTreeSet<String>, Vec<Vec<String>>) = texts.iter().filter_map(Source::names).unzip();
     let mut wanted: BTreeSet<String> = named.into_iter().flatten().filter(|name| !own.contains(name)).collect();
-    // Those that are asked for come first: they keep their names.
+    // The named ones come first, because of several with one name the first is used.
     let mut all = texts.to_vec();
     let (mut beside, left_out) = if wanted.is_empty() { Default::default() } else { neighbours(files, texts) };
     while let Some(found) = beside.iter().position(|(name, ..)| wanted.remove(name)) {
@@ -97,7 +97,7 @@ pub(crate) fn workflows(files: &[PathBuf], texts: &[Source]) -> Vec<Result<Workf
         all.push(source);
     }
     if !wanted.is_empty() {
-        // It may be in one of them.
+        // A file that was left out may have it.
         left_out.iter().for_each(LeftOut::warn);
     }
     let mut read = Workflow::reader().all(&all);
@@ -105,8 +105,8 @@ pub(crate) fn workflows(files: &[PathBuf], texts: &[Source]) -> Vec<Result<Workf
     read
 }
 
-/// The texts beside these files, with their names and those that they run, and what is left out. One that cannot be read is none;
-/// nor are those beyond a bound.
+/// The workflows in the files beside these, and the entries that are left out. Files that cannot be parsed, and those beyond
+/// [`MAX_BESIDE`], are omitted.
 fn neighbours(files: &[PathBuf], texts: &[Source]) -> (Vec<Neighbour>, Vec<LeftOut>) {
     let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
     let found = folders.into_iter().filter_map(|folder| workflows_in(folder).ok()).flatten();
@@ -130,10 +130,10 @@ fn neighbours(files: &[PathBuf], texts: &[Source]) -> (Vec<Neighbour>, Vec<LeftO
     (beside, left_out)
 }
 
-/// A text beside others: its name, those that it runs, and the text.
+/// A workflow in a file beside the named ones: its name, the names that it refers to, and its text.
 type Neighbour = (String, Vec<String>, Source);
 
-/// A file of a folder, by the rule for files of agents: a regular file, or a link to one in the same folder.
+/// Reads a file of a folder by the rule for files of agents: a regular file, or a link to one in the same folder.
 fn text_in_folder(file: &Path, form: Form) -> Result<Source, LeftOut> {
     let origin = file.display().to_string();
     match DefinitionSource::in_folder(listed(file.parent().unwrap_or(Path::new(""))), file) {
@@ -168,7 +168,7 @@ fn form(file: &Path) -> Option<Form> {
     }
 }
 
-/// What is named as a workflow in a folder, whatever it is.
+/// The entries of a folder with the name of a workflow, whatever kind they have.
 fn workflows_in(folder: &Path) -> Result<Vec<(PathBuf, Form)>, Failure> {
     let trouble = |error: std::io::Error| Failure::trouble(format!("{}: {error}", shown_path(folder)));
     let mut files = Vec::new();

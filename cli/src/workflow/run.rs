@@ -1,4 +1,4 @@
-//! `callboard workflow run|resume|fork`: a board in this process that works on one run, and leaves all others as they are.
+//! `callboard workflow run|resume|retry|fork`.
 
 use std::path::PathBuf;
 
@@ -20,30 +20,30 @@ use crate::retry::retry_of;
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
 
-use super::arguments::{Change, Going, Stored};
+use super::arguments::{Change, Execution, Stored};
 use super::progress::Follower;
-use super::session::{Session, Terms, advise_retry, made};
+use super::session::{Session, SubmitOptions, advise_retry, agents_for};
 use super::{hints, input, read};
 
-/// Runs a workflow from its beginning.
+/// Starts a run of a workflow, and follows it until it ends or waits for a person.
 pub(crate) async fn run(
     (files, line): (&[PathBuf], Option<&str>),
     input: Value,
-    terms: Terms,
+    options: SubmitOptions,
     stores: Option<Stores>,
-    going: &Going,
+    execution: &Execution,
 ) -> Result<End, Failure> {
     let workflow = one(files, line)?;
     input::check(&workflow, &input)?;
     check_reducers(&workflow)?;
     let cast: Vec<String> = workflow.plan().cast().into_iter().map(ToString::to_string).collect();
-    // Before the tools of agents are made, which must not see it.
+    // Opened before the tools are made, because they need to know which folder they may not access.
     let kept = match stores {
         Some(stores) => {
-            let store = match &terms.conversation {
+            let store = match &options.conversation {
                 Some(conversation) => {
                     let store = stores.take_for(conversation).await?;
-                    let line = |run| hints::resumption(run, stores.named(), going);
+                    let line = |run| hints::resumption(run, stores.named(), execution);
                     conversations::check_none_is_open(&store.conversations(), conversation, stores.named(), line)
                         .await?;
                     store
@@ -55,12 +55,12 @@ pub(crate) async fn run(
         None => None,
     };
     let hidden = kept.as_ref().map(|(stores, _)| stores.folder());
-    let Some((agents, signals)) = made((going, files), hidden, &cast).await? else {
+    let Some((agents, signals)) = agents_for((execution, files), hidden, &cast).await? else {
         return Ok(End::not_begun());
     };
-    let session = Session::start(agents, kept, going).await?;
+    let session = Session::start(agents, kept, execution).await?;
     let mut task = workflow.task(input);
-    let Terms { limits, approval_ttl, handoffs, conversation } = terms;
+    let SubmitOptions { limits, approval_ttl, handoffs, conversation } = options;
     (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
     task.conversation = conversation;
     let run = match session.board.submit(task).await {
@@ -70,25 +70,30 @@ pub(crate) async fn run(
             return Err(Failure::trouble(error.to_string()));
         }
     };
-    session.say(&format!("run {} of {}", run.id(), visible(workflow.name())));
+    session.print(&format!("run {} of {}", run.id(), visible(workflow.name())));
     session.see_through(run, Follower::new(StateRules::default()), signals).await
 }
 
-/// Goes on with a run that is in a store.
-pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, going: &Going) -> Result<End, Failure> {
+/// Resumes a run of a store.
+pub(crate) async fn resume(
+    stored: &Stored,
+    nodes: &[String],
+    change: &Change,
+    execution: &Execution,
+) -> Result<End, Failure> {
     let (kept, loaded) = load_to_resume(stored).await?;
     if let Some(result) = loaded.replay.result() {
         note(&format!("run {} has ended already", loaded.id));
-        advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), going));
+        advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), execution));
         return Ok(End::Result(Box::new(result.clone())));
     }
     let waiting: Vec<Interrupt> = loaded.replay.run().interrupts().collect();
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: input::update(&change.set)? };
-    let Some((agents, signals)) = made((going, &[]), Some(kept.0.folder()), &cast(&loaded)?).await? else {
+    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast(&loaded)?).await? else {
         return Ok(End::not_begun());
     };
-    let session = Session::start(agents, Some(kept), going).await?;
+    let session = Session::start(agents, Some(kept), execution).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
     let mut follower = Follower::new(loaded.rules.state.clone());
@@ -100,12 +105,12 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     session.see_through(run, follower, signals).await
 }
 
-/// Begins a new run as a copy of one, and runs it to its end.
+/// Starts a run as a copy of another one, up to a turn or a node.
 pub(crate) async fn fork(
     stored: &Stored,
     place: (Option<u32>, Option<&str>),
     change: &Change,
-    going: &Going,
+    execution: &Execution,
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
     let turn = match place {
@@ -113,20 +118,24 @@ pub(crate) async fn fork(
         (None, node) => turn_of(&loaded.replay, node.unwrap_or_default())?,
     };
     let input = change.input.clone().map(Json::from);
-    begin_fork(kept, &loaded, turn, Fork { input, update: input::update(&change.set)?, ..Fork::new() }, going).await
+    begin_fork(kept, &loaded, turn, Fork { input, update: input::update(&change.set)?, ..Fork::new() }, execution).await
 }
 
-/// Does what failed in a run again, in a new run, and runs that to its end.
-pub(crate) async fn retry(stored: &Stored, limits: Option<&LimitChoice>, going: &Going) -> Result<End, Failure> {
+/// Retries the failed turn of a run, in a new run.
+pub(crate) async fn retry(
+    stored: &Stored,
+    limits: Option<&LimitChoice>,
+    execution: &Execution,
+) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
     let (turn, fork) = retry_of(&loaded, limits)?;
-    begin_fork(kept, &loaded, turn, fork, going).await
+    begin_fork(kept, &loaded, turn, fork, execution).await
 }
 
-/// Why a run that is resumed is given no limits.
+/// The error for `resume --limits`.
 pub(crate) fn limits_are_kept(run: &str) -> Failure {
     Failure::trouble(format!(
-        "a run keeps the limits that it began with: leave --limits out to resume it; once it has failed, callboard workflow retry {} \
+        "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, callboard workflow retry {} \
          --limits … continues it in a new run",
         visible(&quoted(run))
     ))
@@ -137,12 +146,12 @@ async fn begin_fork(
     loaded: &Loaded,
     turn: u32,
     fork: Fork,
-    going: &Going,
+    execution: &Execution,
 ) -> Result<End, Failure> {
-    let Some((agents, signals)) = made((going, &[]), Some(kept.0.folder()), &cast(loaded)?).await? else {
+    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast(loaded)?).await? else {
         return Ok(End::not_begun());
     };
-    let session = Session::start(agents, Some(kept), going).await?;
+    let session = Session::start(agents, Some(kept), execution).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {
         Ok(run) => run,
@@ -155,7 +164,7 @@ async fn begin_fork(
             });
         }
     };
-    session.say(&format!("run {}, forked from {} at turn {turn}", run.id(), loaded.id));
+    session.print(&format!("run {}, forked from {} at turn {turn}", run.id(), loaded.id));
     let mut follower = Follower::new(loaded.rules.state.clone());
     if let Ok(read) = run.read().await {
         session.show(&follower.catch_up(read));
@@ -163,7 +172,7 @@ async fn begin_fork(
     session.see_through(run, follower, signals).await
 }
 
-/// The workflow that is to run.
+/// The only workflow that the command line names.
 fn one(files: &[PathBuf], line: Option<&str>) -> Result<Workflow, Failure> {
     let texts = read::texts_or_warn(files, line)?;
     let [_] = texts.as_slice() else {
@@ -190,11 +199,10 @@ fn check_reducers(workflow: &Workflow) -> Result<(), Failure> {
 
 fn no_reducer(channel: &str, reducer: &str) -> Failure {
     let (channel, reducer) = (visible(channel), visible(reducer));
-    Failure::trouble(format!(
-        "channel {channel} is made by the reducer {reducer}, which only a program in Rust can have"
-    ))
+    Failure::trouble(format!("channel {channel} has the reducer {reducer}, which only a program in Rust can have"))
 }
 
+/// Opens the store with the run, and reads it.
 async fn load(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
     let stores = stored.choice.stores()?;
     let (store, run) = stores.take_with(&stored.run).await?;
@@ -203,7 +211,7 @@ async fn load(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
     Ok(((stores, store), loaded))
 }
 
-/// As [`load`], for a run that is resumed.
+/// As [`load`], for a run to resume: a run that has ended may be read from a copy of its store.
 async fn load_to_resume(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
     let stores = stored.choice.stores()?;
     let (store, loaded) = stores.load_to_resume(&stored.run).await?;
@@ -215,7 +223,7 @@ fn check_loaded_reducers(loaded: &Loaded) -> Result<(), Failure> {
     loaded.rules.missing.first().map_or(Ok(()), |(channel, reducer)| Err(no_reducer(channel, reducer)))
 }
 
-/// The agents of a run's workflow.
+/// The names of the agents of a run's workflow.
 fn cast(loaded: &Loaded) -> Result<Vec<String>, Failure> {
     let submission = loaded.replay.submission();
     if submission.task.plan.is_none() {
@@ -225,7 +233,7 @@ fn cast(loaded: &Loaded) -> Result<Vec<String>, Failure> {
     Ok(submission.cast.iter().map(ToString::to_string).collect())
 }
 
-/// The nodes to be resumed: those that are named, or all that wait.
+/// The nodes to resume: those that are named, or all that wait.
 fn chosen(
     loaded: &Loaded,
     waiting: &[Interrupt],
@@ -249,7 +257,7 @@ fn chosen(
     Ok(chosen)
 }
 
-/// The turn of a node, and not one that takes back what it has done.
+/// The turn of a node, without turns that compensate it.
 fn turn_of(replay: &Replay, node: &str) -> Result<u32, Failure> {
     let nodes = replay.turns().filter_map(|turn| match &turn.cause {
         Cause::Node { node } => Some((turn.number, node)),

@@ -28,25 +28,25 @@ use crate::stores::Stores;
 use crate::stores::store::Store;
 use crate::waits::{self, Wait, rests};
 
-use super::arguments::Going;
+use super::arguments::Execution;
 use super::hints;
 use super::interrupts::{self, Decision};
 use super::programs::{Agents, agents};
 use super::progress::{Follower, Line};
 
-/// What a run is submitted with besides its input.
-pub(super) struct Terms {
+/// The options of a submission besides its input.
+pub(super) struct SubmitOptions {
     pub(super) limits: Option<Limits>,
     pub(super) approval_ttl: Option<Duration>,
     pub(super) handoffs: Handoffs,
     pub(super) conversation: Option<ConversationId>,
 }
 
-/// A board that works on one run.
+/// A board, and the run that it works on.
 pub(super) struct Session<'a> {
     pub(super) board: Callboard,
     kept: Option<(Stores, Store)>,
-    going: &'a Going,
+    execution: &'a Execution,
     watch: Option<Watch>,
 }
 
@@ -54,23 +54,22 @@ impl<'a> Session<'a> {
     pub(super) async fn start(
         agents: Agents,
         kept: Option<(Stores, Store)>,
-        going: &'a Going,
+        execution: &'a Execution,
     ) -> Result<Self, Failure> {
-        // What else is unfinished in the store has agents that this process does not have.
+        // Other unfinished runs of the store have agents that this process may not have.
         let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         if let Some((_, store)) = &kept {
             builder = builder.storage(store.sled());
         }
-        if going.watch {
+        if execution.watch {
             process_log::show();
         }
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
-        // It is set here alone.
-        Ok(Self { board, kept, going, watch: agents.watch })
+        Ok(Self { board, kept, execution, watch: agents.watch })
     }
 
-    /// Resumes the nodes that were chosen, and reads where the run stands.
+    /// Resumes these nodes, and shows the state of the run.
     pub(super) async fn resume(
         &self,
         run: &RunHandle,
@@ -87,7 +86,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Follows the run to its end, or to where this process can do no more for it.
+    /// Follows the run until it ends, or until this process can do no more for it; then shuts the board down.
     pub(super) async fn see_through(
         mut self,
         run: RunHandle,
@@ -103,14 +102,14 @@ impl<'a> Session<'a> {
             end = self.follow(&run, &mut follower) => end,
         };
         let kept = self.kept.as_ref();
-        let resumption = kept.map(|(stores, _)| hints::resumption(run.id(), stores.named(), self.going));
+        let resumption = kept.map(|(stores, _)| hints::resumption(run.id(), stores.named(), self.execution));
         let hint = match &end {
             Ok(End::Waits(_) | End::Stopped { .. }) => Some(match &resumption {
-                Some(resumption) => format!("to go on: {}", visible(resumption)),
-                None => "nothing of it is kept, because it is --ephemeral".to_owned(),
+                Some(resumption) => format!("to continue: {}", visible(resumption)),
+                None => "the run cannot be continued: --ephemeral stores nothing of it".to_owned(),
             }),
             Err(_) if is_left_by_its_store(&run).await => {
-                resumption.as_ref().map(|resumption| format!("to go on: {}", visible(resumption)))
+                resumption.as_ref().map(|resumption| format!("to continue: {}", visible(resumption)))
             }
             Ok(End::Result(_) | End::Shown) | Err(_) => None,
         };
@@ -129,7 +128,7 @@ impl<'a> Session<'a> {
         }
         let open = state.as_ref().map(waits::open).unwrap_or_default();
         if matches!(end, Ok(End::Waits(_))) {
-            self.tell_what_waits(&open, &follower);
+            self.print_waits(&open, &follower);
         }
         if let Some(hint) = hint {
             note(&hint);
@@ -145,18 +144,18 @@ impl<'a> Session<'a> {
         let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
         let mut decided = BTreeSet::new();
         let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
-        let is_anybody_here = is_anybody_here(self.going.no_input);
+        let is_anybody_here = is_anybody_here(self.execution.no_input);
         let mut rests = pin!(rests(run, is_anybody_here));
         loop {
-            if is_anybody_here && !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
+            if is_anybody_here && !follower.continues(&decided) && !self.ask(run, follower, &mut decided).await? {
                 return Ok(End::Waits(Value::Null));
             }
             output::room().await;
             let watched = tokio::select! {
                 biased;
                 watched = events.next() => watched,
-                asked = next_asked(&self.board, run), if is_anybody_here && self.going.thinkers.agents.is_some() => {
-                    if !settle(&self.board, run, asked, &self.going.thinkers.root).await? {
+                asked = next_asked(&self.board, run), if is_anybody_here && self.execution.folder.agents.is_some() => {
+                    if !settle(&self.board, run, asked, &self.execution.folder.root).await? {
                         return Ok(End::Waits(Value::Null));
                     }
                     continue;
@@ -182,12 +181,12 @@ impl<'a> Session<'a> {
         }
         let result = run.result().await.map_err(trouble)?;
         if let Some((stores, _)) = &self.kept {
-            advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, (stores.named(), self.going));
+            advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, (stores.named(), self.execution));
         }
         Ok(End::Result(Box::new(result)))
     }
 
-    /// Asks the person at the terminal about the nodes that wait. `false` if nothing continues after that.
+    /// Asks the person at the terminal about the interrupted nodes; `false` if none was decided.
     async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
         let before = decided.len();
         for interrupt in follower.interrupts() {
@@ -207,11 +206,11 @@ impl<'a> Session<'a> {
                 continue;
             };
             let input = match asked.unwrap_or(Decision::Leave) {
-                Decision::GoOn => None,
-                Decision::GoOnWith(input) => Some(input.into()),
+                Decision::Continue => None,
+                Decision::ContinueWith(input) => Some(input.into()),
                 Decision::Leave => continue,
-                Decision::CancelTheRun => {
-                    let cancelled = run.cancel(&format!("{} said so", person::name())).await;
+                Decision::CancelRun => {
+                    let cancelled = run.cancel(&format!("cancelled by {}", person::name())).await;
                     return cancelled.map_err(|error| Failure::trouble(error.to_string())).map(|_| {
                         decided.insert(turn.number);
                         true
@@ -225,9 +224,9 @@ impl<'a> Session<'a> {
         Ok(decided.len() > before)
     }
 
-    fn tell_what_waits(&self, open: &[Wait], follower: &Follower) {
-        let place = decide::place(&self.going.thinkers.root);
-        if !is_anybody_here(self.going.no_input) {
+    fn print_waits(&self, open: &[Wait], follower: &Follower) {
+        let place = decide::place(&self.execution.folder.root);
+        if !is_anybody_here(self.execution.no_input) {
             waits::note_cards(open, place.as_deref());
         }
         waits::note_nodes(open);
@@ -237,21 +236,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints where the run is kept, or that it continues.
-    pub(super) fn say(&self, text: &str) {
-        if self.going.watch || self.kept.is_some() {
+    /// Prints a line about the run, if it is stored or watched.
+    pub(super) fn print(&self, text: &str) {
+        if self.execution.watch || self.kept.is_some() {
             note(text);
         }
     }
 
     pub(super) fn show(&self, lines: &[Line]) {
-        if self.going.watch {
+        if self.execution.watch {
             let is_coloured = is_coloured(&std::io::stderr());
             lines.iter().for_each(|line| note_words(&line.shown(is_coloured)));
         }
     }
 
-    /// Ends the board, and returns how the run was left.
+    /// Shuts the board down and closes the store; returns the state of the run.
     async fn end(&self, run: &RunHandle) -> Option<State> {
         self.board.shutdown().await;
         let state = run.read().await.ok();
@@ -259,7 +258,7 @@ impl<'a> Session<'a> {
         state
     }
 
-    /// Ends the board of a run that has not begun.
+    /// Shuts the board down and closes the store, for a run that has not begun.
     pub(super) async fn give_up(&self) {
         self.board.shutdown().await;
         self.close().await;
@@ -272,36 +271,36 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether nothing more is heard of the run because its store has stopped.
+/// Whether the run ended without a result because its store has stopped.
 pub(crate) async fn is_left_by_its_store(run: &RunHandle) -> bool {
-    const A_MOMENT: Duration = Duration::from_secs(1);
-    matches!(tokio::time::timeout(A_MOMENT, run.result()).await, Ok(Err(RunError::StoreStopped { .. })))
+    const WAIT: Duration = Duration::from_secs(1);
+    matches!(tokio::time::timeout(WAIT, run.result()).await, Ok(Err(RunError::StoreStopped { .. })))
 }
 
-/// Prints how a turn that failed is done again, by which command line.
+/// Prints the command line that retries the failed turn.
 pub(super) fn advise_retry(
     run: RunId,
     history: &[RunEvent],
     result: &RunResult,
-    (store, going): (Option<&Path>, &Going),
+    (store, execution): (Option<&Path>, &Execution),
 ) {
     let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
         return;
     };
     if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
         let limits = failed.raised_limits(submission.limits());
-        let line = hints::retrial(run, limits.as_deref(), store, going);
+        let line = hints::retrial(run, limits.as_deref(), store, execution);
         note(&failed.advice(limits.as_deref(), &visible(&line)));
     }
 }
 
-/// The agents of a run, and the signals that stop it; `None` if one came before the agents were made.
-pub(super) async fn made(
-    (going, files): (&Going, &[PathBuf]),
+/// The agents of a run, and its signals; `None` if a signal came before the agents were loaded.
+pub(super) async fn agents_for(
+    (execution, files): (&Execution, &[PathBuf]),
     hidden: Option<&Path>,
     cast: &[String],
 ) -> Result<Option<(Agents, Signals)>, Failure> {
-    // Before a program runs, because it may be what stops this process.
+    // Installed before a program runs, because a program may send the signal.
     let mut signals = Signals::new()?;
     let agents = tokio::select! {
         biased;
@@ -309,12 +308,12 @@ pub(super) async fn made(
             note("stopped before the run began");
             return Ok(None);
         }
-        agents = agents((going, files), hidden, cast) => agents?,
+        agents = agents((execution, files), hidden, cast) => agents?,
     };
     Ok(Some((agents, signals)))
 }
 
-/// Waits until files look different. Where none are looked at, none do.
+/// Waits until files of agents change; without a folder of agents forever.
 async fn changed(watch: &mut Option<Watch>) {
     match watch {
         Some(watch) => watch.changed().await,

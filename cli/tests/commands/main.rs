@@ -1,18 +1,18 @@
-//! What people and programs are shown by the commands of `callboard`: real processes and real files.
+//! What the commands of `callboard` print and do: real processes and real files.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod agents;
-mod continuing;
 mod conversations;
-mod left_out;
+mod invalid_agents;
 mod mcp;
-#[path = "../model/mod.rs"]
-mod model;
-#[path = "../place/mod.rs"]
-mod place;
+mod patterns;
 mod programs;
-mod stopping;
-mod together;
+mod reload;
+mod resume_and_retry;
+mod signals;
+#[path = "../support/mod.rs"]
+mod support;
 mod usage;
+mod waits;
 mod workflows;

@@ -1,20 +1,17 @@
-//! Command lines that are wrong, as people and as programs receive it: real processes.
+//! Errors in command lines, as people and as programs read them.
 
-use std::process::{Command, Output, Stdio};
+use crate::support::{Printed, command, output_of};
 
-use serde_json::Value;
-
-fn callboard(arguments: &[&str], within: Option<&str>) -> Output {
+/// Runs the program in an empty folder, within the run if one is given.
+fn callboard(arguments: &[&str], within: Option<&str>) -> Printed {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.args(arguments).current_dir(&folder).stdin(Stdio::null());
-    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    command.envs(within.map(|run| ("CALLBOARD_RUN", run))).output().unwrap()
+    let mut command = command(&folder, arguments);
+    output_of(command.envs(within.map(|run| ("CALLBOARD_RUN", run))))
 }
 
 #[test]
-fn what_is_wrong_with_a_command_line_is_json_on_standard_output_if_json_is_among_its_arguments() {
-    for (arguments, says) in [
+fn errors_in_a_command_line_are_json_on_standard_output_if_json_is_among_its_arguments() {
+    for (arguments, expected) in [
         (&["run", "x", "--nonsense", "--json"][..], "unexpected argument '--nonsense'"),
         (&["run", "x", "--json", "--store"], "a value is required for '--store <FOLDER>'"),
         (&["run", "--json"], "required"),
@@ -28,40 +25,36 @@ fn what_is_wrong_with_a_command_line_is_json_on_standard_output_if_json_is_among
         (&["workflow", "run", "--json"], "required"),
         (&["conversations", "fork", "a", "--json"], "required"),
     ] {
-        let output = callboard(arguments, None);
-        let printed: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
-        assert_eq!((output.status.code(), &printed["code"]), (Some(2), &2.into()), "{arguments:?}");
-        let error = printed["error"].as_str().unwrap();
-        assert!(error.contains(says) && !error.starts_with("error"), "{arguments:?}: {error}");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+        let refused = callboard(arguments, None);
+        let json = refused.json();
+        assert_eq!((refused.code, &json["code"]), (Some(2), &2.into()), "{arguments:?}");
+        let error = json["error"].as_str().unwrap();
+        assert!(error.contains(expected) && !error.starts_with("error"), "{arguments:?}: {error}");
+        assert_eq!(refused.error, "", "{arguments:?}");
     }
-    let within = callboard(&["run", "x", "--json"], Some("0192f0c1-2345-7abc-8def-0123456789ab"));
-    let printed: Value = serde_json::from_slice(&within.stdout).unwrap();
-    assert!(printed["error"].as_str().unwrap().contains("CALLBOARD_RUN is set"), "{printed}");
+    let within = callboard(&["run", "x", "--json"], Some("0192f0c1-2345-7abc-8def-0123456789ab")).json();
+    assert!(within["error"].as_str().unwrap().contains("CALLBOARD_RUN is set"), "{within}");
 }
 
 #[test]
-fn what_is_a_slip_away_from_a_subcommand_is_named_as_a_tip() {
+fn a_subcommand_with_a_typo_is_corrected_in_a_tip() {
     for (arguments, tip) in [
         (&["workflow", "rnu"][..], "tip: a similar subcommand exists: 'run'"),
         (&["workflow", "retyr", "@last"], "tip: a similar subcommand exists: 'retry'"),
         (&["runs", "lst"], "tip: a similar subcommand exists: 'list'"),
     ] {
-        let output = callboard(arguments, None);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && error.contains(tip), "{arguments:?}: {error}");
+        let refused = callboard(arguments, None);
+        assert!(refused.code == Some(2) && refused.error.contains(tip), "{arguments:?}: {}", refused.error);
     }
 }
 
 #[test]
-fn people_read_what_is_wrong_on_standard_error_and_help_is_no_error() {
+fn people_read_errors_on_standard_error_and_help_is_not_an_error() {
     for arguments in [&["run", "x", "--nonsense"][..], &["run", "--nonsense", "--", "--json"]] {
-        let output = callboard(arguments, None);
-        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{arguments:?}");
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(error.starts_with("error: unexpected argument '--nonsense'"), "{error}");
+        let refused = callboard(arguments, None);
+        assert_eq!((refused.code, &*refused.out), (Some(2), ""), "{arguments:?}");
+        assert!(refused.error.starts_with("error: unexpected argument '--nonsense'"), "{}", refused.error);
     }
     let help = callboard(&["run", "--json", "--help"], None);
-    assert!(help.status.success() && help.stdout.starts_with(b"Have agents do something"));
+    assert!(help.code == Some(0) && help.out.starts_with("Give agents a task"));
 }

@@ -1,18 +1,14 @@
-//! `callboard workflow check|run|resume|history|fork`: real processes, real programs as agents, a real disk.
+//! `callboard workflow check|run|resume|history|fork`: real processes, with programs as agents.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-/// What the program said, with its exit code.
-struct Said {
-    code: Option<i32>,
-    out: String,
-    error: String,
-}
+use crate::support::{
+    CALLBOARD, Printed, assert_visible, callboard, folder_with, for_each_wrong_entry, make_pipe, output_of, write,
+};
 
 const REVIEW: &str = r#"
 [workflow]
@@ -39,43 +35,28 @@ depends_on = ["review"]
 interrupt = "before"
 "#;
 
-fn folder(files: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        fs::write(folder.path().join(name), text).unwrap();
-    }
-    folder
-}
-
+/// `callboard workflow ARGUMENTS` in the folder.
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    command.arg("workflow").args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
-    command
+    crate::support::command(folder, &[&["workflow"], arguments].concat())
 }
 
-/// Runs `callboard workflow ARGUMENTS` in the folder, with nothing to read.
-fn workflow(folder: &Path, arguments: &[&str]) -> Said {
-    said(command(folder, arguments))
+/// Runs `callboard workflow ARGUMENTS` in the folder.
+fn workflow(folder: &Path, arguments: &[&str]) -> Printed {
+    output_of(command(folder, arguments))
 }
 
-fn said(mut command: Command) -> Said {
-    let output = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+/// The runs in `store`, as JSON.
+fn listed(folder: &Path) -> Value {
+    callboard(folder, &["runs", "list", "--json", "--data", "store"]).json()
 }
 
-/// The only run that the store in `store` had first.
+/// The id of the first run in `store`.
 fn first_run(folder: &Path) -> String {
-    let mut list = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    list.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    let output = list.args(["runs", "list", "--json", "--data", "store"]).current_dir(folder).output().unwrap();
-    let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
-    runs[0]["run"].as_str().unwrap().to_owned()
+    listed(folder)[0]["run"].as_str().unwrap().to_owned()
 }
 
-/// A text without what is different each time: ids, times, and what pads a table because of them.
-fn same(text: &str, run: &str) -> String {
+/// A text without what differs each time: ids, times, and the padding of tables that depends on them.
+fn stable(text: &str, run: &str) -> String {
     let mut lines = Vec::new();
     for line in text.replace(run, "RUN").lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -93,8 +74,8 @@ fn same(text: &str, run: &str) -> String {
 }
 
 #[test]
-fn a_check_tells_every_defect_of_every_text_with_its_place() {
-    let folder = folder(&[
+fn a_check_reports_every_defect_of_every_workflow_with_its_place() {
+    let folder = folder_with(&[
         ("review.toml", REVIEW),
         ("bad.toml", &REVIEW.replace("[\"analyze\"]", "[\"analize\"]").replace("code-review", "bad")),
         ("outer.flow", "workflow outer: plan -> sub(workflow=\"inner\")"),
@@ -105,86 +86,76 @@ fn a_check_tells_every_defect_of_every_text_with_its_place() {
     ]);
     let whole = workflow(folder.path(), &["check", "."]);
     assert_eq!(whole.code, Some(1));
-    let deceiving = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-    assert!(!whole.error.contains(deceiving) && !whole.out.contains(deceiving), "{}", whole.error);
+    assert_visible(&whole.error);
+    assert_visible(&whole.out);
     insta::assert_snapshot!("check", format!("{}---\n{}", whole.out, whole.error));
     let beside = workflow(folder.path(), &["check", "outer.flow"]);
     assert_eq!((beside.code, &*beside.out), (Some(0), "outer.flow: outer: 4 nodes; agents plan, a, b\n"));
-    let json = workflow(folder.path(), &["check", "bad.toml", "--json"]);
-    let json: Value = serde_json::from_str(&json.out).unwrap();
+    let json = workflow(folder.path(), &["check", "bad.toml", "--json"]).json();
     assert_eq!((&json[0]["defects"][0]["line"], &json[0]["defects"][0]["column"]), (&json!(17), &json!(15)), "{json}");
 }
 
 #[test]
-fn what_is_no_file_in_a_folder_of_workflows_is_left_out_with_a_warning_and_a_link_shows_nothing_from_elsewhere() {
-    let folder = folder(&[("secret", "root:C4N4RY:1")]);
+fn entries_that_are_not_files_of_a_folder_of_workflows_are_left_out_with_a_warning() {
+    let folder = folder_with(&[("secret", "root:C4N4RY:1")]);
     let flows = folder.path().join("flows");
-    fs::create_dir(&flows).unwrap();
-    fs::write(flows.join("one.flow"), "workflow one: a").unwrap();
-    fs::write(flows.join("two.flow"), "workflow two: x(workflow=\"three\")").unwrap();
+    write(&flows, "one.flow", "workflow one: a");
+    write(&flows, "two.flow", "workflow two: x(workflow=\"three\")");
     let (odd, secret) = (flows.join("odd.flow"), folder.path().join("secret"));
-    let cases: [(&str, &dyn Fn(), &str); 4] = [
-        ("fifo", &|| assert!(Command::new("mkfifo").arg(&odd).status().unwrap().success()), "no regular file"),
-        ("folder", &|| fs::create_dir(&odd).unwrap(), "no regular file"),
-        ("dangling", &|| std::os::unix::fs::symlink("nothing", &odd).unwrap(), "a link to nothing"),
-        ("link", &|| std::os::unix::fs::symlink(&secret, &odd).unwrap(), "leads out of its folder"),
-    ];
-    for (case, make, problem) in cases {
-        make();
+    for_each_wrong_entry(&odd, &secret, |case, problem| {
         for (command, code, warns) in [
             (&["check", "flows"][..], 1, true),
             (&["check", "flows/two.flow"], 1, true),
             (&["check", "flows/one.flow"], 0, false),
         ] {
-            let said = workflow(folder.path(), command);
-            let text = format!("{}{}", said.out, said.error);
-            assert_eq!(said.code, Some(code), "{case}, {command:?}: {text}");
+            let printed = workflow(folder.path(), command);
+            let text = format!("{}{}", printed.out, printed.error);
+            assert_eq!(printed.code, Some(code), "{case}, {command:?}: {text}");
             let is_named = text.contains("flows/odd.flow") && text.contains(problem);
             assert_eq!(is_named, warns, "{case}, {command:?}: {text}");
             assert!(!text.contains("C4N4RY"), "{case}, {command:?}: {text}");
         }
-        if case == "folder" { fs::remove_dir(&odd).unwrap() } else { fs::remove_file(&odd).unwrap() }
-    }
+    });
     fs::write(flows.join("real.toml.txt"), "workflow three: c").unwrap();
     std::os::unix::fs::symlink("real.toml.txt", flows.join("three.flow")).unwrap();
-    let said = workflow(folder.path(), &["check", "flows/two.flow"]);
-    assert_eq!(said.code, Some(0), "a link within the folder is read: {}{}", said.out, said.error);
+    let printed = workflow(folder.path(), &["check", "flows/two.flow"]);
+    assert_eq!(printed.code, Some(0), "a link within the folder is read: {}{}", printed.out, printed.error);
     fs::remove_file(flows.join("two.flow")).unwrap();
     fs::remove_file(flows.join("three.flow")).unwrap();
     fs::create_dir(&odd).unwrap();
-    let said = workflow(folder.path(), &["draw", "flows"]);
+    let printed = workflow(folder.path(), &["draw", "flows"]);
     let warning = "warning: the workflow of flows/odd.flow is left out: it is no regular file";
-    assert!(said.code == Some(0) && said.error.contains(warning), "{}{}", said.out, said.error);
+    assert!(printed.code == Some(0) && printed.error.contains(warning), "{}{}", printed.out, printed.error);
 }
 
 #[test]
-fn a_text_of_one_line_is_checked_and_formatted() {
-    let folder = folder(&[("a.flow", "x->y"), ("review.toml", REVIEW), ("readme.txt", "x")]);
-    let told = |arguments: &[&str], code: i32| {
-        let said = workflow(folder.path(), arguments);
-        assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.error);
-        format!("{}{}", said.out, said.error)
+fn a_workflow_in_one_line_is_checked_and_formatted() {
+    let folder = folder_with(&[("a.flow", "x->y"), ("review.toml", REVIEW), ("readme.txt", "x")]);
+    let output = |arguments: &[&str], code: i32| {
+        let printed = workflow(folder.path(), arguments);
+        assert_eq!(printed.code, Some(code), "{arguments:?}: {}", printed.error);
+        format!("{}{}", printed.out, printed.error)
     };
-    assert_eq!(told(&["check", "--line", "a  ->(b|c )->d", "--format"], 0), "a -> (b | c) -> d\n");
-    assert_eq!(told(&["check", "a.flow", "--format"], 0), "x -> y\n");
-    assert!(told(&["check", "--line", "a -> b("], 1).contains("--line:1:7: this `(` is not closed"));
-    assert!(told(&["check", "--line", "a -> b(", "--format"], 1).contains("is not closed"));
-    assert!(told(&["check", "review.toml", "--format"], 2).contains("only the one-line syntax"));
-    assert!(told(&["check", "missing.toml"], 2).contains("missing.toml: No such file"));
-    assert!(told(&["check", "readme.txt"], 2).contains("a workflow is in a file *.toml"));
-    told(&["check"], 2);
+    assert_eq!(output(&["check", "--line", "a  ->(b|c )->d", "--format"], 0), "a -> (b | c) -> d\n");
+    assert_eq!(output(&["check", "a.flow", "--format"], 0), "x -> y\n");
+    assert!(output(&["check", "--line", "a -> b("], 1).contains("--line:1:7: this `(` is not closed"));
+    assert!(output(&["check", "--line", "a -> b(", "--format"], 1).contains("is not closed"));
+    assert!(output(&["check", "review.toml", "--format"], 2).contains("only the one-line syntax"));
+    assert!(output(&["check", "missing.toml"], 2).contains("missing.toml: No such file"));
+    assert!(output(&["check", "readme.txt"], 2).contains("a workflow is in a file *.toml"));
+    output(&["check"], 2);
     let mut piped = command(folder.path(), &["check", "-"]);
     piped.stdin(fs::File::open(folder.path().join("a.flow")).unwrap());
-    assert_eq!(said(piped).out, "standard input: workflow: 2 nodes; agents x, y\n");
+    assert_eq!(output_of(piped).out, "standard input: workflow: 2 nodes; agents x, y\n");
 }
 
 #[test]
 fn programs_read_their_input_and_print_their_output() {
-    let folder = folder(&[("review.toml", REVIEW), ("source.rs", "fn main() {}\n")]);
+    let folder = folder_with(&[("review.toml", REVIEW), ("source.rs", "fn main() {}\n")]);
     let output = |arguments: &[&str]| {
-        let said = workflow(folder.path(), &[&["run", "--ephemeral"], arguments].concat());
-        assert_eq!((said.code, &*said.error), (Some(0), ""), "{arguments:?}");
-        said.out
+        let printed = workflow(folder.path(), &[&["run", "--ephemeral"], arguments].concat());
+        assert_eq!((printed.code, &*printed.error), (Some(0), ""), "{arguments:?}");
+        printed.out
     };
     assert_eq!(output(&["--line", "a -> b", "--input-json", "\"x\"", "--agent", "*=cat; echo !"]), "x!!\n");
     assert_eq!(
@@ -213,18 +184,18 @@ fn programs_read_their_input_and_print_their_output() {
             .count(),
         2
     );
-    // A program need not read what it is given, however much that is.
+    // A program need not read its input, whatever its length.
     fs::write(folder.path().join("long"), "x".repeat(1 << 20)).unwrap();
     assert_eq!(output(&["--line", "a", "--input", "x=@long", "--agent", "a=echo done"]), "done\n");
 }
 
 #[test]
-fn what_a_run_lacks_is_told_with_the_flags_to_give() {
-    let folder = folder(&[("review.toml", REVIEW)]);
+fn missing_inputs_and_agents_are_reported_with_the_options_to_add() {
+    let folder = folder_with(&[("review.toml", REVIEW)]);
     let refused = |arguments: &[&str], why: &str| {
-        let said = workflow(folder.path(), &[&["run"], arguments].concat());
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{arguments:?}");
-        assert!(said.error.contains(why), "{arguments:?}: {}", said.error);
+        let printed = workflow(folder.path(), &[&["run"], arguments].concat());
+        assert_eq!((printed.code, &*printed.out), (Some(2), ""), "{arguments:?}");
+        assert!(printed.error.contains(why), "{arguments:?}: {}", printed.error);
         assert!(!folder.path().join("store").exists());
     };
     refused(
@@ -244,12 +215,12 @@ fn what_a_run_lacks_is_told_with_the_flags_to_give() {
 }
 
 #[test]
-fn a_program_that_fails_fails_its_node_with_what_it_said_last() {
-    let folder = folder(&[]);
+fn a_program_that_fails_fails_its_node_with_the_end_of_its_standard_error() {
+    let folder = folder_with(&[]);
     let failed = |arguments: &[&str]| {
-        let said = workflow(folder.path(), &[&["run", "--ephemeral"], arguments].concat());
-        assert_eq!((said.code, &*said.out), (Some(1), ""), "{arguments:?}");
-        said.error
+        let printed = workflow(folder.path(), &[&["run", "--ephemeral"], arguments].concat());
+        assert_eq!((printed.code, &*printed.out), (Some(1), ""), "{arguments:?}");
+        printed.error
     };
     let once = ["--limits", "{\"attempts\": 1}", "--line", "a"];
     let error = failed(&[&once[..], &["--agent", "a=echo oh >&2; echo no >&2; exit 3"]].concat());
@@ -265,8 +236,8 @@ fn a_program_that_fails_fails_its_node_with_what_it_said_last() {
 }
 
 #[test]
-fn whoever_watches_sees_each_event_of_each_node() {
-    let folder = folder(&[]);
+fn watch_prints_each_event_of_each_node() {
+    let folder = folder_with(&[]);
     let text = "plan -> loop(max=2) { draft } -> flaky -> (ok | hang)";
     let arguments = [
         "run",
@@ -282,27 +253,27 @@ fn whoever_watches_sees_each_event_of_each_node() {
         "--agent",
         "ok=exit 127",
         "--agent",
-        // It goes on until it is cut off.
+        // It runs until it is cancelled.
         "hang=tail -f /dev/null",
     ];
-    let said = workflow(folder.path(), &arguments);
-    assert_eq!((said.code, &*said.out), (Some(1), ""), "{}", said.error);
-    let shown = same(&said.error, &first_run(folder.path()));
+    let printed = workflow(folder.path(), &arguments);
+    assert_eq!((printed.code, &*printed.out), (Some(1), ""), "{}", printed.error);
+    let shown = stable(&printed.error, &first_run(folder.path()));
     insta::assert_snapshot!("watch", shown);
 }
 
 #[test]
 fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
-    let folder = folder(&[("review.toml", REVIEW)]);
+    let folder = folder_with(&[("review.toml", REVIEW)]);
     let path = folder.path();
     let agents = ["--agent", "*=cat", "--agent", "reviewer=cat; echo '; it'\\''s fine'"];
     let run =
         [&["run", "review.toml", "--input", "source_code=fn main() {}", "--store", "store"], &agents[..]].concat();
-    let said = workflow(path, &run);
-    assert_eq!((said.code, &*said.out), (Some(3), ""));
+    let printed = workflow(path, &run);
+    assert_eq!((printed.code, &*printed.out), (Some(3), ""));
     let id = first_run(path);
-    insta::assert_snapshot!("waits", same(&said.error, &id));
-    insta::assert_snapshot!("history_waiting", same(&workflow(path, &["history", &id, "--store", "store"]).out, &id));
+    insta::assert_snapshot!("waits", stable(&printed.error, &id));
+    insta::assert_snapshot!("history_waiting", stable(&workflow(path, &["history", &id, "--store", "store"]).out, &id));
 
     let resume =
         |arguments: &[&str]| workflow(path, &[&["resume", &id, "--store", "store"], &agents[..], arguments].concat());
@@ -317,31 +288,39 @@ fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
     let again = resume(&[]);
     assert_eq!((again.code, &*again.out), (Some(0), "better\n"));
     assert_eq!(again.error, format!("run {id} has ended already\n"));
-    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).out;
-    let history: Value = serde_json::from_str(&history).unwrap();
+    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).json();
     let states: Vec<&Value> = (0..3).map(|turn| &history["checkpoints"][turn]["state"]).collect();
     let first = json!({ "notes": ["fn main() {}"] });
     assert_eq!(states, [&first, &first, &json!({ "notes": ["by ann"] })]);
 }
 
 #[test]
-fn an_ephemeral_run_that_waits_is_not_kept() {
-    let folder = folder(&[]);
-    let said =
+fn an_ephemeral_run_that_waits_cannot_be_continued() {
+    let folder = folder_with(&[]);
+    let printed =
         workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--ephemeral"]);
-    assert_eq!(said.code, Some(3));
-    assert!(said.error.ends_with("nothing of it is kept, because it is --ephemeral\n"), "{}", said.error);
-    let said = workflow(
+    assert_eq!(printed.code, Some(3));
+    assert!(
+        printed.error.ends_with("the run cannot be continued: --ephemeral stores nothing of it\n"),
+        "{}",
+        printed.error
+    );
+    let printed = workflow(
         folder.path(),
         &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--json", "--ephemeral"],
     );
-    let waits: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((&waits["waits_for"][0]["node"], &waits["to_go_on"]), (&json!("a"), &Value::Null), "{}", said.error);
+    let waits = printed.json();
+    assert_eq!(
+        (&waits["waits_for"][0]["node"], &waits["to_continue"]),
+        (&json!("a"), &Value::Null),
+        "{}",
+        printed.error
+    );
 }
 
 #[test]
-fn a_fork_runs_from_its_node_to_the_end_and_leaves_the_old_run_as_it_was() {
-    let folder = folder(&[]);
+fn a_fork_runs_from_its_node_to_the_end_and_does_not_change_the_original() {
+    let folder = folder_with(&[]);
     let path = folder.path();
     let agents = ["--agent", "*=echo $CALLBOARD_AGENT >> log; cat; printf ' %s' $CALLBOARD_AGENT"];
     let run = [&["run", "--line", "a -> b -> c", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
@@ -357,14 +336,13 @@ fn a_fork_runs_from_its_node_to_the_end_and_leaves_the_old_run_as_it_was() {
     assert_eq!(fork(&["--turn", "9"]).code, Some(1));
     assert_eq!(fork(&["--node", "d"]).code, Some(1));
     assert_eq!(fork(&[]).code, Some(2));
-    let history: Value =
-        serde_json::from_str(&workflow(path, &["history", &id, "--store", "store", "--json"]).out).unwrap();
+    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).json();
     assert_eq!(history["result"]["output"], "x a b c");
 }
 
 #[test]
-fn after_a_kill_in_the_middle_finished_nodes_do_not_run_again() {
-    let folder = folder(&[]);
+fn finished_nodes_do_not_run_again_after_the_process_was_killed() {
+    let folder = folder_with(&[]);
     let path = folder.path();
     let agents = [
         "--agent",
@@ -381,57 +359,51 @@ fn after_a_kill_in_the_middle_finished_nodes_do_not_run_again() {
 }
 
 #[test]
-fn a_run_that_is_resumed_leaves_the_others_of_its_store_as_they_are() {
-    let folder = folder(&[]);
+fn resuming_a_run_does_not_change_other_runs_of_its_store() {
+    let folder = folder_with(&[]);
     let path = folder.path();
     let wait = |agent: &str| {
         let line = format!("{agent}(interrupt=\"before\")");
         workflow(path, &["run", "--line", &line, "--store", "store", "--agent", "*=cat"]).code
     };
     assert_eq!((wait("a"), wait("b")), (Some(3), Some(3)));
-    let list = || {
-        let mut list = Command::new(env!("CARGO_BIN_EXE_callboard"));
-        list.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-        let output = list.args(["runs", "list", "--json", "--data", "store"]).current_dir(path).output().unwrap();
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()
-    };
-    let before = list();
+    let before = listed(path);
     let second = before[1]["run"].as_str().unwrap();
     let resumed = workflow(path, &["resume", second, "--store", "store", "--agent", "b=echo done"]);
     assert_eq!((resumed.code, &*resumed.out), (Some(0), "done\n"), "{}", resumed.error);
-    assert_eq!(list()[0], before[0]);
+    assert_eq!(listed(path)[0], before[0]);
 }
 
 #[test]
-fn the_first_ctrl_c_lets_programs_end_and_leaves_what_had_not_begun() {
-    let folder = folder(&[]);
+fn the_first_ctrl_c_lets_programs_end_and_leaves_nodes_that_have_not_begun() {
+    let folder = folder_with(&[]);
     let path = folder.path();
-    // The first program stops the process that runs it, and ends when that has said so.
+    // The first program sends the signal to the process that runs it, and ends once that has reported it.
     let agents = [
         "--agent",
         "*=echo $CALLBOARD_AGENT >> log; cat",
         "--agent",
-        "a=echo a >> log; kill -INT $PPID; until grep -q stopping told; do :; done; cat",
+        "a=echo a >> log; kill -INT $PPID; until grep -q stopping log.err; do :; done; cat",
     ];
     let run = [&["run", "--line", "a -> b", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
     let mut stopped = command(path, &run);
-    let status = stopped.stderr(fs::File::create(path.join("told")).unwrap()).status().unwrap();
+    let status = stopped.stderr(fs::File::create(path.join("log.err")).unwrap()).status().unwrap();
     assert_eq!(status.code(), Some(130));
-    let told = fs::read_to_string(path.join("told")).unwrap();
-    assert!(told.contains(&format!("to go on: callboard workflow resume {}", first_run(path))), "{told}");
+    let errors = fs::read_to_string(path.join("log.err")).unwrap();
+    assert!(errors.contains(&format!("to continue: callboard workflow resume {}", first_run(path))), "{errors}");
     let resumed = workflow(path, &[&["resume", &first_run(path), "--store", "store"], &agents[..]].concat());
     assert_eq!((resumed.code, &*resumed.out), (Some(0), "x\n"), "{}", resumed.error);
     assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\n");
 }
 
 #[test]
-fn a_program_that_is_stopped_ends_with_all_that_it_has_started() {
-    let folder = folder(&[]);
+fn a_program_that_is_stopped_ends_with_the_processes_that_it_has_started() {
+    let folder = folder_with(&[]);
     let path = folder.path();
-    assert!(Command::new("mkfifo").arg(path.join("held")).status().unwrap().success());
+    make_pipe(path.join("held"));
     let held = || {
         let held = path.join("held");
-        // Read to its end only when nobody holds it any more.
+        // The read ends when no process holds the pipe open.
         std::thread::spawn(move || fs::read(held).unwrap())
     };
     let reader = held();
@@ -442,23 +414,23 @@ fn a_program_that_is_stopped_ends_with_all_that_it_has_started() {
     reader.join().unwrap();
 
     let reader = held();
-    let stop = "kill -INT $PPID; until grep -q stopping told; do :; done; kill -INT $PPID; tail -f /dev/null";
+    let stop = "kill -INT $PPID; until grep -q stopping log.err; do :; done; kill -INT $PPID; tail -f /dev/null";
     let program = format!("a={hang}{stop}");
     let mut stopped = command(path, &["run", "--line", "a", "--agent", &program]);
-    let status = stopped.stderr(fs::File::create(path.join("told")).unwrap()).status().unwrap();
+    let status = stopped.stderr(fs::File::create(path.join("log.err")).unwrap()).status().unwrap();
     assert_eq!(status.code(), Some(130));
     reader.join().unwrap();
 }
 
 #[test]
-fn a_node_at_which_a_run_was_stopped_is_drawn_as_open() {
-    let folder = folder(&[]);
+fn a_node_that_was_stopped_is_drawn_as_open() {
+    let folder = folder_with(&[]);
     let path = folder.path();
-    let stop = "kill -INT $PPID; until grep -q stopping told; do :; done; kill -INT $PPID; tail -f /dev/null";
+    let stop = "kill -INT $PPID; until grep -q stopping log.err; do :; done; kill -INT $PPID; tail -f /dev/null";
     let program = format!("a={stop}");
     let mut stopped =
         command(path, &["run", "--line", "a -> b", "--agent", &program, "--agent", "b=cat", "--store", "store"]);
-    let status = stopped.stderr(fs::File::create(path.join("told")).unwrap()).status().unwrap();
+    let status = stopped.stderr(fs::File::create(path.join("log.err")).unwrap()).status().unwrap();
     assert_eq!(status.code(), Some(130));
     for (picture, open, running) in
         [("--mermaid", "a<br/>open", "running"), ("--svg", ">open</text>", ">running</text>")]
@@ -469,31 +441,24 @@ fn a_node_at_which_a_run_was_stopped_is_drawn_as_open() {
 }
 
 #[test]
-fn a_program_that_has_ended_is_not_waited_for_because_of_what_it_has_left_running() {
-    let folder = folder(&[]);
-    // What is left holds both streams of its output.
+fn a_program_that_has_ended_is_not_waited_for_while_its_orphans_hold_its_output() {
+    let folder = folder_with(&[]);
+    // The orphan holds both streams of its output.
     let agent = "a=echo ran >> ran; echo hello; sleep 1000 & exit 0";
-    let said = workflow(folder.path(), &["run", "--line", "a", "--agent", agent, "--ephemeral"]);
-    assert_eq!((said.code, &*said.out), (Some(0), "hello\n"), "{}", said.error);
+    let printed = workflow(folder.path(), &["run", "--line", "a", "--agent", agent, "--ephemeral"]);
+    assert_eq!((printed.code, &*printed.out), (Some(0), "hello\n"), "{}", printed.error);
     assert_eq!(fs::read_to_string(folder.path().join("ran")).unwrap(), "ran\n");
 }
 
 #[test]
-fn a_workflow_is_drawn_with_how_the_nodes_of_a_run_stand() {
-    let folder = folder(&[("review.toml", REVIEW)]);
+fn a_workflow_is_drawn_with_the_node_states_of_a_run() {
+    let folder = folder_with(&[("review.toml", REVIEW)]);
     let drawn = workflow(folder.path(), &["draw", "review.toml"]);
     assert_eq!(drawn.code, Some(0), "{}", drawn.error);
     assert!(drawn.out.starts_with("flowchart ") && drawn.out.contains("publish"), "{}", drawn.out);
     let run = ["run", "review.toml", "--input", "source_code=x", "--agent", "*=cat", "--store", "store", "--no-input"];
     assert_eq!(workflow(folder.path(), &run).code, Some(3));
-    let listed = Command::new(env!("CARGO_BIN_EXE_callboard"))
-        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .args(["runs", "list", "--data", "store", "--json"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let id = listed[0]["run"].as_str().or_else(|| listed[0]["id"].as_str()).unwrap().to_owned();
+    let id = first_run(folder.path());
     let drawn = workflow(folder.path(), &["draw", "review.toml", "--svg", "--run", &id, "--store", "store"]);
     assert_eq!(drawn.code, Some(0), "{}", drawn.error);
     assert!(drawn.out.starts_with("<svg") && drawn.out.contains("finished") && drawn.out.contains("interrupted"));
@@ -528,28 +493,23 @@ depends_on = ["car"]
 "#;
 
 #[test]
-fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
-    let folder = folder(&[("booking.toml", BOOKING)]);
+fn compensated_nodes_are_visible_in_every_view_of_a_run() {
+    let folder = folder_with(&[("booking.toml", BOOKING)]);
     let path = folder.path();
     let agents = ["--agent", "worker=printf %s \"$CALLBOARD_NODE\"", "--agent", "undo=printf gone"];
     let run = ["run", "booking.toml", "--store", "store", "--watch", "--agent", "payer=exit 127"];
     let failed = workflow(path, &[&run, &agents[..]].concat());
     assert_eq!((failed.code, &*failed.out), (Some(1), ""), "{}", failed.error);
     let id = first_run(path);
-    insta::assert_snapshot!("watch_taking_back", same(&failed.error, &id));
+    insta::assert_snapshot!("watch_compensation", stable(&failed.error, &id));
     let retried = workflow(path, &["retry", &id, "--store", "store", "--agent", "*=cat"]);
-    assert!(
-        retried.code == Some(2) && retried.error.contains("has taken back what its nodes had done"),
-        "{}",
-        retried.error
-    );
+    assert!(retried.code == Some(2) && retried.error.contains("has compensated nodes"), "{}", retried.error);
 
     insta::assert_snapshot!(
-        "history_taking_back",
-        same(&workflow(path, &["history", &id, "--store", "store"]).out, &id)
+        "history_compensation",
+        stable(&workflow(path, &["history", &id, "--store", "store"]).out, &id)
     );
-    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).out;
-    let history: Value = serde_json::from_str(&history).unwrap();
+    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).json();
     let of = |field: &str| -> Vec<Value> {
         history["checkpoints"].as_array().unwrap().iter().map(|turn| turn[field].clone()).collect()
     };
@@ -560,15 +520,10 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
     assert_eq!(of("node"), ["room", "car", "pay", "car", "room"]);
     assert_eq!(of("is_compensation"), [false, false, false, true, true]);
 
-    let runs = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-        command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-        command.arg("runs").args(arguments).args(["--data", "store"]).current_dir(path);
-        said(command)
-    };
+    let runs = |arguments: &[&str]| callboard(path, &[&["runs"], arguments, &["--data", "store"]].concat());
     let shown = runs(&["show", &id]);
-    assert!(shown.out.contains("takes back room; gave gone"), "{}", shown.out);
-    // It is the run's state that is shown below, not what the last of them saw.
+    assert!(shown.out.contains("compensates room; gave gone"), "{}", shown.out);
+    // The state below is that of the run, and not the one that the last compensation saw.
     assert!(shown.out.contains("\"room\",\n      \"car\""), "{}", shown.out);
 
     let drawn = workflow(path, &["draw", "booking.toml", "--run", &id, "--store", "store"]);
@@ -577,15 +532,15 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
     let fork = ["fork", &id, "--node", "car", "--store", "store", "--agent", "payer=printf paid"];
     let forked = workflow(path, &[&fork, &agents[..]].concat());
     assert_eq!((forked.code, &*forked.out), (Some(0), "paid\n"), "{}", forked.error);
-    let listed: Value = serde_json::from_str(&runs(&["list", "--json"]).out).unwrap();
+    let listed = listed(path);
     let other = listed.as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap()).find(|run| *run != id);
-    let told = runs(&["diff", &id, other.unwrap()]).out;
-    let turns = told.split("turns\n").last().unwrap();
-    assert_eq!(turns, "    turn 3 (payer): other how it ended\n  - turn 4 (undo)\n  - turn 5 (undo)\n", "{told}");
+    let diff = runs(&["diff", &id, other.unwrap()]).out;
+    let turns = diff.split("turns\n").last().unwrap();
+    assert_eq!(turns, "    turn 3 (payer): other how it ended\n  - turn 4 (undo)\n  - turn 5 (undo)\n", "{diff}");
 }
 
 #[test]
-fn a_program_that_an_agent_has_started_neither_begins_nor_changes_runs() {
+fn a_program_that_an_agent_has_started_cannot_start_or_change_runs() {
     let refused = [
         &["run", "x", "--model", "fake"][..],
         &["run", "--resume", "@last"],
@@ -597,52 +552,45 @@ fn a_program_that_an_agent_has_started_neither_begins_nor_changes_runs() {
         &["runs", "delete", "@last"],
         &["runs", "prune", "--older-than", "1d"],
     ];
+    let folder = tempfile::tempdir().unwrap();
     for variable in ["CALLBOARD_PROCESS", "CALLBOARD_AGENT", "CALLBOARD_RUN"] {
+        let run = |arguments: &[&str]| output_of(crate::support::command(&folder, arguments).env(variable, "x"));
         for arguments in refused {
-            let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
-            program.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-            let output = program.args(arguments).env(variable, "x").stdin(Stdio::null()).output().unwrap();
-            let error = String::from_utf8(output.stderr).unwrap();
-            assert!(error.contains(variable) && error.contains("have the agent delegate the task"), "{error}");
-            assert_eq!(output.status.code(), Some(2));
+            let refused = run(arguments);
+            let is_named =
+                refused.error.contains(variable) && refused.error.contains("have the agent delegate the task");
+            assert!(refused.code == Some(2) && is_named, "{}", refused.error);
         }
-        let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
-        program
-            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
-            .env(variable, "x")
-            .current_dir(env!("CARGO_TARGET_TMPDIR"));
-        let listed = program.args(["runs", "list"]).stdin(Stdio::null()).output().unwrap();
-        assert!(!String::from_utf8(listed.stderr).unwrap().contains(variable), "looking is allowed");
+        assert!(!run(&["runs", "list"]).error.contains(variable), "reading is allowed");
     }
 }
 
 #[test]
-fn a_run_whose_store_stops_is_named_with_the_line_that_goes_on_with_it() {
-    let folder = folder(&[]);
-    // What the store writes from now on is refused, as on a full disk.
+fn a_run_whose_store_stops_is_named_with_the_command_line_that_continues_it() {
+    let folder = folder_with(&[]);
+    // The store's writes fail from now on, as on a full disk.
     let fill = "a=prlimit --pid $PPID --fsize=1; printf done";
     let arguments = ["workflow", "run", "--line", "a -> b", "--store", "store", "--agent", fill, "--agent", "b=cat"];
     let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_callboard")]).args(arguments);
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", CALLBOARD]).args(arguments);
     shell.current_dir(folder.path()).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
-    let said = said(shell);
-    assert_eq!(said.code, Some(2), "{}", said.error);
-    assert!(said.error.contains("the store has stopped"), "{}", said.error);
+    let printed = output_of(shell);
+    assert_eq!(printed.code, Some(2), "{}", printed.error);
+    assert!(printed.error.contains("the store has stopped"), "{}", printed.error);
     let id = first_run(folder.path());
-    assert!(said.error.contains(&format!("run {id} continues at the next start")), "{}", said.error);
-    let line = said.error.lines().find_map(|line| line.strip_prefix("to go on: ")).unwrap();
+    assert!(printed.error.contains(&format!("run {id} continues at the next start")), "{}", printed.error);
+    let line = printed.error.lines().find_map(|line| line.strip_prefix("to continue: ")).unwrap();
     assert!(line.starts_with("callboard workflow resume ") && line.contains(&id), "{line}");
-    let program = env!("CARGO_BIN_EXE_callboard");
-    let line = line.replacen("callboard", program, 1).replace("prlimit --pid $PPID --fsize=1;", "");
+    let line = line.replacen("callboard", CALLBOARD, 1).replace("prlimit --pid $PPID --fsize=1;", "");
     let mut again = Command::new("sh");
     again.args(["-c", &line]).current_dir(folder.path());
-    let said = self::said(again);
-    assert_eq!((said.code, &*said.out), (Some(0), "done\n"), "{line}: {}", said.error);
+    let printed = output_of(again);
+    assert_eq!((printed.code, &*printed.out), (Some(0), "done\n"), "{line}: {}", printed.error);
 }
 
 #[test]
-fn no_status_of_many_short_programs_is_lost_while_what_they_leave_is_reaped() {
-    let folder = folder(&[]);
+fn no_exit_status_of_many_short_programs_is_lost_while_their_orphans_are_reaped() {
+    let folder = folder_with(&[]);
     let groups: Vec<String> = (0..8)
         .map(|group| {
             let nodes: Vec<String> = (0..5).map(|node| format!("n{group}x{node}")).collect();
@@ -666,28 +614,25 @@ fn no_status_of_many_short_programs_is_lost_while_what_they_leave_is_reaped() {
         "last=echo done",
     ];
     programs.iter().for_each(|program| arguments.extend(["--agent", program]));
-    let said = workflow(folder.path(), &arguments);
-    assert_eq!((said.code, &*said.out, &*said.error), (Some(0), "done\n", ""));
+    let printed = workflow(folder.path(), &arguments);
+    assert_eq!((printed.code, &*printed.out, &*printed.error), (Some(0), "done\n", ""));
 }
 
 #[test]
-fn what_is_no_file_in_the_place_of_the_lock_of_scratch_files_is_named_and_neither_waited_for_nor_followed() {
-    let folder = folder(&[("victim", "precious")]);
+fn a_lock_of_scratch_files_that_is_not_a_file_is_named_and_neither_opened_nor_followed() {
+    let folder = folder_with(&[("victim", "precious")]);
     let lock = folder.path().join("state/callboard/scratch/lock");
     let victim = folder.path().join("victim");
-    let odd: [&dyn Fn(); 3] = [
-        &|| assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success()),
-        &|| std::os::unix::fs::symlink(&victim, &lock).unwrap(),
-        &|| fs::create_dir(&lock).unwrap(),
-    ];
+    let odd: [&dyn Fn(); 3] = [&|| make_pipe(&lock), &|| std::os::unix::fs::symlink(&victim, &lock).unwrap(), &|| {
+        fs::create_dir(&lock).unwrap()
+    }];
     for make in odd {
         fs::create_dir_all(lock.parent().unwrap()).unwrap();
         make();
         let arguments = ["run", "--line", "a(attempts=1)", "--agent", "a=cat $CALLBOARD_STATE", "--ephemeral"];
         let mut run = command(folder.path(), &arguments);
-        let output = run.env("XDG_STATE_HOME", folder.path().join("state")).output().unwrap();
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{error}");
+        let Printed { code, error, .. } = output_of(run.env("XDG_STATE_HOME", folder.path().join("state")));
+        assert_eq!(code, Some(1), "{error}");
         assert!(error.contains("scratch/lock is no regular file") && error.contains("remove it"), "{error}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         fs::remove_dir_all(folder.path().join("state")).unwrap();

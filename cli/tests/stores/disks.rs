@@ -4,11 +4,12 @@
 
 use std::process::{Command, Stdio};
 
-use crate::place::{Place, Said, said, tasks};
+use crate::support::project::{Project, tasks};
+use crate::support::{CALLBOARD, Printed, output_of};
 
-/// Runs the program with a copy of the place's state folder on a file system of its own, which the shell command `then` changes in
-/// its folder `$1`.
-fn on_a_disk(place: &Place, then: &str, arguments: &[&str]) -> Said {
+/// Runs the program with a copy of the project's state folder on a file system of its own, after the shell command `then` has changed
+/// that file system, which is mounted at `$1`.
+fn on_a_disk(project: &Project, then: &str, arguments: &[&str]) -> Printed {
     let disk = tempfile::tempdir().unwrap();
     let script = format!(
         "mount -t tmpfs -o size=48m none \"$1\" && cp -a \"$2\"/. \"$1\" && {then} && \
@@ -16,53 +17,50 @@ fn on_a_disk(place: &Place, then: &str, arguments: &[&str]) -> Said {
     );
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
-    command.arg(disk.path()).arg(place.state.path()).arg(env!("CARGO_BIN_EXE_callboard")).args(arguments);
-    command.current_dir(&place.project).env_remove("CALLBOARD_STORE").stdin(Stdio::null());
-    said(command)
+    command.arg(disk.path()).arg(project.state.path()).arg(CALLBOARD).args(arguments);
+    command.current_dir(&project.folder).env_remove("CALLBOARD_STORE").stdin(Stdio::null());
+    output_of(command)
 }
 
-/// Leaves no room.
+/// Fills the file system.
 const FULL: &str = "{ cat /dev/zero > \"$1/filler\" 2>/dev/null || true; }";
-/// Lets nothing be written.
+/// Makes the file system read-only.
 const READ_ONLY: &str = "mount -o remount,ro \"$1\"";
 
 #[test]
-fn the_result_of_a_run_that_has_ended_is_printed_from_a_disk_that_is_full_or_read_only() {
-    let place = Place::new();
-    let id = place.run("one");
-    let workflow = place.said(&["workflow", "run", "--line", "a", "--agent", "a=echo two"]);
+fn the_result_of_a_run_that_has_ended_is_printed_from_a_full_or_read_only_disk() {
+    let project = Project::new();
+    let id = project.run("one");
+    let workflow = project.callboard(&["workflow", "run", "--line", "a", "--agent", "a=echo two"]);
     assert_eq!((workflow.code, workflow.out.as_str()), (Some(0), "two\n"), "{}", workflow.error);
     let last = workflow.error.lines().find_map(|line| line.strip_prefix("run ")?.split(' ').next()).unwrap();
     for disk in [FULL, READ_ONLY] {
-        let resumed = on_a_disk(&place, disk, &["run", "--resume", &id]);
+        let resumed = on_a_disk(&project, disk, &["run", "--resume", &id]);
         assert_eq!((resumed.code, resumed.out.as_str()), (Some(0), "one\n"), "{disk}: {}", resumed.error);
-        let resumed = on_a_disk(&place, disk, &["workflow", "resume", last]);
+        let resumed = on_a_disk(&project, disk, &["workflow", "resume", last]);
         assert_eq!((resumed.code, resumed.out.as_str()), (Some(0), "two\n"), "{disk}: {}", resumed.error);
-        let listed = on_a_disk(&place, disk, &["runs", "list", "--json"]);
+        let listed = on_a_disk(&project, disk, &["runs", "list", "--json"]);
         assert_eq!(tasks(&listed)[0], "one", "{disk}: {}", listed.error);
     }
 }
 
 #[test]
-fn a_run_that_has_not_ended_is_not_resumed_in_a_copy() {
-    let place = Place::new();
-    let mut child = place.command(&["run", "write"]).spawn().unwrap();
-    place.model.asked();
-    child.kill().unwrap();
-    child.wait().unwrap();
+fn an_open_run_is_not_resumed_in_a_copy_of_its_store() {
+    let project = Project::new();
+    project.run_killed(&["run", "write"]);
     for (disk, why) in [(FULL, "No space left on device"), (READ_ONLY, "Read-only file system")] {
-        let refused = on_a_disk(&place, disk, &["run", "--resume", "@last", "--model", "fake"]);
+        let refused = on_a_disk(&project, disk, &["run", "--resume", "@last", "--model", "fake"]);
         assert!(refused.code == Some(2) && refused.error.contains(why), "{disk}: {} {}", refused.out, refused.error);
     }
 }
 
 #[test]
-fn where_a_full_disk_lets_no_run_be_removed_the_error_has_the_bytes_that_are_needed() {
-    let place = Place::new();
-    let id = place.run("one");
-    let store = place.stores().strip_prefix(place.state.path()).unwrap().join("1");
+fn the_error_of_a_full_disk_has_the_bytes_that_deleting_runs_needs() {
+    let project = Project::new();
+    let id = project.run("one");
+    let store = project.stores().strip_prefix(project.state.path()).unwrap().join("1");
     for command in [&["runs", "delete", &id][..], &["runs", "prune", "--older-than", "0m"]] {
-        let refused = on_a_disk(&place, FULL, command);
+        let refused = on_a_disk(&project, FULL, command);
         let text = format!("{}{}", refused.out, refused.error);
         assert_eq!(refused.code, Some(2), "{command:?}: {text}");
         for wanted in
@@ -71,24 +69,23 @@ fn where_a_full_disk_lets_no_run_be_removed_the_error_has_the_bytes_that_are_nee
             assert!(text.contains(wanted), "{command:?}, {wanted}: {text}");
         }
     }
-    // What it asks for is enough.
+    // With that many bytes free, it works.
     let room =
         "{ head -c 16777216 /dev/zero > \"$1/room\"; cat /dev/zero > \"$1/filler\" 2>/dev/null; rm \"$1/room\"; }";
-    let deleted = on_a_disk(&place, room, &["runs", "delete", &id]);
+    let deleted = on_a_disk(&project, room, &["runs", "delete", &id]);
     assert_eq!(deleted.out, format!("run {id} is deleted\n"), "{}", deleted.error);
 }
 
 #[test]
-fn that_there_are_no_runs_is_not_printed_of_stores_that_could_not_be_looked_into() {
-    let place = Place::new();
-    place.run("one");
+fn where_no_store_can_be_opened_it_is_unknown_whether_there_are_runs() {
+    let project = Project::new();
+    project.run("one");
     let no_copy = format!("{FULL} && export TMPDIR=\"$1\"");
     for (what, command) in [("runs", "runs"), ("conversations", "conversations")] {
-        let listed = on_a_disk(&place, &no_copy, &[command, "list"]);
-        let unknown =
-            format!("whether there are {what} is not known: no store could be looked into\nnot looked into: ");
+        let listed = on_a_disk(&project, &no_copy, &[command, "list"]);
+        let unknown = format!("whether there are {what} is not known: no store could be opened\nnot opened: ");
         assert!(listed.code == Some(2) && listed.out.starts_with(&unknown), "{}{}", listed.out, listed.error);
-        let json = on_a_disk(&place, &no_copy, &[command, "list", "--json"]);
+        let json = on_a_disk(&project, &no_copy, &[command, "list", "--json"]);
         assert_eq!(json.code, Some(2), "{}", json.out);
     }
 }

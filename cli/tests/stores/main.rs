@@ -1,14 +1,10 @@
-//! Where runs are kept and what the commands make of it: real processes on stores that these tests write and read as well.
+//! Stores of runs, and the commands that read and write them: real processes on stores that these tests read and write too.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod disks;
-mod forking;
-mod looking;
-#[path = "../model/mod.rs"]
-mod model;
-#[path = "../place/mod.rs"]
-mod place;
-mod stores;
+mod fork;
+mod inspect;
+mod project;
+#[path = "../support/mod.rs"]
+mod support;

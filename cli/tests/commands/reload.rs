@@ -1,0 +1,163 @@
+//! Agents and models whose files change during a run: real processes, and a model on this machine.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStderr, Stdio};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::agents::{agent_with, agent_with_prompt, agents};
+use crate::support::model::Model;
+use crate::support::{command, make_pipe, write};
+
+/// A folder with this agent, and a model.
+fn folder(name: &str, prompt: &str) -> (TempDir, Model) {
+    let (folder, model) = (agents(&[(name, &agent_with_prompt(name, prompt))]), Model::start());
+    write(&folder, "models.toml", &model.catalog());
+    (folder, model)
+}
+
+/// A `callboard` that runs.
+struct Running {
+    process: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn start(folder: &TempDir, arguments: &[&str]) -> Self {
+        let mut process = command(folder, arguments);
+        let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// Waits for a line of standard error with this text, and returns all lines until then.
+    fn until(&mut self, what: &str) -> String {
+        let mut seen = Vec::new();
+        for line in self.lines.by_ref() {
+            seen.push(line.unwrap());
+            if seen.last().is_some_and(|line| line.contains(what)) {
+                return seen.join("\n") + "\n";
+            }
+        }
+        panic!("{what:?} is not printed: {seen:#?}");
+    }
+
+    fn ends_with(self, out: &str) {
+        let ended = self.process.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), String::from_utf8(ended.stdout).unwrap().as_str()), (Some(0), out));
+    }
+}
+
+#[test]
+fn agents_whose_files_change_during_a_run_change_from_the_next_turn_on_unless_the_files_have_defects() {
+    let (folder, model) = folder("writer", "You write poems.");
+    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
+    let request = || model.request().body.to_string();
+    assert!(request().contains("You write poems."));
+    write(&folder, "agents/writer.toml", &agent_with_prompt("writer", "You write prose."));
+    run.until("writer.toml: changed: later turns of writer use it");
+    model.answers("one");
+    assert!(request().contains("You write prose."));
+    write(&folder, "agents/writer.toml", &agent_with_prompt("writer", "You write {{ nothing }}."));
+    run.until("writer.toml: refused, and writer keeps its earlier definition:");
+    model.answers("two");
+    assert!(request().contains("You write prose."));
+    model.answers("three");
+    run.ends_with("three\n");
+}
+
+#[test]
+#[cfg(unix)]
+fn entries_that_are_not_files_and_appear_during_a_run_are_reported_once_and_left_out() {
+    let (folder, model) = folder("writer", "You write poems.");
+    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer", "--no-input"]);
+    model.request();
+    let at = |name: &str| folder.path().join("agents").join(name);
+    make_pipe(at("pipe.toml"));
+    let mut lines = run.until("pipe.toml: it is no regular file");
+    std::os::unix::fs::symlink("nothing", at("link.toml")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(at("socket.toml")).unwrap());
+    lines += &run.until("link.toml: it is a link to nothing");
+    lines += &run.until("socket.toml: it is no regular file");
+    // An entry that disappears does not repeat the reports of the others.
+    fs::remove_file(at("link.toml")).unwrap();
+    write(&folder, "agents/writer.toml", &agent_with_prompt("writer", "You write prose."));
+    lines += &run.until("writer.toml: changed: later turns of writer use it");
+    for name in ["pipe.toml", "link.toml", "socket.toml"] {
+        assert_eq!(lines.matches(&format!("{name}: refused")).count(), 1, "{name}: {lines}");
+    }
+    model.answers("one");
+    model.request();
+    model.answers("two");
+    run.ends_with("two\n");
+}
+
+/// The catalog of another model at the same address.
+fn other(model: &Model) -> String {
+    model.catalog() + "model = \"other\"\n"
+}
+
+#[test]
+fn models_whose_catalog_changes_during_a_run_change_from_the_next_turn_on_unless_it_has_defects() {
+    let ((folder, old), new) = (folder("writer", "You work."), Model::start());
+    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
+    old.request();
+    write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"opnai\"\n");
+    run.until("models.toml: refused, and the models stay as they were:");
+    run.until("models.toml:3:12: there is no provider \"opnai\"; did you mean \"openai\"?");
+    old.answers("one");
+    old.request();
+    write(&folder, "models.toml", &new.catalog());
+    run.until("models.toml: another `provider`, `url` or `key_variable` than at the start: \"m\"");
+    write(&folder, "models.toml", &other(&old));
+    run.until("models.toml: changed: later turns use it");
+    old.answers("two");
+    assert_eq!(old.request().body["model"], "other");
+    old.answers("three");
+    run.ends_with("three\n");
+}
+
+#[test]
+fn built_in_agents_use_the_models_of_a_changed_catalog() {
+    let (folder, model) = folder("lead", "");
+    let lead = agent_with("lead", &["Task"]) + "[agent.delegation]\nbuilt_in = [\"enricher\"]\n";
+    write(&folder, "agents/lead.toml", &lead);
+    let mut run = Running::start(&folder, &["run", "a boat", "--no-input"]);
+    model.request();
+    write(&folder, "models.toml", &other(&model));
+    run.until("models.toml: changed: later turns use it");
+    model.calls("Task", json!({ "agent": "enricher", "task": "a boat" }));
+    assert_eq!(model.request().body["model"], "other");
+    model.answers("how long is it?");
+    assert_eq!(model.request().body["model"], "m");
+    model.answers("done");
+    run.ends_with("done\n");
+}
+
+#[test]
+fn agents_of_a_workflow_whose_files_change_change_from_the_next_turn_on_and_programs_stay() {
+    let (folder, model) = folder("writer", "You work.");
+    for name in ["shout", "editor"] {
+        write(&folder, &format!("agents/{name}.toml"), &agent_with_prompt(name, "You work."));
+    }
+    let line = ["workflow", "run", "--line", "writer -> shout -> summarizer -> editor", "--input-json", "\"a boat\""];
+    let agents = ["--agents", "agents", "--agent", "shout=tr a-z A-Z", "--agent", "summarizer=cat", "--no-input"];
+    let mut run = Running::start(&folder, &[&line[..], &agents].concat());
+    assert!(model.request().body.to_string().contains("You work."));
+    write(&folder, "agents/shout.toml", &agent_with_prompt("shout", "You shout."));
+    write(&folder, "agents/editor.toml", &agent_with_prompt("editor", "You edit."));
+    run.until("editor.toml: changed: later turns of editor use it");
+    write(&folder, "agents/editor.toml", &agent_with_prompt("editor", "You {{ nothing }}."));
+    fs::remove_file(folder.path().join("agents/shout.toml")).unwrap();
+    run.until("editor.toml: refused, and editor keeps its earlier definition:");
+    write(&folder, "models.toml", &other(&model));
+    run.until("models.toml: changed: later turns use it");
+    model.answers("one");
+    let request = model.request().body.to_string();
+    assert!(request.contains("You edit.") && request.contains("ONE"), "{request}");
+    assert!(request.contains("\"other\""), "{request}");
+    model.answers("two");
+    run.ends_with("two\n");
+}

@@ -1,0 +1,241 @@
+//! The dialog of `callboard run` with the person at the terminal, with a model on this machine.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::prelude::{Callboard, Sled, Turn, TurnError};
+use callboard::workflow::Workflow;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use crate::screen::code_on;
+use crate::support::agents::{agent_with, python_agents};
+use crate::support::content;
+use crate::support::model::Model;
+use crate::{CHOICES, file, screen};
+
+/// A folder with an agent that writes files and asks questions, and its model.
+fn writer() -> (TempDir, Model) {
+    let model = Model::start();
+    (model.folder(&agent_with("writer", &["FileWrite", "AskUser"])), model)
+}
+
+const RUN: [&str; 2] = ["run", "write"];
+
+#[test]
+fn a_yes_approves_one_action_once() {
+    let (folder, model) = writer();
+    for _ in 0..2 {
+        model.calls("FileWrite", file("a.txt", "one"));
+    }
+    model.answers("written");
+    let mut screen = screen(&folder, &RUN);
+    let card = screen.until(CHOICES);
+    assert!(card.contains("action    FileWrite\n") && card.contains("target    a.txt\n"), "{card}");
+    assert_eq!(content(&folder, "a.txt"), None, "nobody has approved it");
+    screen.types("y\n");
+    screen.until(CHOICES);
+    assert_eq!(content(&folder, "a.txt"), None, "a yes takes the code of its card");
+    screen.consents(&card);
+    screen.until(CHOICES);
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+    fs::remove_file(folder.path().join("a.txt")).unwrap();
+    screen.types("n no\n");
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt"), None, "it is asked about again");
+}
+
+#[test]
+fn an_approval_for_the_run_covers_only_equal_actions() {
+    let (folder, model) = writer();
+    for path in ["a.txt", "b.txt", "a.txt"] {
+        model.calls("FileWrite", file(path, "one"));
+    }
+    model.answers("written");
+    let mut screen = screen(&folder, &RUN);
+    let card = screen.until(CHOICES);
+    screen.types(format!("r {}\n", code_on(&card)));
+    let card = screen.until(CHOICES);
+    assert!(card.contains("target    b.txt\n"), "{card}");
+    fs::remove_file(folder.path().join("a.txt")).unwrap();
+    screen.types("n no\n");
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"), "nobody was asked again");
+}
+
+#[test]
+fn an_edited_action_is_done_in_place_of_the_original() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.answers("written");
+    let mut screen = screen(&folder, &RUN);
+    let card = screen.until(CHOICES);
+    screen.types(format!("e {}\n", file("b.txt", "two")));
+    let shown = screen.until("(b)ack? ");
+    assert!(shown.contains("target    b.txt\n"), "{shown}");
+    // The code of the first card is that of another action.
+    screen.consents(&card);
+    screen.until("(b)ack? ");
+    screen.consents(&shown);
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two".to_owned())]);
+}
+
+#[test]
+fn a_refusal_reaches_the_model_with_its_reason() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.answers("as you like");
+    let mut screen = screen(&folder, &RUN);
+    screen.until(CHOICES);
+    screen.types("n not this file\n");
+    screen.until("as you like\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt"), None);
+    model.request();
+    assert_eq!(model.request().tool_result(), "a person did not allow this: not this file");
+}
+
+#[test]
+fn an_approval_that_is_left_open_is_asked_again_when_the_run_is_resumed() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    let mut left = screen(&folder, &["run", "write", "--store", "data"]);
+    left.until(CHOICES);
+    left.types("l\n");
+    let (code, shown) = left.exited();
+    assert_eq!((code, content(&folder, "a.txt")), (Some(3), None), "{shown}");
+    let resumption = shown.lines().find_map(|line| line.strip_prefix("to continue: callboard ")).unwrap();
+    let mut again = screen(&folder, &resumption.split(' ').collect::<Vec<_>>());
+    let card = again.until(CHOICES);
+    assert!(card.contains("target    a.txt\n"), "{card}");
+    model.answers("written");
+    again.consents(&card);
+    again.until("written\n");
+    again.ended();
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+}
+
+#[test]
+fn a_question_is_answered_at_the_terminal() {
+    let (folder, model) = writer();
+    model.calls("AskUser", json!({ "question": "Which colour?", "choices": ["red", "blue"] }));
+    model.answers("painted");
+    let mut screen = screen(&folder, &RUN);
+    screen.until("writer asks: Which colour?\n  1. red\n  2. blue\n> ");
+    screen.types("2\n");
+    screen.until("painted\n");
+    screen.ended();
+    model.request();
+    assert_eq!(model.request().tool_result(), "blue");
+}
+
+#[test]
+fn an_expired_question_is_not_asked_again_when_its_run_is_resumed() {
+    let painter = agent_with("painter", &["AskUser"]) + "question_ttl = \"1s\"\n";
+    let asks = || {
+        let model = Model::start();
+        let folder = model.folder(&painter);
+        model.calls("AskUser", json!({ "question": "Which colour?" }));
+        (folder, model)
+    };
+    let (folder, model) = asks();
+    let (code, shown) = screen(&folder, &["run", "paint", "--store", "data", "--no-input"]).exited();
+    assert_eq!(code, Some(3), "{shown}");
+    // Another question, asked later for as long: once it has expired, so has the first one.
+    let (other, slow) = asks();
+    slow.answers("late");
+    screen(&other, &["run", "paint", "--ephemeral"]).until("the question is no longer open");
+    model.answers("white, then");
+    let shown = screen(&folder, &["run", "--resume", "@last", "--store", "data", "--no-input"]).ended();
+    assert!(shown.contains("white, then\n") && !shown.contains("nobody at a terminal"), "{shown}");
+}
+
+#[test]
+fn a_run_whose_open_turns_all_need_attention_ends_the_process_at_a_terminal() {
+    let program = r#"
+send(type="ask", id=1, question="Which colour?")
+sys.stdin.readline()
+finish({"message": "red", "done": True})
+sys.stdin.read()
+"#;
+    let folder = python_agents(&[("one", program), ("other", program)]);
+    let run = ["run", "paint", "--peers", "one,other", "--store", "data", "--no-input"];
+    let (code, shown) = screen(&folder, &run).exited();
+    assert_eq!((code, shown.matches("Which colour?").count()), (Some(3), 2), "{shown}");
+    fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
+    let mut screen = screen(&folder, &["run", "--resume", "@last", "--store", "data"]);
+    screen.until("asks: Which colour?\n> ");
+    screen.types("red\n");
+    screen.until("asks: Which colour?\n> ");
+    screen.types("blue\n");
+    let (code, shown) = screen.exited();
+    assert!(code == Some(3) && shown.contains("to continue: callboard run --resume "), "{code:?} {shown}");
+}
+
+/// A folder with the store of a run that its process has left. Its node `b` will wait for a person after `a`.
+fn left(deadline: Duration) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let sled = Arc::new(Sled::open(folder.path().join("data")).unwrap());
+        let begun = Arc::new(Notify::new());
+        let notify = Arc::clone(&begun);
+        let board = Callboard::builder()
+            .storage(Arc::clone(&sled))
+            .shutdown_grace(Duration::ZERO)
+            .agent("a", move |_: Turn| {
+                let begun = Arc::clone(&notify);
+                async move {
+                    begun.notify_one();
+                    std::future::pending::<Result<callboard::prelude::Command, TurnError>>().await
+                }
+            })
+            .agent("b", |_: Turn| async { Ok(callboard::prelude::Command::new()) })
+            .start()
+            .await
+            .unwrap();
+        let workflow = Workflow::from_line("publish", "a -> b(interrupt=\"before\")").unwrap();
+        board.submit(workflow.task("a text").deadline(deadline)).await.unwrap();
+        begun.notified().await;
+        board.shutdown().await;
+        sled.close().await;
+    });
+    folder
+}
+
+#[test]
+fn the_prompt_of_an_interrupted_node_is_withdrawn_at_the_deadline_of_its_run() {
+    let folder = left(Duration::from_secs(10));
+    let resume = ["workflow", "resume", "@last", "--store", "data", "--agent", "*=cat"];
+    let mut screen = screen(&folder, &resume);
+    screen.until("(l)eave it waiting? ");
+    screen.types("g");
+    let (code, shown) = screen.exited();
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("b no longer waits for a person\n"), "{shown}");
+    assert!(shown.contains("error: ") && shown.contains("the deadline has passed"), "{shown}");
+}
+
+#[test]
+fn with_no_input_nobody_is_asked_and_the_waits_are_printed() {
+    let asked = [
+        ("FileWrite", file("a.txt", "one"), "target    a.txt\n"),
+        ("AskUser", json!({ "question": "Which colour?", "choices": ["red"] }), "asks: Which colour?\n  1. red\n"),
+    ];
+    for (tool, arguments, expected) in asked {
+        let (folder, model) = writer();
+        model.calls(tool, arguments);
+        let mut screen = screen(&folder, &["run", "write", "--no-input"]);
+        screen.until("there is nobody at a terminal to ask:\n");
+        let (code, shown) = screen.exited();
+        assert_eq!(code, Some(3), "{shown}");
+        assert!(shown.contains(expected) && !shown.contains("(y)es") && !shown.contains("\n> "), "{shown}");
+        assert_eq!(content(&folder, "a.txt"), None);
+    }
+}
