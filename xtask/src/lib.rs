@@ -3,3 +3,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 pub mod imports;
+
+#[cfg(test)]
+mod links;

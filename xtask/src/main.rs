@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         Some("public-names") => public_names::report(arguments),
         Some("release") => release::release(),
         Some("words") => words::report(),
+        Some("release-check") => release::check(),
+        Some("release-packages") => release::packages(),
         name => {
             if let Some(name) = name {
                 eprintln!("there is no chore {name:?}");
@@ -48,20 +50,29 @@ fn main() -> ExitCode {
             );
             eprintln!("       cargo xtask words    retired words that are still used; fails if there are any");
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");
+            eprintln!("       cargo xtask release-check    whether the packages could be published; uploads nothing");
+            eprintln!(
+                "       cargo xtask release-packages    the program as packages for PyPI and npm, installed and run once"
+            );
             ExitCode::from(2)
         }
     }
 }
 
-/// cargo, without what it has told this program of its package: build scripts of dependencies read variables of these names, so
-/// cargo would build those again, and with them most of the workspace, where it is called with others or none.
+/// cargo, as it runs outside of this program.
 fn cargo() -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
+    without_package(Command::new(env!("CARGO")))
+}
+
+/// A command that runs cargo, without the variables by which cargo describes the package of this program: build scripts of
+/// dependencies read variables of these names, so cargo would build those again, and with them most of the workspace, where it is
+/// called with others or none.
+fn without_package(mut command: Command) -> Command {
     let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_package)) {
-        cargo.env_remove(name);
+        command.env_remove(name);
     }
-    cargo
+    command
 }
 
 fn succeeds(arguments: &[&str]) -> bool {
