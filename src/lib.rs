@@ -92,3 +92,15 @@ struct ComparedWithLangGraph;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
 struct TestingGuide;
+
+#[cfg(all(doctest, feature = "workflow-text"))]
+#[doc = include_str!("../docs/workflow-drawing.md")]
+struct DrawingGuide;
+
+#[cfg(all(doctest, feature = "sled"))]
+#[doc = include_str!("../docs/embed.md")]
+struct EmbedGuide;
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../docs/test-trees.md")]
+struct TestTreesGuide;

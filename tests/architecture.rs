@@ -16,7 +16,7 @@ const WITHOUT_RUNTIME: &[&str] = &["messages", "workflow", "supervision::runs::r
 const TESTING: &[(&str, usize, &str)] = &[
     ("env/clocks.rs", 3, "the system's clock follows tokio's where a test has paused that"),
     ("env/simulated.rs", 1, "how the test kit says that this thread runs a simulation"),
-    ("lib.rs", 2, "the module `testing`, and a guide that uses it"),
+    ("lib.rs", 3, "the module `testing`, and two guides that use it"),
     ("runtime/builder.rs", 1, "how a simulation gets to know its boards"),
     ("runtime/watching.rs", 1, "`testing::kill`"),
     ("supervision/tree/mod.rs", 1, "`testing::kill`"),
