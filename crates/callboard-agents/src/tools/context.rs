@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec, tool};
-use super::beginning;
+use super::bounded::beginning;
 
 /// The most entries that a query answers, and what it answers if nothing is said.
 const MAX_ENTRIES: usize = 100;

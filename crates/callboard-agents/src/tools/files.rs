@@ -12,8 +12,9 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};
+use super::blocking::{GivenUp, blocking};
+use super::bounded::{beginning, whole};
 use super::root::{PathError, Place, Root, Why, check_new, check_plain};
-use super::{GivenUp, beginning, blocking, whole};
 
 /// The largest file that is read, and the largest that is written, in bytes.
 pub(super) const MAX_READ: usize = 2 << 20;
@@ -560,7 +561,7 @@ mod tests {
         let root = Root::open(folder.path()).unwrap();
         let write = Write { path: "a".to_owned(), content: Some("x".to_owned()), old: None, new: None };
         let given_up = GivenUp::default();
-        given_up.0.store(true, Ordering::Relaxed);
+        given_up.give_up();
         assert!(written(&root, write, &given_up).is_err());
         assert!(!folder.path().join("a").exists());
     }

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
-use super::beginning;
+use super::bounded::beginning;
 
 /// How long a page may take, and a connection.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -11,8 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::{Effect, Tool, ToolError, ToolOutput, USUAL_OUTPUT, tool};
+use super::blocking::{GivenUp, blocking};
+use super::bounded::{beginning, whole};
 use super::root::{Identity, MAX_DEPTH, PathError, Root, identity, open_file};
-use super::{GivenUp, beginning, blocking, whole};
 
 /// The most files and folders that are looked at, the largest file, and the most bytes of all of them.
 const MAX_ENTRIES: usize = 10_000;
@@ -457,7 +458,7 @@ mod tests {
     fn a_search_that_is_given_up_ends() {
         let (_folder, root) = folder(&[("a", "needle")]);
         let given_up = GivenUp::default();
-        given_up.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        given_up.give_up();
         assert!(found(&root, &search("needle"), &given_up).is_err());
     }
 }

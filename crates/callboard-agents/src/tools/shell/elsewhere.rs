@@ -4,12 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::root::Root;
-use super::{Kept, Protection};
+use super::capabilities::KeptCapabilities;
+use super::protection::Protection;
 
 /// What has to be there for as long as a command runs: nothing.
 pub(super) struct Held;
 
-pub(super) fn confine(_: &mut Command, _: &Root, _: &[PathBuf], _: &[&Path], _: Kept) -> Result<Held, String> {
+pub(super) fn confine(
+    _: &mut Command,
+    _: &Root,
+    _: &[PathBuf],
+    _: &[&Path],
+    _: KeptCapabilities,
+) -> Result<Held, String> {
     Err("only Linux has it; ShellExec::unconfined does without".to_owned())
 }
 

@@ -24,7 +24,8 @@ use rustix::process::geteuid;
 
 use super::super::kept::{Step, StepKind, steps};
 use super::super::root::Root;
-use super::{Kept, Protection};
+use super::capabilities::KeptCapabilities;
+use super::protection::Protection;
 
 use placeholder::Placeholder;
 
@@ -120,14 +121,19 @@ pub(super) fn confine(
     root: &Root,
     reads: &[PathBuf],
     writes: &[&Path],
-    kept: Kept,
+    kept: KeptCapabilities,
 ) -> Result<Held, String> {
     let (confinement, held) = confinement(root, reads, writes, kept)?;
     confined(command, confinement);
     Ok(held)
 }
 
-fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> Result<(Confinement, Held), String> {
+fn confinement(
+    root: &Root,
+    reads: &[PathBuf],
+    writes: &[&Path],
+    kept: KeptCapabilities,
+) -> Result<(Confinement, Held), String> {
     if let Some(moved) = root.hidden.iter().find(|hidden| !hidden.is_in_place()) {
         return Err(format!("the hidden folder {} is no longer in its place", shown(&moved.place)));
     }
@@ -152,8 +158,8 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
     let rules = allowing.rules.take().ok_or("a rule was lost")?;
     let ruleset = Option::<OwnedFd>::from(rules).ok_or_else(|| no_kernel("it has no rules"))?;
     let capabilities = match kept {
-        Kept::Nothing => 0,
-        Kept::FilesOfOthers => FILES_OF_OTHERS,
+        KeptCapabilities::Nothing => 0,
+        KeptCapabilities::FilesOfOthers => FILES_OF_OTHERS,
     };
     let mut writable = Vec::new();
     for path in writes {
@@ -165,7 +171,7 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
     let hidden = root.hidden.iter().map(|hidden| &*hidden.place);
     let view = while_nothing_is_reaped(|| View::of(writable.iter().map(PathBuf::as_path)))
         .and_then(|view| view.read_only(hidden))
-        .filter(|view| !is_everything && (kept == Kept::Nothing || !view.has_user_namespace()));
+        .filter(|view| !is_everything && (kept == KeptCapabilities::Nothing || !view.has_user_namespace()));
     let (pins, held) = if view.is_some() { pins(root, &writable)? } else { Default::default() };
     let view = view.and_then(|view| view.pinned(pins.iter().map(|(place, pin)| (&**place, *pin))));
     // What lies there would be covered.
@@ -426,7 +432,7 @@ mod tests {
             );
             let program: BpfProgram = filter.unwrap().try_into().unwrap();
             seccompiler::apply_filter(&program).unwrap();
-            confinement(&root, &[], &[], Kept::Nothing).map(drop)
+            confinement(&root, &[], &[], KeptCapabilities::Nothing).map(drop)
         });
         let said = old_kernel.join().unwrap().unwrap_err();
         assert!(said.contains("the kernel has not what it needs"), "{said}");
@@ -434,7 +440,9 @@ mod tests {
 
     #[test]
     fn a_shell_that_may_write_everything_sees_nothing_as_read_only() {
-        let view_of = |place: &Path| confinement(&Root::open(place).unwrap(), &[], &[], Kept::Nothing).unwrap().0.view;
+        let view_of = |place: &Path| {
+            confinement(&Root::open(place).unwrap(), &[], &[], KeptCapabilities::Nothing).unwrap().0.view
+        };
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(view_of(folder.path()).is_some(), View::of([]).is_some());
         assert!(view_of(Path::new("/")).is_none());
@@ -448,7 +456,10 @@ mod tests {
         let root = Root::open(folder.path()).unwrap().without(&hidden).unwrap();
         std::fs::rename(&hidden, &moved).unwrap();
         assert!(
-            confinement(&root, &[], &[], Kept::Nothing).map(drop).unwrap_err().contains("is no longer in its place")
+            confinement(&root, &[], &[], KeptCapabilities::Nothing)
+                .map(drop)
+                .unwrap_err()
+                .contains("is no longer in its place")
         );
     }
 }

@@ -1,10 +1,11 @@
+//! Runs command lines in the folder of the tools, confined by the kernel.
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::io::{self, PipeReader};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,9 @@ use callboard_confine::{CoreDumps, Started, apart, start};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rustix::fs::{Access, AtFlags};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::Pid;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
 use tokio::sync::oneshot;
 
@@ -25,17 +25,22 @@ use super::super::process::group::{Group, Leash};
 use super::super::process::stray::{self, KEY};
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
-use super::{beginning, ending};
 
+use capabilities::KeptCapabilities;
 use home::Home;
+use running::{End, Running, see_out};
 
 pub use protection::Protection;
 
+mod capabilities;
 #[cfg_attr(target_os = "linux", path = "landlock.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 mod confinement;
 mod home;
+mod printed;
+mod probe;
 mod protection;
+mod running;
 
 /// How long a command may take, in seconds: if nothing is said, and at most.
 const USUAL_SECONDS: u64 = 60;
@@ -43,13 +48,6 @@ const MAX_SECONDS: u64 = 600;
 
 /// The longest command, in bytes.
 const MAX_COMMAND: usize = 32 << 10;
-
-/// How much is kept of what is printed, in bytes, from its beginning and from its end.
-const HEAD: usize = 12 << 10;
-const TAIL: usize = 16 << 10;
-
-/// The most that a pipe can hold when whoever wrote into it has ended.
-const MAX_PIPE: usize = 1 << 20;
 
 /// What a shell is given of the environment.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
@@ -74,17 +72,9 @@ pub struct ShellExec {
     reads: Vec<PathBuf>,
     writes: Vec<PathBuf>,
     env: Vec<String>,
-    kept: Kept,
+    kept: KeptCapabilities,
     is_unconfined: bool,
     is_trusted: bool,
-}
-
-/// The capabilities that a confined command of the superuser keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    Nothing,
-    /// `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`.
-    FilesOfOthers,
 }
 
 impl ShellExec {
@@ -98,7 +88,7 @@ impl ShellExec {
             reads: Vec::new(),
             writes: Vec::new(),
             env: Vec::new(),
-            kept: Kept::Nothing,
+            kept: KeptCapabilities::Nothing,
             is_unconfined: false,
             is_trusted: false,
         }
@@ -129,7 +119,7 @@ impl ShellExec {
     /// they may change files of other users where they may write at all. They have no capabilities otherwise.
     #[must_use]
     pub fn keep_file_capabilities(mut self) -> Self {
-        self.kept = Kept::FilesOfOthers;
+        self.kept = KeptCapabilities::FilesOfOthers;
         self
     }
 
@@ -320,156 +310,9 @@ fn place_of(root: &Root) -> PathBuf {
     }
 }
 
-/// A command that runs.
-struct Running {
-    group: Leash,
-    output: ChildStdout,
-    /// The same pipe, to be emptied at the end without waiting.
-    rest: PipeReader,
-    ended: oneshot::Receiver<io::Result<ExitStatus>>,
-}
-
-enum End {
-    Exited(ExitStatus),
-    TimedOut,
-}
-
-impl Running {
-    /// Takes what is printed until the command ends or its time is over.
-    async fn end(mut self, limit: Duration) -> Result<(Printed, End), ToolError> {
-        let mut printed = Printed::default();
-        let mut buffer = vec![0; 64 << 10];
-        let mut is_open = true;
-        let time = tokio::time::sleep(limit);
-        tokio::pin!(time);
-        let status = loop {
-            tokio::select! {
-                biased;
-                status = &mut self.ended => break Some(status),
-                () = &mut time => break None,
-                read = self.output.read(&mut buffer), if is_open => match read {
-                    Ok(0) | Err(_) => is_open = false,
-                    Ok(read) => printed.take(&buffer[..read]),
-                },
-            }
-        };
-        self.group.kill();
-        let gone = |_| ToolError("the command was lost: its thread has ended".to_owned());
-        let end = match status {
-            Some(status) => End::Exited(status.map_err(gone)??),
-            None => {
-                (&mut self.ended).await.map_err(gone)??;
-                End::TimedOut
-            }
-        };
-        // Whoever has left the group may hold the pipe open, so its end is not waited for.
-        let mut left = MAX_PIPE;
-        while let Ok(read @ 1..) = rustix::io::read(&self.rest, &mut *buffer) {
-            printed.take(&buffer[..read]);
-            match left.checked_sub(read) {
-                Some(rest) => left = rest,
-                None => break,
-            }
-        }
-        Ok((printed, end))
-    }
-}
-
-/// Waits for a command, and kills what it has left. Its number is kept from others until this has been done.
-fn see_out(group: &Group) {
-    let Some(leader) = group.leader() else { return };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    // An error means that it cannot be waited for, so that it has ended.
-    let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(leader), options));
-    group.finish();
-}
-
-/// The beginning and the end of what is printed, and how much it was.
-#[derive(Default)]
-struct Printed {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-    all: u64,
-}
-
-impl Printed {
-    fn take(&mut self, bytes: &[u8]) {
-        self.all += bytes.len() as u64;
-        let (head, tail) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
-        self.head.extend_from_slice(head);
-        self.tail.extend_from_slice(&tail[tail.len().saturating_sub(TAIL)..]);
-        // What is no longer the end is let go now and then, not each time.
-        if self.tail.len() > 2 * TAIL {
-            self.tail.drain(..self.tail.len() - TAIL);
-        }
-    }
-
-    fn shown(mut self) -> String {
-        let surplus = self.tail.len().saturating_sub(TAIL);
-        self.tail.drain(..surplus);
-        if self.all == (self.head.len() + self.tail.len()) as u64 {
-            let whole = [&*self.head, &*self.tail].concat();
-            let text = String::from_utf8_lossy(&whole);
-            if text.len() <= HEAD + TAIL {
-                return if text.is_empty() { "(it printed nothing)".to_owned() } else { text.into_owned() };
-            }
-        }
-        let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
-        let (head, tail) = (beginning(&head, HEAD), ending(&tail, TAIL));
-        let mut shown = head.to_owned();
-        let _ = write!(
-            shown,
-            "\n… (it printed {} bytes; here are the first {} and the last {}) …\n{tail}",
-            self.all,
-            head.len(),
-            tail.len()
-        );
-        shown
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt as _;
-
     use super::*;
-
-    fn printed(parts: &[&[u8]]) -> Printed {
-        let mut printed = Printed::default();
-        for part in parts {
-            printed.take(part);
-        }
-        printed
-    }
-
-    #[test]
-    fn what_is_short_is_shown_whole() {
-        assert_eq!(printed(&[b"a", b"b\n"]).shown(), "ab\n");
-        assert_eq!(printed(&[]).shown(), "(it printed nothing)");
-        assert_eq!(printed(&[&b"x".repeat(HEAD), &b"y".repeat(TAIL)]).shown(), "x".repeat(HEAD) + &"y".repeat(TAIL));
-        assert_eq!(printed(&["ü".as_bytes().split_at(1).0, "ü".as_bytes().split_at(1).1]).shown(), "ü");
-    }
-
-    #[test]
-    fn of_what_is_long_the_beginning_and_the_end_are_kept_and_no_more_is_held() {
-        let mut printed = printed(&[b"first"]);
-        let block = vec![b'x'; 64 << 10];
-        for _ in 0..(1 << 30) / block.len() {
-            printed.take(&block);
-            assert!(printed.head.capacity() + printed.tail.capacity() <= 2 * HEAD + 6 * TAIL);
-        }
-        printed.take(b"last");
-        let shown = printed.shown();
-        assert!(shown.starts_with("firstx") && shown.ends_with("xlast"));
-        assert!(shown.contains("it printed 1073741833 bytes"));
-        assert!(shown.len() < HEAD + TAIL + 200);
-    }
-
-    #[test]
-    fn what_is_no_text_is_no_longer_for_that() {
-        let shown = printed(&[&vec![0xff; HEAD + TAIL]]).shown();
-        assert!(shown.len() < HEAD + TAIL + 200 && shown.contains("it printed 28672 bytes"), "{}", shown.len());
-    }
 
     #[tokio::test]
     async fn a_command_that_has_begun_before_anybody_knew_is_killed_too() {
@@ -486,14 +329,5 @@ mod tests {
         drop(start);
         io::Read::read_to_string(&mut pipe, &mut said).unwrap();
         assert_eq!(said, "begun\n");
-    }
-
-    #[test]
-    fn a_number_that_may_be_anothers_is_not_killed() {
-        let mut child = Command::new("true").process_group(0).spawn().unwrap();
-        let group = Group::of(Pid::from_raw(child.id().cast_signed()));
-        see_out(&group);
-        assert_eq!(group.leader(), None);
-        assert!(child.wait().unwrap().success(), "it is left to be waited for");
     }
 }

@@ -1,0 +1,100 @@
+//! A command that runs, until it ends or its time is over.
+
+use std::io::{self, PipeReader};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+use tokio::sync::oneshot;
+
+use super::printed::Printed;
+use crate::ToolError;
+use crate::process::group::{Group, Leash};
+
+/// The most that a pipe can hold when whoever wrote into it has ended.
+const MAX_PIPE: usize = 1 << 20;
+
+/// A command that runs.
+pub(super) struct Running {
+    pub(super) group: Leash,
+    pub(super) output: ChildStdout,
+    /// The same pipe, to be emptied at the end without waiting.
+    pub(super) rest: PipeReader,
+    pub(super) ended: oneshot::Receiver<io::Result<ExitStatus>>,
+}
+
+pub(super) enum End {
+    Exited(ExitStatus),
+    TimedOut,
+}
+
+impl Running {
+    /// Takes what is printed until the command ends or its time is over.
+    pub(super) async fn end(mut self, limit: Duration) -> Result<(Printed, End), ToolError> {
+        let mut printed = Printed::default();
+        let mut buffer = vec![0; 64 << 10];
+        let mut is_open = true;
+        let time = tokio::time::sleep(limit);
+        tokio::pin!(time);
+        let status = loop {
+            tokio::select! {
+                biased;
+                status = &mut self.ended => break Some(status),
+                () = &mut time => break None,
+                read = self.output.read(&mut buffer), if is_open => match read {
+                    Ok(0) | Err(_) => is_open = false,
+                    Ok(read) => printed.take(&buffer[..read]),
+                },
+            }
+        };
+        self.group.kill();
+        let gone = |_| ToolError("the command was lost: its thread has ended".to_owned());
+        let end = match status {
+            Some(status) => End::Exited(status.map_err(gone)??),
+            None => {
+                (&mut self.ended).await.map_err(gone)??;
+                End::TimedOut
+            }
+        };
+        // Whoever has left the group may hold the pipe open, so its end is not waited for.
+        let mut left = MAX_PIPE;
+        while let Ok(read @ 1..) = rustix::io::read(&self.rest, &mut *buffer) {
+            printed.take(&buffer[..read]);
+            match left.checked_sub(read) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        Ok((printed, end))
+    }
+}
+
+/// Waits for a command, and kills what it has left. Its number is kept from others until this has been done.
+pub(super) fn see_out(group: &Group) {
+    let Some(leader) = group.leader() else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    // An error means that it cannot be waited for, so that it has ended.
+    let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(leader), options));
+    group.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    use rustix::process::Pid;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_may_be_anothers_is_not_killed() {
+        let mut child = Command::new("true").process_group(0).spawn().unwrap();
+        let group = Group::of(Pid::from_raw(child.id().cast_signed()));
+        see_out(&group);
+        assert_eq!(group.leader(), None);
+        assert!(child.wait().unwrap().success(), "it is left to be waited for");
+    }
+}
