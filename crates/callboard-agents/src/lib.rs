@@ -27,13 +27,13 @@ mod builtin;
 mod catalog;
 mod compaction;
 mod definition;
+mod dynamic;
 mod fake;
 mod folder;
 #[cfg(feature = "genai")]
 mod genai;
 mod llm;
 mod looping;
-mod made;
 #[cfg(all(unix, feature = "mcp"))]
 mod mcp;
 mod meta;
@@ -51,6 +51,7 @@ mod reload;
 #[cfg(any(feature = "genai", all(unix, feature = "process")))]
 mod secret;
 mod team;
+mod teammate;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
@@ -62,12 +63,12 @@ pub use builtin::{BuiltIn, CapabilityGap};
 pub use callboard::messages::Effect;
 pub use callboard_documents::{Defect, Defects};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
-pub use definition::{Definition, DefinitionReader, DefinitionSource, ProcessSettings};
+pub use definition::{Definition, DefinitionError, DefinitionReader, DefinitionSource, ProcessSettings};
 pub use fake::FakeModel;
 pub use folder::{AgentFolder, CatalogFile, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Timeouts};
-pub use llm::{DefinitionError, LlmAgent, Teammate};
+pub use llm::LlmAgent;
 pub use looping::{AgentLoop, CancelToken, LoopContext, LoopHandle, LoopRun, NotPending};
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{McpProblem, McpServers};
@@ -84,6 +85,7 @@ pub use reload::Reload;
 #[cfg(any(feature = "genai", all(unix, feature = "process")))]
 pub use secret::Secret;
 pub use team::Team;
+pub use teammate::Teammate;
 pub use tool::{
     Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT,
     of_spec, tool,

@@ -7,12 +7,13 @@ use callboard::messages::{Command, Json, Message};
 use callboard_documents::template::Fault;
 use futures::FutureExt as _;
 
-use super::definition::Definition;
+use super::definition::{Definition, DefinitionError};
+use super::dynamic;
 use super::looping::AgentLoop;
-use super::made::{self, Draft};
-use super::meta::MetaTool;
+use super::meta::{Draft, MetaTool};
 use super::model::Model;
 use super::prompt::{Prompt, PromptValues};
+use super::teammate::Teammate;
 use super::tool::Tools;
 
 /// An agent as its [`Definition`] says, with a model and tools. A cheap clone.
@@ -42,83 +43,6 @@ struct Parts {
     board_tools: Tools,
     thinker: AgentLoop,
     prompt: Prompt,
-}
-
-/// Why an agent cannot be made of a definition.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DefinitionError {
-    /// Its prompt, or a section of it, cannot be used.
-    #[error("agent {agent}: {}: {problem}", section.as_deref().unwrap_or("system_prompt"))]
-    Prompt {
-        /// The agent.
-        agent: String,
-        /// The section.
-        section: Option<String>,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// What it may use in a turn is less than its first call of a model may need, so that every turn would fail.
-    #[error(
-        "agent {agent}: its budget of {budget} tokens in a turn is less than one call of its model may need, {needed}: {max_tokens} \
-         for the answer and about {} for its tools; raise `tokens` under [agent.limits] to {needed} or more, or lower \
-         `max_tokens` under [agent.model]", needed - u64::from(*max_tokens)
-    )]
-    Budget {
-        /// The agent.
-        agent: String,
-        /// The most tokens of one turn.
-        budget: u64,
-        /// What is reserved for one call at least.
-        needed: u64,
-        /// How many of them are for the answer.
-        max_tokens: u32,
-    },
-    /// It may use a tool that is not there.
-    #[error("agent {agent} may use the tool {tool:?}, and there is none")]
-    UnknownTool {
-        /// The agent.
-        agent: String,
-        /// The tool.
-        tool: String,
-    },
-    /// It is a program: no model thinks for it.
-    #[error(
-        "agent {agent} is a program, and thinks with no model: make it with ProcessAgent::spec, or have an AgentFolder make it"
-    )]
-    IsProgram {
-        /// The agent.
-        agent: String,
-    },
-    /// It declares no program.
-    #[error("agent {agent} is no program, it has no [agent.process]: make it with LlmAgent::new")]
-    NoProgram {
-        /// The agent.
-        agent: String,
-    },
-    /// The folder that its program starts in cannot be told.
-    #[error("agent {agent}: the folder of its program cannot be determined: {error}")]
-    NoFolder {
-        /// The agent.
-        agent: String,
-        /// Why.
-        error: String,
-    },
-    /// It is a program, and this build has none.
-    #[error("agent {agent} is a program: build callboard-agents for Unix, with its cargo feature `process`")]
-    NoProcesses {
-        /// The agent.
-        agent: String,
-    },
-}
-
-/// Another agent, as a prompt may name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Teammate {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    pub description: String,
 }
 
 impl LlmAgent {
@@ -225,7 +149,7 @@ impl Agent for LlmAgent {
         let draft: Draft = draft.parse().map_err(|error| error.to_string())?;
         let Parts { definition, thinker, team, .. } = &*self.0;
         let has = thinker.tool_names().map(Arc::from).collect();
-        let definition = made::within(definition, &has, &draft)?;
+        let definition = dynamic::within(definition, &has, &draft)?;
         let (model, own) = (Arc::clone(thinker.model()), thinker.own_tools());
         let made = Self::new(&definition, model, own, team).map_err(|error| error.to_string())?;
         Ok(made.spec())

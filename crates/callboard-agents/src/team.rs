@@ -7,9 +7,11 @@ use callboard::actors::AgentSpec;
 use callboard::messages::{Complexity, Handoffs, Limits, Task};
 
 use super::definition::Definition;
-use super::llm::{DefinitionError, LlmAgent, Teammate};
+use super::definition::DefinitionError;
+use super::llm::LlmAgent;
 use super::meta::MetaTool;
 use super::model::Model;
+use super::teammate::Teammate;
 use super::tool::Tools;
 
 /// How many tasks a run of a team may give for each worker, unless that is less than a run of that class may anyway.

@@ -9,9 +9,9 @@ use futures::StreamExt;
 
 use crate::model::{ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 
+use super::admitted::Admitted;
 use super::failure::{Then, after, signal, together};
-use super::gate::Admitted;
-use super::{Listed, Registry};
+use super::registry::{Listed, Registry};
 
 struct Call {
     registry: Arc<Registry>,

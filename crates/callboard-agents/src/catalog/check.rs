@@ -3,7 +3,7 @@
 use callboard_documents::{Defect, Place};
 use callboard_text::{did_you_mean, is_unseen, nearest, quoted};
 
-use super::{ModelEntry, Prices};
+use super::entry::{ModelEntry, Prices};
 
 /// What is checked of a model, with the places where it was written.
 pub(crate) struct Facts<'a> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::ModelEntry;
+use super::entry::ModelEntry;
 
 /// Which model an agent wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use callboard::supervision::runs::breaker::Signal;
 
 use crate::model::{ModelError, ModelErrorKind};
 
-use super::CallPolicy;
+use super::policy::CallPolicy;
 
 /// What comes after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,18 @@
 //! Which models there are, and which of them is asked: preferred, fallbacks, tags, breakers, rates, prices.
 //!
 //! What is decided is in plain functions: `check` (whether the entries fit together), `choice` (who may answer, in which
-//! order), `failure` (what is done after an error), `succession` (what goes on when they are read again). `gate` keeps a breaker and
-//! a rate for each model and provider, and `call` follows all of it.
+//! order), `failure` (what is done after an error), `succession` (what is kept when they are read again). `registry` has the models by
+//! name, `gate` a breaker and a rate for each model and provider, and `call` asks one model after the other.
 
+mod admitted;
 mod call;
 pub(super) mod check;
 mod choice;
+mod entry;
 mod failure;
 mod gate;
+mod policy;
+mod registry;
 mod succession;
 #[cfg(test)]
 mod tests;
@@ -17,155 +21,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{Backoff, Cost, Usage};
-use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState};
+use callboard::supervision::runs::breaker::BreakerState;
 use callboard_documents::Defects;
-use callboard_text::{did_you_mean, nearest, quoted};
 use futures::{FutureExt, StreamExt};
-use parking_lot::Mutex;
 
 use super::model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+
 use check::Facts;
 pub use choice::ModelChoice;
+pub use entry::{ModelEntry, Prices};
 use gate::Gate;
-
-/// What a model costs, in US dollars for a million tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prices {
-    /// Tokens read.
-    pub input: f64,
-    /// Tokens written.
-    pub output: f64,
-}
-
-impl Prices {
-    /// What so many tokens cost. Tokens that a provider had in its cache count in full: most take less for them.
-    #[must_use]
-    pub fn of(self, usage: Usage) -> Cost {
-        [Cost::of(usage.input_tokens, self.input), Cost::of(usage.output_tokens, self.output)].into_iter().sum()
-    }
-}
-
-/// A model of a catalog.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct ModelEntry {
-    /// What it is called. Agents choose it by this name.
-    pub name: Arc<str>,
-    /// Who serves it: models of one provider share a breaker, and a rate if there is one.
-    pub provider: Arc<str>,
-    /// What it is good for, in the words of whoever wrote the entry.
-    pub tags: Vec<Arc<str>>,
-    /// Who answers when it cannot, in this order.
-    pub fallbacks: Vec<Arc<str>>,
-    /// What it costs; unknown if nothing is said.
-    pub prices: Option<Prices>,
-    /// The most tokens that it can write at once.
-    pub max_output: Option<u32>,
-    /// How many requests a minute it may be sent.
-    pub requests_per_minute: Option<NonZeroU32>,
-    /// The model itself.
-    pub model: Arc<dyn Model>,
-}
-
-impl ModelEntry {
-    /// A model under its own name, of a provider that has no other.
-    #[must_use]
-    pub fn of(model: impl Model) -> Self {
-        let name: Arc<str> = model.name().into();
-        Self {
-            provider: Arc::clone(&name),
-            name,
-            tags: Vec::new(),
-            fallbacks: Vec::new(),
-            prices: None,
-            max_output: None,
-            requests_per_minute: None,
-            model: Arc::new(model),
-        }
-    }
-
-    /// Who serves it.
-    #[must_use]
-    pub fn provider(self, provider: &str) -> Self {
-        Self { provider: provider.into(), ..self }
-    }
-
-    /// With one more tag.
-    #[must_use]
-    pub fn tag(mut self, tag: &str) -> Self {
-        self.tags.push(tag.into());
-        self
-    }
-
-    /// With one more model that answers when it cannot.
-    #[must_use]
-    pub fn fallback(mut self, name: &str) -> Self {
-        self.fallbacks.push(name.into());
-        self
-    }
-
-    /// What a million tokens cost, read and written.
-    #[must_use]
-    pub fn prices(self, input: f64, output: f64) -> Self {
-        Self { prices: Some(Prices { input, output }), ..self }
-    }
-
-    /// How many requests a minute it may be sent.
-    #[must_use]
-    pub fn requests_per_minute(self, requests: NonZeroU32) -> Self {
-        Self { requests_per_minute: Some(requests), ..self }
-    }
-
-    /// The most tokens that it can write at once; requests that allow more are cut down to it.
-    #[must_use]
-    pub fn max_output(self, tokens: u32) -> Self {
-        Self { max_output: Some(tokens), ..self }
-    }
-}
-
-impl fmt::Debug for ModelEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, provider, tags, fallbacks, prices, max_output, requests_per_minute, model: _ } = self;
-        f.debug_struct("ModelEntry")
-            .field("name", name)
-            .field("provider", provider)
-            .field("tags", tags)
-            .field("fallbacks", fallbacks)
-            .field("prices", prices)
-            .field("max_output", max_output)
-            .field("requests_per_minute", requests_per_minute)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How often and how long a model is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallPolicy {
-    /// How often the same model is asked again, if it had said nothing and may do better (2).
-    pub retries: u32,
-    /// The waits in between, if the provider does not say (0.5 s, doubling to 8 s).
-    pub backoff: Backoff,
-    /// The longest wait that a provider may ask for (30 s); if it wants more, the next model is asked.
-    pub patience: Duration,
-    /// When a model or a provider is left alone, and for how long.
-    pub breaker: BreakerPolicy,
-}
-
-impl Default for CallPolicy {
-    fn default() -> Self {
-        Self {
-            retries: 2,
-            backoff: Backoff { first: Duration::from_millis(500), max: Duration::from_secs(8) },
-            patience: Duration::from_secs(30),
-            breaker: BreakerPolicy::default(),
-        }
-    }
-}
+pub use policy::CallPolicy;
+pub use registry::ModelsError;
+use registry::{Listed, Registry, Unlisted};
 
 /// The models that there are. A cheap clone; clones share breakers and rates.
 ///
@@ -191,61 +61,6 @@ impl Default for CallPolicy {
 /// ```
 #[derive(Clone)]
 pub struct Models(Arc<Registry>);
-
-#[derive(Clone)]
-struct Registry {
-    env: Env,
-    policy: CallPolicy,
-    /// In the order in which they were given.
-    listed: Vec<Arc<Listed>>,
-    providers: BTreeMap<Arc<str>, Arc<Gate>>,
-    unlisted: Option<Unlisted>,
-    /// Models that were made when their names were first used.
-    made: Arc<Mutex<BTreeMap<Arc<str>, Arc<Listed>>>>,
-}
-
-/// A model with what is kept about it.
-struct Listed {
-    entry: ModelEntry,
-    gate: Arc<Gate>,
-    provider: Arc<Gate>,
-}
-
-/// Makes models of names that are not listed.
-#[derive(Clone)]
-struct Unlisted {
-    make: Make,
-    /// What can be done if no model fits.
-    advice: Arc<str>,
-}
-
-/// The error is a problem, in words.
-type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>;
-
-/// How many models can be made of names: names come from definitions, of which there are not as many.
-const MAX_MADE: usize = 1_000;
-
-/// Why no model can be asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ModelsError {
-    /// No model has this name.
-    #[error("there is no model {}{}", quoted(name), advice)]
-    Unknown {
-        /// The name.
-        name: String,
-        /// What was meant, or what there is.
-        advice: String,
-    },
-    /// No model has all these tags, or there is none at all.
-    #[error("{problem}; {advice}")]
-    NoneFits {
-        /// What was asked for.
-        problem: String,
-        /// What there is, and what to do.
-        advice: String,
-    },
-}
 
 impl Models {
     /// No models.
@@ -390,80 +205,6 @@ impl Models {
         let all: Vec<_> = registry.listed.iter().chain(made.values()).collect();
         Ok(places.into_iter().map(|place| Arc::clone(all[place])).collect())
     }
-}
-
-impl Registry {
-    fn list(&mut self, entry: ModelEntry) -> Arc<Listed> {
-        let provider = self.providers.entry(Arc::clone(&entry.provider));
-        let provider = Arc::clone(provider.or_insert_with(|| Arc::new(Gate::new(&self.env, None))));
-        let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
-        Arc::new(Listed { entry, gate, provider })
-    }
-
-    fn get(&self, name: &str) -> Option<Arc<Listed>> {
-        let listed = self.listed.iter().find(|listed| &*listed.entry.name == name).cloned();
-        listed.or_else(|| self.made.lock().get(name).cloned())
-    }
-
-    /// The model of this name; it is made if it is not there and can be.
-    fn find(&self, name: &str) -> Result<Arc<Listed>, ModelsError> {
-        if let Some(listed) = self.get(name) {
-            return Ok(listed);
-        }
-        let unknown = |advice| ModelsError::Unknown { name: name.to_owned(), advice };
-        let Some(unlisted) = &self.unlisted else {
-            let likely = nearest(name, self.listed.iter().map(|listed| &*listed.entry.name));
-            return Err(unknown(match likely {
-                Some(likely) => did_you_mean(Some(&likely)),
-                None => format!("; {}", self.what_there_is()),
-            }));
-        };
-        let entry = (unlisted.make)(name).map_err(|problem| unknown(format!(": {problem}")))?;
-        let mut made = self.made.lock();
-        if made.len() >= MAX_MADE {
-            return Err(unknown(format!(": {MAX_MADE} have been made of names already; list those that are used")));
-        }
-        // Two of one provider share its breaker, also if neither is listed.
-        let same = made.values().find(|other| other.entry.provider == entry.provider);
-        let provider = same.map(|other| Arc::clone(&other.provider));
-        let provider = provider.or_else(|| self.providers.get(&entry.provider).cloned());
-        let provider = provider.unwrap_or_else(|| Arc::new(Gate::new(&self.env, None)));
-        let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
-        let listed = Arc::new(Listed { entry, gate, provider });
-        // Somebody else may have made it meanwhile; the first one counts.
-        Ok(Arc::clone(made.entry(name.into()).or_insert(listed)))
-    }
-
-    fn none_fits(&self, choice: &ModelChoice) -> ModelsError {
-        let problem = if choice.tags.is_empty() {
-            "no model is chosen, and none is listed".to_owned()
-        } else {
-            let tags = choice.tags.iter().map(|tag| quoted(tag)).collect::<Vec<_>>().join(", ");
-            format!("no model has the tags {tags}")
-        };
-        ModelsError::NoneFits { problem, advice: self.what_there_is() }
-    }
-
-    /// What there is, or what to do if there is nothing.
-    fn what_there_is(&self) -> String {
-        const MOST: usize = 20;
-        let names: Vec<_> = self.listed.iter().take(MOST).map(|listed| described(&listed.entry)).collect();
-        let more = self.listed.len().saturating_sub(MOST);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        match (names.is_empty(), &self.unlisted) {
-            (true, Some(unlisted)) => unlisted.advice.to_string(),
-            (true, None) => "there are none: list one".to_owned(),
-            (false, None) => format!("there are {}{more}", names.join(", ")),
-            (false, Some(unlisted)) => format!("there are {}{more}; {}", names.join(", "), unlisted.advice),
-        }
-    }
-}
-
-/// `"large" (careful, quick)`.
-fn described(entry: &ModelEntry) -> String {
-    let tags = entry.tags.iter().map(|tag| callboard_text::cut(tag)).collect::<Vec<_>>().join(", ");
-    let name = quoted(&entry.name);
-    if tags.is_empty() { name } else { format!("{name} ({tags})") }
 }
 
 impl fmt::Debug for Models {

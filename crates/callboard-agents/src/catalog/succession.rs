@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Listed, ModelEntry, Models};
+use super::Models;
+use super::entry::ModelEntry;
+use super::registry::Listed;
 
 impl Models {
     /// These models in place of others, as when their catalog is read again. A model that has the same name and asks the same as

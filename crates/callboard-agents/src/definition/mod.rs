@@ -1,12 +1,8 @@
 //! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
 
-mod board;
-mod delegation;
-mod output;
-pub(super) mod process;
+mod error;
+mod process_settings;
 mod reading;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -20,7 +16,9 @@ use super::output::OutputSchema;
 use super::permission::Tier;
 use super::prompt::Section;
 
-pub use process::ProcessSettings;
+pub use error::DefinitionError;
+pub use process_settings::ProcessSettings;
+pub(crate) use process_settings::READY_WITHIN;
 pub(crate) use reading::name_alike;
 pub use reading::{DefinitionReader, DefinitionSource};
 

@@ -7,7 +7,7 @@ use callboard::messages::AgentName;
 use callboard_text::{quoted, visible};
 
 use crate::definition::{Definition, DefinitionReader, DefinitionSource, name_alike};
-use crate::llm::Teammate;
+use crate::teammate::Teammate;
 
 use super::catalog::{Bytes, Catalog, Current};
 use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};

@@ -20,9 +20,10 @@ use callboard::env::can_start_thread;
 
 use super::catalog::Models;
 use super::definition::{Definition, ProcessSettings};
-use super::llm::{LlmAgent, Teammate};
+use super::llm::LlmAgent;
 use super::model::Model;
 use super::process;
+use super::teammate::Teammate;
 use super::tool::Tools;
 
 use catalog::Catalog;

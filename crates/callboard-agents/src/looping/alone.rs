@@ -10,9 +10,10 @@ use futures::future::{Abortable, BoxFuture};
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
 
+use super::AgentLoop;
 use super::context::LoopContext;
+use super::finish::Finish;
 use super::host::{Alone, Desk, Permission};
-use super::{AgentLoop, Finish};
 
 /// A loop that runs while its events are read.
 pub struct LoopRun {
@@ -31,8 +32,16 @@ pub struct LoopHandle {
     desk: Arc<Desk>,
 }
 
+impl AgentLoop {
+    /// Runs it by itself, without a board.
+    #[must_use]
+    pub fn run(&self, messages: Vec<Message>) -> LoopRun {
+        LoopRun::new(self.clone(), messages)
+    }
+}
+
 impl LoopRun {
-    pub(super) fn new(agent: AgentLoop, messages: Vec<Message>) -> Self {
+    fn new(agent: AgentLoop, messages: Vec<Message>) -> Self {
         let host = Alone::new();
         let (context, registration) = LoopContext::begin_cancellable(messages);
         let context = Arc::new(Mutex::new(context));

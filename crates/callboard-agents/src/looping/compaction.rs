@@ -13,7 +13,7 @@ use crate::compaction;
 use super::AgentLoop;
 use super::context::LoopContext;
 use super::host::Host;
-use super::using::words;
+use super::text::words;
 
 /// A conversation whose next request would be too long.
 struct TooLong {

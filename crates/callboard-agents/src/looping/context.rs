@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use callboard::actors::TurnError;
 use callboard::messages::{Action, AgentEvent, Cost, Json, Message, StopReason, ToolCall, Usage};
 use futures::future::{AbortHandle, AbortRegistration};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::Compacted;
@@ -100,6 +102,13 @@ impl Answered {
     pub(super) fn of(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), is_error: false, is_untrusted: false }
     }
+}
+
+/// What a step has recorded.
+pub(super) fn recorded<T: DeserializeOwned>(value: &Json) -> Result<T, TurnError> {
+    value
+        .parse()
+        .map_err(|error| TurnError::terminal(format!("what the journal has of this step no longer fits: {error}")))
 }
 
 /// What comes after an answer of the model.

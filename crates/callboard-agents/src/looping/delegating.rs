@@ -14,7 +14,8 @@ use crate::model::estimated_tokens;
 use super::AgentLoop;
 use super::context::{Answered, LoopContext};
 use super::host::Host;
-use super::using::{Use, words};
+use super::text::words;
+use super::uses::Use;
 
 /// How much longer a conversation may be that is summed up than what another agent is told of one.
 const SUMMED_UP: u64 = 4;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use callboard::messages::{AgentEvent, Json, Message};
 use parking_lot::Mutex;
 
+use super::AgentLoop;
 use super::context::LoopContext;
+use super::finish::Finish;
 use super::host::Host;
-use super::{AgentLoop, Finish};
 
 impl AgentLoop {
     /// What its model is told about its part, and about its answer.

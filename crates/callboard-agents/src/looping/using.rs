@@ -4,84 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callboard::actors::TurnError;
-use callboard::messages::{
-    Action, AgentEvent, Command, Consent, Effect, EffectClass, Handoffs, Intent, Json, Reconciled, Refusal, ToolCall,
-};
-use callboard_text::{did_you_mean, nearest, quoted};
+use callboard::messages::{AgentEvent, Command, Handoffs, Json, Refusal, ToolCall};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, ready};
 use parking_lot::Mutex;
 
-use crate::made::Draft;
-use crate::meta::{self, MetaTool};
+use crate::meta;
 use crate::permission::Tier;
-use crate::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
+use crate::tool::ToolError;
 
+use super::AgentLoop;
 use super::context::{Answered, LoopContext};
 use super::delegating::SummedUp;
-use super::host::{Host, Outside, Permission};
-use super::{AgentLoop, recorded};
-
-/// What becomes of a call.
-pub(super) enum Use {
-    /// Nothing but this answer.
-    Answer(Answered),
-    /// A tool is used if people allow it.
-    AfterPermission(Action, Effect),
-    Tool(Action, Effect),
-    Ask(meta::AskUser),
-    Delegate(meta::Task),
-    Make {
-        name: String,
-        draft: Json,
-        is_change: bool,
-    },
-    /// Keeps an agent of this name, as it is described.
-    Keep(String, Json),
-    Handoff(Box<Command>),
-    AcceptHandoff,
-    Search(String),
-}
-
-impl Use {
-    fn answer(error: ToolError) -> Self {
-        Self::Answer(Answered::error(error.0))
-    }
-
-    /// The command that passes control on.
-    fn handoff(&self) -> Option<&Command> {
-        match self {
-            Self::Handoff(command) => Some(command),
-            Self::Answer(_)
-            | Self::AfterPermission(..)
-            | Self::Tool(..)
-            | Self::Ask(_)
-            | Self::Delegate(_)
-            | Self::Make { .. }
-            | Self::Keep(..)
-            | Self::AcceptHandoff
-            | Self::Search(_) => None,
-        }
-    }
-
-    /// Whether it may run beside others: it changes nothing that they could see.
-    fn is_concurrent(&self) -> bool {
-        match self {
-            Self::Tool(_, effect) | Self::AfterPermission(_, effect) => match effect {
-                Effect::Reads | Effect::Sends => true,
-                Effect::Notes | Effect::Writes | Effect::Executes => false,
-            },
-            Self::Answer(_)
-            | Self::Ask(_)
-            | Self::Delegate(_)
-            | Self::Handoff(_)
-            | Self::AcceptHandoff
-            | Self::Search(_) => true,
-            // Tasks of the same message are for it.
-            Self::Make { .. } | Self::Keep(..) => false,
-        }
-    }
-}
+use super::host::{Host, Permission};
+use super::text::words;
+use super::uses::Use;
 
 /// The first handoff that may go ahead; the others are answered. An agent that may not pass control on finishes alone.
 async fn check_handoffs(host: &dyn Host, uses: &mut [Use]) -> Result<Option<Command>, TurnError> {
@@ -166,68 +103,6 @@ impl AgentLoop {
         // What others did for this turn may have marked it.
         context.is_marked |= host.is_marked();
         Ok(handoff)
-    }
-
-    /// What a call comes to, before anybody is asked.
-    fn judge(&self, host: &dyn Host, call: &ToolCall, context: &LoopContext) -> Use {
-        let meta = self.meta_there(host).find(|(_, spec)| spec.name == call.name);
-        let fits = |error: serde_json::Error| {
-            Use::answer(ToolError(format!("the arguments of {} do not fit: {error}", call.name)))
-        };
-        if let Some((tool, _)) = meta {
-            let arguments = &call.arguments;
-            return match tool {
-                MetaTool::AskUser => arguments.parse().map_or_else(fits, Use::Ask),
-                MetaTool::Task => arguments.parse().map_or_else(fits, Use::Delegate),
-                MetaTool::HandoffToAgent => arguments
-                    .parse::<meta::HandoffToAgent>()
-                    .map_or_else(fits, |handoff| Use::Handoff(Box::new(handoff.command()))),
-                MetaTool::AcceptHandoff => Use::AcceptHandoff,
-                MetaTool::AgentCreate | MetaTool::AgentUpdate => {
-                    arguments.parse::<Draft>().map_or_else(fits, |Draft { name, .. }| {
-                        let (draft, is_change) = (arguments.clone(), *tool == MetaTool::AgentUpdate);
-                        Use::Make { name, draft, is_change }
-                    })
-                }
-                MetaTool::AgentKeep => arguments
-                    .parse::<Draft>()
-                    .map_or_else(fits, |Draft { name, .. }| Use::Keep(name, arguments.clone())),
-                MetaTool::ToolSearch => {
-                    arguments.parse::<meta::ToolSearch>().map_or_else(fits, |search| Use::Search(search.query))
-                }
-            };
-        }
-        let Some(entry) = self.means.tools.get(&call.name).filter(|entry| self.is_shown(&entry.spec.name, context))
-        else {
-            return Use::answer(self.unknown(host, &call.name, context));
-        };
-        if let Err(error) = entry.check(&call.arguments) {
-            return Use::answer(error);
-        }
-        if !host.authority().allows(entry.spec.effect) {
-            return Use::answer(ToolError(format!(
-                "{} may not be used for this task: the run, or somebody who passed the task on, may not do what it does",
-                call.name
-            )));
-        }
-        let action = action(&entry.spec, &call.arguments);
-        match self.means.tier.consent(entry.spec.effect, context.is_marked) {
-            Consent::Auto if self.means.asking.contains(&entry.spec.name) => {
-                Use::AfterPermission(action, entry.spec.effect)
-            }
-            Consent::Auto => Use::Tool(action, entry.spec.effect),
-            Consent::Ask | Consent::AskWithin(_) => Use::AfterPermission(action, entry.spec.effect),
-            Consent::Deny => Use::answer(ToolError(format!("{} may not be used here", call.name))),
-        }
-    }
-
-    fn unknown(&self, host: &dyn Host, name: &str, context: &LoopContext) -> ToolError {
-        let own = self.means.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
-        let known: Vec<&str> = own.chain(self.meta_there(host).map(|(tool, _)| tool.name())).collect();
-        let likely = nearest(name, known.iter().copied());
-        let there =
-            if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
-        ToolError(format!("there is no tool {}{}; {there}", quoted(name), did_you_mean(likely.as_deref())))
     }
 
     /// Asks people about all calls that need it, at once.
@@ -345,109 +220,4 @@ impl AgentLoop {
             }
         }
     }
-
-    fn use_tool<'a>(
-        &'a self,
-        host: &'a dyn Host,
-        context: &Mutex<LoopContext>,
-        position: usize,
-        name: &str,
-        action: Action,
-    ) -> BoxFuture<'a, Result<Answered, TurnError>> {
-        let Some(entry) = self.means.tools.get(name) else {
-            return ready(Ok(Answered::error("the tool is gone"))).boxed();
-        };
-        // What people have changed is looked at again.
-        if let Err(error) = entry.check(&action.arguments) {
-            return ready(Ok(Answered::error(error.0))).boxed();
-        }
-        let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
-        let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
-        let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
-        let may_repeat = self.means.idempotent.contains(&entry.spec.name);
-        if may_repeat || entry.class(&action.arguments) != EffectClass::Once {
-            let step = host.step(&entry.spec.name, work.boxed());
-            return async move { recorded(&step.await?) }.boxed();
-        }
-        let arguments = action.arguments.clone();
-        let before = entry.tool.before(arguments.clone()).boxed();
-        let reconcile = move |intent: Intent| async move {
-            let found = entry.tool.reconcile(intent, arguments, scope).await;
-            Ok(match found.map_err(|error| TurnError::transient(error.0))? {
-                Reconciled::Done(output) => Reconciled::Done(kept(entry, answered(&entry.spec, output))?),
-                Reconciled::NotDone => Reconciled::NotDone,
-                Reconciled::Unknown => Reconciled::Unknown,
-            })
-        };
-        let (on_unknown, reconcile) = (entry.spec.on_unknown, Box::new(|intent| reconcile(intent).boxed()));
-        let done = host.effect(Outside { action, on_unknown, before, reconcile }, work.boxed());
-        let name = &entry.spec.name;
-        async move {
-            Ok(match done.await? {
-                // What a person gives as its result is text, or whatever else they have of it.
-                Some(value) => value.parse().unwrap_or_else(|_| Answered::of(words(value.value()))),
-                None => Answered::error(format!(
-                    "{name} may have run: the work stopped before its result was known; look before you use it again"
-                )),
-            })
-        }
-        .boxed()
-    }
-}
-
-/// An answer as a run's journal keeps it.
-fn kept(entry: &Entry, answered: Answered) -> Result<Json, TurnError> {
-    let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
-    Json::of(Answered { is_untrusted, ..answered }).map_err(|error| TurnError::terminal(error.to_string()))
-}
-
-fn answered(spec: &ToolSpec, ToolOutput { text, is_untrusted }: ToolOutput) -> Answered {
-    Answered { text: cut(text, spec.max_output).into(), is_error: false, is_untrusted }
-}
-
-/// Uses a tool, unless it has not answered in time again and again.
-async fn used(host: &dyn Host, entry: &Entry, arguments: Json, scope: ToolScope) -> Answered {
-    let ToolSpec { name, timeout, max_output, .. } = &*entry.spec;
-    let admitted = match host.now().map(|now| entry.gate.admit(now)).transpose() {
-        Ok(admitted) => admitted,
-        Err(wait) => {
-            let wait = wait.as_secs_f64().ceil();
-            return Answered::error(format!(
-                "{name} has not answered in time again and again: it may be used again in {wait} s"
-            ));
-        }
-    };
-    let answer = tokio::time::timeout(*timeout, entry.tool.call(arguments, scope)).await;
-    if let (Some(admitted), Some(now)) = (admitted, host.now()) {
-        let has_answered = matches!(answer, Ok(Ok(_) | Err(ToolFailure::Told(_))));
-        admitted.end(has_answered, now);
-    }
-    match answer {
-        Ok(Ok(output)) => answered(&entry.spec, output),
-        Ok(Err(ToolFailure::Told(ToolError(text)) | ToolFailure::Silent(ToolError(text)))) => {
-            Answered::error(cut(text, *max_output))
-        }
-        Err(_) => Answered::error(format!("{name} took longer than {timeout:?}")),
-    }
-}
-
-/// What people are asked about.
-fn action(spec: &ToolSpec, arguments: &Json) -> Action {
-    let target = spec.target.as_ref().and_then(|argument| arguments.get(&**argument)).map(words);
-    Action::new(&spec.name, target.as_deref().unwrap_or_default(), arguments.clone())
-}
-
-/// Text as it is, and other values as JSON.
-pub(super) fn words(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The beginning and the end of a text that is too long, and between them how much was left out.
-fn cut(text: String, max: usize) -> String {
-    if text.len() <= max {
-        return text;
-    }
-    let head = text.floor_char_boundary(max / 4 * 3);
-    let tail = text.ceil_char_boundary(text.len() - max / 4);
-    format!("{}\n[… {} bytes are left out here …]\n{}", &text[..head], tail - head, &text[tail..])
 }

@@ -5,8 +5,7 @@ use std::path::Path;
 use callboard::actors::AgentSpec;
 use callboard_documents::Defect;
 
-use crate::definition::{Definition, ProcessSettings};
-use crate::llm::DefinitionError;
+use crate::definition::{Definition, DefinitionError, ProcessSettings};
 
 /// # Errors
 /// Always.

@@ -8,8 +8,7 @@ use callboard::actors::AgentSpec;
 use callboard_documents::Defect;
 use callboard_text::quoted;
 
-use crate::definition::{Definition, ProcessSettings};
-use crate::llm::DefinitionError;
+use crate::definition::{Definition, DefinitionError, ProcessSettings};
 
 use super::ProcessAgent;
 

@@ -29,7 +29,7 @@ use tokio::process::Command as Program;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::definition::process::READY_WITHIN;
+use super::definition::READY_WITHIN;
 use super::secret::Secret;
 
 use child::Process;

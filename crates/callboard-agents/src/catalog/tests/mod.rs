@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{Message, StopReason, ToolCall};
+use callboard::messages::{Cost, Message, StopReason, ToolCall, Usage};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! An agent that is a program, as a file says it: no model thinks for it, so nothing that is for models can be said of it.
 
-use std::io;
-use std::path::{Path, PathBuf, absolute};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use callboard_documents::toml::{Fields, Item, duration};
 use callboard_documents::{Defect, Found, Place};
@@ -10,11 +8,8 @@ use callboard_text::quoted;
 
 use crate::{process, program};
 
-use super::Definition;
-use super::reading::{authority, check_tier, on_unknown};
-
-/// How long a program may take to say that it is ready, if nothing is said.
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
+use super::fields::{authority, check_tier, on_unknown};
+use crate::definition::{Definition, ProcessSettings, READY_WITHIN};
 
 const EXAMPLE: &str = "write [agent.process], and below it command = [\"python3\", \"agent.py\"]";
 const EXAMPLE_COMMAND: &str = "write command = [\"python3\", \"agent.py\"]: the program and its arguments";
@@ -52,33 +47,6 @@ const THINKING_WITH_TOOLS: [Thinking; 5] = [
     ),
     ("max_iterations", "a program asks models itself, if any", "remove it; `timeout` and `tokens` bound a turn"),
 ];
-
-/// The program that an agent is: what stands under `[agent.process]`. Nothing in it is a template.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProcessSettings {
-    /// The program and its arguments. A program with a `/` in it is told from the folder that it starts in; else it is looked for
-    /// in `PATH`.
-    pub command: Vec<String>,
-    /// Variables that it is given besides the usual ones, with their values.
-    pub env: Vec<(String, String)>,
-    /// Variables that it is given as they are in the board's own environment.
-    pub env_from: Vec<String>,
-    /// The folder that it starts in, told from that of all programs; that one if nothing is said.
-    pub folder: Option<PathBuf>,
-    /// How long it may take to say that it is ready (10 s), in real time.
-    pub ready_within: Duration,
-}
-
-impl ProcessSettings {
-    /// The folder that it starts in, where `root` is that of all programs.
-    ///
-    /// # Errors
-    /// There is no current folder that `root` could be relative to.
-    pub(crate) fn folder_in(&self, root: &Path) -> io::Result<PathBuf> {
-        absolute(self.folder.as_ref().map_or_else(|| root.to_owned(), |folder| root.join(folder)))
-    }
-}
 
 /// What a file says of a program. With `root`, it is looked whether all is there.
 pub(super) fn process(item: &Item<'_>, root: Option<&Path>, found: &mut Found) -> Option<ProcessSettings> {

@@ -1,16 +1,19 @@
 //! Tools that are part of the loop itself: they ask people and other agents, pass control on, and find further tools.
 
-use std::collections::BTreeSet;
+mod arguments;
+mod search;
+
 use std::sync::{Arc, LazyLock};
 
-use callboard::messages::{Command, ConversationStrategy, Effect, Json};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use callboard::messages::Effect;
+use serde_json::Value;
 
-use super::llm::Teammate;
-use super::made::Draft;
-use super::tool::{ToolSpec, Tools};
+use super::teammate::Teammate;
+use super::tool::ToolSpec;
+
+use arguments::AcceptHandoff;
+pub(crate) use arguments::{AskUser, Draft, HandoffToAgent, Task, ToolSearch};
+pub(crate) use search::search;
 
 /// A tool of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,86 +162,8 @@ impl MetaTool {
     }
 }
 
-/// Arguments of [`MetaTool::AskUser`].
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AskUser {
-    /// The question, with all that is needed to answer it.
-    pub(super) question: String,
-    /// Answers to choose from, if it is a choice.
-    #[serde(default)]
-    pub(super) choices: Vec<String>,
-}
-
-/// Arguments of [`MetaTool::Task`].
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Task {
-    /// The agent: its name, or a role or capability.
-    pub(super) agent: String,
-    /// What to do, in words.
-    pub(super) task: String,
-    /// Values to work on, beside the words.
-    #[serde(default)]
-    pub(super) input: Option<Value>,
-    /// What it is told of this conversation; what is usual for you if nothing is said.
-    #[serde(default)]
-    #[schemars(with = "Option<StrategySchema>")]
-    pub(super) context: Option<ConversationStrategy>,
-}
-
-/// What models read of [`ConversationStrategy`].
-#[allow(dead_code, reason = "the schema of `ConversationStrategy`, which has none of its own")]
-#[derive(JsonSchema)]
-#[schemars(rename = "ConversationStrategy", rename_all = "snake_case")]
-enum StrategySchema {
-    /// Nothing: the task has all that it needs.
-    None,
-    /// A summary of it, which another agent makes.
-    Summary,
-    /// Those passages that have words of the task.
-    Filtered,
-    /// All of it; of what is too long, the newest part.
-    Full,
-}
-
-/// Arguments of [`MetaTool::HandoffToAgent`].
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HandoffToAgent {
-    /// The agent: its name, or a role or capability.
-    pub(super) agent_name: String,
-    /// What it is to do, in words.
-    pub(super) task: String,
-    /// What it needs to know, by name.
-    #[serde(default)]
-    pub(super) context: Map<String, Value>,
-}
-
-/// Arguments of [`MetaTool::AcceptHandoff`].
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct AcceptHandoff {}
-
-/// Arguments of [`MetaTool::ToolSearch`].
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ToolSearch {
-    /// Words to look for.
-    pub(super) query: String,
-}
-
-impl HandoffToAgent {
-    /// The command that passes control on.
-    pub(super) fn command(self) -> Command {
-        let mut context = self.context;
-        context.insert("task_description".to_owned(), Value::from(self.task.as_str()));
-        Command::output(self.task).with("context", Json::from(Value::Object(context))).goto(&self.agent_name)
-    }
-}
-
 /// A tool of the loop as the models of an agent see it that has a team: whom it may name, and what each is for.
-pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
+pub(crate) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
     let shared = Arc::clone(tool.spec());
     let argument = match tool {
         MetaTool::Task => "/properties/agent",
@@ -265,24 +190,6 @@ pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
 }
 
 /// Whether a tool of this name makes agents.
-pub(super) fn makes_agents(name: &str) -> bool {
+pub(crate) fn makes_agents(name: &str) -> bool {
     MetaTool::of(name).is_some_and(MetaTool::is_on_request)
-}
-
-/// The most tools that one search gives.
-const MAX_FOUND: usize = 8;
-
-/// The tools of which the name or the description has words of the query; those with the most first.
-pub(super) fn search(tools: &Tools, shown: &BTreeSet<Arc<str>>, query: &str) -> Vec<Arc<str>> {
-    let words: Vec<String> =
-        query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
-    let score = |spec: &ToolSpec| {
-        let (name, text) = (spec.name.to_lowercase(), spec.description.to_lowercase());
-        words.iter().map(|word| 2 * usize::from(name.contains(word)) + usize::from(text.contains(word))).sum::<usize>()
-    };
-    let hidden = tools.specs().filter(|spec| !shown.contains(&spec.name));
-    let mut found: Vec<(usize, &Arc<ToolSpec>)> =
-        hidden.map(|spec| (score(spec), spec)).filter(|(score, _)| *score > 0).collect();
-    found.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.name.cmp(&other.1.name)));
-    found.into_iter().take(MAX_FOUND).map(|(_, spec)| Arc::clone(&spec.name)).collect()
 }

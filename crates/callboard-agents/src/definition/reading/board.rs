@@ -6,8 +6,9 @@ use std::time::Duration;
 use callboard_documents::toml::{Fields, Item, count, duration};
 use callboard_documents::{Defect, Found};
 
-use super::Definition;
-use super::reading::{checked, texts, values};
+use super::fields::{texts, values};
+use super::names::checked;
+use crate::definition::Definition;
 
 const EXAMPLE_RESTARTS: &str = "write restarts = { max = 5, within = \"60s\" }";
 

@@ -3,111 +3,47 @@
 //! A section is one text for all agents that have it. Which ones an agent has follows from its mode and its tools, and their
 //! order from their priorities.
 
+mod section;
+mod usual;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
 use callboard::actors::Mode;
-use callboard::messages::{Effect, Json};
+use callboard::messages::Json;
 use callboard_documents::template::{Fault, Lookup, Names, Template};
 use callboard_text::{did_you_mean, nearest, quoted};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::definition::Definition;
-use super::llm::Teammate;
+use super::teammate::Teammate;
 use super::tool::Tools;
 
-/// A part of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
-    /// Names it; a section of the author's takes the place of one of ours that has its name.
-    pub name: Cow<'static, str>,
-    /// Sections stand in the order of their priorities, from 0; what the author wrote as the prompt itself stands at 10.
-    pub priority: u16,
-    /// Where it stands in modes in which it has another priority.
-    pub priorities: Vec<(Mode, u16)>,
-    /// The modes that have it; all of them if none are named.
-    pub modes: Vec<Mode>,
-    /// What it says: a template, strict about what it names.
-    pub text: Cow<'static, str>,
-}
-
-impl Section {
-    /// Where it stands in a mode.
-    #[must_use]
-    pub fn priority_in(&self, mode: Mode) -> u16 {
-        self.priorities.iter().find(|(other, _)| *other == mode).map_or(self.priority, |(_, priority)| *priority)
-    }
-}
+pub use section::Section;
+use usual::USUAL;
 
 /// Templates that agents have, by their text: a compiled one is large, and many agents say the same.
-static READY: LazyLock<Mutex<ByText>> = LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<ByText>> = LazyLock::new(Mutex::default);
 
 type ByText = HashMap<Box<str>, Weak<Template<PromptVar>>>;
 
-fn ready(text: &str) -> Result<Arc<Template<PromptVar>>, Fault> {
-    if let Some(ready) = READY.lock().get(text).and_then(Weak::upgrade) {
-        return Ok(ready);
+fn compiled(text: &str) -> Result<Arc<Template<PromptVar>>, Fault> {
+    if let Some(known) = COMPILED.lock().get(text).and_then(Weak::upgrade) {
+        return Ok(known);
     }
-    let made = Arc::new(Template::compile(&text.into(), &PromptNames)?);
-    let mut ready = READY.lock();
-    if ready.len() == ready.capacity() {
-        ready.retain(|_, template| template.strong_count() > 0);
+    let template = Arc::new(Template::compile(&text.into(), &PromptNames)?);
+    let mut known = COMPILED.lock();
+    if known.len() == known.capacity() {
+        known.retain(|_, template| template.strong_count() > 0);
     }
-    ready.insert(text.into(), Arc::downgrade(&made));
-    Ok(made)
+    known.insert(text.into(), Arc::downgrade(&template));
+    Ok(template)
 }
 
 /// Where what the author wrote as the prompt itself stands.
 const OWN: u16 = 10;
-
-/// When an agent has a section that is not the author's.
-#[derive(Clone, Copy)]
-enum When {
-    Mode(Mode),
-    AnyTool,
-    Effect(Effect),
-}
-
-/// The sections that modes and tools call for.
-const USUAL: [(When, &str, u16, &str); 6] = [
-    (
-        When::AnyTool,
-        "tools",
-        20,
-        "Use your tools to find out what you do not know; do not guess at what a tool can tell. When a tool fails, read why \
-         before you use it again. Calls that do not depend on each other go in one message.",
-    ),
-    (
-        When::Effect(Effect::Writes),
-        "files",
-        30,
-        "Read a file before you change it, change no more than the task asks for, and keep to the way it is written.",
-    ),
-    (
-        When::Effect(Effect::Executes),
-        "shell",
-        40,
-        "Run programs with care: nothing that waits for input, nothing that outlives the task, and look at what they print \
-         before you go on.",
-    ),
-    (
-        When::Mode(Mode::Plan),
-        "planning",
-        50,
-        "You plan, and carry nothing out. Answer with the steps in their order, what each needs and how one sees that it is \
-         done, and what is uncertain.",
-    ),
-    (
-        When::Mode(Mode::Explore),
-        "research",
-        50,
-        "You read and report, and leave everything as it is. Say where you found what you report, and what you looked for and \
-         did not find.",
-    ),
-    (When::Mode(Mode::General), "default", 50, "Answer what is asked. Say so when you do not know, or cannot do it."),
-];
 
 /// A prompt that can be filled in.
 #[derive(Clone, Debug)]
@@ -228,7 +164,7 @@ impl Prompt {
         // Of equal priority, in the order in which they came.
         chosen.sort_by_key(|(priority, ..)| *priority);
         let made = chosen.into_iter().filter(|(.., text)| !text.trim().is_empty()).map(|(_, name, text)| {
-            let template = ready(text.trim());
+            let template = compiled(text.trim());
             let place = || name.as_ref().map(|name| name.to_string());
             Ok((template.map_err(|fault| (place(), fault))?, name.clone().unwrap_or("system_prompt".into())))
         });
@@ -248,22 +184,13 @@ impl Prompt {
     }
 }
 
-impl When {
-    fn holds(self, mode: Mode, tools: &Tools) -> bool {
-        match self {
-            Self::Mode(wanted) => wanted == mode,
-            Self::AnyTool => !tools.is_empty(),
-            Self::Effect(effect) => tools.specs().any(|spec| spec.effect == effect),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
     use crate::{ToolScope, tool};
+    use callboard::messages::Effect;
 
     fn tools(effects: &[Effect]) -> Tools {
         #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
+use std::time::Duration;
 
-use callboard::messages::OnUnknown;
+use callboard::actors::Mode;
+use callboard::messages::{Authority, ConversationStrategy, OnUnknown};
 use serde_json::json;
 
 use super::*;
@@ -261,7 +263,7 @@ fn as_json(text: &str) -> serde_json::Value {
 
 #[test]
 fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
-    let example = whole_example(include_str!("../../../../docs/agents.md"));
+    let example = whole_example(include_str!("../../../../../docs/agents.md"));
     let tools = ["FileRead", "FileSearch"].map(|name| Named(name, Effect::Reads));
     let tools = tools.into_iter().fold(Tools::new(), |tools, tool| tools.with(tool).unwrap());
     let tools =
@@ -303,7 +305,7 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
 
 #[test]
 fn the_page_of_programs_has_everything_that_can_be_said_of_one_and_nothing_else() {
-    let example = whole_example(include_str!("../../../../docs/process-agents.md"));
+    let example = whole_example(include_str!("../../../../../docs/process-agents.md"));
     let read = Definition::from_toml("docs/process-agents.md", example).unwrap_or_else(|defects| panic!("{defects}"));
     let process = read.process.as_ref().unwrap();
     assert_eq!(process.command, ["python3", "word_counter.py"]);

@@ -5,8 +5,7 @@ use callboard_documents::Found;
 use callboard_documents::toml::{Field, Fields, Item, count, list, word};
 
 use crate::builtin::BuiltIn;
-
-use super::Definition;
+use crate::definition::Definition;
 
 const EXAMPLE: &str = "write [agent.delegation], and below it context = \"summary\"";
 

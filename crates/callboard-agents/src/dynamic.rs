@@ -1,5 +1,5 @@
-//! Agents that agents make while a board runs: what one is described by, and that it gets no more than its maker has
-//! (SEMANTICS 13).
+//! Dynamic agents, which agents make while a board runs: what one is described by becomes its definition, and gives it no more
+//! than its maker has (SEMANTICS 13).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,42 +8,13 @@ use callboard::actors::Mode;
 use callboard::actors::context::MAX_NAMESPACE;
 use callboard::messages::{AgentName, Effect, MAX_AGENT_NAME};
 use callboard_text::{check_name, check_own_name, did_you_mean, nearest, quoted};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
+use super::meta::{Draft, makes_agents};
 
 /// The most bytes of what it is for, and of what its model is told.
 const MAX_DESCRIPTION: usize = 1 << 10;
 const MAX_INSTRUCTIONS: usize = 16 << 10;
-
-/// An agent that another one wants to make, or to change.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Draft {
-    /// What you and the others call it by.
-    pub(super) name: String,
-    /// What it is for, in a sentence.
-    pub(super) description: String,
-    /// What it is told about its part: plain text, in which nothing is replaced.
-    pub(super) instructions: String,
-    /// What it may do: `build`, `plan`, `explore` or `general`; left out, the same as you.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) mode: Option<String>,
-    /// Those of your tools that it may use; left out, all of them but those that make agents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) tools: Option<Vec<String>>,
-    /// How often its model is asked for one task, at most; left out, as often as yours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) max_iterations: Option<u32>,
-    /// The most tokens for one task; left out, as many as you have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) tokens: Option<u64>,
-    /// The namespaces of the shared context that it may use, of those that you may, beside your memory; left out, all of
-    /// them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) namespaces: Option<Vec<String>>,
-}
 
 /// The definition of an agent that another one makes, which has these tools.
 ///
@@ -57,7 +28,7 @@ pub(super) fn within(maker: &Definition, own: &BTreeSet<Arc<str>>, draft: &Draft
     let mode = draft.mode.as_deref().map_or(Ok(maker.mode), |mode| mode_within(maker.mode, mode))?;
     let tools: Vec<Arc<str>> = match &draft.tools {
         Some(tools) => tools.iter().map(|tool| tool_within(own, tool)).collect::<Result<_, _>>()?,
-        None => own.iter().filter(|tool| !super::meta::makes_agents(tool)).cloned().collect(),
+        None => own.iter().filter(|tool| !makes_agents(tool)).cloned().collect(),
     };
     let mut made = Definition::dynamic(name, &draft.instructions);
     made.description.clone_from(&draft.description);

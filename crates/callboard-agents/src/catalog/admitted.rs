@@ -1,0 +1,51 @@
+//! A call that the breakers of a model and of its provider have let through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::supervision::runs::breaker::{BreakerPolicy, Signal, Ticket};
+
+use super::registry::Listed;
+
+/// A call that both breakers have let through. Dropped, it says nothing about the model; see [`Admitted::end`].
+pub(super) struct Admitted {
+    listed: Arc<Listed>,
+    env: Env,
+    policy: BreakerPolicy,
+    tickets: Option<(Ticket, Ticket)>,
+}
+
+impl Admitted {
+    /// Lets a call through.
+    ///
+    /// # Errors
+    /// Whose breaker is open, and after how long it may be worth asking again.
+    pub(super) fn new(
+        listed: &Arc<Listed>,
+        env: &Env,
+        policy: BreakerPolicy,
+    ) -> Result<Self, (&'static str, Duration)> {
+        let now = env.now().monotonic;
+        // Always in this order: the model, then its provider.
+        let (mut model, mut provider) = (listed.gate.breaker.lock(), listed.provider.breaker.lock());
+        model.check(&policy, now).map_err(|wait| ("model", wait))?;
+        provider.check(&policy, now).map_err(|wait| ("provider", wait))?;
+        let tickets = Some((model.admit(), provider.admit()));
+        Ok(Self { listed: Arc::clone(listed), env: env.clone(), policy, tickets })
+    }
+
+    /// Counts how the call has ended.
+    pub(super) fn end(&mut self, signal: Signal) {
+        let Some((model, provider)) = self.tickets.take() else { return };
+        let now = self.env.now().monotonic;
+        self.listed.gate.breaker.lock().record(&self.policy, model, signal, now);
+        self.listed.provider.breaker.lock().record(&self.policy, provider, signal, now);
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.end(Signal::Neutral);
+    }
+}

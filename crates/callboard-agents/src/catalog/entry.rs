@@ -1,0 +1,119 @@
+//! A model of a catalog, and what it costs.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use callboard::messages::{Cost, Usage};
+
+use crate::model::Model;
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prices {
+    /// Tokens read.
+    pub input: f64,
+    /// Tokens written.
+    pub output: f64,
+}
+
+impl Prices {
+    /// What so many tokens cost. Tokens that a provider had in its cache count in full: most take less for them.
+    #[must_use]
+    pub fn of(self, usage: Usage) -> Cost {
+        [Cost::of(usage.input_tokens, self.input), Cost::of(usage.output_tokens, self.output)].into_iter().sum()
+    }
+}
+
+/// A model of a catalog.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ModelEntry {
+    /// What it is called. Agents choose it by this name.
+    pub name: Arc<str>,
+    /// Who serves it: models of one provider share a breaker, and a rate if there is one.
+    pub provider: Arc<str>,
+    /// What it is good for, in the words of whoever wrote the entry.
+    pub tags: Vec<Arc<str>>,
+    /// Who answers when it cannot, in this order.
+    pub fallbacks: Vec<Arc<str>>,
+    /// What it costs; unknown if nothing is said.
+    pub prices: Option<Prices>,
+    /// The most tokens that it can write at once.
+    pub max_output: Option<u32>,
+    /// How many requests a minute it may be sent.
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// The model itself.
+    pub model: Arc<dyn Model>,
+}
+
+impl ModelEntry {
+    /// A model under its own name, of a provider that has no other.
+    #[must_use]
+    pub fn of(model: impl Model) -> Self {
+        let name: Arc<str> = model.name().into();
+        Self {
+            provider: Arc::clone(&name),
+            name,
+            tags: Vec::new(),
+            fallbacks: Vec::new(),
+            prices: None,
+            max_output: None,
+            requests_per_minute: None,
+            model: Arc::new(model),
+        }
+    }
+
+    /// Who serves it.
+    #[must_use]
+    pub fn provider(self, provider: &str) -> Self {
+        Self { provider: provider.into(), ..self }
+    }
+
+    /// With one more tag.
+    #[must_use]
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.tags.push(tag.into());
+        self
+    }
+
+    /// With one more model that answers when it cannot.
+    #[must_use]
+    pub fn fallback(mut self, name: &str) -> Self {
+        self.fallbacks.push(name.into());
+        self
+    }
+
+    /// What a million tokens cost, read and written.
+    #[must_use]
+    pub fn prices(self, input: f64, output: f64) -> Self {
+        Self { prices: Some(Prices { input, output }), ..self }
+    }
+
+    /// How many requests a minute it may be sent.
+    #[must_use]
+    pub fn requests_per_minute(self, requests: NonZeroU32) -> Self {
+        Self { requests_per_minute: Some(requests), ..self }
+    }
+
+    /// The most tokens that it can write at once; requests that allow more are cut down to it.
+    #[must_use]
+    pub fn max_output(self, tokens: u32) -> Self {
+        Self { max_output: Some(tokens), ..self }
+    }
+}
+
+impl fmt::Debug for ModelEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, provider, tags, fallbacks, prices, max_output, requests_per_minute, model: _ } = self;
+        f.debug_struct("ModelEntry")
+            .field("name", name)
+            .field("provider", provider)
+            .field("tags", tags)
+            .field("fallbacks", fallbacks)
+            .field("prices", prices)
+            .field("max_output", max_output)
+            .field("requests_per_minute", requests_per_minute)
+            .finish_non_exhaustive()
+    }
+}

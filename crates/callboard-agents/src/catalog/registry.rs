@@ -1,0 +1,142 @@
+//! The models of a catalog by name, each with its gates; and those that are made of names that are not listed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use callboard::env::Env;
+use callboard_text::{did_you_mean, nearest, quoted};
+use parking_lot::Mutex;
+
+use super::choice::ModelChoice;
+use super::entry::ModelEntry;
+use super::gate::Gate;
+use super::policy::CallPolicy;
+
+#[derive(Clone)]
+pub(super) struct Registry {
+    pub(super) env: Env,
+    pub(super) policy: CallPolicy,
+    /// In the order in which they were given.
+    pub(super) listed: Vec<Arc<Listed>>,
+    pub(super) providers: BTreeMap<Arc<str>, Arc<Gate>>,
+    pub(super) unlisted: Option<Unlisted>,
+    /// Models that were made when their names were first used.
+    pub(super) made: Arc<Mutex<BTreeMap<Arc<str>, Arc<Listed>>>>,
+}
+
+/// A model with what is kept about it.
+pub(super) struct Listed {
+    pub(super) entry: ModelEntry,
+    pub(super) gate: Arc<Gate>,
+    pub(super) provider: Arc<Gate>,
+}
+
+/// Makes models of names that are not listed.
+#[derive(Clone)]
+pub(super) struct Unlisted {
+    pub(super) make: Make,
+    /// What can be done if no model fits.
+    pub(super) advice: Arc<str>,
+}
+
+/// The error is a problem, in words.
+pub(super) type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>;
+
+/// How many models can be made of names: names come from definitions, of which there are not as many.
+const MAX_MADE: usize = 1_000;
+
+/// Why no model can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelsError {
+    /// No model has this name.
+    #[error("there is no model {}{}", quoted(name), advice)]
+    Unknown {
+        /// The name.
+        name: String,
+        /// What was meant, or what there is.
+        advice: String,
+    },
+    /// No model has all these tags, or there is none at all.
+    #[error("{problem}; {advice}")]
+    NoneFits {
+        /// What was asked for.
+        problem: String,
+        /// What there is, and what to do.
+        advice: String,
+    },
+}
+
+impl Registry {
+    pub(super) fn list(&mut self, entry: ModelEntry) -> Arc<Listed> {
+        let provider = self.providers.entry(Arc::clone(&entry.provider));
+        let provider = Arc::clone(provider.or_insert_with(|| Arc::new(Gate::new(&self.env, None))));
+        let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
+        Arc::new(Listed { entry, gate, provider })
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Listed>> {
+        let listed = self.listed.iter().find(|listed| &*listed.entry.name == name).cloned();
+        listed.or_else(|| self.made.lock().get(name).cloned())
+    }
+
+    /// The model of this name; it is made if it is not there and can be.
+    pub(super) fn find(&self, name: &str) -> Result<Arc<Listed>, ModelsError> {
+        if let Some(listed) = self.get(name) {
+            return Ok(listed);
+        }
+        let unknown = |advice| ModelsError::Unknown { name: name.to_owned(), advice };
+        let Some(unlisted) = &self.unlisted else {
+            let likely = nearest(name, self.listed.iter().map(|listed| &*listed.entry.name));
+            return Err(unknown(match likely {
+                Some(likely) => did_you_mean(Some(&likely)),
+                None => format!("; {}", self.what_there_is()),
+            }));
+        };
+        let entry = (unlisted.make)(name).map_err(|problem| unknown(format!(": {problem}")))?;
+        let mut made = self.made.lock();
+        if made.len() >= MAX_MADE {
+            return Err(unknown(format!(": {MAX_MADE} have been made of names already; list those that are used")));
+        }
+        // Two of one provider share its breaker, also if neither is listed.
+        let same = made.values().find(|other| other.entry.provider == entry.provider);
+        let provider = same.map(|other| Arc::clone(&other.provider));
+        let provider = provider.or_else(|| self.providers.get(&entry.provider).cloned());
+        let provider = provider.unwrap_or_else(|| Arc::new(Gate::new(&self.env, None)));
+        let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
+        let listed = Arc::new(Listed { entry, gate, provider });
+        // Somebody else may have made it meanwhile; the first one counts.
+        Ok(Arc::clone(made.entry(name.into()).or_insert(listed)))
+    }
+
+    pub(super) fn none_fits(&self, choice: &ModelChoice) -> ModelsError {
+        let problem = if choice.tags.is_empty() {
+            "no model is chosen, and none is listed".to_owned()
+        } else {
+            let tags = choice.tags.iter().map(|tag| quoted(tag)).collect::<Vec<_>>().join(", ");
+            format!("no model has the tags {tags}")
+        };
+        ModelsError::NoneFits { problem, advice: self.what_there_is() }
+    }
+
+    /// What there is, or what to do if there is nothing.
+    fn what_there_is(&self) -> String {
+        const MOST: usize = 20;
+        let names: Vec<_> = self.listed.iter().take(MOST).map(|listed| described(&listed.entry)).collect();
+        let more = self.listed.len().saturating_sub(MOST);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        match (names.is_empty(), &self.unlisted) {
+            (true, Some(unlisted)) => unlisted.advice.to_string(),
+            (true, None) => "there are none: list one".to_owned(),
+            (false, None) => format!("there are {}{more}", names.join(", ")),
+            (false, Some(unlisted)) => format!("there are {}{more}; {}", names.join(", "), unlisted.advice),
+        }
+    }
+}
+
+/// `"large" (careful, quick)`.
+fn described(entry: &ModelEntry) -> String {
+    let tags = entry.tags.iter().map(|tag| callboard_text::cut(tag)).collect::<Vec<_>>().join(", ");
+    let name = quoted(&entry.name);
+    if tags.is_empty() { name } else { format!("{name} ({tags})") }
+}

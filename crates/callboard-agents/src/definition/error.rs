@@ -1,0 +1,69 @@
+//! Why no agent is made of a definition.
+
+/// Why an agent cannot be made of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// Its prompt, or a section of it, cannot be used.
+    #[error("agent {agent}: {}: {problem}", section.as_deref().unwrap_or("system_prompt"))]
+    Prompt {
+        /// The agent.
+        agent: String,
+        /// The section.
+        section: Option<String>,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// What it may use in a turn is less than its first call of a model may need, so that every turn would fail.
+    #[error(
+        "agent {agent}: its budget of {budget} tokens in a turn is less than one call of its model may need, {needed}: {max_tokens} \
+         for the answer and about {} for its tools; raise `tokens` under [agent.limits] to {needed} or more, or lower \
+         `max_tokens` under [agent.model]", needed - u64::from(*max_tokens)
+    )]
+    Budget {
+        /// The agent.
+        agent: String,
+        /// The most tokens of one turn.
+        budget: u64,
+        /// What is reserved for one call at least.
+        needed: u64,
+        /// How many of them are for the answer.
+        max_tokens: u32,
+    },
+    /// It may use a tool that is not there.
+    #[error("agent {agent} may use the tool {tool:?}, and there is none")]
+    UnknownTool {
+        /// The agent.
+        agent: String,
+        /// The tool.
+        tool: String,
+    },
+    /// It is a program: no model thinks for it.
+    #[error(
+        "agent {agent} is a program, and thinks with no model: make it with ProcessAgent::spec, or have an AgentFolder make it"
+    )]
+    IsProgram {
+        /// The agent.
+        agent: String,
+    },
+    /// It declares no program.
+    #[error("agent {agent} is no program, it has no [agent.process]: make it with LlmAgent::new")]
+    NoProgram {
+        /// The agent.
+        agent: String,
+    },
+    /// The folder that its program starts in cannot be told.
+    #[error("agent {agent}: the folder of its program cannot be determined: {error}")]
+    NoFolder {
+        /// The agent.
+        agent: String,
+        /// Why.
+        error: String,
+    },
+    /// It is a program, and this build has none.
+    #[error("agent {agent} is a program: build callboard-agents for Unix, with its cargo feature `process`")]
+    NoProcesses {
+        /// The agent.
+        agent: String,
+    },
+}

@@ -1,0 +1,80 @@
+//! Which tools an agent that thinks may use, and what it may cause, as a file says it.
+
+use callboard::actors::Mode;
+use callboard_documents::toml::{Fields, Item, count, duration};
+use callboard_documents::{Defect, Found, Placed};
+use callboard_text::{did_you_mean, nearest, quoted};
+
+use super::fields::{authority, check_tier, on_unknown, texts, values};
+use crate::definition::Definition;
+use crate::meta::MetaTool;
+use crate::tool::Tools;
+
+/// Without `tools`, those that there are, any name is taken for one.
+pub(super) fn capabilities(item: &Item<'_>, tools: Option<&Tools>, definition: &mut Definition, found: &mut Found) {
+    const WHAT: &str = "the capabilities of an agent";
+    let Some(mut fields) =
+        Fields::of(WHAT, item, "write [agent.capabilities], and below it allowed_tools = […]", found)
+    else {
+        return;
+    };
+    let allowed = fields.field("allowed_tools").map(|field| texts(field, found));
+    let hidden = fields.field("hidden_tools").map(|field| texts(field, found)).unwrap_or_default();
+    let ask = fields.field("ask").map(|field| texts(field, found)).unwrap_or_default();
+    let idempotent = fields.field("idempotent").map(|field| texts(field, found)).unwrap_or_default();
+    definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));
+    definition.question_ttl =
+        fields.field("question_ttl").and_then(|field| duration(field, found)).map(|ttl| ttl.value);
+    if let Some(times) = fields.field("max_iterations").and_then(|field| count(field, found)) {
+        definition.max_iterations = times.value;
+    }
+    if let Some(authority) = fields.field("authority").and_then(|field| authority(field, found)) {
+        definition.authority = authority;
+    }
+    if let Some(tier) = fields.field("trust_tier") {
+        check_tier(tier, found);
+    }
+    fields.close(found);
+    for tool in allowed.iter().flatten() {
+        check_tool(tool, tools, definition.mode, found);
+    }
+    for tool in hidden.iter().chain(&ask).chain(&idempotent) {
+        match &allowed {
+            Some(allowed) if allowed.iter().all(|one| one.value != tool.value) => {
+                let likely = nearest(&tool.value, allowed.iter().map(|one| one.value.as_str()));
+                let problem = format!(
+                    "{} is not among the allowed tools{}",
+                    quoted(&tool.value),
+                    did_you_mean(likely.as_deref())
+                );
+                found.add(Defect::new(&tool.place, problem).advise("add it to `allowed_tools`, or remove it here"));
+            }
+            Some(_) => {}
+            None => check_tool(tool, tools, definition.mode, found),
+        }
+    }
+    (definition.allowed_tools, definition.hidden_tools) = (allowed.map(values), values(hidden));
+    (definition.ask, definition.idempotent) = (values(ask), values(idempotent));
+}
+
+fn check_tool(tool: &Placed<String>, tools: Option<&Tools>, mode: Mode, found: &mut Found) {
+    let Some(tools) = tools else { return };
+    if MetaTool::of(&tool.value).is_some() {
+        return;
+    }
+    let Some(entry) = tools.get(&tool.value) else {
+        let known: Vec<&str> = tools.names().chain(MetaTool::ALL.map(MetaTool::name)).collect();
+        let likely = nearest(&tool.value, known.iter().copied());
+        let problem = format!("there is no tool {}{}", quoted(&tool.value), did_you_mean(likely.as_deref()));
+        let mut defect = Defect::new(&tool.place, problem);
+        if likely.is_none() {
+            defect = defect.advise(format!("there are {}", known.join(", ")));
+        }
+        found.add(defect);
+        return;
+    };
+    if !entry.spec.effect.fits(mode) {
+        let problem = format!("an agent of the mode {} has no tool {}", mode.name(), quoted(&tool.value));
+        found.add(Defect::new(&tool.place, problem).advise("give the agent the mode build, or remove the tool"));
+    }
+}

@@ -1,0 +1,86 @@
+//! What a model is asked, and what it is shown.
+
+use std::sync::Arc;
+
+use callboard::messages::{AgentEvent, Authority, Handoffs};
+use parking_lot::Mutex;
+
+use crate::meta::MetaTool;
+use crate::model::ModelRequest;
+use crate::tool::ToolSpec;
+
+use super::AgentLoop;
+use super::context::LoopContext;
+use super::finish::Finish;
+use super::host::Host;
+
+impl AgentLoop {
+    /// Begins an iteration: what the model is asked, and how many tokens that may need. `Err` is the end.
+    pub(super) fn next_request(
+        &self,
+        host: &dyn Host,
+        context: &Mutex<LoopContext>,
+    ) -> Result<(ModelRequest, u64), Finish> {
+        let mut context = context.lock();
+        // Whoever sums up may have read what strangers wrote.
+        context.is_marked |= host.is_marked();
+        if context.iteration == self.means.max_iterations {
+            return Err(Finish::IterationLimit);
+        }
+        context.iteration += 1;
+        let request = self.request(host, &context);
+        let needed = request.estimated_tokens() + u64::from(request.max_tokens);
+        let used = context.usage.total();
+        if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
+            let why = format!(
+                "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
+                 `tokens`, or lower its `max_tokens`"
+            );
+            return Err(Finish::Failed(why.into()));
+        }
+        host.show(AgentEvent::Iteration { iteration: context.iteration });
+        Ok((request, needed))
+    }
+
+    /// What is reserved for a call at least: for the answer, and for the tools that an agent of this authority is shown in
+    /// every run. What it is told, and asked, comes on top.
+    pub(crate) fn least_reservation(&self, authority: Authority) -> u64 {
+        let own = self.means.tools.specs().filter(|spec| !self.means.hidden.contains(&spec.name));
+        // Where control may not be passed on, they are not shown.
+        let meta = self.means.meta.iter().filter(|(tool, _)| !tool.is_handoff()).map(|(_, spec)| spec);
+        let tools = own.chain(meta).filter(|spec| authority.allows(spec.effect)).cloned().collect();
+        let (system, messages, max_tokens) = ("".into(), Arc::default(), self.means.max_tokens);
+        let request = ModelRequest { system, messages, tools, max_tokens, idempotency_key: "".into() };
+        request.estimated_tokens() + u64::from(max_tokens)
+    }
+
+    pub(super) fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {
+        let authority = host.authority();
+        let is_there = |spec: &&Arc<ToolSpec>| authority.allows(spec.effect) && self.is_shown(&spec.name, context);
+        let own = self.means.tools.specs().filter(is_there);
+        let meta = self.meta_there(host).map(|(_, spec)| spec);
+        let mut tools: Vec<_> = own.chain(meta).cloned().collect();
+        // It is kept until the model has answered.
+        tools.shrink_to_fit();
+        ModelRequest {
+            system: self.instructions(),
+            messages: Arc::clone(&context.history),
+            tools,
+            max_tokens: self.means.max_tokens,
+            idempotency_key: host.key(&format!("model-{}", context.iteration)),
+        }
+    }
+
+    /// The tools of the loop itself that there are: where control may not be passed on, nobody is told of that.
+    pub(super) fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, Arc<ToolSpec>)> {
+        let (is_off, authority) = (host.handoffs() == Handoffs::Off, host.authority());
+        let is_there = move |(tool, spec): &&(MetaTool, Arc<ToolSpec>)| {
+            authority.allows(spec.effect) && !(is_off && tool.is_handoff())
+        };
+        self.means.meta.iter().filter(is_there)
+    }
+
+    pub(super) fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
+        !self.means.hidden.contains(tool) || context.activated.contains(tool)
+    }
+}

@@ -1,0 +1,100 @@
+//! One use of a tool: as a step that may be repeated, or as an effect that must not be.
+
+use callboard::actors::TurnError;
+use callboard::messages::{Action, EffectClass, Intent, Json, Reconciled};
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use parking_lot::Mutex;
+
+use crate::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
+
+use super::AgentLoop;
+use super::context::{Answered, LoopContext, recorded};
+use super::host::{Host, Outside};
+use super::text::{cut, words};
+
+impl AgentLoop {
+    pub(super) fn use_tool<'a>(
+        &'a self,
+        host: &'a dyn Host,
+        context: &Mutex<LoopContext>,
+        position: usize,
+        name: &str,
+        action: Action,
+    ) -> BoxFuture<'a, Result<Answered, TurnError>> {
+        let Some(entry) = self.means.tools.get(name) else {
+            return ready(Ok(Answered::error("the tool is gone"))).boxed();
+        };
+        // What people have changed is looked at again.
+        if let Err(error) = entry.check(&action.arguments) {
+            return ready(Ok(Answered::error(error.0))).boxed();
+        }
+        let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
+        let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
+        let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
+        let may_repeat = self.means.idempotent.contains(&entry.spec.name);
+        if may_repeat || entry.class(&action.arguments) != EffectClass::Once {
+            let step = host.step(&entry.spec.name, work.boxed());
+            return async move { recorded(&step.await?) }.boxed();
+        }
+        let arguments = action.arguments.clone();
+        let before = entry.tool.before(arguments.clone()).boxed();
+        let reconcile = move |intent: Intent| async move {
+            let found = entry.tool.reconcile(intent, arguments, scope).await;
+            Ok(match found.map_err(|error| TurnError::transient(error.0))? {
+                Reconciled::Done(output) => Reconciled::Done(kept(entry, answered(&entry.spec, output))?),
+                Reconciled::NotDone => Reconciled::NotDone,
+                Reconciled::Unknown => Reconciled::Unknown,
+            })
+        };
+        let (on_unknown, reconcile) = (entry.spec.on_unknown, Box::new(|intent| reconcile(intent).boxed()));
+        let done = host.effect(Outside { action, on_unknown, before, reconcile }, work.boxed());
+        let name = &entry.spec.name;
+        async move {
+            Ok(match done.await? {
+                // What a person gives as its result is text, or whatever else they have of it.
+                Some(value) => value.parse().unwrap_or_else(|_| Answered::of(words(value.value()))),
+                None => Answered::error(format!(
+                    "{name} may have run: the work stopped before its result was known; look before you use it again"
+                )),
+            })
+        }
+        .boxed()
+    }
+}
+
+/// An answer as a run's journal keeps it.
+fn kept(entry: &Entry, answered: Answered) -> Result<Json, TurnError> {
+    let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
+    Json::of(Answered { is_untrusted, ..answered }).map_err(|error| TurnError::terminal(error.to_string()))
+}
+
+fn answered(spec: &ToolSpec, ToolOutput { text, is_untrusted }: ToolOutput) -> Answered {
+    Answered { text: cut(text, spec.max_output).into(), is_error: false, is_untrusted }
+}
+
+/// Uses a tool, unless it has not answered in time again and again.
+async fn used(host: &dyn Host, entry: &Entry, arguments: Json, scope: ToolScope) -> Answered {
+    let ToolSpec { name, timeout, max_output, .. } = &*entry.spec;
+    let admitted = match host.now().map(|now| entry.gate.admit(now)).transpose() {
+        Ok(admitted) => admitted,
+        Err(wait) => {
+            let wait = wait.as_secs_f64().ceil();
+            return Answered::error(format!(
+                "{name} has not answered in time again and again: it may be used again in {wait} s"
+            ));
+        }
+    };
+    let answer = tokio::time::timeout(*timeout, entry.tool.call(arguments, scope)).await;
+    if let (Some(admitted), Some(now)) = (admitted, host.now()) {
+        let has_answered = matches!(answer, Ok(Ok(_) | Err(ToolFailure::Told(_))));
+        admitted.end(has_answered, now);
+    }
+    match answer {
+        Ok(Ok(output)) => answered(&entry.spec, output),
+        Ok(Err(ToolFailure::Told(ToolError(text)) | ToolFailure::Silent(ToolError(text)))) => {
+            Answered::error(cut(text, *max_output))
+        }
+        Err(_) => Answered::error(format!("{name} took longer than {timeout:?}")),
+    }
+}

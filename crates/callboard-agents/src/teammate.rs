@@ -1,0 +1,10 @@
+//! Another agent, as those that may name it know it.
+
+/// Another agent, as a prompt may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Teammate {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+}
