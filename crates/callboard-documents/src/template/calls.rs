@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 use callboard_text::{did_you_mean, nearest, quoted};
 use minijinja::{Expression, context};
 
-use super::{ENVIRONMENT, Fault, is_name, is_word};
+use super::environment::ENVIRONMENT;
+use super::fault::Fault;
+use super::names::{is_name, is_word};
 
 /// What is asked of a value or of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

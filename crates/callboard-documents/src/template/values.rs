@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::MAX_DEPTH;
 
-use super::MAX_TEXT;
+/// The longest text that a template makes, in bytes.
+pub(super) const MAX_TEXT: usize = 8 << 20;
 
 /// What a value costs beside its text, in bytes.
 const EACH: usize = 16;
@@ -95,7 +96,7 @@ pub(super) fn bound_filters(environment: &mut Environment<'static>) {
 mod tests {
     use serde_json::json;
 
-    use super::super::ENVIRONMENT;
+    use super::super::environment::ENVIRONMENT;
     use super::*;
 
     fn value(source: &str) -> Result<Value, String> {

@@ -1,0 +1,57 @@
+//! Names in templates: what they may be, what they mean, and where the values are.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::fault::Fault;
+
+/// What a template may name; `V` is how whoever has the values calls them.
+pub trait Names<V> {
+    /// What a path means, and how many of its parts say so.
+    ///
+    /// # Errors
+    /// Nobody produces it.
+    fn resolve(&self, path: &[&str]) -> Result<(V, usize), Fault>;
+}
+
+/// Where the values are.
+pub trait Lookup<V> {
+    /// The value; null if nothing has been produced.
+    ///
+    /// # Errors
+    /// There is no such value.
+    fn lookup(&self, var: &V) -> Result<Arc<Value>, String>;
+}
+
+/// A name that the language has for itself.
+pub(super) fn is_word(name: &str) -> bool {
+    ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"].contains(&name)
+}
+
+/// Whether a template can name it.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.chars().next().is_some_and(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
+}
+
+/// Whether a node may be named so: a template can name it, and it means nothing else there.
+#[must_use]
+pub fn is_free_name(name: &str) -> bool {
+    const TAKEN: [&str; 12] = [
+        "state",
+        "input",
+        "item",
+        "index",
+        "iteration",
+        "previous",
+        "loop",
+        "self",
+        "range",
+        "dict",
+        "debug",
+        "namespace",
+    ];
+    is_name(name) && !is_word(name) && !TAKEN.contains(&name)
+}

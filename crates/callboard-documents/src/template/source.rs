@@ -1,0 +1,55 @@
+//! The source of a template or an expression: how long it may be, how it is parsed, and what its errors say.
+
+use callboard_text::cut;
+use minijinja::{Error, ErrorKind};
+
+use super::environment::FUEL;
+use super::fault::Fault;
+
+/// The longest template or expression, in bytes.
+const MAX_SOURCE: usize = 64 << 10;
+
+/// The longest source that is read on the stack of whoever asks, in bytes.
+const SHORT: usize = 256;
+
+/// The stack for any other: room for one that nests as deep as [`MAX_SOURCE`] lets it. What of it is not used takes no memory.
+const STACK: usize = 512 << 20;
+
+pub(super) fn check_length(source: &str) -> Result<(), Fault> {
+    if source.len() > MAX_SOURCE {
+        return Err(Fault::new(format!("the template has {} bytes; at most {MAX_SOURCE} are allowed", source.len())));
+    }
+    Ok(())
+}
+
+/// Has a source read where its depth does no harm: minijinja goes down a call for each sign of a long row of them.
+pub(super) fn with_room<T: Send>(source: &str, read: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Fault> {
+    let wrong = |error: &Error| fault(source, error);
+    if source.len() <= SHORT {
+        return read().map_err(|error| wrong(&error));
+    }
+    let broken = || Fault::new("the template cannot be read: there is no room for it");
+    let read = std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read).ok()?;
+        reader.join().ok()
+    });
+    read.ok_or_else(broken)?.map_err(|error| wrong(&error))
+}
+
+fn fault(source: &str, error: &Error) -> Fault {
+    let at = error.range().and_then(|range| source.get(range)).filter(|part| !part.trim().is_empty());
+    let near = at.map(|part| format!(" at `{}`", cut(part.trim()))).unwrap_or_default();
+    Fault::new(format!("the template cannot be read{near}: {}", text_of(error)))
+}
+
+pub(super) fn text_of(error: &Error) -> String {
+    // What bounds the text says so itself.
+    if let (ErrorKind::WriteFailure, Some(reason)) = (error.kind(), std::error::Error::source(error)) {
+        return reason.to_string();
+    }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return format!("it takes more than {FUEL} steps: give it less to go through");
+    }
+    let detail = error.detail().map(|detail| format!(": {}", cut(detail))).unwrap_or_default();
+    format!("{}{detail}", error.kind())
+}
