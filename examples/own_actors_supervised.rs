@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use callboard::supervision::tree::{
-    Backoff, ChildRef, ChildSpec, Intensity, Restart, Supervisor, SupervisorRef, SupervisorSpec, TreeEvent,
+    ChildRef, ChildSpec, Intensity, Restart, RestartBackoff, Supervisor, SupervisorRef, SupervisorSpec, TreeEvent,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::broadcast::Receiver;
@@ -45,7 +45,7 @@ fn app() -> (SupervisorSpec, ChildRef<Count>, SupervisorRef) {
     let (guests, guests_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("guests"));
     let counters = SupervisorSpec::one_for_all("counters")
         .intensity(Intensity::new(2, Duration::from_secs(60)))
-        .backoff(Backoff::fixed(Duration::from_millis(50)))
+        .backoff(RestartBackoff::fixed(Duration::from_millis(50)))
         .child(words)
         .child(lines);
     let app = SupervisorSpec::one_for_one("app").child(ChildSpec::supervisor(counters).0).child(guests);

@@ -20,7 +20,8 @@ const TESTING: &[(&str, usize, &str)] = &[
     ("runtime/builder.rs", 1, "how a simulation gets to know its boards"),
     ("runtime/watching.rs", 1, "`testing::kill`"),
     ("supervision/tree/mod.rs", 1, "`testing::kill`"),
-    ("supervision/tree/supervisor.rs", 2, "`testing::kill`"),
+    ("supervision/tree/message.rs", 1, "`testing::kill`"),
+    ("supervision/tree/supervisor.rs", 1, "`testing::kill`"),
 ];
 
 /// The one file that knows injected bugs.

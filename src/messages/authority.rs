@@ -14,7 +14,7 @@ pub enum Effect {
     Reads,
     /// What the board keeps by its own rules: shared context, questions, delegations.
     Notes,
-    /// Nothing here, but it tells others something: whoever is asked for a page sees its address.
+    /// It changes nothing here, but discloses something to others: a server that is asked for a page sees its address.
     Sends,
     /// Files, or whatever else is outside.
     Writes,
@@ -62,7 +62,7 @@ impl Effect {
     }
 }
 
-/// The effects that somebody may cause, by itself or through others. A run has a grant; a delegation has at most what everybody
+/// The effects that a run or turn may cause, by itself or through others. A run has a grant; a delegation has at most what everybody
 /// in its chain has.
 ///
 /// ```
@@ -109,7 +109,7 @@ impl Authority {
     }
 }
 
-/// Everything: what is not said is not taken away.
+/// Everything: effects are permitted by default.
 impl Default for Authority {
     fn default() -> Self {
         Self::ALL

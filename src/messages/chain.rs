@@ -38,7 +38,7 @@ pub struct Step {
 }
 
 impl Chain {
-    /// How deep a chain may be when nobody says otherwise: three steps, four agents.
+    /// The default depth of a chain: three steps, four agents.
     pub const DEFAULT_MAX_DEPTH: usize = 3;
 
     /// A new chain with one more step; this one stays as it is.
@@ -48,7 +48,7 @@ impl Chain {
         Self(Some(Arc::new(Link { step, length: self.len() + 1, rest: self.clone() })))
     }
 
-    /// Whether delegating from `delegating` to `target` would come back to somebody who already takes part.
+    /// Whether delegating from `delegating` to `target` would lead back to a participant of the chain.
     #[must_use]
     pub fn would_loop(&self, target: &AgentName, delegating: &AgentName) -> bool {
         target == delegating || self.involves(target)
@@ -66,7 +66,7 @@ impl Chain {
         self.newest_first().any(|step| step.from == *agent)
     }
 
-    /// Whether there is no room for another step.
+    /// Whether the chain is at its greatest depth.
     #[must_use]
     pub fn is_max_depth(&self, max: usize) -> bool {
         self.len() >= max

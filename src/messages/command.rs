@@ -123,8 +123,8 @@ impl Command {
         self
     }
 
-    /// Hands control to several agents at once. Each goes its own way until it ends; then what they wrote is joined, and the
-    /// run's output is the array of theirs. To go on with what they answer, delegate to them instead.
+    /// Hands control to several agents at once. Each works in a branch of its own until it ends; then their writes are joined, and the
+    /// run's output is the array of theirs. To continue with their answers, delegate to them instead.
     ///
     /// ```
     /// use callboard::messages::Command;
@@ -151,7 +151,7 @@ impl Command {
     }
 
     /// Speaks to the parent's plan: a turn in a workflow within a workflow ends that, drops what was written in it, and
-    /// has its own output, update and `goto` count for the node around it. Without such a parent it changes nothing.
+    /// has its own output, update and `goto` count for the enclosing node. Without such a parent it changes nothing.
     #[must_use]
     pub fn to_parent(mut self) -> Self {
         self.scope = Scope::Parent;
@@ -198,7 +198,7 @@ impl<T: Into<Json>> From<(&str, T)> for Send {
     }
 }
 
-/// Whose plan a command speaks to; `Parent` without a parent means `Current`.
+/// The plan that a command applies to; `Parent` without a parent means `Current`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// The plan that the turn belongs to.

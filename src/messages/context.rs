@@ -26,7 +26,7 @@ pub struct ContextEntry {
 }
 
 impl ContextEntry {
-    /// Whether it may say what strangers wrote: the turn that wrote it had read that.
+    /// Whether it may contain untrusted input: the turn that wrote it had read some.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.is_marked)
@@ -40,6 +40,6 @@ pub struct Origin {
     pub run: RunId,
     /// The delegation chain of the writing turn.
     pub chain: Chain,
-    /// The turn had read what strangers wrote (SEMANTICS 13), so the entry may say it.
+    /// The turn had read untrusted input (SEMANTICS 13), so the entry may contain it.
     pub is_marked: bool,
 }

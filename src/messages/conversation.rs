@@ -1,4 +1,4 @@
-//! What passes between an agent, its model and its tools, and what whoever watches is told of it.
+//! The messages between an agent, its model and its tools, and the events that watchers receive.
 
 use std::fmt;
 use std::iter::Sum;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Action, AgentName, Json, TurnId, Usage};
 
-/// One message of a conversation with a model. What a model is told about its part is not one of them.
+/// One message of a conversation with a model. The system prompt is not one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
@@ -18,7 +18,7 @@ pub enum Message {
         /// The words.
         text: Arc<str>,
     },
-    /// What the model said.
+    /// An answer of the model.
     Assistant {
         /// Its words; empty if it only called tools.
         text: Arc<str>,
@@ -33,13 +33,13 @@ pub enum Message {
         name: Arc<str>,
         /// The answer.
         text: Arc<str>,
-        /// The tool could not do it; the answer says why.
+        /// The tool failed; the answer has the reason.
         is_error: bool,
     },
 }
 
 impl Message {
-    /// What a person, or whoever stands for one, says.
+    /// The text of a person, or of an agent in that role.
     #[must_use]
     pub fn user(text: impl Into<Arc<str>>) -> Self {
         Self::User { text: text.into() }
@@ -59,7 +59,7 @@ impl Message {
 /// A model wants a tool to be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Tells it from the other calls of a conversation.
+    /// Unique among the calls of a conversation.
     pub id: Arc<str>,
     /// The tool.
     pub name: Arc<str>,
@@ -88,7 +88,7 @@ impl ToolCall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It has said what it had to say.
+    /// The answer is complete.
     Finished,
     /// It wants tools to be used.
     ToolCalls,
@@ -148,7 +148,7 @@ impl Sum for Cost {
     }
 }
 
-/// What an agent that is given a task is told of the conversation of the one that gives it. What a delegated turn sees of the
+/// What an agent that is given a task sees of the conversation of the agent that gives it. What a delegated turn sees of the
 /// *state* of its run is another matter, and [`ContextStrategy`](super::ContextStrategy) decides that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -187,7 +187,7 @@ impl fmt::Display for ConversationStrategy {
     }
 }
 
-/// What an agent does while its turn runs. It is shown to whoever watches just then, and kept nowhere: what counts of it is in
+/// What an agent does while its turn runs. It is sent to current watchers, and not stored: what matters of it is in
 /// the journal, as steps, questions, approvals and delegations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -198,7 +198,7 @@ pub enum AgentEvent {
         /// Which time.
         iteration: u32,
     },
-    /// A piece of what the model says.
+    /// A piece of the model's answer.
     Text {
         /// The piece.
         text: Arc<str>,
@@ -212,7 +212,7 @@ pub enum AgentEvent {
     ModelFailed {
         /// The model.
         model: Arc<str>,
-        /// Why.
+        /// The model's error.
         error: Arc<str>,
         /// The one that is asked next.
         next: Arc<str>,
@@ -223,7 +223,7 @@ pub enum AgentEvent {
         model: Arc<str>,
         /// Its tokens, as the provider has them.
         usage: Usage,
-        /// The provider has not said, and this is an estimate.
+        /// The provider has not reported it, and this is an estimate.
         is_estimate: bool,
         /// What they cost, if the model's prices are known.
         cost: Option<Cost>,
@@ -276,22 +276,22 @@ pub enum AgentEvent {
     },
     /// Its answer is not what it must be, and the model is asked again.
     AnswerRefused {
-        /// What is wrong with it, as it goes on after "the answer".
+        /// What is wrong with it, to follow the words "the answer".
         problem: Arc<str>,
     },
-    /// An agent that is given a task is told something of the conversation.
+    /// An agent that is given a task receives part of the conversation.
     ContextGiven {
         /// The agent, as it was asked for.
         to: Arc<str>,
-        /// What it was to be told.
+        /// What it was to receive.
         strategy: ConversationStrategy,
-        /// How many tokens what it is told has, beside the task, as an estimate.
+        /// How many tokens it receives, beside the task, as an estimate.
         tokens: u64,
-        /// How many messages it is told, or passages of some; a summary is one.
+        /// How many messages it receives, or passages of some; a summary is one.
         passages: u32,
         /// How many there are besides.
         left_out: u32,
-        /// How many tokens were read and written for the summary, as an estimate: what it took is told by the turn of the agent
+        /// How many tokens were read and written for the summary, as an estimate: what it took is reported by the turn of the agent
         /// that made it. One summary serves all tasks of one answer.
         summary_tokens: u64,
         /// Why there is no summary.
@@ -306,9 +306,9 @@ pub enum AgentEvent {
         /// How many it has.
         tokens_after: u64,
     },
-    /// The conversation is too long and stays as it is, because nobody could sum it up.
+    /// The conversation is too long and stays as it is, because no summary could be made.
     NotCompacted {
-        /// Why.
+        /// Why there is no summary.
         why: Arc<str>,
     },
     /// Control passes to another agent.
@@ -318,7 +318,7 @@ pub enum AgentEvent {
     },
     /// It is done.
     Ended {
-        /// Why.
+        /// Why the agent stopped asking its model.
         end: LoopEnd,
     },
 }
@@ -333,7 +333,7 @@ pub enum LoopEnd {
     HandedOff,
     /// It was asked as often as it may be, and has not answered.
     IterationLimit,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
     /// Something went wrong; in words.
     Failed(Arc<str>),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub const MAX_CONVERSATION_ID: usize = 128;
 
 /// Names a conversation, which several runs of an agent or a workflow share (SEMANTICS 15): 1 to 128 characters under the
-/// rule of agent names. Whoever submits chooses it.
+/// rule of agent names. The submitter chooses it.
 ///
 /// ```
 /// use callboard::messages::ConversationId;

@@ -20,7 +20,7 @@ pub struct DelegationRequest {
     pub body: Arc<str>,
     /// What to work on.
     pub input: Json,
-    /// A place outside that the task is about, such as an issue or a merge request. Only the requester changes it.
+    /// An outside resource that the task is about, such as an issue or a merge request. Only the requester changes it.
     pub reference: Option<Arc<str>>,
 }
 
@@ -81,11 +81,11 @@ pub struct StatusUpdate {
     pub detail: Arc<str>,
     /// The answer, with `Complete`.
     pub body: Json,
-    /// When.
+    /// When it was reported, by the wall clock.
     pub at: Timestamp,
 }
 
-/// What a delegation came to, as the asking turn sees it.
+/// The result of a delegation, as the asking turn sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// How the delegated branch ended.

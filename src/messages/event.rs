@@ -38,7 +38,7 @@ pub enum RunEvent {
         name: Arc<str>,
         /// The result.
         value: Json,
-        /// The turn had read what strangers wrote by then.
+        /// The turn had read untrusted input by then.
         is_marked: bool,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
@@ -52,9 +52,9 @@ pub enum RunEvent {
         ordinal: u32,
         /// What it asked for.
         order: Order,
-        /// What the guard said.
+        /// The guard's verdict.
         verdict: Verdict,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The answer to a delegation did not come in time: its branch is cancelled.
@@ -63,7 +63,7 @@ pub enum RunEvent {
         turn: u32,
         /// Which of its requests.
         ordinal: u32,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// Tokens were set aside for a call, or refused.
@@ -74,7 +74,7 @@ pub enum RunEvent {
         ordinal: u32,
         /// How many.
         tokens: u64,
-        /// What the guard said.
+        /// The guard's verdict.
         verdict: Verdict,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
@@ -102,10 +102,10 @@ pub enum RunEvent {
         question: Json,
         /// Makes the question's id unique.
         nonce: u64,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// Somebody answered.
+    /// A person answered.
     Answered {
         /// The turn.
         turn: u32,
@@ -113,9 +113,9 @@ pub enum RunEvent {
         ordinal: u32,
         /// The answer; null is one.
         answer: Json,
-        /// Who.
+        /// The person who answered, as the channel authenticated them.
         by: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn asked for consent.
@@ -126,7 +126,7 @@ pub enum RunEvent {
         ordinal: u32,
         /// The exact question.
         envelope: Box<Envelope>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A decision arrived; the approval is consumed by what this record admits.
@@ -139,9 +139,9 @@ pub enum RunEvent {
         approval: ApprovalId,
         /// What was decided.
         decision: Decision,
-        /// What the guard says now, for a handoff that was parked.
+        /// The guard's verdict now, for a handoff that was parked.
         verdict: Verdict,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn asked whether control may go from it.
@@ -154,7 +154,7 @@ pub enum RunEvent {
         to: Vec<Arc<str>>,
         /// Why not, if not.
         refusal: Option<Refusal>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn made an agent for the rest of the run, or changed one that its agent had made; or was refused to.
@@ -173,25 +173,25 @@ pub enum RunEvent {
         authority: Authority,
         /// The agent, or why there is none.
         made: Result<AgentName, Refusal>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A turn has read what strangers wrote: turns that come after it are marked. Each that has says so, at most once in an attempt.
+    /// A turn has read untrusted input: turns that come after it are tainted. It is reported at most once in an attempt.
     Marked {
         /// The turn.
         turn: u32,
         /// What it read.
         source: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A turn told its observers something.
+    /// A turn reported something to its observers.
     Noticed {
         /// The turn.
         turn: u32,
-        /// What.
+        /// The report, a line for people.
         text: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// An attempt failed and the turn will be tried again.
@@ -204,7 +204,7 @@ pub enum RunEvent {
         failure: Failure,
         /// When the next attempt may start.
         retry_at: Timestamp,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn ended with a command.
@@ -217,9 +217,9 @@ pub enum RunEvent {
         attempt: u32,
         /// What it returned.
         command: Arc<Command>,
-        /// What the guard said to where it goes.
+        /// The guard's verdict on where it goes.
         verdict: Verdict,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn failed for good: it is a dead letter, and its branch has failed.
@@ -234,42 +234,42 @@ pub enum RunEvent {
         attempt: u32,
         /// What went wrong.
         failure: Failure,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The run was found unfinished when its supervisor started; its open turns were dispatched again.
     Recovered {
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
         /// Whether a new process found it (and not a restarted supervisor in the same one).
         new_process: bool,
     },
-    /// The run cannot go on by itself: a person restarts the turn or cancels.
+    /// The run cannot continue by itself: a person restarts the turn or cancels.
     NeedsAttention {
         /// The turn.
         turn: u32,
         /// It asked for other things than an earlier attempt: what that one had asked for does not fit.
         has_changed: bool,
-        /// Why.
+        /// Why it needs attention.
         why: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A person had a turn begin again that needed attention; if it had changed, what it had asked for before is forgotten.
     TurnRestarted {
         /// The turn.
         turn: u32,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The run was stopped from outside before its branches ended.
     Stopped {
         /// Cancelled, or failed by its deadline or by a reducer that panicked.
         outcome: super::Outcome,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A person had a run go on that had ended because branches wrote one place side by side. It takes effect before the
+    /// A person continued a run that had ended because branches wrote one place concurrently. It takes effect before the
     /// event that the turn ended with, whose join failed.
     Overwritten {
         /// The turn.
@@ -278,9 +278,9 @@ pub enum RunEvent {
         update: Update,
         /// Where the turn goes, if that was not decided when it ended.
         verdict: Verdict,
-        /// Who.
+        /// The person or policy that decided.
         by: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A person had a node of a plan start that was interrupted.
@@ -291,9 +291,9 @@ pub enum RunEvent {
         input: Option<Json>,
         /// What it sees that was changed.
         update: Update,
-        /// Who.
+        /// The person, as the channel authenticated them.
         by: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The run was forked from another one at a turn: what comes before is copied from there. The turn begins here, with what
@@ -307,7 +307,7 @@ pub enum RunEvent {
         input: Option<Json>,
         /// What its branch sees that was changed.
         update: Update,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn is about to do something outside that must not be repeated by itself. This is on disk before it begins, and
@@ -317,9 +317,9 @@ pub enum RunEvent {
         turn: u32,
         /// Which of its requests.
         ordinal: u32,
-        /// What.
+        /// The effect that is about to be caused.
         intent: Intent,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// Something that must not be repeated by itself has failed: that is its result.
@@ -332,13 +332,13 @@ pub enum RunEvent {
         name: Arc<str>,
         /// How it failed.
         failure: Failure,
-        /// The turn had read what strangers wrote by then.
+        /// The turn had read untrusted input by then.
         is_marked: bool,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
     },
-    /// A turn found an intent without a result, and nobody but a person can say what came of it.
+    /// A turn found an intent without a result, and only a person can decide what came of it.
     OutcomeUnknown {
         /// The turn.
         turn: u32,
@@ -353,14 +353,14 @@ pub enum RunEvent {
         turn: u32,
         /// Which of its requests.
         ordinal: u32,
-        /// What.
+        /// How the unknown outcome is resolved.
         resolution: Resolution,
         /// Who: a person, `policy`, or `expiry`.
         by: Arc<str>,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A turn asked people a question that nobody waits for after a time.
+    /// A turn asked people a question that expires.
     AskedUntil {
         /// The turn.
         turn: u32,
@@ -372,23 +372,23 @@ pub enum RunEvent {
         nonce: u64,
         /// When the turn continues without an answer.
         expires_at: Timestamp,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// Nobody has answered a question in time: the turn continues without an answer.
+    /// A question was not answered in time: the turn continues without an answer.
     QuestionExpired {
         /// The turn.
         turn: u32,
         /// The question.
         ordinal: u32,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The run belongs to a conversation. Its first turns wait until the runs before it in the conversation have ended.
     ConversationEntered {
         /// The conversation.
         conversation: ConversationId,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The runs before it in its conversation have ended, and this is what its turns see of them.
@@ -401,7 +401,7 @@ pub enum RunEvent {
         left_out: u32,
         /// Some of the messages come from untrusted input.
         is_marked: bool,
-        /// When.
+        /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
 }
@@ -540,12 +540,12 @@ impl RunEvent {
         time_beside_of!(self)
     }
 
-    /// The place of [`RunEvent::time_beside`].
+    /// Mutable access to [`RunEvent::time_beside`].
     pub(crate) fn time_beside_mut(&mut self) -> Option<&mut Option<Timestamp>> {
         time_beside_of!(self)
     }
 
-    /// The place of [`RunEvent::turn`].
+    /// Mutable access to [`RunEvent::turn`].
     pub(crate) fn turn_mut(&mut self) -> Option<&mut u32> {
         turn_of!(self)
     }
@@ -560,7 +560,7 @@ pub struct Order {
     pub body: Arc<str>,
     /// What to work on.
     pub input: Json,
-    /// A place outside that the task is about.
+    /// An outside resource that the task is about.
     pub reference: Option<Arc<str>>,
     /// The asking turn does not wait: the answer comes with a turn of its own.
     pub is_detached: bool,
@@ -573,7 +573,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// A task for whoever the target stands for; the input is the body.
+    /// A task for the agent that the target resolves to; the input is the body.
     #[must_use]
     pub fn new(to: &str, body: &str) -> Self {
         Self {
@@ -593,7 +593,7 @@ impl Order {
 /// saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContextStrategy {
-    /// Nothing: its input has to say everything.
+    /// Nothing: its input has to contain everything.
     #[default]
     None,
     /// These channels.
@@ -602,7 +602,7 @@ pub enum ContextStrategy {
     Full,
 }
 
-/// What the guard said about a request.
+/// The guard's verdict on a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Verdict {
     /// Nothing had to be decided.
@@ -624,7 +624,7 @@ pub struct Failure {
     pub kind: FailureKind,
     /// What happened.
     pub text: String,
-    /// What the guard or a person said, when that is why the turn could not go on.
+    /// The refusal of the guard or of a person, when that is why the turn could not continue.
     pub refusal: Option<Box<Refusal>>,
 }
 
@@ -635,7 +635,7 @@ impl Failure {
         Self { kind, text: text.into(), refusal: None }
     }
 
-    /// The failure of a turn that cannot go on after a refusal.
+    /// The failure of a turn that cannot continue after a refusal.
     #[must_use]
     pub fn refused(refusal: Refusal) -> Self {
         let kind = if refusal.is_denial() { FailureKind::Denied } else { FailureKind::Refused };
@@ -685,12 +685,12 @@ pub enum FailureKind {
     Denied,
     /// The turn's agent is not registered: a person has to look.
     Unregistered,
-    /// Something that must not be repeated may have happened, and nobody said whether it did: the turn ends.
+    /// It is unknown whether something that must not be repeated has happened: the turn ends.
     OutcomeUnknown,
 }
 
 impl FailureKind {
-    /// What a failure's text begins with; nothing where the text is all that there is to say.
+    /// The prefix of a failure's text; none where the text stands alone.
     fn prefix(self) -> String {
         match self {
             Self::Transient => String::new(),
@@ -742,11 +742,11 @@ pub struct Question {
     pub id: QuestionId,
     /// Who asks.
     pub agent: AgentName,
-    /// What.
+    /// The question, as the agent asked it.
     pub question: Json,
     /// Since when.
     pub asked_at: Timestamp,
-    /// When nobody waits for an answer any more; `None` if it does not expire.
+    /// When the turn stops waiting for an answer; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -759,7 +759,7 @@ pub struct QuestionId {
     pub nonce: u64,
 }
 
-/// A turn that failed for good, for whoever retries or drops it.
+/// A turn that failed for good, to be retried or dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// The turn.
@@ -772,13 +772,13 @@ pub struct DeadLetter {
     pub attempts: u32,
     /// Why it failed.
     pub failure: Failure,
-    /// When.
+    /// When it happened, by the wall clock.
     pub at: Timestamp,
-    /// The run that took over, if somebody had it retried.
+    /// The run that took over, if it was retried.
     pub retried_as: Option<RunId>,
 }
 
-/// What an earlier delegation of the same turn came to, for those that it asks after that.
+/// The result of an earlier delegation of the same turn, for those that it asks after that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierAnswer {
     /// Whom it was given to, as the asking turn wrote it.
@@ -804,7 +804,7 @@ pub struct LateAnswer {
     pub original_input: Json,
 }
 
-/// What a step of a delegation tells the asking turn.
+/// What a step of a delegation reports to the asking turn.
 pub type DelegationReply = Result<Answer, Refusal>;
 
 /// The action that a parked handoff asks consent for.

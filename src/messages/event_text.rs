@@ -18,13 +18,13 @@ impl fmt::Display for RunEvent {
             Self::Delegated { order, verdict, .. } => match verdict {
                 Verdict::Admitted(agents) => write!(f, "delegated to {}: {}", names(agents), cut(&order.body)),
                 Verdict::Nothing | Verdict::Refused(_) | Verdict::Parked(_) => {
-                    write!(f, "delegates to {}: {}{}", cut(&order.to), cut(&order.body), Said(verdict))
+                    write!(f, "delegates to {}: {}{}", cut(&order.to), cut(&order.body), Against(verdict))
                 }
             },
             Self::DelegationExpired { ordinal, .. } => write!(f, "request {ordinal} was not answered in time"),
             Self::Reserved { tokens, verdict, .. } => match verdict {
                 Verdict::Admitted(_) | Verdict::Nothing => write!(f, "reserved {tokens} tokens"),
-                Verdict::Refused(_) | Verdict::Parked(_) => write!(f, "asks for {tokens} tokens{}", Said(verdict)),
+                Verdict::Refused(_) | Verdict::Parked(_) => write!(f, "asks for {tokens} tokens{}", Against(verdict)),
             },
             Self::Settled { usage: Some(usage), .. } => {
                 write!(f, "used {} tokens ({} in, {} out)", usage.total(), usage.input_tokens, usage.output_tokens)
@@ -42,7 +42,7 @@ impl fmt::Display for RunEvent {
                 if !decision.reason.is_empty() {
                     write!(f, ": {}", cut(&decision.reason))?;
                 }
-                Said(verdict).fmt(f)
+                Against(verdict).fmt(f)
             }
             Self::HandoffChecked { to, refusal: None, .. } => write!(f, "may go to {}", cut(&to.join(", "))),
             Self::HandoffChecked { to, refusal: Some(refusal), .. } => {
@@ -60,7 +60,9 @@ impl fmt::Display for RunEvent {
             Self::AttemptFailed { attempt, failure, .. } => {
                 write!(f, "attempt {attempt} failed: {}", cut(&failure.to_string()))
             }
-            Self::TurnEnded { command, verdict, .. } => write!(f, "ended{}{}", Went(command, verdict), Said(verdict)),
+            Self::TurnEnded { command, verdict, .. } => {
+                write!(f, "ended{}{}", Went(command, verdict), Against(verdict))
+            }
             Self::TurnFailed { failure, .. } => write!(f, "failed for good: {}", cut(&failure.to_string())),
             Self::Recovered { new_process: true, .. } => f.write_str("found unfinished by a new process"),
             Self::Recovered { new_process: false, .. } => f.write_str("read back by its supervisor"),
@@ -142,10 +144,10 @@ impl fmt::Display for Went<'_> {
     }
 }
 
-/// What was said against it, if anything was.
-struct Said<'a>(&'a Verdict);
+/// The verdict, if it is not an admission.
+struct Against<'a>(&'a Verdict);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for Against<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Verdict::Nothing | Verdict::Admitted(_) => Ok(()),

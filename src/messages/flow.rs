@@ -161,7 +161,7 @@ impl Flow {
         }
     }
 
-    /// Where a turn is among the nodes; a journal that is wrong may name turns that nobody admitted.
+    /// The node of a turn; a journal that is wrong may name turns that were not admitted.
     fn position(&self, turn: u32) -> Option<usize> {
         (turn as usize).checked_sub(1).filter(|position| *position < self.nodes.len())
     }
@@ -221,7 +221,7 @@ impl Node {
     }
 }
 
-/// What an edge shows: the reason that the command gives, and the artifacts that it hands over.
+/// The label of an edge: the reason and the artifacts of the command.
 fn label(command: &Command) -> String {
     let mut parts = Vec::new();
     for write in command.update.writes() {

@@ -11,23 +11,23 @@ use super::{AgentName, Handoffs, Json, Refusal, RunId, Usage};
 /// How a run, or a branch of it, ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Every branch came to its end.
+    /// Every branch has ended.
     Finished,
     /// A turn failed for good.
     Failed {
         /// What went wrong, and where.
         error: String,
     },
-    /// The guard refused to go on.
+    /// The guard refused what came next.
     Refused(Refusal),
-    /// A human or a policy said no, or nobody answered in time.
+    /// A person or a policy denied it, or it was not decided in time.
     Denied {
         /// What was asked for, by whom it was denied, and why.
         reason: String,
     },
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled {
-        /// Why.
+        /// The reason that was given.
         reason: String,
     },
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// The run.
@@ -85,7 +85,7 @@ pub struct RunResult {
     pub metrics: RunMetrics,
     /// Whether agents might pass control on in it.
     pub handoffs: Handoffs,
-    /// It had read what strangers wrote (SEMANTICS 13).
+    /// It had read untrusted input (SEMANTICS 13).
     pub is_marked: bool,
     /// The turns that finished alone what they would have handed on.
     pub alone: Vec<Alone>,

@@ -16,17 +16,17 @@ use super::{Json, Timestamp};
 pub enum EffectClass {
     /// It changes nothing outside: it may run again.
     Pure,
-    /// It may run again: whoever carries it out knows it by its key, or a repetition changes nothing.
+    /// It may run again: the outside system recognises its key, or a repetition changes nothing.
     Idempotent,
     /// It must not run again by itself. Its intent is journaled and synced before it begins.
     Once,
 }
 
-/// What follows when a `once` effect may have happened and nobody can say whether it did (SEMANTICS 14).
+/// What follows when it is unknown whether a `once` effect has happened (SEMANTICS 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnknown {
-    /// A person says whether it happened.
+    /// A person decides whether it happened.
     #[default]
     Ask,
     /// The caller receives an error of the kind [`FailureKind::OutcomeUnknown`](super::FailureKind::OutcomeUnknown) and goes
@@ -60,7 +60,7 @@ pub struct Intent {
     pub target: Arc<str>,
     /// SHA-256 of the canonical arguments.
     pub arguments: [u8; 32],
-    /// What was there before, as whoever finds out later whether it happened has noted it; null if nothing was noted.
+    /// What the outside state was before, noted so that it can be found out later whether it happened; null if nothing was noted.
     pub before: Json,
 }
 
@@ -129,7 +129,7 @@ const RUN_AGAIN: &str = "run it again";
 const GIVE_UP: &str = "give up";
 
 impl Resolution {
-    /// What a person's answer means: `"run it again"`, `"give up"` or `{"done": RESULT}`.
+    /// Parses a person's answer: `"run it again"`, `"give up"` or `{"done": RESULT}`.
     #[must_use]
     pub fn of_answer(answer: &Json) -> Option<Self> {
         match answer.value() {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Json, Schema};
 
-/// What says which turns of a run may start next (SEMANTICS 7). Made and checked by
+/// Decides which turns of a run may start next (SEMANTICS 7). Made and checked by
 /// [`Workflow`](crate::workflow::Workflow); a run keeps the one that it started with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -25,22 +25,22 @@ pub struct Plan {
     /// Its nodes.
     pub body: Block,
     #[serde(skip)]
-    prepared: Prepared,
+    compiled: Compiled,
 }
 
-/// What was made of a plan to run it: once for all who share the plan, and no part of it.
+/// The graph that a plan was compiled to: once for all holders of the plan. It is not stored.
 #[derive(Clone, Default)]
-struct Prepared(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+struct Compiled(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
 
-impl PartialEq for Prepared {
+impl PartialEq for Compiled {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl fmt::Debug for Prepared {
+impl fmt::Debug for Compiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.get().is_some() { "prepared" } else { "not prepared" })
+        f.write_str(if self.0.get().is_some() { "compiled" } else { "not compiled" })
     }
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Prepared {
 pub struct Block {
     /// In the author's order.
     pub nodes: Vec<PlanNode>,
-    /// What it comes to, as a template; the output of its last node, or an object of several, if none is given.
+    /// Its result, as a template; the output of its last node, or an object of several, if none is given.
     pub output: Option<Json>,
 }
 
@@ -65,7 +65,7 @@ impl Block {
     }
 }
 
-/// How deep nodes may lie within nodes. Deeper plans are refused, and not even read: bytes may say anything.
+/// How deep nodes may lie within nodes. Deeper plans are refused, and not even read: stored bytes are not trusted.
 pub(crate) const MAX_PLAN_DEPTH: usize = 64;
 
 impl<'de> Deserialize<'de> for Block {
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Block {
     }
 }
 
-/// A place in a workflow's graph.
+/// A node of a workflow's graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanNode {
     /// Its name: an identifier, unique in the workflow, by which templates see its output.
@@ -104,22 +104,22 @@ pub struct PlanNode {
     pub join: JoinPolicy,
     /// It is skipped unless this holds when it could start.
     pub when: Option<Condition>,
-    /// What it works on: JSON in which strings are templates. The predecessor's output if nothing is said, and the input
+    /// What it works on: JSON in which strings are templates. By default the predecessor's output, and the input
     /// of the workflow for the first.
     pub input: Option<Json>,
     /// The channel that its output is written to as well.
     pub saves: Option<Arc<str>>,
     /// Its command may have the loop that it lies in begin again.
     pub may_repeat: bool,
-    /// The nodes around its loop that its command may go to: the loop then ends.
+    /// The nodes outside its loop that its command may go to: the loop then ends.
     pub exits: Vec<Arc<str>>,
-    /// How often a turn is tried; as the run's limits say if nothing is said.
+    /// How often a turn is tried; by default as often as the run's limits allow.
     pub attempts: Option<u32>,
     /// How long an attempt may take.
     pub timeout: Option<Duration>,
     /// Who takes back what it has done, if its block fails later.
     pub compensation: Option<Arc<str>>,
-    /// It starts when a person says so.
+    /// It starts when a person resumes it.
     pub is_interrupted: bool,
 }
 
@@ -134,7 +134,7 @@ pub enum Work {
     Block {
         /// Its nodes.
         body: Block,
-        /// It sees its own input alone, and nothing of the nodes around it.
+        /// It sees its own input alone, and nothing of the enclosing blocks.
         is_closed: bool,
     },
     /// The body again and again.
@@ -201,7 +201,7 @@ pub enum JoinPolicy {
     All,
     /// So many; what only led to the others is cancelled.
     AtLeast(u32),
-    /// All have ended, in whatever way.
+    /// All have ended, whether they finished or failed.
     Settled,
 }
 
@@ -226,27 +226,27 @@ impl Plan {
     /// A plan of one block.
     #[must_use]
     pub fn new(name: &str, schema: Arc<Schema>, body: Block) -> Self {
-        let (checks, prepared) = (BTreeMap::new(), Prepared::default());
-        Self { name: name.into(), schema, checks, body, prepared }
+        let (checks, compiled) = (BTreeMap::new(), Compiled::default());
+        Self { name: name.into(), schema, checks, body, compiled }
     }
 
     /// Has what a channel holds meet a JSON Schema.
     #[must_use]
     pub fn check(mut self, channel: &str, schema: Json) -> Self {
         self.checks.insert(channel.into(), schema);
-        self.prepared = Prepared::default();
+        self.compiled = Compiled::default();
         self
     }
 
-    /// What was made of it to run it.
-    pub(crate) fn prepared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        Arc::downcast(Arc::clone(self.prepared.0.get()?)).ok()
+    /// What it was compiled to, if it was.
+    pub(crate) fn compiled<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        Arc::downcast(Arc::clone(self.compiled.0.get()?)).ok()
     }
 
-    /// Keeps what was made of it for whoever needs it next.
-    pub(crate) fn keep_prepared<T: Send + Sync + 'static>(&self, made: Arc<T>) {
-        // Whoever was first has made the same.
-        let _ = self.prepared.0.set(made);
+    /// Keeps what it was compiled to.
+    pub(crate) fn keep_compiled<T: Send + Sync + 'static>(&self, graph: Arc<T>) {
+        // If another thread was first, it has compiled the same.
+        let _ = self.compiled.0.set(graph);
     }
 
     /// Who has to be there for it: the agents, roles and capabilities of its nodes, and of what compensates them, in the order

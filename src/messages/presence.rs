@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentName, Timestamp};
 
-/// What an agent says of itself when it starts (SEMANTICS 11).
+/// The announcement of an agent when it starts (SEMANTICS 11).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// Its name.
@@ -17,11 +17,11 @@ pub struct Announcement {
     pub projects: Vec<Arc<str>>,
     /// Which life of the agent this is, from 1; it grows with each start.
     pub instance: u64,
-    /// When.
+    /// When it was made, by the wall clock.
     pub at: Timestamp,
 }
 
-/// What agents tell the router about themselves.
+/// A message of an agent to the router about its presence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Presence {
     /// An agent has started and takes work.
@@ -32,7 +32,7 @@ pub enum Presence {
         agent: AgentName,
         /// Which life of it has ended.
         instance: u64,
-        /// When.
+        /// When it stopped, by the wall clock.
         at: Timestamp,
     },
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{AgentName, Chain, Wait};
 
 /// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a
-/// failure: what was asked for has not happened, and the text says what to change. A handoff is refused after its turn has
-/// ended, so the output and the update that came with it stand, unless it was denied or named somebody who is not there.
+/// failure: what was asked for has not happened, and the text has what to change. A handoff is refused after its turn has
+/// ended, so the output and the update that came with it stand, unless it was denied or named an agent that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The target already takes part in the chain (SEMANTICS 1).
+    /// The target is already a participant of the chain (SEMANTICS 1).
     #[error("{agent} is already in the delegation chain{}; give the task to an agent outside it", shown(chain))]
     AlreadyInChain {
         /// The target.
@@ -19,7 +19,7 @@ pub enum Refusal {
         /// The chain.
         chain: Chain,
     },
-    /// The chain has no room for another step (SEMANTICS 1).
+    /// The chain is at its greatest depth (SEMANTICS 1).
     #[error("delegation depth {max} is used up by {chain}; split the task differently, or {}", raise(self.needed_limit()))]
     MaxDepth {
         /// The limit.
@@ -38,7 +38,7 @@ pub enum Refusal {
         /// How many were asked for at once.
         asked: u32,
     },
-    /// The run has no room for another agent (SEMANTICS 2).
+    /// The run has as many agents as it may have (SEMANTICS 2).
     #[error(
         "{agent} would be more than the {max} agents that the run may use; {}", raise(self.needed_limit())
     )]
@@ -85,29 +85,29 @@ pub enum Refusal {
         /// When it may let a probe through.
         retry_after: Duration,
     },
-    /// Waiting would close a circle of waits in which nobody could go on (SEMANTICS 4).
+    /// Waiting would close a circle of waits, a deadlock (SEMANTICS 4).
     #[error("waiting would never end: {}", visible_lines(&shown_cycle(cycle)))]
     WaitCycle {
         /// Every agent and every request in the cycle: each waits for the next one, and the last is the first again.
         cycle: Vec<Wait>,
     },
-    /// A human, or a policy, said no (SEMANTICS 9).
+    /// A person or a policy denied it (SEMANTICS 9).
     #[error("{} was denied by {}{}", cut(action), cut(by), because(reason))]
     Denied {
         /// What was asked for.
         action: String,
-        /// Who said no.
+        /// The person or policy that denied it.
         by: String,
-        /// Why.
+        /// The reason that was given.
         reason: String,
     },
-    /// Nobody decided in time (SEMANTICS 9).
+    /// It was not decided in time (SEMANTICS 9).
     #[error("the approval of {} expired before anybody decided", cut(action))]
     ApprovalExpired {
         /// What was asked for.
         action: String,
     },
-    /// No room right now (SEMANTICS 10).
+    /// A queue is full right now (SEMANTICS 10).
     #[error("{} is overloaded; try again in {retry_after:?}", cut(what))]
     Overloaded {
         /// Which part.
@@ -126,7 +126,7 @@ pub enum Refusal {
         /// Why not.
         why: String,
     },
-    /// Nobody has this name, role or capability.
+    /// No agent has this name, role or capability.
     #[error("no agent has the name, role or capability {}{}", quoted(target), did_you_mean(nearest.as_deref()))]
     UnknownAgent {
         /// What was asked for.
@@ -176,7 +176,7 @@ pub enum Refusal {
     /// The runtime is shutting down and admits nothing new.
     #[error("the board is shutting down and takes no new work")]
     ShuttingDown,
-    /// Nobody answered a question in the time that it had (SEMANTICS 9).
+    /// A question was not answered in the time that it had (SEMANTICS 9).
     #[error("nobody answered {} before it expired", cut(question))]
     QuestionExpired {
         /// What was asked.
@@ -197,7 +197,7 @@ fn raise(needed: Option<(&'static str, u64)>) -> String {
     )
 }
 
-/// A chain after a word; nothing if whoever asks is its only member.
+/// A chain after a word; nothing if the requester is its only participant.
 fn shown(chain: &Chain) -> String {
     if chain.is_empty() { String::new() } else { format!(" {chain}") }
 }
@@ -235,7 +235,7 @@ impl Refusal {
         }
     }
 
-    /// Whether a human or a policy said no, or nobody answered in time.
+    /// Whether a person or a policy denied it, or it was not answered in time.
     #[must_use]
     pub const fn is_denial(&self) -> bool {
         matches!(self, Self::Denied { .. } | Self::ApprovalExpired { .. })
@@ -289,10 +289,10 @@ mod tests {
              --limits '{\"handoffs\": 7}' on the command line, .limits(Limits { handoffs: 7, ..Limits::default() }) in Rust"
         );
         let refusal = Refusal::AgentLimit { max: usual.agents, agent: AgentName::new("sixth").unwrap() };
-        let told = refusal.to_string();
-        assert!(told.contains("--limits '{\"agents\": 6}'") && told.contains("Limits { agents: 6, .."), "{told}");
+        let text = refusal.to_string();
+        assert!(text.contains("--limits '{\"agents\": 6}'") && text.contains("Limits { agents: 6, .."), "{text}");
         // What stands between the quotes is what the command line takes.
-        let json = told.split('\'').nth(1).unwrap();
+        let json = text.split('\'').nth(1).unwrap();
         let limits: Limits = serde_json::from_str(json).unwrap();
         assert_eq!(limits, Limits { agents: 6, ..usual });
         let tokens = |is_delegated| Refusal::TokenBudget {

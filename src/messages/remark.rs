@@ -1,4 +1,4 @@
-//! What people say when they decide: who they are, and why.
+//! The remarks of people who decide: their names and their reasons.
 
 /// The longest name of a person or a service, in characters.
 pub const MAX_PERSON: usize = 128;
@@ -19,12 +19,12 @@ pub struct TooLong {
     advice: &'static str,
 }
 
-/// Checks who says something.
+/// Checks the name of a person.
 pub(crate) fn check_person(by: &str) -> Result<(), TooLong> {
     check("the name of who decides", by, MAX_PERSON, "name a person or a service")
 }
 
-/// Checks why they say it.
+/// Checks a reason.
 pub(crate) fn check_reason(reason: &str) -> Result<(), TooLong> {
     check("the reason", reason, MAX_REASON, "say it in short, and where the rest is")
 }

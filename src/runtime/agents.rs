@@ -1,4 +1,4 @@
-//! The agents of a board: added, replaced, restarted and stopped; who is there, and what was posted to them.
+//! The agents of a board: added, replaced, restarted and stopped; their directory, and their inboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub enum AgentError {
     Factory {
         /// The name.
         name: String,
-        /// What the factory said.
+        /// The factory's error.
         error: String,
     },
     /// Its supervisor could not do it.
@@ -59,7 +59,7 @@ pub enum AgentError {
     Supervisor {
         /// The name.
         name: String,
-        /// Why.
+        /// The supervisor's error.
         error: ControlError,
     },
 }
@@ -118,7 +118,7 @@ impl AgentsHandle {
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
-                // It has announced itself: whoever asks for it next finds it.
+                // It has announced itself: the next lookup finds it.
                 board.router.drain_outbox();
                 Ok(())
             }
@@ -190,7 +190,7 @@ impl AgentsHandle {
     }
 
     /// Stops an agent: turns under way finish, and its name is free. What was given to it, or is given to it by turns from
-    /// now on, waits (120 s) for an agent of that name to come back, and fails then; new tasks for it are refused.
+    /// now on, waits (120 s) for an agent of that name to be started again, and fails then; new tasks for it are refused.
     ///
     /// # Errors
     /// See [`AgentError`].

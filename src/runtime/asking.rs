@@ -111,7 +111,7 @@ impl Callboard {
         let Ok(answer) = slot.answer(Box::new(request)) else { return Err(wrong_types(typed())) };
         let types = typed();
         let failed = |error: String| AskError::Failed { agent: agent.to_owned(), error };
-        // The task holds the slot: a caller that goes away does not leave the agent in the middle of its work.
+        // The task holds the slot: the agent's work is not interrupted if the caller is dropped.
         let answered = tokio::spawn(async move {
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
             if let Err(panic) = &answer {

@@ -1,4 +1,4 @@
-//! What is said about a board before it starts.
+//! The builder of a board.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,8 @@ use crate::supervision::tree::StartError;
 use crate::workflow::Workflow;
 
 use super::agents::AgentError;
-use super::classifier::Classifier;
 use super::handle::Callboard;
-use super::settings::{Capacity, Retention, Settings, Timings};
+use super::settings::{Capacity, Classifier, Retention, Settings, Timings, Unfinished};
 
 /// Describes a board; [`Builder::start`] starts it.
 #[derive(Default)]
@@ -37,20 +36,8 @@ pub struct Builder {
     pub(super) observer: Option<Observer>,
 }
 
-/// Is shown the board when it has started.
+/// Called with the board when it has started.
 pub(super) type Observer = Box<dyn FnOnce(&Callboard) + Send>;
-
-/// What a start does with runs that an earlier process left unfinished.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unfinished {
-    /// They go on where they were.
-    #[default]
-    Resume,
-    /// They are cancelled.
-    Cancel,
-    /// They stay as they are, for a later start to find.
-    Leave,
-}
 
 /// Why a board did not start.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +77,15 @@ pub enum BuildError {
     Storage(#[from] StorageError),
 }
 
+impl Callboard {
+    /// Describes a new board.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
-    /// Where everything durable lives; memory if nothing is said. A store that others hold too is passed as an `Arc`.
+    /// Sets the store of everything durable; by default memory. A store that others hold too is passed as an `Arc`.
     pub fn storage(mut self, storage: impl Storage) -> Self {
         self.storage = Some(Arc::new(storage));
         self
@@ -106,7 +100,7 @@ impl Builder {
 
     /// Has an agent choose the class of tasks that name no limits. A typed one answers a [`Task`] with a [`Complexity`]; any
     /// other, such as the built-in [`complexity`] of `callboard-agents`, works on a run of its own within the limits of a simple
-    /// task, whose output is the class. When it has none (after 30 s), the task is complex, and a warning says so.
+    /// task, whose output is the class. When it has none (after 30 s), the task is complex, and a warning is logged.
     ///
     /// [`complexity`]: https://docs.rs/callboard-agents/latest/callboard_agents/enum.BuiltIn.html
     pub fn classifier_agent(mut self, agent: &str) -> Self {
@@ -114,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// The world; the real one if nothing is said.
+    /// Sets the environment: clock, random numbers and ids. By default the system's.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
@@ -125,7 +119,7 @@ impl Builder {
         self.with(AgentSpec::new(name, agent))
     }
 
-    /// Adds an agent with everything that can be said about it.
+    /// Adds an agent with its options.
     pub fn with(mut self, spec: AgentSpec) -> Self {
         self.agents.push(spec);
         self
@@ -137,7 +131,7 @@ impl Builder {
         self
     }
 
-    /// What needs approval; see [`default_policy`](crate::actors::default_policy) for what holds if nothing is said.
+    /// Sets what needs approval; see [`default_policy`](crate::actors::default_policy) for the default.
     pub fn approval_policy(mut self, policy: impl Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync + 'static) -> Self {
         self.policy = Some(Arc::new(policy));
         self
@@ -153,7 +147,7 @@ impl Builder {
         self
     }
 
-    /// Adds a predicate, which a workflow asks by its name: told the state, and the output or the input that it is about. It
+    /// Adds a predicate, which a workflow calls by its name with the state, and the output or the input that it is about. It
     /// must be deterministic: replay runs it again.
     pub fn predicate(mut self, name: &str, holds: impl Fn(&State, &Json) -> bool + Send + Sync + 'static) -> Self {
         self.predicates.insert(name, Arc::new(holds));
@@ -208,14 +202,14 @@ impl Builder {
         self
     }
 
-    /// How long an approval waits before silence denies it (7 days). A task may say otherwise
+    /// How long an approval waits before silence denies it (7 days). A task may set another
     /// ([`Task::approval_ttl`]), and a policy before that ([`Consent::AskWithin`]).
     pub fn approval_ttl(mut self, ttl: Duration) -> Self {
         self.settings.approval_ttl = ttl;
         self
     }
 
-    /// What follows when an effect that must not be repeated may have happened and neither its tool nor its agent says what to
+    /// What follows when an effect that must not be repeated may have happened and neither its tool nor its agent sets what to
     /// do (default: [`OnUnknown::Ask`], a person decides; SEMANTICS 14).
     pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
         self.settings.on_unknown = on_unknown;
@@ -258,7 +252,7 @@ impl Builder {
         self
     }
 
-    /// How long entries of a namespace live when nobody says otherwise; `None` for ever.
+    /// Sets how long entries of a namespace live by default; `None` for ever.
     pub fn namespace_ttl(mut self, namespace: &str, ttl: Option<Duration>) -> Self {
         match ttl {
             Some(ttl) => drop(self.settings.namespace_ttls.insert(namespace.to_owned(), ttl)),

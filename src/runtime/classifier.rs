@@ -1,7 +1,4 @@
-//! Who says how much a task may need when the task itself does not (SEMANTICS 2).
-
-use std::fmt;
-use std::sync::Arc;
+//! The agent that chooses the class of tasks without limits of their own (SEMANTICS 2).
 
 use std::time::Duration;
 
@@ -11,28 +8,6 @@ use futures::future::BoxFuture;
 use crate::messages::{AgentName, Chain, Complexity, Handoffs, Task};
 
 use super::handle::Callboard;
-
-/// Chooses the class of tasks that name no limits.
-#[derive(Clone, Default)]
-pub(super) enum Classifier {
-    /// Every task is complex.
-    #[default]
-    None,
-    /// Looks at the task.
-    Function(Arc<dyn Fn(&Task) -> Complexity + Send + Sync>),
-    /// An agent: a typed one answers a [`Task`] with a [`Complexity`], any other has a run for each.
-    Agent(Arc<str>),
-}
-
-impl fmt::Debug for Classifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Function(_) => f.write_str("Function"),
-            Self::Agent(agent) => f.debug_tuple("Agent").field(agent).finish(),
-        }
-    }
-}
 
 /// How long a run may take that chooses the class of a task.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -73,7 +73,7 @@ pub struct ConversationRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversationError {
-    /// Nobody knows it.
+    /// It does not exist.
     #[error("there is no conversation {0}")]
     Unknown(ConversationId),
     /// A run of it has not ended.

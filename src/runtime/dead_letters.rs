@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId};
+use crate::messages::{DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
 use crate::storage::{LetterNote, StorageError};
 use crate::supervision::runs::fork;
 
@@ -27,9 +27,9 @@ pub enum LetterError {
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// It is not known whether the retry was journaled; asking for it again is safe.
-    #[error("nothing is known about the retry of {0}; ask for it again")]
-    Interrupted(TurnId),
+    /// It is not known whether the retry was journaled.
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
 }
 
 /// The dead letters of a board: [`Callboard::dead_letters`]. A cheap clone.
@@ -63,12 +63,12 @@ impl DeadLettersHandle {
     }
 
     /// Has a dead letter tried again in a run of its own, which forks from the letter's run where the turn failed
-    /// (SEMANTICS 10): what did not come of the failed turn is copied, the turn itself begins anew, and what is open goes
+    /// (SEMANTICS 10): what did not come of the failed turn is copied, the turn itself is started again, and what is open goes
     /// on. The fork has its own id and token budget, and its task's deadline begins again; handoffs that were copied count.
-    /// Consent is asked for again, and so are questions that nobody had answered. The letter says which run took over; the
+    /// Consent is asked for again, and so are unanswered questions. The letter names the run that took over; the
     /// same letter again is answered with that run.
     ///
-    /// Waits for room when too many runs are in flight.
+    /// Waits for a permit when too many runs are in flight.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -96,9 +96,9 @@ impl DeadLettersHandle {
         let place =
             Arc::clone(&self.callboard.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let board = self.callboard.clone();
-        // A caller that goes away leaves no run that is journaled and not begun.
+        // In a task of its own: if the caller is dropped, no run is journaled without being begun.
         let retried = tokio::spawn(async move { board.retry_letter(letter, place).await });
-        retried.await.unwrap_or(Err(LetterError::Interrupted(letter)))
+        retried.await.unwrap_or(Err(Unacknowledged::Retry(letter).into()))
     }
 
     /// Deletes a dead letter. Its run stays as it is, and so does a run that took over from it.

@@ -25,7 +25,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     assert_eq!((ContextStrategy::default(), OnUnknown::default()), (ContextStrategy::None, OnUnknown::Ask));
     assert_eq!(settings.on_unknown, OnUnknown::Ask);
     assert_eq!(settings.attempts, attempts);
-    written("src/storage/sled/desk.rs", "const BUFFERED_FOR: Duration = Duration::from_millis(80);");
+    written("src/storage/sled/write_state.rs", "const BUFFERED_FOR: Duration = Duration::from_millis(80);");
     written("src/workflow/graph/mod.rs", "const MAP_BOUND: u32 = 1_000;");
     written("src/actors/approvals/queue.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
     let agent = agent.config();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{Durability, Refusal, RunEvent, RunId};
+use crate::messages::{Durability, Refusal, RunEvent, RunId, Unacknowledged};
 use crate::storage::{Fence, Journal, StorageError};
 use crate::supervision::runs::fork::{Fork, ForkError, fork_at};
 use crate::supervision::runs::queue::ShardMessage;
@@ -14,13 +14,13 @@ use super::handle::Callboard;
 use super::run_handle::RunHandle;
 
 impl Callboard {
-    /// Forks a run at one of its turns, whether the run has ended or not: a new run goes on from there, with what `fork`
+    /// Forks a run at one of its turns, whether the run has ended or not: a new run continues from there, with what `fork`
     /// changes about the turn (SEMANTICS 10). What did not come of the turn is copied and answers from the journal, the turn
     /// itself runs, and what comes after it. The fork has its own id, token budget and deadline; handoffs that were copied
     /// count. It may be given limits of its own ([`Fork::limits`]). Open questions and consents are not copied: they are asked
     /// again. The old run stays as it is.
     ///
-    /// Waits for room when too many runs are in flight. Each call makes a run of its own.
+    /// Waits for a permit when too many runs are in flight. Each call makes a run of its own.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -44,9 +44,9 @@ impl Callboard {
     pub async fn fork(&self, run: RunId, turn: u32, fork: Fork) -> Result<RunHandle, ForkError> {
         let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let (board, id) = (self.clone(), RunId(self.board.env.id()));
-        // A caller that goes away leaves no run that is journaled and not begun.
+        // In a task of its own: if the caller is dropped, no run is journaled without being begun.
         let forked = tokio::spawn(async move { board.fork_as(id, run, turn, fork, place).await });
-        forked.await.unwrap_or(Err(ForkError::Interrupted(id)))
+        forked.await.unwrap_or(Err(Unacknowledged::Fork(id).into()))
     }
 
     async fn fork_as(
@@ -66,10 +66,10 @@ impl Callboard {
         };
         let events = fork_at(&history, turn, &fork, (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await;
-        begun.map_err(|error| if error.may_pass() { ForkError::Interrupted(id) } else { error.into() })
+        begun.map_err(|error| if error.may_pass() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 
-    /// Journals the first events of a fork and lets it go on. One that is there already is left as it is.
+    /// Journals the first events of a fork and starts it. One that exists already is not changed.
     pub(super) async fn begin_fork(
         &self,
         run: RunId,
@@ -101,7 +101,7 @@ impl Callboard {
                 board.shards.of(run).push(ShardMessage::Adopt { run, new_process: false, recovery: None });
                 let going = handle.clone();
                 tokio::spawn(async move {
-                    // How it ends is for others to say.
+                    // Its end is reported by the board that works on it.
                     let _ = going.result().await;
                     drop(place);
                 });
@@ -117,7 +117,7 @@ impl Callboard {
         }
     }
 
-    /// A run that is there already goes on, also if a crash has kept all of it but the note.
+    /// Continues a run that exists already, also if a crash has kept all of it but the note.
     pub(super) async fn take_if_left(&self, run: RunId) {
         let board = &self.board;
         if is_left(&board.journal, run, &board.rules, board.durability).await {

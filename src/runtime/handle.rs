@@ -18,7 +18,7 @@ use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, Chain, Complexity, ConversationId, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId,
-    Submission, Task, TraceId, TurnId, check_person,
+    Submission, Task, TooDeep, TraceId, TurnId, Unacknowledged, check_person,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
@@ -32,10 +32,8 @@ use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 use crate::supervision::runs::snapshot::load;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
-use super::builder::Builder;
-use super::classifier::Classifier;
 use super::run_handle::RunHandle;
-use super::settings::Settings;
+use super::settings::{Classifier, Settings};
 
 /// A running board. A cheap clone; all clones are the same board. Dropping it does not stop it: [`Callboard::shutdown`]
 /// does.
@@ -74,12 +72,7 @@ pub(super) struct Board {
 }
 
 impl Callboard {
-    /// Describes a new board.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// Submits a task and returns when it is journaled as durably as it asked. Waits for room when too many runs are in
+    /// Submits a task and returns when it is journaled as durably as it asked. Waits for a permit when too many runs are in
     /// flight, or too many turns are ready for its agent.
     ///
     /// # Errors
@@ -95,7 +88,7 @@ impl Callboard {
         }
     }
 
-    /// As [`Callboard::submit`], but says [`Refusal::Overloaded`] at once when there is no room.
+    /// As [`Callboard::submit`], but returns [`Refusal::Overloaded`] at once when there is no permit.
     ///
     /// # Errors
     /// See [`SubmitError`].
@@ -135,7 +128,7 @@ impl Callboard {
         if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(first_of_callers) }
     }
 
-    /// Submits a task; without a permit it tries for one once more, and the run starts either way.
+    /// Without a permit the run is beyond the board's limit of runs in flight.
     pub(super) async fn accept(
         &self,
         task: &mut Task,
@@ -148,7 +141,7 @@ impl Callboard {
             return Err(Refusal::ShuttingDown.into());
         }
         if task.input.as_ref().is_some_and(Json::is_too_deep) {
-            return Err(SubmitError::TooDeep { max: crate::messages::MAX_JSON_DEPTH });
+            return Err(TooDeep::new("the input").into());
         }
         let cast = board.cast(task)?;
         if let (Some(id), Some(plan)) = (task.id, &task.plan) {
@@ -196,7 +189,7 @@ impl Callboard {
                 return Ok(RunHandle::submitted(run, self.clone(), result));
             }
         }
-        Err(SubmitError::Interrupted)
+        Err(Unacknowledged::Submission.into())
     }
 
     /// The handle of a run that was submitted before, also by an earlier process.
@@ -221,16 +214,16 @@ impl Callboard {
         Ok(self.board.journal.open_runs().await?.into_iter().map(|run| self.run(run)).collect())
     }
 
-    /// Waits until the unfinished runs that were found at the start have been read, and go on, are quarantined, or were
+    /// Waits until the unfinished runs that were found at the start have been read, and are resumed, are quarantined, or were
     /// found to belong to another board. A board takes work before that.
     pub async fn recovered(&self) {
         // Nothing is ever sent.
         let _ = self.board.recovered.clone().changed().await;
     }
 
-    /// Has this board go on with one unfinished run that its start left as it was found (see
-    /// [`Unfinished::Leave`](super::builder::Unfinished::Leave)), and waits until the run has been read. One that this board
-    /// works on already goes on as it does; one that has ended, or that nobody knows, stays as it is.
+    /// Resumes one unfinished run that the board's start left as it was found (see
+    /// [`Unfinished::Leave`](super::Unfinished::Leave)), and waits until the run has been read. One that this board
+    /// works on already is not changed; one that has ended, or that does not exist, stays as it is.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -272,7 +265,7 @@ impl Callboard {
         self.run(run)
     }
 
-    /// Runs whose journals cannot be read, with the reason. They are left as they are; other runs go on. Complete after
+    /// Runs whose journals cannot be read, with the reason. They are left as they are; other runs continue. Complete after
     /// [`Callboard::recovered`].
     #[must_use]
     pub fn quarantined(&self) -> BTreeMap<RunId, String> {
@@ -285,7 +278,7 @@ impl Callboard {
         &self.board.context
     }
 
-    /// The open approvals, and the way to decide them. For people's front ends, not for agents.
+    /// The open approvals, and the calls that decide them. For people's front ends, not for agents.
     #[must_use]
     pub fn approvals(&self) -> &Decider {
         &self.board.decider
@@ -293,7 +286,7 @@ impl Callboard {
 
     /// The open approval that expires first, as soon as there is one; `None` once the board has ended. To be asked again
     /// when that one is decided. For people's front ends, not for agents. After a crash it may have been decided already by
-    /// a decision that has yet to reach its run: deciding it is then told [`AlreadyDecided`](crate::actors::approvals::DecideError).
+    /// a decision that has yet to reach its run: deciding it then returns [`AlreadyDecided`](crate::actors::approvals::DecideError).
     ///
     /// ```
     /// use callboard::messages::Action;
@@ -332,7 +325,7 @@ impl Callboard {
         let QuestionId { request, nonce } = question;
         let (answer, by): (Json, Arc<str>) = (answer.into(), by.into());
         if answer.is_too_deep() {
-            return Err(AnswerError::TooDeep);
+            return Err(TooDeep::new("the answer").into());
         }
         let times = self.board.env.message_point("answer.dispatch", &by).await.unwrap_or(1);
         let mut told = None;
@@ -342,7 +335,7 @@ impl Callboard {
             let again = self.ask_run(run, |ack| RunMessage::Answer { turn, ordinal, nonce, answer, by, ack }).await;
             told = told.or(again);
         }
-        told.unwrap_or(Err(AnswerError::Interrupted(request)))
+        told.unwrap_or(Err(Unacknowledged::Answer(request).into()))
     }
 
     /// Sends a message about a run to its supervisor and waits for the answer. `None` when the supervisor was restarted before
@@ -366,17 +359,17 @@ impl Callboard {
         }
     }
 
-    /// Waits until the board has ended, and says why.
+    /// Waits until the board has ended, and returns the reason.
     pub async fn ended(&self) -> EndReason {
         self.board.tree.join().await
     }
 
     /// Takes nothing new, lets the turns that have begun finish for (10 s), stops the rest, and stops the tree in reverse
-    /// order (SEMANTICS 8). Turns that were stopped or had not begun stay leased and go on at the next start. A turn that
+    /// order (SEMANTICS 8). Turns that were stopped or had not begun stay leased and continue at the next start. A turn that
     /// waits for a person is not waited for. Shutting down again is fine.
     ///
     /// A store that keeps others out, as one on disk does, is let go of: when this returns, it can be opened again, also while
-    /// handles of the board and of its runs live. They then return [`StorageError::Closed`], unless somebody else holds the
+    /// handles of the board and of its runs live. They then return [`StorageError::Closed`], unless another holder has the
     /// store. A result that a handle waited for before is still there.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
@@ -459,18 +452,10 @@ impl Board {
     }
 
     fn only_agent(&self) -> Result<AgentName, SubmitError> {
-        const SHOWN: usize = 20;
         match self.router.names().as_slice() {
             [] => Err(SubmitError::NoAgents),
             [only] => Ok(only.clone()),
-            names => {
-                let shown: Vec<&str> = names.iter().take(SHOWN).map(AgentName::as_str).collect();
-                let more = match names.len().saturating_sub(SHOWN) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                Err(SubmitError::NoTarget { agents: shown.join(", ") + &more })
-            }
+            names => Err(SubmitError::NoTarget { agents: names.into() }),
         }
     }
 }

@@ -19,11 +19,11 @@ mod workflows;
 
 pub use agents::{AgentError, AgentsHandle};
 pub use asking::AskError;
-pub use builder::{BuildError, Builder, Unfinished};
+pub use builder::{BuildError, Builder};
 pub use conversations::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
 pub use dead_letters::{DeadLettersHandle, LetterError};
 pub use handle::Callboard;
 pub use run_handle::{RunError, RunHandle};
-pub use settings::{Capacity, Retention, Timings};
+pub use settings::{Capacity, Retention, Timings, Unfinished};
 pub use watching::Load;
 pub use workflows::{WorkflowStoreError, Workflows};

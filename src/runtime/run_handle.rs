@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
 use crate::messages::{
-    Flow, Json, Published, Question, QuestionId, RunEvent, RunId, RunResult, TooLong, TurnId, Update, check_person,
-    check_reason,
+    Flow, Json, Published, Question, QuestionId, RunEvent, RunId, RunResult, TooDeep, TooLong, TurnId, Unacknowledged,
+    Update, check_person, check_reason,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
@@ -23,8 +23,8 @@ use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
 
 use super::handle::Callboard;
 
-/// What the supervisor tells whoever submitted; taken by the first who waits.
-type Told = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
+/// Receives the result of a run that was submitted here; taken by the first caller that waits.
+type ResultReceiver = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
 
 /// How long to wait before looking again for the end of a run that this board does not work on: from the first look on,
 /// doubling to the last.
@@ -36,13 +36,13 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 pub struct RunHandle {
     id: RunId,
     pub(super) board: Callboard,
-    /// Where a submission is told the result, until somebody waits for it.
-    told: Option<Arc<Told>>,
+    /// Receives the result, until a caller waits for it.
+    receiver: Option<Arc<ResultReceiver>>,
     /// The result that was last read, for when the store is closed.
     known: Arc<Mutex<Option<Arc<RunResult>>>>,
 }
 
-/// Why nothing can be said about a run.
+/// Why a run cannot be read or waited for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -84,11 +84,11 @@ pub enum RunError {
 
 impl RunHandle {
     pub(super) fn new(id: RunId, board: Callboard) -> Self {
-        Self { id, board, told: None, known: Arc::default() }
+        Self { id, board, receiver: None, known: Arc::default() }
     }
 
     pub(super) fn submitted(id: RunId, board: Callboard, result: oneshot::Receiver<Arc<RunResult>>) -> Self {
-        Self { told: Some(Arc::new(Mutex::new(Some(result)))), ..Self::new(id, board) }
+        Self { receiver: Some(Arc::new(Mutex::new(Some(result)))), ..Self::new(id, board) }
     }
 
     /// The run's id.
@@ -98,8 +98,8 @@ impl RunHandle {
     }
 
     /// The turns that wait for a person, because an earlier attempt asked for other things than this one, their agent is
-    /// not registered any more, or they were found under way at too many starts; each with the reason. Until somebody
-    /// says [`RunHandle::restart_turns`] or [`RunHandle::cancel`], the run has no result.
+    /// not registered any more, or they were found under way at too many starts; each with the reason. Until
+    /// [`RunHandle::restart_turns`] or [`RunHandle::cancel`] is called, the run has no result.
     ///
     /// # Errors
     /// The run is unknown, or its journal cannot be read.
@@ -123,7 +123,7 @@ impl RunHandle {
             Err(error @ RunError::Storage(StorageError::Closed)) => match self.known.lock().clone() {
                 Some(known) => Ok(Arc::unwrap_or_clone(known)),
                 None if was_closed => Err(error),
-                // Nobody has seen it end.
+                // Its end was not observed here.
                 None => Err(self.stopped()),
             },
             Err(error) => Err(error),
@@ -193,7 +193,7 @@ impl RunHandle {
 
     /// The receiver from the submission, or else a new one.
     fn awaited(&self) -> oneshot::Receiver<Arc<RunResult>> {
-        if let Some(result) = self.told.as_ref().and_then(|told| told.lock().take()) {
+        if let Some(result) = self.receiver.as_ref().and_then(|receiver| receiver.lock().take()) {
             return result;
         }
         let (reply, result) = oneshot::channel();
@@ -202,7 +202,7 @@ impl RunHandle {
         result
     }
 
-    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already. The reason has at most
+    /// Stops the run: nothing of it runs past its next await. `false` when it has ended already. The reason has at most
     /// (4,096) characters.
     ///
     /// # Errors
@@ -232,8 +232,8 @@ impl RunHandle {
         self.board.ask_run(self.id, |ack| RunMessage::RestartTurns { ack }).await.unwrap_or(0)
     }
 
-    /// Has a run go on that ended because branches wrote one place side by side (SEMANTICS 6): these values stand in the
-    /// named channels, whatever the branches wrote there, and their join goes on as if it had not failed. A conflict
+    /// Continues a run that ended because branches wrote one place concurrently (SEMANTICS 6): these values stand in the
+    /// named channels, whatever the branches wrote there, and their join continues as if it had not failed. A conflict
     /// inside a delegation is the answer to its asking turn and ends nothing, so it cannot be written over.
     ///
     /// ```
@@ -270,14 +270,14 @@ impl RunHandle {
             update.push(channel.as_ref(), value.into(), true);
         }
         if update.writes().iter().any(|write| write.value.is_too_deep()) {
-            return Err(OverwriteError::TooDeep);
+            return Err(TooDeep::new("a value").into());
         }
         let size = update.writes().iter().map(|write| write.channel.len() + write.value.size()).sum::<usize>();
         if size > MAX_COMMAND {
             return Err(OverwriteError::TooLarge { size });
         }
         let told = self.board.ask_run(self.id, |ack| RunMessage::Overwrite { update, by: by.into(), ack }).await;
-        told.unwrap_or(Err(OverwriteError::Interrupted))
+        told.unwrap_or(Err(Unacknowledged::Overwrite.into()))
     }
 
     /// The run's questions that wait for an answer. What has expired is not among them.
@@ -408,7 +408,7 @@ impl RunHandle {
         check_person(by)?;
         let written = resume.update.writes().iter().map(|write| &write.value);
         if written.chain(&resume.input).any(Json::is_too_deep) {
-            return Err(ResumeError::TooDeep);
+            return Err(TooDeep::new("a value").into());
         }
         if turn.run != self.id {
             return Err(ResumeError::NotInterrupted(turn));
@@ -417,7 +417,7 @@ impl RunHandle {
             .board
             .ask_run(self.id, |ack| RunMessage::Resume { turn: turn.number, resume, by: by.into(), ack })
             .await;
-        told.unwrap_or(Err(ResumeError::Interrupted(turn)))
+        told.unwrap_or(Err(Unacknowledged::Resume(turn).into()))
     }
 
     /// Everything that has happened in the run so far.
@@ -474,7 +474,7 @@ impl RunHandle {
 
     /// How the run's turns stand, from the event `from` on (1 is the first), each with the node of the plan that it belongs
     /// to; ends with the run, or with the board. A slow reader misses nothing: what it was too slow for comes from the
-    /// journal. After a conflict that a person has written over it goes on from how the run stands.
+    /// journal. After a conflict that a person has overwritten it continues from the state of the run.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -512,14 +512,14 @@ impl RunHandle {
             let batch = following.next().await.transpose()?;
             Some((batch, following))
         });
-        let told = batches.flat_map(move |batch| {
+        let events = batches.flat_map(move |batch| {
             let events = match batch {
                 Ok(events) => events.into_iter().filter(|event| event.sequence >= from).map(Ok).collect(),
                 Err(error) => vec![Err(error)],
             };
             futures::stream::iter(events)
         });
-        Ok(Box::pin(told))
+        Ok(Box::pin(events))
     }
 
     /// Who handed what to whom so far.
@@ -535,7 +535,7 @@ impl RunHandle {
         Ok(Flow::of(&history, late))
     }
 
-    /// The run as its journal tells it.
+    /// The run, rebuilt from its journal.
     ///
     /// # Errors
     /// The run is unknown, or its journal cannot be read.
@@ -548,7 +548,7 @@ impl RunHandle {
     }
 }
 
-/// The events of a run, and what they have come to.
+/// The events of a run, and the state that they have led to.
 struct Following<S> {
     run: RunHandle,
     events: S,
@@ -557,7 +557,7 @@ struct Following<S> {
 }
 
 impl<S: Stream<Item = Watched> + Unpin> Following<S> {
-    /// What the next event says of turns; `None` at the end.
+    /// What the next event reports of turns; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<TurnEvent>>, RunError> {
         if self.is_over {
             return Ok(None);

@@ -1,17 +1,16 @@
-//! What a board is tuned with, in groups: how much it takes on, how long it keeps what has ended, how long it waits.
+//! The settings of a board, in groups: how much it takes on, how long it keeps what has ended, how long it waits.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use crate::actors::LedgerLimits;
 use crate::actors::context::ContextStore;
-use crate::messages::{Backoff, Durability, OnUnknown};
+use crate::messages::{Backoff, Complexity, Durability, OnUnknown, Task};
 use crate::supervision::runs::breaker::BreakerPolicy;
-
-use super::builder::Unfinished;
-use super::classifier::Classifier;
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -231,5 +230,39 @@ impl Timings {
     pub fn stale_after(mut self, silence: Duration) -> Self {
         self.stale_after = silence;
         self
+    }
+}
+
+/// What a start does with runs that an earlier process left unfinished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unfinished {
+    /// They continue where they were.
+    #[default]
+    Resume,
+    /// They are cancelled.
+    Cancel,
+    /// They stay as they are, for a later start to find.
+    Leave,
+}
+
+/// Chooses the class of tasks that name no limits.
+#[derive(Clone, Default)]
+pub(super) enum Classifier {
+    /// Every task is complex.
+    #[default]
+    None,
+    /// Looks at the task.
+    Function(Arc<dyn Fn(&Task) -> Complexity + Send + Sync>),
+    /// An agent: a typed one answers a [`Task`] with a [`Complexity`], any other has a run for each.
+    Agent(Arc<str>),
+}
+
+impl fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Function(_) => f.write_str("Function"),
+            Self::Agent(agent) => f.debug_tuple("Agent").field(agent).finish(),
+        }
     }
 }

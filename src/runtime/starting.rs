@@ -1,4 +1,4 @@
-//! The start of a board: everything is made, wired and supervised, and what an earlier process left goes on.
+//! The start of a board: everything is made, wired and supervised, and runs of an earlier process are resumed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -30,8 +30,9 @@ use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
 };
 
-use super::builder::{BuildError, Builder, Unfinished};
+use super::builder::{BuildError, Builder};
 use super::handle::{Board, Callboard};
+use super::settings::Unfinished;
 
 impl Builder {
     /// Starts the board: storage, agents, and the runs that an earlier process left unfinished (see
@@ -149,7 +150,7 @@ impl Builder {
         });
         // Without backoff, because agents come with windows of any size.
         let (agents_spec, agents_tree) =
-            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::Backoff::none()));
+            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::RestartBackoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, shard_context) in contexts.iter().enumerate() {
             let queue = Arc::clone(&shard_context.queue);
@@ -166,7 +167,7 @@ impl Builder {
             .child(approvals)
             .child(router_spec)
             .child(agents_spec)
-            // Runs go on without it.
+            // Runs continue without it.
             .child(gauges_spec.own_intensity(Intensity::default()))
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start_in(root, env.clone()).await?;

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use crate::actors::events::{StreamMode, Watched};
 use crate::actors::{AgentSnapshot, AgentStatus};
 use crate::messages::AgentName;
-use crate::supervision::tree::{ControlError, NodeState, TreeEvent, TreeNode};
+use crate::supervision::tree::{ActorState, ControlError, TreeEvent, TreeNode};
 
 use super::handle::Callboard;
 
@@ -24,11 +24,11 @@ pub struct Load {
     pub turns_at_work: usize,
     /// Turns that wait for the runtime, without slot and permit.
     pub waiting_turns: usize,
-    /// Permits of the pool that nobody holds.
+    /// Free permits of the pool.
     pub free_permits: usize,
     /// Permits of the pool.
     pub pool: usize,
-    /// Approvals that nobody has decided.
+    /// Undecided approvals.
     pub open_approvals: usize,
     /// Edges of the wait-for graph.
     pub waits: usize,
@@ -44,7 +44,7 @@ impl Load {
 }
 
 impl Callboard {
-    /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher is told how many it missed.
+    /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher receives the number that it missed.
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
         self.board.router.hub.watch(None, modes, self.board.settings.capacity.watch_buffer)
     }
@@ -66,7 +66,7 @@ impl Callboard {
             node.restarts += agent.restarts;
             node.mailbox_depth = Some(agent.ready);
             if let AgentStatus::Failed(error) = &agent.status {
-                (node.state, node.last_error) = (NodeState::Failed, Some(error.clone()));
+                (node.state, node.last_error) = (ActorState::Failed, Some(error.clone()));
             } else if node.last_error.is_none() {
                 node.last_error.clone_from(&agent.last_error);
             }
@@ -96,7 +96,7 @@ impl Callboard {
         }
     }
 
-    /// Kills the actor at this path of the tree; `false` if nobody is there now.
+    /// Kills the actor at this path of the tree; `false` if no actor is there now.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) async fn kill(&self, path: &[&str]) -> Result<bool, ControlError> {
         self.board.tree.kill(path).await

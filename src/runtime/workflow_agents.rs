@@ -34,14 +34,14 @@ impl Builder {
 }
 
 impl Callboard {
-    /// An agent that runs a workflow, so that whoever can name an agent can have it done: a coordinator, a delegation, a node of
+    /// An agent that runs a workflow, so that it can be used wherever an agent can be named: a coordinator, a delegation, a node of
     /// another workflow. To be added with [`AgentsHandle::spawn`](super::AgentsHandle::spawn); [`Builder::workflow`] adds one before the board starts.
     ///
     /// Each turn of it is a run of its own, on what the turn works on, within these limits. Its tokens are set aside in the asking
-    /// run while it goes on, and what it took counts there. Its chain goes on from the asking turn's: the delegations that
-    /// led there count against its depth, and it cannot delegate back to whoever waits for it. It is known by the turn: a turn
+    /// run while it lasts, and what it took counts there. Its chain continues the asking turn's: the delegations that
+    /// led there count against its depth, and it cannot delegate back to an agent that waits for it. It is known by the turn: a turn
     /// that is begun again after a crash finds the run that it had begun. It is cancelled when the turn is. Its state is its own,
-    /// and so are its events, its questions and its approvals: `board.runs()` has it. While it goes on, the turn holds neither
+    /// and so are its events, its questions and its approvals: `board.runs()` has it. While it lasts, the turn holds neither
     /// permit nor slot.
     ///
     /// A run that has not finished fails the turn for good, with its reason.
@@ -49,7 +49,7 @@ impl Callboard {
     /// ```
     /// use callboard::messages::Complexity;
     /// use callboard::prelude::*;
-    /// use callboard::workflow::ways::Pipeline;
+    /// use callboard::workflow::patterns::Pipeline;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let shout = Pipeline::new("shout").then("loud").then("twice").build()?;
     /// let board = Callboard::builder()
@@ -73,10 +73,10 @@ impl Callboard {
 
     /// Submits a run for a turn that waits for it. One that was submitted for the turn before is found.
     async fn submit_for(&self, turn: &Turn, mut task: Task) -> Result<RunHandle, SubmitError> {
-        // It may do no more than the turn may, and whoever has a say in the turn has one in it.
+        // It has the turn's authority at most, and the participants of the turn's chain are in its own.
         (task.grant, task.is_untrusted) = (turn.authority(), turn.is_marked());
         task.handoffs = turn.task().handoffs;
-        // One without agents goes to nobody.
+        // One without agents has no target.
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();
         let chain = to.map_or(chain, |to| turn.chain().add_step(turn.agent(), &to, &task.body));
@@ -98,7 +98,7 @@ impl Agent for WorkflowAgent {
         task.durability = turn.task().durability;
         task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
         let reserved = turn.reserve_for(self.limits.tokens, true).await?;
-        // From here on it may be there, also if the turn is stopped before it is told so.
+        // From here on it may exist, also if the turn is stopped before the acknowledgement arrives.
         let mut begun = Begun { run: board.run(id), has_ended: false };
         let result = match board.submit_for(&turn, task).await {
             Ok(run) => turn.waiting_for(run.result()).await,
@@ -127,17 +127,17 @@ fn not_begun(error: SubmitError) -> TurnError {
         }
         SubmitError::Refused(refusal) => refusal.into(),
         SubmitError::Storage(error) => error.into(),
-        SubmitError::Interrupted => error.into(),
+        SubmitError::Unacknowledged(_) => error.into(),
         SubmitError::NoTarget { .. }
         | SubmitError::NoAgents
         | SubmitError::Plan(_)
         | SubmitError::PlanChanged { .. }
         | SubmitError::OtherConversation { .. }
-        | SubmitError::TooDeep { .. } => TurnError::terminal(error.to_string()),
+        | SubmitError::TooDeep(_) => TurnError::terminal(error.to_string()),
     }
 }
 
-/// What a run comes to as a turn.
+/// The result of a run as that of a turn.
 fn command(result: Result<RunResult, RunError>, run: RunId) -> Result<Command, TurnError> {
     let RunResult { outcome, output, .. } = result?;
     match outcome {
@@ -155,7 +155,7 @@ fn run_of(turn: &Turn) -> RunId {
     RunId(Uuid::from_u128(xxh3_128(format!("{}/workflow", turn.id()).as_bytes())))
 }
 
-/// A run that a turn waits for: nobody wants it once the turn is stopped.
+/// A run that a turn waits for: it is cancelled once the turn is stopped.
 struct Begun {
     run: RunHandle,
     has_ended: bool,

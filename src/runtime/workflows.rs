@@ -1,4 +1,4 @@
-//! The workflows that a store keeps, with their versions; and runs that go on by another definition than they began with.
+//! The workflows that a store keeps, with their versions; and the migration of runs to another definition.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use callboard_text::{check_name, quoted};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{Durability, NameError, Plan, Refusal, RunEvent, RunId};
+use crate::messages::{Durability, NameError, Plan, Refusal, RunEvent, RunId, Unacknowledged};
 use crate::storage::codec::{self, CodecError, Stored};
 use crate::storage::{Expected, Journal, Key, Put, Storage, StorageError};
 use crate::supervision::runs::fork::{ForkError, migrate};
@@ -60,7 +60,7 @@ pub enum WorkflowStoreError {
         name: String,
         /// The version.
         version: u32,
-        /// Why.
+        /// The error of the codec.
         error: CodecError,
     },
     /// What is stored cannot be run by this version of callboard.
@@ -91,7 +91,7 @@ impl Workflows {
         Self::key(name).child(&format!("{version:010}"))
     }
 
-    /// Keeps a workflow under its name, and says which version it is. What the latest version says already makes no new one.
+    /// Stores a workflow under its name, and returns its version. A workflow that equals the latest version makes no new one.
     ///
     /// # Errors
     /// See [`WorkflowStoreError`].
@@ -121,7 +121,7 @@ impl Workflows {
             };
             match self.storage.put_if_revision(put).await {
                 Ok(_) => return Ok(last + 1),
-                // Somebody else has saved one at the same time.
+                // Another version was saved at the same time.
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -196,21 +196,21 @@ impl Callboard {
         Workflows { storage, durability }
     }
 
-    /// Has a run go on by another definition of its workflow: a new run begins with it, in which the nodes answer from the
+    /// Migrates a run to another definition of its workflow: a new run begins with it, in which the nodes answer from the
     /// old journal that have ended there, are the same agent's, and work on the same input; the others run. The old run is
     /// cancelled, if it has not ended, and can be migrated again. The new one has its own id, token budget and deadline, as a
     /// fork has.
     ///
-    /// Waits for room when too many runs are in flight. Each call makes a run of its own.
+    /// Waits for a permit when too many runs are in flight. Each call makes a run of its own.
     ///
     /// # Errors
     /// See [`ForkError`]; what the new definition cannot start with is [`ForkError::Submit`].
     pub async fn migrate(&self, run: RunId, workflow: &Workflow) -> Result<RunHandle, ForkError> {
         let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let (board, id, plan) = (self.clone(), RunId(self.board.env.id()), Arc::clone(workflow.plan()));
-        // A caller that goes away leaves no run that is journaled and not begun.
+        // In a task of its own: if the caller is dropped, no run is journaled without being begun.
         let migrated = tokio::spawn(async move { board.migrate_as(id, run, plan, place).await });
-        migrated.await.unwrap_or(Err(ForkError::Interrupted(id)))
+        migrated.await.unwrap_or(Err(Unacknowledged::Fork(id).into()))
     }
 
     async fn migrate_as(
@@ -231,12 +231,12 @@ impl Callboard {
         let cast = board.cast(&task).map_err(|error| ForkError::Submit(Box::new(error)))?;
         let durability = task.durability.unwrap_or(board.durability);
         // What the old run does from here on is not copied.
-        let reason = format!("it goes on as run {id}, by another definition of its workflow");
+        let reason = format!("it continues as run {id}, with another definition of its workflow");
         self.run(run).cancel(&reason).await.map_err(|_| ForkError::GoesOn(run))?;
         let history = board.journal.read(run).await?.events;
         let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, durability, place).await;
-        begun.map_err(|error| if error.may_pass() { ForkError::Interrupted(id) } else { error.into() })
+        begun.map_err(|error| if error.may_pass() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 }
 
@@ -246,12 +246,12 @@ impl Board {
         let first = self.journal.storage().read(&Journal::stream(run), 1, 1).await?;
         let events = first.first().and_then(|record| Journal::events_in(&record.payload)).unwrap_or_default();
         let Some(RunEvent::Submitted(submission)) = events.first() else { return Ok(()) };
-        let told = match &submission.task.plan {
+        let difference = match &submission.task.plan {
             Some(before) if before == plan => return Ok(()),
             Some(before) => difference(before, plan),
             None => vec!["it has no workflow".to_owned()],
         };
-        Err(SubmitError::PlanChanged { run, difference: told })
+        Err(SubmitError::PlanChanged { run, difference })
     }
 }
 

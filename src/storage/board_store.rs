@@ -1,5 +1,5 @@
-//! The store of one board, which the board lets go of when it shuts down: whoever still has a handle of the board keeps
-//! nobody else from opening the store.
+//! The store of one board, which the board releases when it shuts down: handles of the board that remain do not keep others
+//! from opening the store.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     Sequence, Storage, StorageError, StorageFuture, Watch,
 };
 
-/// Passes every call on, until the board has let go of its store.
+/// Passes every call on, until the board has released its store.
 #[derive(Debug)]
 pub(crate) struct BoardStore {
     held: RwLock<Held>,
@@ -21,7 +21,7 @@ pub(crate) struct BoardStore {
 enum Held {
     /// The board works.
     Open(Arc<dyn Storage>),
-    /// The board has stopped, and others may have the store; its readers look whether they do.
+    /// The board has stopped, and the store may have other holders; reads ask whether it has.
     Shared(super::Reopen),
     /// The board has stopped, and it was the only one that had the store.
     Closed,
@@ -42,8 +42,8 @@ impl BoardStore {
         Self { default_durability: store.default_durability(), held: RwLock::new(Held::Open(store)) }
     }
 
-    /// Lets go of a store that keeps others out as long as it is open: when this returns, another board can open it unless
-    /// somebody else holds it. Doing it again changes nothing.
+    /// Releases a store that keeps others out as long as it is open: when this returns, another board can open it unless
+    /// it has another holder. Releasing again changes nothing.
     pub(crate) async fn let_go(&self) {
         let closing = {
             let mut held = self.held.write();
@@ -62,7 +62,7 @@ impl BoardStore {
         }
     }
 
-    /// Whether the board has let go of a store that nobody else holds.
+    /// Whether the board has released a store without other holders.
     pub(crate) fn is_closed(&self) -> bool {
         match &*self.held.read() {
             Held::Open(_) => false,
@@ -71,7 +71,7 @@ impl BoardStore {
         }
     }
 
-    /// No call is under way while the store is let go of, so none keeps it.
+    /// No call is under way while the store is released, so none keeps it open.
     fn call<T: Send + 'static>(&self, call: impl FnOnce(&dyn Storage) -> StorageFuture<T>) -> StorageFuture<T> {
         match &*self.held.read() {
             Held::Open(store) => call(&**store),

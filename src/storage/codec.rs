@@ -1,4 +1,4 @@
-//! How values become bytes on our own disk, and the only place that calls bincode.
+//! The encoding of values on disk, and the only module that calls bincode.
 //!
 //! A record is a header of [`HEADER`] bytes and a payload:
 //!
@@ -15,7 +15,7 @@
 //! it elsewhere, and magic and length are compared with what they have to be.
 //!
 //! Integers have variable length because most of what is stored are small numbers, lengths and enum tags; it makes a
-//! record smaller and is no slower. The header never changes, so an old program can still say "written by a newer
+//! record smaller and is no slower. The header never changes, so an old program can still report "written by a newer
 //! version". Decoding trusts nothing: the length and the checksum are compared before bincode sees a byte, bincode may
 //! not claim more than the payload holds, and bytes left over are refused.
 //!
@@ -116,7 +116,7 @@ pub enum CodecError {
     /// The record is shorter or longer than its header says.
     #[error("the record says it holds {stated} bytes and holds {actual}")]
     WrongLength {
-        /// What the header says.
+        /// The length in the header, in bytes.
         stated: usize,
         /// What is there.
         actual: usize,
@@ -165,7 +165,7 @@ pub enum CodecError {
     Malformed {
         /// The type that was asked for.
         name: &'static str,
-        /// What the decoder says.
+        /// The decoder's message.
         detail: String,
     },
 }

@@ -1,14 +1,14 @@
-//! Conversations: what runs have left that belong together, apart from their journals (SEMANTICS 15).
+//! Conversations: the messages of runs that belong together, apart from their journals (SEMANTICS 15).
 //!
-//! A run takes a ticket, a small value whose number is its place in the conversation. Its messages are another value, written
-//! before the ticket says that the run has ended: so a crash between the two leaves an open ticket, and whoever comes next
-//! ends it from the run's journal. Numbers are given out by revisioned writes: two runs never have the same, and one run
-//! has one ticket however often it is entered.
+//! A run takes a ticket, a small value whose number is its position in the conversation. Its messages are another value,
+//! written before the ticket records the run's end: so a crash between the two leaves an open ticket, and the next run or
+//! reader ends it from the run's journal. Numbers are assigned by revisioned writes: two runs never have the same, and one run
+//! has one ticket however often it enters.
 //!
-//! A conversation is there as long as its first value is: one write of that value copies or deletes a whole conversation. A
+//! A conversation exists as long as its first value does: one write of that value copies or deletes a whole conversation. A
 //! copy first writes [`First::Unfinished`] and the messages, and then all tickets at once ([`First::Copied`]); a deletion
-//! first writes [`First::Unfinished`]. What a crash leaves behind that mark is the rest of a conversation: nobody sees it,
-//! and whoever needs the id next removes it.
+//! first writes [`First::Unfinished`]. What a crash leaves behind is the remainder of a conversation: readers do not see it,
+//! and the next user of the id removes it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::messages::{ConversationId, Durability, Json, RunId, Timestamp};
 use super::codec::{self, CodecError, Stored};
 use super::{Entry, Expected, Key, KeyPrefix, Put, Revision, Storage, StorageError};
 
-/// The place of one run in a conversation.
+/// The position of one run in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// The run.
@@ -37,7 +37,7 @@ pub struct Ticket {
 /// How a run of a conversation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TicketEnd {
-    /// When.
+    /// When the run ended.
     pub at: Timestamp,
     /// Why the run did not finish, if it did not: its messages are kept all the same.
     pub failure: Option<Arc<str>>,
@@ -57,11 +57,11 @@ impl Stored for Ticket {
 
 /// The messages of one run, an array.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Said {
+struct StoredMessages {
     messages: Json,
 }
 
-impl Stored for Said {
+impl Stored for StoredMessages {
     const SCHEMA: u16 = 9;
     const VERSION: u16 = 1;
     const NAME: &'static str = "conversation-messages";
@@ -70,9 +70,9 @@ impl Stored for Said {
 /// The first value of a conversation where it is no ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum First {
-    /// There is no such conversation: it is being copied or deleted, or a crash has cut that short.
+    /// The conversation does not exist: it is being copied or deleted, or a crash has interrupted that.
     Unfinished,
-    /// The first places, which a copy has.
+    /// The tickets of a copy, from number 1 on.
     Copied(Vec<Ticket>),
 }
 
@@ -82,19 +82,19 @@ impl Stored for First {
     const NAME: &'static str = "conversation-first";
 }
 
-/// What a store has of conversations.
+/// All conversations of a store.
 #[derive(Debug, Default)]
 pub struct AllConversations {
     /// The conversations with their tickets in order, by id.
     pub conversations: Vec<(ConversationId, Vec<Taken>)>,
-    /// Those that are not there and of which something is: a copy or a deletion is under way, or was cut short.
+    /// Remainders without a conversation: a copy or a deletion is under way, or was interrupted.
     pub unfinished: BTreeSet<ConversationId>,
 }
 
-/// What became of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copying {
-    /// It is there.
+    /// The copy exists.
     Copied,
     /// There is a conversation of that id; nothing is left of the copy.
     Exists,
@@ -104,18 +104,18 @@ pub enum Copying {
 
 /// A conversation as it was read.
 #[derive(Debug, Default)]
-struct Found {
+struct Conversation {
     tickets: Vec<Taken>,
-    /// It is not there, and something of it is.
-    has_rest: bool,
+    /// It does not exist, and a remainder of it does.
+    has_remainder: bool,
 }
 
 /// A ticket as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Its place, from 1.
+    /// Its position, from 1.
     pub number: u64,
-    /// What it says.
+    /// The stored value.
     pub ticket: Ticket,
     revision: Revision,
 }
@@ -126,11 +126,11 @@ const PAGE: usize = 256;
 /// How many values are read at once to be removed; messages may be long.
 const REMOVED_AT_ONCE: usize = 16;
 
-/// The number of the first place.
+/// The number of the first ticket.
 const FIRST: u64 = 1;
 
 const TICKET: &str = "conversation";
-const SAID: &str = "conversation-messages";
+const MESSAGES: &str = "conversation-messages";
 
 /// The conversations in a store. A cheap clone.
 #[derive(Clone)]
@@ -145,7 +145,7 @@ impl Conversations {
         Self { storage }
     }
 
-    /// The tickets of a conversation, in order; none if nobody knows it.
+    /// The tickets of a conversation, in order; none if it does not exist.
     ///
     /// # Errors
     /// What the store reports.
@@ -153,7 +153,7 @@ impl Conversations {
         Ok(self.find(conversation).await?.tickets)
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Found, StorageError> {
+    async fn find(&self, conversation: &ConversationId) -> Result<Conversation, StorageError> {
         let found = self.scan(&Key::new([TICKET, conversation.as_str()]).children()).await?;
         Ok(found.into_iter().next().map(|(_, found)| found).unwrap_or_default())
     }
@@ -165,7 +165,7 @@ impl Conversations {
     pub async fn all(&self) -> Result<AllConversations, StorageError> {
         let mut all = AllConversations::default();
         for (id, found) in self.scan(&Key::new([TICKET]).children()).await? {
-            if found.has_rest {
+            if found.has_remainder {
                 all.unfinished.insert(id);
             } else {
                 all.conversations.push((id, found.tickets));
@@ -174,8 +174,8 @@ impl Conversations {
         Ok(all)
     }
 
-    async fn scan(&self, prefix: &KeyPrefix) -> Result<Vec<(ConversationId, Found)>, StorageError> {
-        let mut conversations: Vec<(ConversationId, Found)> = Vec::new();
+    async fn scan(&self, prefix: &KeyPrefix) -> Result<Vec<(ConversationId, Conversation)>, StorageError> {
+        let mut conversations: Vec<(ConversationId, Conversation)> = Vec::new();
         let mut after: Option<Key> = None;
         loop {
             let page = self.storage.scan(prefix, after.as_ref(), PAGE).await?;
@@ -185,9 +185,10 @@ impl Conversations {
                 let number = segments.get(2).and_then(|number| number.parse().ok());
                 let (Some(conversation), Some(number)) = (conversation, number) else { continue };
                 if conversations.last().is_none_or(|(last, _)| *last != conversation) {
-                    conversations.push((conversation, Found { tickets: Vec::new(), has_rest: number != FIRST }));
+                    conversations
+                        .push((conversation, Conversation { tickets: Vec::new(), has_remainder: number != FIRST }));
                 }
-                if let Some((_, found)) = conversations.last_mut().filter(|(_, found)| !found.has_rest) {
+                if let Some((_, found)) = conversations.last_mut().filter(|(_, found)| !found.has_remainder) {
                     found.add(number, entry).map_err(|error| corrupt(key, &error))?;
                 }
             }
@@ -198,7 +199,7 @@ impl Conversations {
         }
     }
 
-    /// Gives a run the next place in a conversation, unless it has one; returns all tickets, its own among them.
+    /// Gives a run the next ticket of a conversation, unless it has one; returns all tickets, its own among them.
     ///
     /// # Errors
     /// What the store reports. Entering again is safe.
@@ -215,7 +216,7 @@ impl Conversations {
             }
             let number = tickets.last().map_or(FIRST, |last| last.number + 1);
             let key = key_of(TICKET, conversation, number);
-            // If another run was quicker, its ticket is there now.
+            // If another run was first, its ticket is there now.
             let Some(revision) = self.put_if(key.clone(), ticket, Expected::Absent, durability).await? else {
                 continue;
             };
@@ -223,25 +224,25 @@ impl Conversations {
                 tickets.push(Taken { number, ticket: ticket.clone(), revision });
                 return Ok(tickets);
             }
-            // The conversation was deleted meanwhile; this is the place after its last one.
+            // The conversation was deleted meanwhile; this ticket follows its last one.
             self.remove(&key, revision).await?;
         }
     }
 
-    /// Whether a conversation is there, and this run is its first.
+    /// Whether a conversation exists, and this run is its first.
     async fn is_begun_by(&self, conversation: &ConversationId, run: RunId) -> Result<bool, StorageError> {
         let key = key_of(TICKET, conversation, FIRST);
         let Some(entry) = self.storage.get(&key).await? else { return Ok(false) };
-        let mut found = Found::default();
+        let mut found = Conversation::default();
         found.add(FIRST, &entry).map_err(|error| corrupt(&key, &error))?;
         Ok(found.tickets.first().is_some_and(|first| first.ticket.run == run))
     }
 
-    /// The tickets of a conversation, after the rest of an earlier one was removed.
+    /// The tickets of a conversation, after the remainder of an earlier one was removed.
     async fn cleared(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
         loop {
             let found = self.find(conversation).await?;
-            if !found.has_rest {
+            if !found.has_remainder {
                 return Ok(found.tickets);
             }
             self.clear(conversation).await?;
@@ -261,15 +262,15 @@ impl Conversations {
         durability: Durability,
     ) -> Result<bool, StorageError> {
         let ticket = Ticket { end: Some(end), ..taken.ticket.clone() };
-        let said = key_of(SAID, conversation, taken.number);
-        let stored = self.put(said.clone(), &Said { messages }, Expected::Any, durability).await?;
+        let messages_key = key_of(MESSAGES, conversation, taken.number);
+        let stored = self.put(messages_key.clone(), &StoredMessages { messages }, Expected::Any, durability).await?;
         let key = key_of(TICKET, conversation, taken.number);
         if self.put_if(key, &ticket, Expected::Revision(taken.revision), durability).await?.is_some() {
             return Ok(true);
         }
         let tickets = self.tickets(conversation).await?;
         if !tickets.iter().any(|now| (now.number, now.ticket.run) == (taken.number, ticket.run)) {
-            self.remove(&said, stored).await?;
+            self.remove(&messages_key, stored).await?;
         }
         Ok(false)
     }
@@ -279,20 +280,20 @@ impl Conversations {
     /// # Errors
     /// What the store reports.
     pub async fn messages(&self, conversation: &ConversationId, number: u64) -> Result<Option<Json>, StorageError> {
-        let key = key_of(SAID, conversation, number);
+        let key = key_of(MESSAGES, conversation, number);
         let Some(entry) = self.storage.get(&key).await? else { return Ok(None) };
-        match codec::decode::<Said>(&entry.value) {
-            Ok(said) => Ok(Some(said.messages)),
+        match codec::decode::<StoredMessages>(&entry.value) {
+            Ok(stored) => Ok(Some(stored.messages)),
             Err(error) => Err(corrupt(&key, &error)),
         }
     }
 
-    /// Deletes a conversation with these tickets, or the rest of one if there are none. `false` if it has others now, and if
-    /// nothing of it is there.
+    /// Deletes a conversation with these tickets, or a remainder if there are none. `false` if it has others now, and if
+    /// nothing of it exists.
     ///
     /// # Errors
-    /// What the store reports. From the moment when this call writes first the conversation is gone; deleting again removes
-    /// what is left.
+    /// What the store reports. From the first write of this call the conversation is gone; deleting again removes what is
+    /// left.
     pub async fn delete(&self, conversation: &ConversationId, tickets: &[Taken]) -> Result<bool, StorageError> {
         let key = key_of(TICKET, conversation, FIRST);
         let durability = self.storage.default_durability();
@@ -301,28 +302,28 @@ impl Conversations {
                 return Ok(false);
             };
             let expected = Expected::Revision(first.revision);
-            let Some(mark) = self.put_if(key.clone(), &First::Unfinished, expected, durability).await? else {
+            let Some(marker) = self.put_if(key.clone(), &First::Unfinished, expected, durability).await? else {
                 return Ok(false);
             };
             let next = key_of(TICKET, conversation, tickets.last().unwrap_or(first).number + 1);
             if self.storage.get(&next).await?.is_some() {
-                // A run has entered just now: it keeps its place.
-                let (value, expected) = (before.value, Expected::Revision(mark));
+                // A run has entered just now: it keeps its ticket.
+                let (value, expected) = (before.value, Expected::Revision(marker));
                 let put = Put { key, value, expected, ttl_secs: None, durability };
                 return match self.storage.put_if_revision(put).await {
                     Ok(_) | Err(StorageError::WrongRevision { .. }) => Ok(false),
                     Err(error) => Err(error),
                 };
             }
-        } else if !self.find(conversation).await?.has_rest {
+        } else if !self.find(conversation).await?.has_remainder {
             return Ok(false);
         }
         self.clear(conversation).await?;
         Ok(true)
     }
 
-    /// Removes the rest of a conversation, the mark last. Its own mark takes the place of the one that it finds, so that a copy
-    /// under way cannot become whole any more: what is read while its own mark stands is the rest.
+    /// Removes a remainder, its marker last. Its own marker replaces the one that it finds, so that a copy under way can no
+    /// longer complete: what is read while its own marker stands is the remainder.
     async fn clear(&self, conversation: &ConversationId) -> Result<(), StorageError> {
         let first = key_of(TICKET, conversation, FIRST);
         let expected = match self.storage.get(&first).await? {
@@ -333,15 +334,15 @@ impl Conversations {
             None => Expected::Absent,
         };
         let durability = self.storage.default_durability();
-        let Some(mark) = self.put_if(first.clone(), &First::Unfinished, expected, durability).await? else {
+        let Some(marker) = self.put_if(first.clone(), &First::Unfinished, expected, durability).await? else {
             return Ok(());
         };
-        for kind in [SAID, TICKET] {
+        for kind in [MESSAGES, TICKET] {
             let prefix = Key::new([kind, conversation.as_str()]).children();
             let mut after: Option<Key> = None;
             loop {
                 let page = self.storage.scan(&prefix, after.as_ref(), REMOVED_AT_ONCE).await?;
-                if self.storage.get(&first).await?.is_none_or(|entry| entry.revision != mark) {
+                if self.storage.get(&first).await?.is_none_or(|entry| entry.revision != marker) {
                     return Ok(());
                 }
                 for (key, entry) in page.iter().filter(|(key, _)| *key != first) {
@@ -353,7 +354,7 @@ impl Conversations {
                 }
             }
         }
-        self.remove(&first, mark).await
+        self.remove(&first, marker).await
     }
 
     /// Writes the first tickets of a conversation with their messages as a new one, all at once.
@@ -368,10 +369,10 @@ impl Conversations {
     ) -> Result<Copying, StorageError> {
         while self.cleared(copy).await?.is_empty() {
             let first = key_of(TICKET, copy, FIRST);
-            let mark = self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await?;
-            let Some(mark) = mark else { continue };
+            let marker = self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await?;
+            let Some(marker) = marker else { continue };
             let mut copied = Vec::with_capacity(tickets.len());
-            let copying = self.copy_behind((first, mark), (conversation, tickets), (copy, &mut copied), durability);
+            let copying = self.copy_behind((first, marker), (conversation, tickets), (copy, &mut copied), durability);
             if copying.await? {
                 return Ok(Copying::Copied);
             }
@@ -385,30 +386,30 @@ impl Conversations {
         Ok(Copying::Exists)
     }
 
-    /// Writes the messages of a copy, and then its tickets in the place of its mark; `false` if it is not there.
+    /// Writes the messages of a copy, and then its tickets in place of its marker; `false` if the marker is gone.
     async fn copy_behind(
         &self,
-        (first, mark): (Key, Revision),
+        (first, marker): (Key, Revision),
         (conversation, tickets): (&ConversationId, &[Taken]),
         (copy, copied): (&ConversationId, &mut Vec<(Key, Revision)>),
         durability: Durability,
     ) -> Result<bool, StorageError> {
         for taken in tickets {
             let messages = self.messages(conversation, taken.number).await?.unwrap_or_default();
-            let key = key_of(SAID, copy, taken.number);
-            match self.put_if(key.clone(), &Said { messages }, Expected::Absent, durability).await? {
+            let key = key_of(MESSAGES, copy, taken.number);
+            match self.put_if(key.clone(), &StoredMessages { messages }, Expected::Absent, durability).await? {
                 Some(revision) => copied.push((key, revision)),
-                // Another one has removed the mark, and copies or has begun a conversation.
+                // The marker was removed, and another copy or conversation has begun.
                 None => return Ok(false),
             }
         }
         // Messages that were read after a deletion had begun may be missing.
         if !self.tickets(conversation).await?.starts_with(tickets) {
-            self.remove(&first, mark).await?;
+            self.remove(&first, marker).await?;
             return Ok(false);
         }
         let whole = First::Copied(tickets.iter().map(|taken| taken.ticket.clone()).collect());
-        Ok(self.put_if(first, &whole, Expected::Revision(mark), durability).await?.is_some())
+        Ok(self.put_if(first, &whole, Expected::Revision(marker), durability).await?.is_some())
     }
 
     async fn put(
@@ -445,19 +446,19 @@ impl Conversations {
     }
 }
 
-impl Found {
-    /// Adds what is stored at a place.
+impl Conversation {
+    /// Adds the value of a number.
     fn add(&mut self, number: u64, entry: &Entry) -> Result<(), CodecError> {
         let revision = entry.revision;
         let ticket = match codec::decode(&entry.value) {
             Err(CodecError::WrongSchema { .. }) if number == FIRST => match codec::decode(&entry.value)? {
                 First::Unfinished => {
-                    self.has_rest = true;
+                    self.has_remainder = true;
                     return Ok(());
                 }
                 First::Copied(tickets) => {
-                    let places = tickets.into_iter().zip(FIRST..);
-                    self.tickets.extend(places.map(|(ticket, number)| Taken { number, ticket, revision }));
+                    let numbered = tickets.into_iter().zip(FIRST..);
+                    self.tickets.extend(numbered.map(|(ticket, number)| Taken { number, ticket, revision }));
                     return Ok(());
                 }
             },
@@ -507,12 +508,12 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
         crate::testing::golden::check(folder, &Ticket { end: Some(end()), ..ticket(7) });
         let messages = json!([{ "role": "user", "text": "hello" }]).into();
-        crate::testing::golden::check(folder, &Said { messages });
+        crate::testing::golden::check(folder, &StoredMessages { messages });
         crate::testing::golden::check(folder, &First::Copied(vec![Ticket { end: Some(end()), ..ticket(7) }]));
     }
 
     #[tokio::test]
-    async fn a_run_has_one_place_however_often_it_enters_and_two_runs_never_the_same() {
+    async fn a_run_has_one_ticket_however_often_it_enters_and_two_runs_never_the_same() {
         let store = Conversations::new(Arc::new(Memory::default()));
         let id = ConversationId::new("ann").unwrap();
         let (one, other) = (ticket(1), ticket(2));
@@ -522,13 +523,13 @@ mod tests {
         };
         let together = [enter(one.clone()), enter(other.clone()), enter(one.clone()), enter(other.clone())];
         futures::future::join_all(together).await;
-        let places: Vec<_> =
+        let taken: Vec<_> =
             store.tickets(&id).await.unwrap().into_iter().map(|taken| (taken.number, taken.ticket)).collect();
-        assert_eq!(places, [(1, one), (2, other)]);
+        assert_eq!(taken, [(1, one), (2, other)]);
     }
 
     #[tokio::test]
-    async fn messages_of_a_place_that_was_deleted_meanwhile_are_not_kept() {
+    async fn messages_of_a_ticket_that_was_deleted_meanwhile_are_not_kept() {
         let store = Conversations::new(Arc::new(Memory::default()));
         let id = ConversationId::new("ann").unwrap();
         let taken = store.enter(&id, &ticket(1), Durability::Memory).await.unwrap().remove(0);

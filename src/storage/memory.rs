@@ -36,7 +36,7 @@ use crate::messages::Timestamp;
 ///     store.append(Append { stream: stream.clone(), fence: Fence::FIRST, expected, payload, durability })
 /// };
 /// assert_eq!(append(0).now_or_never().unwrap(), Ok(1));
-/// assert!(append(0).now_or_never().unwrap().is_err(), "somebody was first");
+/// assert!(append(0).now_or_never().unwrap().is_err(), "another write was first");
 /// assert_eq!(store.read(&stream, 1, 10).now_or_never().unwrap().unwrap().len(), 1);
 /// ```
 pub struct Memory {
@@ -169,7 +169,7 @@ impl State {
     }
 
     fn put(&mut self, put: Put, now: Timestamp) -> Result<Entry, StorageError> {
-        self.sweep(now);
+        self.remove_expired(now);
         self.check(&put.key, put.expected, now)?;
         let expires_at = put.ttl_secs.map(|secs| now + Duration::from_secs(secs));
         let entry = Entry { value: put.value, revision: self.next_number(), expires_at };
@@ -204,7 +204,7 @@ impl State {
     }
 
     /// Gives back the memory of what has expired.
-    fn sweep(&mut self, now: Timestamp) {
+    fn remove_expired(&mut self, now: Timestamp) {
         while self.expiring.first().is_some_and(|(moment, _)| *moment <= now) {
             if let Some((_, key)) = self.expiring.pop_first() {
                 self.values.remove(&key);

@@ -35,7 +35,7 @@ pub use crate::messages::Durability;
 use crate::messages::Timestamp;
 
 /// What a storage call returns: a future that owns what it needs and may be dropped at any time. Dropping it does not
-/// take back a write that was handed over.
+/// undo a write that was issued.
 pub type StorageFuture<T> = BoxFuture<'static, Result<T, StorageError>>;
 
 /// Position of a record in its stream; the first record has 1, and 0 means "before the first".
@@ -63,7 +63,7 @@ pub type Revision = u64;
 /// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
 ///   overwritten and everything else stays readable.
 pub trait Storage: Send + Sync + fmt::Debug + 'static {
-    /// The durability that a board asks for when nobody says otherwise: `Sync` for stores on disk.
+    /// The durability of a board that sets none: `Sync` for stores on disk.
     fn default_durability(&self) -> Durability {
         Durability::Sync
     }
@@ -94,7 +94,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()>;
 
     /// The values under a prefix in key order, after `after` if given, at most `limit`; expired ones are left out. A
-    /// corrupt value fails the scan with its key; go on after that key to read the rest.
+    /// corrupt value fails the scan with its key; continue after that key to read the rest.
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>>;
 
     /// Changes to values under a prefix from now on, in the order of their revisions. The receiver holds 256; one that
@@ -107,7 +107,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// A stream that was never claimed has the fence [`Fence::FIRST`].
     fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence>;
 
-    /// Extends a claim, also one that has run out if nobody else has taken the stream since.
+    /// Extends a claim, also one that has expired unless another owner has claimed the stream since.
     fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()>;
 
     /// Gives a claim up; the fence stays where it is while the stream has records. Releasing twice is fine.
@@ -117,7 +117,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// again, whether or not the queue still holds that item.
     fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()>;
 
-    /// Takes the oldest item that nobody holds, for `lease_secs`; after that it may be delivered again.
+    /// Takes the oldest item that is not leased, for `lease_secs`; after that it may be delivered again.
     fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>>;
 
     /// Holds a delivered item for longer.
@@ -129,7 +129,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Gives a delivered item back, to be delivered again after `delay_secs`.
     fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()>;
 
-    /// What becomes of the store when a board that was given it has shut down, while handles of the board still live.
+    /// What happens to the store when a board that was given it has shut down, while handles of the board still live.
     fn afterwards(&self) -> Afterwards {
         Afterwards::StaysOpen
     }
@@ -138,16 +138,16 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
 /// See [`Storage::afterwards`].
 #[derive(Default)]
 pub enum Afterwards {
-    /// It keeps nobody out, so that the board's handles go on reading it.
+    /// It can be opened several times, so the board's handles continue to read it.
     #[default]
     StaysOpen,
     /// It can be opened once at a time, and closes when it is dropped: the board drops it.
     Closes,
-    /// The same of one that others may hold: the board drops its share, and its handles read as long as somebody else has one.
+    /// As `Closes`, of a store with other holders: the board drops its share, and its handles read as long as another holder has one.
     Shared(Reopen),
 }
 
-/// The store, as long as somebody else holds it.
+/// Returns the store as long as another holder has it.
 pub type Reopen = Box<dyn Fn() -> Option<Arc<dyn Storage>> + Send + Sync>;
 
 impl fmt::Debug for Afterwards {
@@ -458,9 +458,9 @@ impl Key {
             let mut before = Vec::new();
             loop {
                 let zero = rest.iter().position(|byte| *byte == 0)?;
-                let (text, mark) = (&rest[..zero], rest.get(zero + 1));
+                let (text, tag) = (&rest[..zero], rest.get(zero + 1));
                 rest = rest.get(zero + END.len()..).unwrap_or_default();
-                let ends = mark == Some(&END[1]);
+                let ends = tag == Some(&END[1]);
                 if ends && before.is_empty() {
                     return Some(String::from_utf8_lossy(text));
                 }
@@ -473,7 +473,7 @@ impl Key {
         })
     }
 
-    /// A place in the order of keys; for bounds of ranges only.
+    /// A position in the order of keys; for bounds of ranges only.
     fn unchecked(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
@@ -487,15 +487,14 @@ impl Key {
     /// A key from its encoded bytes; `None` if they are not a key's.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        // Text, and after every zero a mark and more text.
+        // Text, and after every zero a tag and more text.
         let is_text = |text: &[u8]| std::str::from_utf8(text).is_ok();
         let mut pieces = bytes.split(|byte| *byte == 0);
         let is_whole = bytes.is_empty() || bytes.ends_with(&END);
         let is_key = is_whole
             && pieces.next().is_some_and(is_text)
-            && pieces.all(
-                |piece| matches!(piece, [mark, text @ ..] if [END[1], ZERO_INSIDE].contains(mark) && is_text(text)),
-            );
+            && pieces
+                .all(|piece| matches!(piece, [tag, text @ ..] if [END[1], ZERO_INSIDE].contains(tag) && is_text(text)));
         is_key.then(|| Self(bytes.into()))
     }
 }
@@ -535,9 +534,9 @@ pub enum StorageError {
     WrongSequence {
         /// The stream.
         stream: Key,
-        /// What the writer believed.
+        /// The sequence that the append expected.
         expected: Sequence,
-        /// What is so.
+        /// The sequence of the stream.
         actual: Sequence,
     },
     /// The value is not the one that the writer has seen.
@@ -545,12 +544,12 @@ pub enum StorageError {
     WrongRevision {
         /// The key.
         key: Key,
-        /// What the writer believed.
+        /// What the write expected.
         expected: Expected,
-        /// What is so; `None` means absent.
+        /// The revision of the value; `None` if it is absent.
         actual: Option<Revision>,
     },
-    /// Somebody else owns it now.
+    /// It has a newer owner.
     #[error("{key} has a newer owner (fence {current}); this one lost it")]
     Fenced {
         /// The stream or queue.
@@ -558,20 +557,20 @@ pub enum StorageError {
         /// The newest fence or delivery.
         current: u64,
     },
-    /// Somebody else owns it still.
+    /// Another owner's claim has not expired.
     #[error("{stream} is held by {owner} until {until}")]
     Held {
         /// The stream.
         stream: Key,
-        /// Who.
+        /// The owner of the claim.
         owner: String,
-        /// Until when.
+        /// When the claim expires, unless it is renewed.
         until: Timestamp,
     },
     /// A stored record does not decode. Only this key or stream is affected.
     #[error("{key} cannot be read: {detail}")]
     Corrupt {
-        /// Where.
+        /// The stream or key of the record.
         key: Key,
         /// What is wrong with it.
         detail: String,
@@ -579,7 +578,7 @@ pub enum StorageError {
     /// Too long for this store; nothing was written.
     #[error("{what} is {size} bytes long; at most {max} are allowed")]
     TooLarge {
-        /// What.
+        /// What is too long: a key, a record, an owner …
         what: String,
         /// Its size in bytes.
         size: usize,
@@ -589,7 +588,7 @@ pub enum StorageError {
     /// The store did not answer; what was asked may have been done, or not.
     #[error("the store did not answer: {detail}")]
     Unavailable {
-        /// Why.
+        /// The cause, for people.
         detail: String,
     },
     /// The folder cannot be opened.
@@ -600,7 +599,7 @@ pub enum StorageError {
         /// Why, and what to do.
         detail: String,
     },
-    /// Another process has the store open, or lets go of it right now.
+    /// Another process has the store open, or is closing it.
     #[error(
         "cannot open the store at {path}: {} has it open; one process at a time can use a store: stop that one first",
         .holder.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
@@ -614,11 +613,11 @@ pub enum StorageError {
     /// The store has stopped acknowledging, because a sync failed or because it was closed.
     #[error("the store has stopped: {detail}")]
     Stopped {
-        /// Why.
+        /// The cause, for people.
         detail: String,
     },
-    /// The board that the caller has a handle of has shut down, and has let go of the store.
-    #[error("the board has stopped and has let go of its store; start a board on the store, and ask that one")]
+    /// The board of the handle has shut down and released the store.
+    #[error("the board has stopped and released its store; start a board on the store, and ask that one")]
     Closed,
 }
 

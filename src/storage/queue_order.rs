@@ -76,7 +76,7 @@ impl QueueOrder {
         }
     }
 
-    /// Delivers the oldest item that nobody holds.
+    /// Delivers the oldest item that is not leased.
     pub(crate) fn next(&mut self, lease_secs: u64, now: Timestamp) -> Option<(Sequence, Item)> {
         while let Some(&(moment, position)) = self.later.first().filter(|(moment, _)| *moment <= now) {
             self.later.remove(&(moment, position));

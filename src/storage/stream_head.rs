@@ -1,4 +1,4 @@
-//! The rules of one stream: which append is next, who owns it, what a purge leaves. Pure; every store asks here.
+//! The rules of one stream: which append is next, who owns it, what a purge leaves. Pure; every store calls it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Claim {
     pub(crate) until: Timestamp,
 }
 
-/// What a store has to know of a stream to decide about writes. A stream that nobody has heard of has the default head.
+/// What a store has to know of a stream to decide about writes. An unknown stream has the default head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamHead {
     /// Sequence of the last record ever appended, purged or not.
@@ -66,7 +66,7 @@ impl StreamHead {
         Ok(fence)
     }
 
-    /// Extends a claim, also one that has run out while nobody else took the stream.
+    /// Extends a claim, also one that has expired if no other owner has claimed the stream.
     pub(crate) fn renew(
         &mut self,
         stream: &Key,

@@ -76,7 +76,7 @@ pub enum TransferError {
     Incomplete {
         /// What was read.
         read: Transferred,
-        /// What the last line says; `None` if there is none.
+        /// The count in the last line; `None` if there is none.
         stated: Option<Transferred>,
     },
     /// The text is whole, and other than it was written.
@@ -111,7 +111,7 @@ enum Line {
     },
 }
 
-/// One thing on its way.
+/// One item of a transfer.
 enum Parcel {
     Record { stream: Key, sequence: Sequence, payload: Arc<[u8]> },
     Value { key: Key, value: Arc<[u8]>, expires_at: Option<Timestamp> },
@@ -137,7 +137,7 @@ enum Parcel {
 /// ```
 ///
 /// # Errors
-/// [`TransferError::NotEmpty`], or what one of the stores says.
+/// [`TransferError::NotEmpty`], or an error of one of the stores.
 pub async fn copy_all(from: &dyn Storage, to: &dyn Storage, now: Timestamp) -> Result<Transferred, TransferError> {
     let mut target = Target::open(to, now).await?;
     let mut source = Source::open(from).await?;
@@ -152,7 +152,7 @@ pub async fn copy_all(from: &dyn Storage, to: &dyn Storage, now: Timestamp) -> R
 /// Writes everything as text.
 ///
 /// # Errors
-/// What the store or the writer says.
+/// An error of the store or of the writer.
 pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<Transferred, TransferError> {
     let mut lines = Hasher::new();
     write_line(to, &mut lines, &Line::Begin { callboard: "export".to_owned(), version: VERSION })?;
@@ -226,7 +226,7 @@ pub async fn import(
             }
             Line::End { .. } if number > 1 => return target.finish().await,
             Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
-                return Err(wrong("it is not the first line of an export, or not in its place".to_owned()));
+                return Err(wrong("it is not the first line of an export, or not in its position".to_owned()));
             }
         };
         lines.update(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Who watches which keys, and the bounded queue of each watcher. Every store feeds this after a write.
+//! The watchers of a store with their key prefixes, and the bounded queue of each. Every store feeds this after a write.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -51,7 +51,7 @@ impl Watchers {
         .boxed()
     }
 
-    /// Tells those who watch `key`. The change is made only if somebody does.
+    /// Sends a change to the watchers of `key`. `change` is called once for each of them.
     pub(crate) fn publish(&self, key: &Key, change: impl Fn() -> Change) {
         self.watchers.lock().retain(|watcher| {
             let Some(mailbox) = watcher.mailbox.upgrade() else { return false };

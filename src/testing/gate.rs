@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// Lets through whoever waits at the gate, and all who come later.
+    /// Opens the gate for all who wait at it, and all who come later.
     pub fn open(&self) {
         *self.shared.is_open.lock() = true;
         self.shared.opened.notify_all();
@@ -56,7 +56,7 @@ impl Gate {
     /// Waits until a thread has come to the gate.
     pub async fn reached(&self) {
         let mut is_reached = self.shared.is_reached.subscribe();
-        is_reached.wait_for(|is_reached| *is_reached).await.expect("the gate itself says so");
+        is_reached.wait_for(|is_reached| *is_reached).await.expect("the gate itself holds the sender");
     }
 
     /// Blocks this thread until the gate is open.
@@ -68,10 +68,10 @@ impl Gate {
         self.shared.is_reached.send_replace(true);
         let mut is_open = self.shared.is_open.lock();
         let timed_out = self.shared.opened.wait_while_for(&mut is_open, |is_open| !*is_open, PATIENCE).timed_out();
-        if timed_out { Err(format!("nobody opened its gate for {PATIENCE:?}")) } else { Ok(()) }
+        if timed_out { Err(format!("its gate was not opened for {PATIENCE:?}")) } else { Ok(()) }
     }
 
-    /// On a runtime of one thread nobody is left to open a closed gate once that thread waits at it.
+    /// On a runtime of one thread nothing can open a closed gate once that thread waits at it.
     fn check_thread(&self) -> Result<(), String> {
         let has_one_thread = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
         if !has_one_thread || thread::current().id() != self.shared.maker || *self.shared.is_open.lock() {

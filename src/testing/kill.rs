@@ -3,8 +3,8 @@
 use crate::runtime::Callboard;
 use crate::supervision::tree::ControlError;
 
-/// Kills an actor of a board's tree, as ractor kills: it never goes on past its next await, and does not tidy up after
-/// itself. The path begins below the board's own supervisor; `false` if nobody is there now.
+/// Kills an actor of a board's tree, as ractor kills: it never runs past its next await, and does not clean up after
+/// itself. The path begins below the board's own supervisor; `false` if no actor is there now.
 ///
 /// A child of the board is restarted as after a panic. Killing `agents` takes the agents for good: their supervisor
 /// comes back without the children that were added at run time.

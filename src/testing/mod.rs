@@ -26,5 +26,5 @@ pub use self::simulation::{
 pub use crate::assert_tree;
 pub use crate::supervision::runs::fork::{Fork, ForkError};
 pub use crate::supervision::runs::replay::{
-    Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, Step, TurnDifference, TurnEnd, TurnStory,
+    Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, ReplayStep, TurnDifference, TurnEnd, TurnStory,
 };

@@ -10,12 +10,12 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::messages::visible;
 use crate::runtime::Callboard;
-use crate::supervision::tree::{ControlError, NodeKind, NodeState, Strategy, Supervisor, SupervisorRef, TreeNode};
+use crate::supervision::tree::{ActorState, ControlError, NodeKind, Strategy, Supervisor, SupervisorRef, TreeNode};
 
 /// Compares a tree as it is now with a picture of it, and panics with a diff of both if they differ. To be used in an
 /// async function; the tree is a [`Callboard`], a [`Supervisor`], a [`SupervisorRef`] or a [`TreeNode`].
 ///
-/// A line is a node: its name, and what else the picture wants to say of it: the strategy, the state, the generation,
+/// A line is a node: its name, and what else the picture states about it: the strategy, the state, the generation,
 /// the number of restarts. A node without a state has to be running; the rest is compared where the picture names it.
 /// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces, by tabs or
 /// by the lines that [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
@@ -124,10 +124,10 @@ fn compare(tree: &TreeNode, expected: &str) -> Result<(), String> {
         return Err("the picture names no node".to_owned());
     }
     let actual = Level { nodes: vec![Sketch::of(tree)], is_open: false }.limited_to(&expected);
-    let mut slips = String::new();
-    expected.add_slips(&mut slips);
+    let mut typos = String::new();
+    expected.add_typos(&mut typos);
     let (expected, actual) = (text(&expected.nodes), text(&actual.nodes));
-    if expected == actual { Ok(()) } else { Err(difference(&expected, &actual) + &slips) }
+    if expected == actual { Ok(()) } else { Err(difference(&expected, &actual) + &typos) }
 }
 
 fn text(sketches: &[Sketch]) -> String {
@@ -147,7 +147,7 @@ fn difference(expected: &str, actual: &str) -> String {
     text
 }
 
-/// What a picture says of a node.
+/// What a picture states about a node.
 #[derive(Default)]
 struct Sketch {
     name: String,
@@ -168,27 +168,27 @@ struct Level {
 
 const RUNNING: &str = "running";
 const STRATEGIES: [Strategy; 3] = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
-const STATES: [NodeState; 6] = [
-    NodeState::Starting,
-    NodeState::Running,
-    NodeState::Restarting { after: Duration::ZERO },
-    NodeState::Stopping,
-    NodeState::Stopped,
-    NodeState::Failed,
+const STATES: [ActorState; 6] = [
+    ActorState::Starting,
+    ActorState::Running,
+    ActorState::Restarting { after: Duration::ZERO },
+    ActorState::Stopping,
+    ActorState::Stopped,
+    ActorState::Failed,
 ];
 
-const fn word(state: NodeState) -> &'static str {
+const fn word(state: ActorState) -> &'static str {
     match state {
-        NodeState::Starting => "starting",
-        NodeState::Running => RUNNING,
-        NodeState::Restarting { .. } => "restarting",
-        NodeState::Stopping => "stopping",
-        NodeState::Stopped => "stopped",
-        NodeState::Failed => "failed",
+        ActorState::Starting => "starting",
+        ActorState::Running => RUNNING,
+        ActorState::Restarting { .. } => "restarting",
+        ActorState::Stopping => "stopping",
+        ActorState::Stopped => "stopped",
+        ActorState::Failed => "failed",
     }
 }
 
-/// The lines that say something, each with its indentation in characters.
+/// The lines that are not blank, each with its indentation in characters.
 fn lines(picture: &str) -> impl Iterator<Item = (usize, &str)> {
     picture.lines().map(str::trim_end).filter_map(|line| {
         let text = line.trim_start_matches([' ', '\t', '│', '├', '└', '─']);
@@ -212,22 +212,22 @@ impl Level {
         level
     }
 
-    /// Tells of names that end with what is nearly a word for a state.
-    fn add_slips(&self, slips: &mut String) {
+    /// Reports names that end with a likely misspelling of a state.
+    fn add_typos(&self, typos: &mut String) {
         for node in &self.nodes {
             if let Some((rest, last)) = node.name.rsplit_once(' ') {
                 if let Some(state) = slip_of(last, STATES.into_iter().map(word)) {
-                    slips.push_str(&format!("\n{last:?} is taken for a part of the name; did you mean {state:?}?"));
+                    typos.push_str(&format!("\n{last:?} is taken for a part of the name; did you mean {state:?}?"));
                 }
                 if rest.ends_with(" gen") || rest.ends_with(" restarts") {
-                    slips.push_str(&format!("\n{last:?} is no number, so it is taken for a part of the name"));
+                    typos.push_str(&format!("\n{last:?} is no number, so it is taken for a part of the name"));
                 }
             }
-            node.below.add_slips(slips);
+            node.below.add_typos(typos);
         }
     }
 
-    /// What an expected level says something about.
+    /// The part of an actual level that the expected one states something about.
     fn limited_to(self, expected: &Self) -> Self {
         let seen = |node: Sketch| match expected.nodes.iter().find(|counterpart| counterpart.name == node.name) {
             Some(counterpart) => Some(node.limited_to(counterpart)),
@@ -267,7 +267,7 @@ impl Sketch {
         sketch
     }
 
-    /// Understands what a line ends with, and says how many words that is.
+    /// Parses the words at the end of a line, and returns their number.
     fn take_word(&mut self, words: &[&str]) -> usize {
         if let [_, .., key, number] = words
             && let Ok(number) = number.parse()
@@ -290,7 +290,7 @@ impl Sketch {
         1
     }
 
-    /// What an expected sketch says something about; that it is running goes without saying.
+    /// The part of an actual sketch that the expected one states something about; running is the default.
     fn limited_to(self, expected: &Self) -> Self {
         Self {
             name: self.name,

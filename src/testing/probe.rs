@@ -87,12 +87,12 @@ impl<M: Message + Debug> Probe<M> {
     /// When none comes in time.
     #[track_caller]
     pub fn expect_message(&self, within: Duration) -> impl Future<Output = M> + Send + '_ {
-        let place = Location::caller();
+        let caller = Location::caller();
         async move {
             let taken = self.came.wait(within, |came| (!came.is_empty()).then(|| came.remove(0))).await;
             taken.unwrap_or_else(|| {
                 let ended = if self.has_ended() { ", and the probe has ended" } else { "" };
-                panic!("{place}: expected {} within {within:?}; nothing came{ended}", wanted::<M>())
+                panic!("{caller}: expected {} within {within:?}; nothing came{ended}", wanted::<M>())
             })
         }
     }
@@ -107,31 +107,31 @@ impl<M: Message + Debug> Probe<M> {
         within: Duration,
         mut fits: impl FnMut(&M) -> bool + Send + 'a,
     ) -> impl Future<Output = M> + Send + 'a {
-        let place = Location::caller();
+        let caller = Location::caller();
         async move {
             let take = |came: &mut Vec<M>| came.iter().position(&mut fits).map(|index| came.remove(index));
             let taken = self.came.wait(within, take).await;
             taken.unwrap_or_else(|| {
                 let came = self.came.read(|came| Came(came).to_string());
-                panic!("{place}: expected {} that fits within {within:?}; {came}", wanted::<M>())
+                panic!("{caller}: expected {} that fits within {within:?}; {came}", wanted::<M>())
             })
         }
     }
 
-    /// Waits for as long as it is told, while nothing may come. A message that came before and was not expected counts.
+    /// Waits for this time, in which no message may arrive. A message that came before and was not expected counts.
     ///
     /// # Panics
     /// When something comes, or is there already, and when the probe has ended, because nothing could come.
     #[track_caller]
     pub fn expect_no_message(&self, time: Duration) -> impl Future<Output = ()> + Send + '_ {
-        let place = Location::caller();
+        let caller = Location::caller();
         async move {
             if let Some(came) = self.came.wait(time, |came| (!came.is_empty()).then(|| Came(came).to_string())).await {
-                panic!("{place}: expected no message for {time:?}; {came}");
+                panic!("{caller}: expected no message for {time:?}; {came}");
             }
             assert!(
                 !self.has_ended(),
-                "{place}: expected no message for {time:?}; the probe has ended, so none could come"
+                "{caller}: expected no message for {time:?}; the probe has ended, so none could come"
             );
         }
     }
@@ -168,12 +168,12 @@ impl<M: Debug> Debug for Probe<M> {
 /// When it still runs after that time.
 #[track_caller]
 pub fn expect_terminated(actor: impl Into<ActorCell>, within: Duration) -> impl Future<Output = ()> + Send {
-    let (place, actor) = (Location::caller(), actor.into());
+    let (caller, actor) = (Location::caller(), actor.into());
     async move {
         if actor.wait(Some(within)).await.is_err() {
             let (id, status) = (actor.get_id(), actor.get_status());
             let name = actor.get_name().map(|name| format!(" ({name})")).unwrap_or_default();
-            panic!("{place}: expected the end of actor {id}{name} within {within:?}; it is {status:?}");
+            panic!("{caller}: expected the end of actor {id}{name} within {within:?}; it is {status:?}");
         }
     }
 }

@@ -84,7 +84,7 @@ impl TreeRecorder {
         self.record.log.read(<[TreeEvent]>::to_vec)
     }
 
-    /// Waits for an event at this path that fits, past ones included. Each call for a path goes on after the event that
+    /// Waits for an event at this path that fits, past ones included. Each call for a path continues after the event that
     /// the call before it found, so two restarts are expected by two calls.
     ///
     /// # Panics
@@ -96,7 +96,7 @@ impl TreeRecorder {
         mut fits: impl FnMut(&TreeEventKind) -> bool + Send + 'a,
         within: Duration,
     ) -> impl Future<Output = TreeEvent> + Send + 'a {
-        let place = Location::caller();
+        let caller = Location::caller();
         async move {
             self.catch_up();
             let from = self.expected.lock().get(path).copied().unwrap_or_default();
@@ -110,7 +110,7 @@ impl TreeRecorder {
                     self.expected.lock().insert(path.to_owned(), index + 1);
                     event
                 }
-                None => panic!("{place}: {}", self.missing(path, from, within)),
+                None => panic!("{caller}: {}", self.missing(path, from, within)),
             }
         }
     }

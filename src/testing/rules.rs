@@ -9,16 +9,16 @@ use parking_lot::Mutex;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-/// What one case came to, by the names that its rule's campaign gives to its branches.
+/// The branches that one case reached, by the names that its rule's campaign gives them.
 pub(crate) type Seen = BTreeSet<&'static str>;
 
-/// How many cases are played if `CALLBOARD_SEEDS` does not say.
+/// How many cases are played by default; `CALLBOARD_SEEDS` sets another number.
 const CASES: u32 = 10_000;
 
-/// Plays cases, the same ones each time unless `CALLBOARD_SEED` says otherwise, and says what came of them.
+/// Plays cases, the same ones each time unless `CALLBOARD_SEED` sets another seed, and prints which branches they reached.
 ///
 /// # Panics
-/// If a case fails, with the seed and the smallest case that fails as well; or if fewer than one in a hundred came to one
+/// If a case fails, with the seed and the smallest case that fails as well; or if fewer than one in a hundred reached one
 /// of `branches`: what is not reached is not compared.
 pub(crate) fn play<S: Strategy>(
     rule: &str,
@@ -59,7 +59,7 @@ fn play_from<S: Strategy>(
     let covered: Vec<String> = branches.iter().map(|branch| format!("{branch} in {}", reached[branch])).collect();
     println!("\ncampaign rules: {rule}: seed {seed}, {count} cases, 0 failures; {}", covered.join(", "));
     let missed: Vec<&&str> = branches.iter().filter(|branch| reached[**branch] < count / 100).collect();
-    assert!(missed.is_empty(), "too few of {count} cases of {rule} came to {missed:?}");
+    assert!(missed.is_empty(), "too few of {count} cases of {rule} reached {missed:?}");
 }
 
 fn number_in<N: std::str::FromStr>(variable: &str) -> Option<N> {
@@ -78,23 +78,23 @@ mod tests {
 
     #[test]
     fn a_difference_is_told_with_its_seed_and_its_smallest_case() {
-        let said = panic_of(|| {
+        let text = panic_of(|| {
             play_from(1, 1_000, "a rule", &[], 0_u32..1_000, |number, _| {
                 proptest::prop_assert!(number < 7, "seven");
                 Ok(())
             });
         });
-        assert!(said.contains("CALLBOARD_SEED=") && said.contains("seven") && said.contains("input: 7"), "{said}");
+        assert!(text.contains("CALLBOARD_SEED=") && text.contains("seven") && text.contains("input: 7"), "{text}");
     }
 
     #[test]
     fn a_branch_that_is_not_reached_fails_the_campaign() {
-        let said = panic_of(|| {
+        let text = panic_of(|| {
             play_from(1, 100, "a rule", &["low", "high"], 0_u32..9, |_, seen| {
                 seen.insert("low");
                 Ok(())
             });
         });
-        assert!(said.contains(r#"came to ["high"]"#), "{said}");
+        assert!(text.contains(r#"reached ["high"]"#), "{text}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::{AgentFactory, IntoAgent, Turn, TurnError};
-use crate::messages::{Action, AgentName, Command, Json, MAX_JSON_DEPTH, TurnId, Usage, command};
+use crate::messages::{Action, AgentName, Command, Json, MAX_JSON_DEPTH, TurnId, Usage};
 
 use super::gate::Gate;
 use super::log::Log;
@@ -15,10 +15,10 @@ use super::log::Log;
 /// An agent that does what is written down for each of its turns, and remembers them. It goes wherever an agent goes:
 /// `board.agent("coder", script)`, `AgentSpec::new("coder", script)`.
 ///
-/// [`Script::on_turn`] and [`Script::otherwise`] say which turns what follows is for; before the first of them it is
-/// for all turns. The acts of a turn are performed in order, and the turn returns what they say together. Turns are
+/// [`Script::on_turn`] and [`Script::otherwise`] choose the turns that what follows is for; before the first of them it is
+/// for all turns. The acts of a turn are performed in order, and the turn returns their joined command. Turns are
 /// counted as they begin, for each agent over all runs: all attempts of a turn, and its replay after a restart, are the
-/// same turn. A clone is the same script with the same count, so a clone in every life of a simulated node goes on
+/// same turn. A clone is the same script with the same count, so a clone in every life of a simulated node continues
 /// where the last one was; add acts before cloning, not after. A turn that a fault plan strikes down before its agent
 /// sees it does not count.
 ///
@@ -66,14 +66,14 @@ pub struct ScriptedTurn {
 
 struct Begun {
     turn: ScriptedTurn,
-    /// How often each of its acts was come to.
+    /// How often each of its acts was reached.
     passes: Vec<u32>,
 }
 
 #[derive(Clone)]
 struct Line {
     act: Act,
-    /// How many times it is performed in one turn; always if nothing is said.
+    /// How many times it is performed in one turn; by default always.
     times: Option<u32>,
 }
 
@@ -83,7 +83,7 @@ enum Act {
     ReplyWithAnswers,
     Update { channel: Arc<str>, value: Json },
     HandOff(Arc<str>),
-    SendToMany(Vec<command::Send>),
+    SendToMany(Vec<crate::messages::Send>),
     End,
     Delegate { to: Arc<str>, body: Arc<str> },
     Ask(Json),
@@ -100,7 +100,7 @@ enum Act {
 }
 
 impl Act {
-    /// What a turn says once.
+    /// Values that a turn has consumed.
     fn only_once(&self) -> Option<&'static str> {
         match self {
             Self::Reply(_) | Self::ReplyWithAnswers => Some("an output"),
@@ -147,23 +147,23 @@ impl Script {
         self
     }
 
-    /// The last act is performed the first time that a turn comes to it, and left out in later attempts.
+    /// The last act is performed the first time that a turn reaches it, and left out in later attempts.
     ///
     /// # Panics
-    /// When there is no last act, or it was said of it how often.
+    /// When there is no last act, or its number of times is set already.
     #[track_caller]
     pub fn once(self) -> Self {
         self.times(1)
     }
 
-    /// The last act is performed the first few times that a turn comes to it, and left out in later attempts.
+    /// The last act is performed the first few times that a turn reaches it, and left out in later attempts.
     ///
     /// # Panics
-    /// When there is no last act, or it was said of it how often.
+    /// When there is no last act, or its number of times is set already.
     #[track_caller]
     pub fn times(mut self, times: u32) -> Self {
         let last = self.lines().last_mut().expect("an act comes before how often it is performed");
-        assert!(last.times.is_none(), "it was said how often the last act is performed");
+        assert!(last.times.is_none(), "the number of times of the last act is set already");
         last.times = Some(times);
         self
     }
@@ -207,7 +207,7 @@ impl Script {
     /// As [`Script::hand_off`].
     #[track_caller]
     pub fn send_to_many<'a, T: Into<Json>>(self, sends: impl IntoIterator<Item = (&'a str, T)>) -> Self {
-        let sends = sends.into_iter().map(|(to, input)| command::Send::new(to, input)).collect();
+        let sends = sends.into_iter().map(|(to, input)| crate::messages::Send::new(to, input)).collect();
         self.act(Act::SendToMany(sends))
     }
 
@@ -261,12 +261,12 @@ impl Script {
         self.act(Act::FailForGood(text.into()))
     }
 
-    /// Panics: the attempt fails, and the agent is rebuilt. The panic hook is not told.
+    /// Panics: the attempt fails, and the agent is rebuilt. The panic hook is not called.
     pub fn panic(self, text: &str) -> Self {
         self.act(Act::Panic(text.into()))
     }
 
-    /// Never goes on by itself, until it is stopped: by its agent's timeout, or because nobody wants the turn any more.
+    /// Never continues by itself, until it is stopped: by its agent's timeout, or because the turn was cancelled.
     pub fn hang(self) -> Self {
         self.act(Act::Hang)
     }
@@ -296,12 +296,12 @@ impl Script {
     /// When they have not been begun in time.
     #[track_caller]
     pub fn expect_turns(&self, count: usize, within: Duration) -> impl Future<Output = ScriptedTurn> + Send {
-        let (place, begun) = (Location::caller(), Arc::clone(&self.begun));
+        let (caller, begun) = (Location::caller(), Arc::clone(&self.begun));
         async move {
             let last = |begun: &mut Vec<Begun>| Some(begun.get(count.checked_sub(1)?)?.turn.clone());
             let turn = begun.wait(within, last).await;
             turn.unwrap_or_else(|| {
-                panic!("{place}: expected {count} turns within {within:?}; {} were begun", begun.read(<[Begun]>::len))
+                panic!("{caller}: expected {count} turns within {within:?}; {} were begun", begun.read(<[Begun]>::len))
             })
         }
     }
@@ -324,54 +324,54 @@ impl Script {
     }
 
     async fn play(self: Arc<Self>, turn: Turn) -> Result<Command, TurnError> {
-        let (place, number) = self.begin(&turn);
+        let (position, number) = self.begin(&turn);
         let Some(lines) = self.turns.get(&number).or(self.otherwise.as_ref()) else {
             return Err(TurnError::terminal(self.no_such_turn(turn.agent(), number)));
         };
         let mut command = Command::new();
         for (index, line) in lines.iter().enumerate() {
-            if self.is_due(place, index, line.times) {
-                command = self.perform(&line.act, &turn, place, command).await?;
+            if self.is_due(position, index, line.times) {
+                command = self.perform(&line.act, &turn, position, command).await?;
             }
         }
         Ok(command)
     }
 
-    /// Enters a turn, and returns its place in the log and its number. An attempt that comes again begins anew.
+    /// Enters a turn, and returns its position in the log and its number. Another attempt of a turn starts from the beginning.
     fn begin(&self, turn: &Turn) -> (usize, u32) {
         let (id, agent) = (turn.id(), turn.agent());
         self.begun.change(|begun| {
             let known = begun.iter().position(|begun| begun.turn.id == id && begun.turn.agent == *agent);
-            let place = known.unwrap_or_else(|| {
+            let position = known.unwrap_or_else(|| {
                 let number = 1 + begun.iter().filter(|begun| begun.turn.agent == *agent).count() as u32;
                 let (agent, input) = (agent.clone(), turn.input_json().clone());
                 let turn = ScriptedTurn { agent, number, id, input, attempts: 0, answers: Vec::new() };
                 begun.push(Begun { turn, passes: Vec::new() });
                 begun.len() - 1
             });
-            let turn = &mut begun[place].turn;
+            let turn = &mut begun[position].turn;
             turn.attempts += 1;
             turn.answers.clear();
-            (place, turn.number)
+            (position, turn.number)
         })
     }
 
-    /// Counts that a turn has come to one of its acts.
-    fn is_due(&self, place: usize, index: usize, times: Option<u32>) -> bool {
+    /// Counts that a turn has reached one of its acts.
+    fn is_due(&self, position: usize, index: usize, times: Option<u32>) -> bool {
         self.begun.change(|begun| {
-            let passes = &mut begun[place].passes;
+            let passes = &mut begun[position].passes;
             passes.resize(passes.len().max(index + 1), 0);
             passes[index] += 1;
             times.is_none_or(|times| passes[index] <= times)
         })
     }
 
-    async fn perform(&self, act: &Act, turn: &Turn, place: usize, command: Command) -> Result<Command, TurnError> {
-        let answered = |answer: Json| self.begun.change(|begun| begun[place].turn.answers.push(answer));
+    async fn perform(&self, act: &Act, turn: &Turn, position: usize, command: Command) -> Result<Command, TurnError> {
+        let answered = |answer: Json| self.begun.change(|begun| begun[position].turn.answers.push(answer));
         match act {
             Act::Reply(output) => return Ok(command.with_output(output.clone())),
             Act::ReplyWithAnswers => {
-                let mut answers = self.begun.read(|begun| begun[place].turn.answers.clone());
+                let mut answers = self.begun.read(|begun| begun[position].turn.answers.clone());
                 let output = if answers.len() == 1 { answers.remove(0) } else { answers.into_iter().collect() };
                 return Ok(command.with_output(output));
             }
@@ -397,7 +397,7 @@ impl Script {
             Act::Hang => pending().await,
             Act::Block(gate) => {
                 if let Err(error) = gate.block() {
-                    let number = self.begun.read(|begun| begun[place].turn.number);
+                    let number = self.begun.read(|begun| begun[position].turn.number);
                     panic!("turn {number} of {}: {error}", turn.agent());
                 }
             }
@@ -408,7 +408,7 @@ impl Script {
     fn no_such_turn(&self, agent: &AgentName, number: u32) -> String {
         let known: Vec<String> = self.turns.keys().map(u32::to_string).collect();
         let known = if known.is_empty() { "no turn".to_owned() } else { format!("turn {}", known.join(", ")) };
-        format!("the script of {agent} does not say what its turn {number} does; it has {known} and no otherwise()")
+        format!("the script of {agent} has nothing for its turn {number}; it has {known} and no otherwise()")
     }
 }
 

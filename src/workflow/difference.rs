@@ -1,4 +1,4 @@
-//! What is different about two plans, for people.
+//! The differences between two plans, for people.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +6,43 @@ use callboard_text::cut;
 
 use crate::messages::{Block, Plan, PlanNode, Work};
 
-/// What is different, node by node; empty if the plans are equal.
+/// The differences, node by node; empty if the plans are equal.
 pub(crate) fn difference(before: &Plan, after: &Plan) -> Vec<String> {
     let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
     enter(&before.body, "", &mut old);
     enter(&after.body, "", &mut new);
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     if (&before.schema, &before.checks) != (&after.schema, &after.checks) {
-        told.push("the channels were changed".to_owned());
+        differences.push("the channels were changed".to_owned());
     }
     if before.body.output != after.body.output {
-        told.push("the output was changed".to_owned());
+        differences.push("the output was changed".to_owned());
     }
-    for (path, (node, around)) in &old {
+    for (path, (node, block)) in &old {
         match new.get(path) {
-            None => told.push(format!("{path} was removed")),
-            Some((other, other_around)) => {
-                let parts = changed_parts(node, around, other, other_around);
+            None => differences.push(format!("{path} was removed")),
+            Some((other, other_block)) => {
+                let parts = changed_parts(node, block, other, other_block);
                 if !parts.is_empty() {
-                    told.push(format!("{path}: {}", parts.join(", ")));
+                    differences.push(format!("{path}: {}", parts.join(", ")));
                 }
             }
         }
     }
     let added = new.keys().filter(|path| !old.contains_key(*path));
-    told.extend(added.map(|path| format!("{path} was added")));
-    if told.is_empty() && before != after {
-        told.push("the order of the nodes, or the name, was changed".to_owned());
+    differences.extend(added.map(|path| format!("{path} was added")));
+    if differences.is_empty() && before != after {
+        differences.push("the order of the nodes, or the name, was changed".to_owned());
     }
-    told
+    differences
 }
 
 type Nodes<'a> = BTreeMap<String, (&'a PlanNode, &'a Block)>;
 
-fn enter<'a>(block: &'a Block, around: &str, nodes: &mut Nodes<'a>) {
+fn enter<'a>(block: &'a Block, path_of_block: &str, nodes: &mut Nodes<'a>) {
     for node in &block.nodes {
-        let path = if around.is_empty() { node.name.to_string() } else { format!("{around}/{}", node.name) };
+        let path =
+            if path_of_block.is_empty() { node.name.to_string() } else { format!("{path_of_block}/{}", node.name) };
         if let Some(body) = node.work.body() {
             enter(body, &path, nodes);
         }
@@ -49,7 +50,7 @@ fn enter<'a>(block: &'a Block, around: &str, nodes: &mut Nodes<'a>) {
     }
 }
 
-fn changed_parts(before: &PlanNode, around: &Block, after: &PlanNode, other_around: &Block) -> Vec<String> {
+fn changed_parts(before: &PlanNode, block: &Block, after: &PlanNode, other_block: &Block) -> Vec<String> {
     let mut parts = Vec::new();
     match (&before.work, &after.work) {
         (Work::Agent(old), Work::Agent(new)) if old != new => {
@@ -58,15 +59,15 @@ fn changed_parts(before: &PlanNode, around: &Block, after: &PlanNode, other_arou
         (old, new) if shell(old) != shell(new) => parts.push("what is done there was changed".to_owned()),
         (_, _) => {}
     }
-    let edges = |node: &PlanNode, around: &Block| {
+    let edges = |node: &PlanNode, block: &Block| {
         let edge = |edge: &crate::messages::Edge| {
-            let from = around.nodes.get(edge.from as usize).map(|from| from.name.to_string());
+            let from = block.nodes.get(edge.from as usize).map(|from| from.name.to_string());
             (from, edge.on, edge.when.clone())
         };
         node.after.iter().map(edge).collect::<Vec<_>>()
     };
     let aspects = [
-        ("what it comes after", edges(before, around) != edges(after, other_around)),
+        ("what it comes after", edges(before, block) != edges(after, other_block)),
         ("its join", before.join != after.join),
         ("its condition", before.when != after.when),
         ("its input", before.input != after.input),
@@ -82,7 +83,7 @@ fn changed_parts(before: &PlanNode, around: &Block, after: &PlanNode, other_arou
     parts
 }
 
-/// The work without the nodes in it: these are told by themselves.
+/// The work without the nodes in it: these are compared one by one.
 fn shell(work: &Work) -> Work {
     let empty = Block::default;
     match work {

@@ -37,9 +37,9 @@ pub struct Node {
     pub(crate) when: Option<Placed<Condition>>,
     pub(crate) input: Option<Placed<Value>>,
     pub(crate) goto: Vec<GotoDraft>,
-    /// Going back to these has the loop begin again that was made of it.
+    /// Going back to these repeats the loop that was made of it.
     pub(crate) repeats: Vec<GotoDraft>,
-    /// The nodes around that loop that it may go to.
+    /// The nodes outside that loop that it may go to.
     pub(crate) exits: Vec<GotoDraft>,
     pub(crate) repeat: Option<RepeatDraft>,
     pub(crate) attempts: Option<Placed<u32>>,
@@ -53,7 +53,7 @@ pub struct Node {
 pub(crate) enum WorkDraft {
     Agent(Placed<String>),
     Join,
-    /// Nodes written in its place; they see what it sees. `output` is what they come to, if that is said.
+    /// Nodes written in its place; they see what it sees. `output` is their result, if it is written.
     Nodes {
         nodes: Vec<Node>,
         output: Option<Placed<Value>>,
@@ -106,7 +106,7 @@ impl Node {
         Self::new(Placed::made(name.to_owned()), WorkDraft::Join)
     }
 
-    /// A node that consists of nodes. They see the outputs around them; nodes outside see theirs when it has ended.
+    /// A node that consists of nodes. They see the outputs of the enclosing block; nodes outside see theirs when it has ended.
     #[must_use]
     pub fn nodes(name: &str, nodes: impl IntoIterator<Item = Node>) -> Self {
         let nodes = nodes.into_iter().collect();
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Starts it after this node has finished. Several may be named, one call each.
+    /// Starts it after this node has finished. Call it once for each node that it comes after.
     #[must_use]
     pub fn after(self, node: &str) -> Self {
         self.edge(node, On::Success, None)
@@ -151,7 +151,7 @@ impl Node {
         self.edge(node, On::Success, Some(Condition::Expression(condition.into())))
     }
 
-    /// Starts it when this node has failed. The failure is then dealt with: it ends nothing else.
+    /// Starts it when this node has failed. The failure is then handled: it ends nothing else.
     #[must_use]
     pub fn after_failure_of(self, node: &str) -> Self {
         self.edge(node, On::Failure, None)
@@ -182,7 +182,7 @@ impl Node {
         self
     }
 
-    /// Skips it unless this expression over inputs, outputs and state holds when it could start.
+    /// Skips it unless this expression over inputs, outputs and state is true when it could start.
     #[must_use]
     pub fn when(mut self, expression: &str) -> Self {
         self.when = Some(Placed::made(Condition::Expression(expression.into())));
@@ -232,7 +232,7 @@ impl Node {
         self
     }
 
-    /// Has a loop that reaches its bound end there, with what it came to, in place of being refused.
+    /// Ends a loop that reaches its bound there, with the result of its last iteration, instead of refusing it.
     #[must_use]
     pub fn or_stop(mut self) -> Self {
         if let Some(RepeatDraft::Loop { ends_at_max, .. }) = &mut self.repeat {
@@ -241,7 +241,7 @@ impl Node {
         self
     }
 
-    /// Does it for each item of the list that this expression gives, side by side; templates see `item` and `index`.
+    /// Runs it concurrently for each item of the list that this expression gives; templates see `item` and `index`.
     #[must_use]
     pub fn for_each(mut self, list: &str) -> Self {
         self.repeat = Some(RepeatDraft::Map { over: Placed::made(list.to_owned()), max: None });
@@ -283,7 +283,7 @@ impl Node {
         self
     }
 
-    /// Starts it only when a person says so.
+    /// Starts it only when a person resumes it.
     #[must_use]
     pub fn interrupted(mut self) -> Self {
         self.is_interrupted = true;

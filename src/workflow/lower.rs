@@ -1,5 +1,5 @@
 //! A draft becomes a plan: names become positions, repeated agents become bodies of their own, and commands that go back
-//! become loops. Places are kept, so that what is wrong with the plan is told where it was written.
+//! become loops. Places are kept, so that what is wrong with the plan is reported where it was written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use callboard_text::{did_you_mean, nearest, quoted};
 use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
 
 use super::draft::{Draft, EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
-use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many_nodes};
+use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, PlanPart, too_many_nodes};
 use super::written::Workflow;
 
-/// The most defects that are told with what a name may mean.
+/// The most defects that are reported with a suggestion for a name.
 const MAX_HINTS: usize = 20;
 
 /// The most nodes of a block that commands go back to.
@@ -23,17 +23,17 @@ const MAX_BACK: usize = 256;
 /// A plan's body, and where its parts were written.
 pub(super) struct Lowered {
     pub(super) body: Block,
-    pub(super) marks: Marks,
+    pub(super) places: Places,
     pub(super) defects: Vec<Defect>,
     /// The workflows that it names, and where.
     pub(super) named: Vec<(Place, Workflow)>,
-    /// It was told that there are too many nodes, and the body has gaps.
+    /// There are too many nodes, which is among the defects, and the body has gaps.
     pub(super) is_too_large: bool,
 }
 
 /// Where the parts of a node were written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct Places {
     name: Place,
     edges: Vec<(Place, Place)>,
     join: Place,
@@ -47,10 +47,10 @@ pub(super) struct Marks {
     output: Place,
     /// The schemas of the channels.
     channels: BTreeMap<String, Place>,
-    inner: Vec<Marks>,
+    inner: Vec<Places>,
 }
 
-impl Marks {
+impl Places {
     /// Where the schema of a channel was written.
     pub(super) fn note_channel(&mut self, channel: &str, place: Place) {
         self.channels.insert(channel.to_owned(), place);
@@ -58,32 +58,32 @@ impl Marks {
 
     /// A flaw of the plan, where it was written.
     pub(super) fn defect(&self, flaw: &Flaw) -> Defect {
-        Defect { problem: flaw.fault.problem.clone(), advice: flaw.fault.advice.clone(), place: self.place(&flaw.spot) }
+        Defect { problem: flaw.fault.problem.clone(), advice: flaw.fault.advice.clone(), place: self.place(&flaw.part) }
     }
 
-    fn place(&self, spot: &Spot) -> Place {
-        let mut marks = self;
-        for position in &spot.node {
-            let Some(inner) = marks.inner.get(*position as usize) else { break };
-            marks = inner;
+    fn place(&self, part: &PlanPart) -> Place {
+        let mut places = self;
+        for position in &part.node {
+            let Some(inner) = places.inner.get(*position as usize) else { break };
+            places = inner;
         }
-        let edge = |position: usize| marks.edges.get(position).cloned().unwrap_or_default();
-        let place = match &spot.aspect {
-            Aspect::Channel(channel) => marks.channels.get(&**channel).cloned().flatten(),
+        let edge = |position: usize| places.edges.get(position).cloned().unwrap_or_default();
+        let place = match &part.aspect {
+            Aspect::Channel(channel) => places.channels.get(&**channel).cloned().flatten(),
             Aspect::Whole | Aspect::Name => None,
             Aspect::Edge(position) => edge(*position).0,
             Aspect::EdgeCondition(position) => edge(*position).1,
-            Aspect::Join => marks.join.clone(),
-            Aspect::When => marks.when.clone(),
-            Aspect::Input => marks.input.clone(),
-            Aspect::Repeat => marks.repeat.clone(),
-            Aspect::Bound => marks.bound.clone().or_else(|| marks.repeat.clone()),
-            Aspect::Saves => marks.saves.clone(),
-            Aspect::Attempts => marks.attempts.clone(),
-            Aspect::Timeout => marks.timeout.clone(),
-            Aspect::Output => marks.output.clone(),
+            Aspect::Join => places.join.clone(),
+            Aspect::When => places.when.clone(),
+            Aspect::Input => places.input.clone(),
+            Aspect::Repeat => places.repeat.clone(),
+            Aspect::Bound => places.bound.clone().or_else(|| places.repeat.clone()),
+            Aspect::Saves => places.saves.clone(),
+            Aspect::Attempts => places.attempts.clone(),
+            Aspect::Timeout => places.timeout.clone(),
+            Aspect::Output => places.output.clone(),
         };
-        place.or_else(|| marks.name.clone())
+        place.or_else(|| places.name.clone())
     }
 }
 
@@ -91,17 +91,17 @@ impl Marks {
 pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lowered {
     let mut lowering =
         Lowering { library, nodes: 0, is_too_large: false, defects: Found::default(), named: Vec::new() };
-    let (body, mut marks) = lowering.block(draft.nodes, draft.output, 0);
-    marks.name = draft.name.place;
+    let (body, mut places) = lowering.block(draft.nodes, draft.output, 0);
+    places.name = draft.name.place;
     let Lowering { defects, named, is_too_large, .. } = lowering;
-    Lowered { body, marks, defects: defects.told(), named, is_too_large }
+    Lowered { body, places, defects: defects.told(), named, is_too_large }
 }
 
 struct Lowering<'a> {
     library: &'a BTreeMap<String, Workflow>,
     /// How many there are so far.
     nodes: usize,
-    /// That was told.
+    /// They are too many, which is among the defects.
     is_too_large: bool,
     defects: Found,
     named: Vec<(Place, Workflow)>,
@@ -125,19 +125,20 @@ impl Lowering<'_> {
         !is_large
     }
 
-    fn block(&mut self, nodes: Vec<Node>, output: Option<Placed<serde_json::Value>>, depth: usize) -> (Block, Marks) {
-        let mut marks = Marks { output: output.as_ref().and_then(|output| output.place.clone()), ..Marks::default() };
+    fn block(&mut self, nodes: Vec<Node>, output: Option<Placed<serde_json::Value>>, depth: usize) -> (Block, Places) {
+        let mut places =
+            Places { output: output.as_ref().and_then(|output| output.place.clone()), ..Places::default() };
         let output = output.map(|output| Json::from(output.value));
         if depth > MAX_DEPTH {
             let place = nodes.first().map(|node| node.name.place.clone()).unwrap_or_default();
             let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
             self.defects.add(Defect::new(&place, problem));
             take_apart(nodes);
-            return (Block::default(), marks);
+            return (Block::default(), places);
         }
         let first = nodes.first().and_then(|node| node.name.place.clone());
         if !self.has_room(nodes.len(), &first) {
-            return (Block::default(), marks);
+            return (Block::default(), places);
         }
         let nodes = self.with_loops(nodes);
         let positions: BTreeMap<String, u32> =
@@ -147,20 +148,20 @@ impl Lowering<'_> {
         for (position, node) in (0..).zip(nodes) {
             let forward = node.goto.iter().filter(|goto| goto.max.is_none());
             targets.extend(forward.map(|goto| (position, goto.clone())));
-            let (node, node_marks) = self.node(node, &positions, depth);
+            let (node, node_places) = self.node(node, &positions, depth);
             block.nodes.push(node);
-            marks.inner.push(node_marks);
+            places.inner.push(node_places);
         }
         for (from, goto) in targets {
             match positions.get(&goto.to.value) {
                 Some(to) => {
                     block.nodes[*to as usize].after.push(Edge { from, on: On::Goto, when: None });
-                    marks.inner[*to as usize].edges.push((goto.to.place, None));
+                    places.inner[*to as usize].edges.push((goto.to.place, None));
                 }
                 None => self.unknown(&goto.to, positions.keys()),
             }
         }
-        (block, marks)
+        (block, places)
     }
 
     /// The most similar name; none after many defects, since all names are compared for each.
@@ -174,8 +175,8 @@ impl Lowering<'_> {
         self.defect(&name.place, problem, "name a node of the same block");
     }
 
-    fn node(&mut self, node: Node, positions: &BTreeMap<String, u32>, depth: usize) -> (PlanNode, Marks) {
-        let mut marks = Marks {
+    fn node(&mut self, node: Node, positions: &BTreeMap<String, u32>, depth: usize) -> (PlanNode, Places) {
+        let mut places = Places {
             name: node.name.place.clone(),
             join: node.join.place.clone(),
             when: node.when.as_ref().and_then(|when| when.place.clone()),
@@ -185,7 +186,7 @@ impl Lowering<'_> {
             timeout: node.timeout.as_ref().and_then(|timeout| timeout.place.clone()),
             repeat: node.repeat.as_ref().and_then(RepeatDraft::place),
             bound: node.repeat.as_ref().and_then(RepeatDraft::bound_place),
-            ..Marks::default()
+            ..Places::default()
         };
         let mut after = Vec::new();
         for EdgeDraft { from, on, when } in node.after {
@@ -193,7 +194,7 @@ impl Lowering<'_> {
                 Some(position) => {
                     let (condition, place) = when.map_or((None, None), |when| (Some(when.value), when.place));
                     after.push(Edge { from: *position, on, when: condition });
-                    marks.edges.push((from.place, place));
+                    places.edges.push((from.place, place));
                 }
                 None => self.unknown(&from, positions.keys()),
             }
@@ -223,8 +224,8 @@ impl Lowering<'_> {
             WorkDraft::Agent(agent) => plain(Work::Agent(agent.value.into()), &own_name.value),
             WorkDraft::Join => plain(Work::Join, &own_name.value),
             WorkDraft::Nodes { nodes, output } => {
-                let (body, body_marks) = self.block(nodes, output, depth + 1);
-                (marks.inner, marks.output) = (body_marks.inner, body_marks.output);
+                let (body, body_places) = self.block(nodes, output, depth + 1);
+                (places.inner, places.output) = (body_places.inner, body_places.output);
                 plain(Work::Block { body, is_closed: false }, &own_name.value)
             }
             WorkDraft::Workflow(workflow) => match self.library.get(&workflow.value) {
@@ -252,7 +253,7 @@ impl Lowering<'_> {
                 let body = match inner.work {
                     Work::Block { body, is_closed: false } if inner.input.is_none() => body,
                     work => {
-                        marks.inner = vec![Marks { repeat: None, bound: None, edges: Vec::new(), ..marks.clone() }];
+                        places.inner = vec![Places { repeat: None, bound: None, edges: Vec::new(), ..places.clone() }];
                         // Each of its turns is taken back by itself, also those of a loop or a map that fails halfway.
                         let (compensation, is_interrupted) = (compensation.take(), std::mem::take(&mut is_interrupted));
                         Block { nodes: vec![PlanNode { work, compensation, is_interrupted, ..inner }], output: None }
@@ -282,7 +283,7 @@ impl Lowering<'_> {
         lowered.is_interrupted = is_interrupted;
         lowered.may_repeat |= may_repeat;
         lowered.exits = node.exits.into_iter().map(|exit| exit.to.value.into()).collect();
-        (lowered, marks)
+        (lowered, places)
     }
 
     /// Puts the nodes that a command may repeat, by going back, into loops.
@@ -310,12 +311,12 @@ impl Lowering<'_> {
 
     /// The loops that commands make by going back, as far as they have a bound; nothing if there are too many.
     fn loops(&mut self, nodes: &[Node]) -> Option<Vec<Back>> {
-        let ways = Ways::of(nodes);
+        let graph = DraftGraph::of(nodes);
         let mut heads: Vec<usize> = Vec::new();
         let mut gotos: BTreeMap<usize, Vec<(usize, &GotoDraft)>> = BTreeMap::new();
         for (from, node) in nodes.iter().enumerate() {
             for goto in &node.goto {
-                let Some(head) = ways.positions.get(goto.to.value.as_str()).copied() else { continue };
+                let Some(head) = graph.positions.get(goto.to.value.as_str()).copied() else { continue };
                 let to_head = gotos.entry(head).or_default();
                 if to_head.is_empty() {
                     heads.push(head);
@@ -326,8 +327,8 @@ impl Lowering<'_> {
         let mut loops: Vec<Back> = Vec::new();
         for head in heads {
             let gotos = gotos.remove(&head).unwrap_or_default();
-            let may_be_back = gotos.iter().any(|(from, _)| ways.ranks[head] <= ways.ranks[*from]);
-            let after = may_be_back.then(|| reach(&[head], &ways.next));
+            let may_be_back = gotos.iter().any(|(from, _)| graph.ranks[head] <= graph.ranks[*from]);
+            let after = may_be_back.then(|| reach(&[head], &graph.next));
             let is_back = |from: usize| after.as_ref().is_some_and(|after| after[from]);
             let mut bound: Option<Placed<u32>> = None;
             let mut lasts = Vec::new();
@@ -341,7 +342,7 @@ impl Lowering<'_> {
                     (None, false) => {}
                     (None, true) => {
                         let problem = format!("going back to {} has no bound", quoted(&goto.to.value));
-                        let advice = "say how often it may begin in all: `{ to = \"…\", max = 3 }`, or `back(\"…\", 3)` in a line";
+                        let advice = "set how often it may begin in all: `{ to = \"…\", max = 3 }`, or `back(\"…\", 3)` in a line";
                         self.defect(&goto.to.place, problem, advice);
                     }
                     (Some(max), false) => {
@@ -357,7 +358,7 @@ impl Lowering<'_> {
                 self.defect(&nodes[head].name.place, problem, "put parts of it into nodes of their own");
                 return None;
             }
-            let before = reach(&lasts, &ways.before);
+            let before = reach(&lasts, &graph.before);
             let body = (0..nodes.len()).filter(|node| after[*node] && before[*node]).collect();
             loops.push(Back { head, body, max });
         }
@@ -410,11 +411,11 @@ impl Lowering<'_> {
                 let (back, ahead): (Vec<_>, Vec<_>) = std::mem::take(&mut node.goto).into_iter().partition(is_back);
                 let (within, out): (Vec<_>, Vec<_>) =
                     ahead.into_iter().partition(|goto| names.contains(&goto.to.value));
-                // What leaves the loop, and what repeats or leaves one around it, goes by way of this one.
+                // What leaves the loop, and what repeats or leaves an enclosing one, goes through this node.
                 repeated.exits.extend(node.exits.iter().cloned());
-                let around = std::mem::replace(&mut node.repeats, back);
-                node.exits.extend(around.iter().chain(&out).cloned());
-                repeated.repeats.extend(around);
+                let outer = std::mem::replace(&mut node.repeats, back);
+                node.exits.extend(outer.iter().chain(&out).cloned());
+                repeated.repeats.extend(outer);
                 repeated.goto.extend(out);
                 node.goto = within;
                 inner.push(node);
@@ -455,8 +456,8 @@ fn without_back(mut nodes: Vec<Node>) -> Vec<Node> {
     nodes
 }
 
-/// Who leads to whom in a draft.
-struct Ways<'a> {
+/// The edges of a draft in both directions.
+struct DraftGraph<'a> {
     positions: BTreeMap<&'a str, usize>,
     next: Vec<Vec<usize>>,
     before: Vec<Vec<usize>>,
@@ -464,7 +465,7 @@ struct Ways<'a> {
     ranks: Vec<usize>,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> DraftGraph<'a> {
     fn of(nodes: &'a [Node]) -> Self {
         let positions: BTreeMap<&str, usize> =
             nodes.iter().enumerate().map(|(position, node)| (node.name.value.as_str(), position)).collect();

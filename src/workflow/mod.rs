@@ -1,9 +1,9 @@
 //! Workflows: a graph of nodes that says which turns of a run may start next (SEMANTICS 7).
 //!
-//! People write TOML, one line of text, or Rust. All of it becomes a draft with places (`draft`), which is lowered to a
-//! [`Plan`](crate::messages::Plan) (`lower`): plain data that a run carries. What is made ready to run of it (`graph`) is
-//! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when. `draw` makes
-//! pictures of it; `ways` are ready-made ones.
+//! People write TOML, one line of text, or Rust. All of it becomes a draft with places in the text (`draft`), which is lowered
+//! to a [`Plan`](crate::messages::Plan) (`lower`): plain data that a run carries. The plan is compiled and checked as a whole
+//! (`graph`): every defect is reported at once, with its place. `progress` is the rule of which node may start when. `draw`
+//! makes pictures of it; `patterns` builds the usual ones.
 
 #[cfg(feature = "schemas")]
 pub(crate) mod checks;
@@ -17,6 +17,7 @@ pub(crate) mod graph;
 #[cfg(feature = "workflow-text")]
 mod line;
 mod lower;
+pub mod patterns;
 pub(crate) mod progress;
 #[cfg(feature = "workflow-text")]
 mod reader;
@@ -24,13 +25,13 @@ mod reader;
 mod sources;
 #[cfg(feature = "workflow-text")]
 mod toml;
-pub mod ways;
+
 mod written;
 
 pub use callboard_documents::{Defect, Defects};
 pub(crate) use difference::difference;
 pub use draft::Node;
-pub(crate) use draw::way_to_node;
+pub(crate) use draw::path_of_node;
 pub use draw::{Count, Drawing, NodeState, NodeStates};
 #[cfg(feature = "workflow-text")]
 pub use reader::Reader;

@@ -30,7 +30,7 @@ impl Source {
     }
 }
 
-/// How a text says a workflow.
+/// The syntax that a workflow is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// In TOML.
@@ -65,8 +65,8 @@ impl Reader {
     /// # Ok::<(), callboard::workflow::Defects>(())
     /// ```
     ///
-    /// Gives for each text its workflow, or everything that is wrong with it: also that two have one name, that a workflow
-    /// runs itself by way of others, and that one of those has defects of its own.
+    /// Returns for each text its workflow, or everything that is wrong with it: also that two have one name, that a workflow
+    /// runs itself through others, and that a workflow that it runs has defects of its own.
     #[must_use]
     pub fn all(&self, sources: &[Source]) -> Vec<Result<Workflow, Defects>> {
         let mut read: Vec<Option<Result<Workflow, Defects>>> = vec![None; sources.len()];
@@ -116,7 +116,7 @@ impl Reader {
     fn check(&self, written: Written<'_>, known: Vec<(String, Defect)>) -> Result<Workflow, Defects> {
         let Written { origin, text, mut draft, .. } = written;
         let (names, known): (BTreeSet<String>, Vec<Defect>) = known.into_iter().unzip();
-        // What is known says more than that nobody has the name.
+        // The known defect is more precise than an unknown name.
         leave_out(&mut draft.nodes, &names);
         let read = Workflow::of(draft, Some((origin, text)), self.library());
         if known.is_empty() {
@@ -156,7 +156,7 @@ fn next(written: &BTreeMap<usize, Written<'_>>, owners: &BTreeMap<String, usize>
     written.iter().find(|(_, one)| !one.named.iter().any(is_waiting)).map(|(position, _)| *position)
 }
 
-/// What is wrong with the workflows that are named, told where each is named first.
+/// The defects of the workflows that are named, each at the first place that names it.
 fn each_name_once(
     named: &[Placed<String>],
     wrong: impl Fn(&Placed<String>) -> Option<Defect>,
@@ -189,7 +189,7 @@ fn add_named(nodes: &[Node], named: &mut Vec<Placed<String>>) {
 
 fn broken(named: &Placed<String>, origin: &str) -> Defect {
     let problem = format!("the workflow {} has defects of its own", quoted(&named.value));
-    Defect::new(&named.place, problem).advise(format!("mend {origin} first"))
+    Defect::new(&named.place, problem).advise(format!("fix {origin} first"))
 }
 
 fn circular(named: &Placed<String>, own: &str) -> Defect {
@@ -208,28 +208,28 @@ mod tests {
 
     use super::*;
 
-    fn told(texts: &[(&str, &str)]) -> Vec<String> {
+    fn outcomes(texts: &[(&str, &str)]) -> Vec<String> {
         let source = |(origin, text): &(&str, &str)| Source {
             origin: (*origin).to_owned(),
             bytes: text.as_bytes().to_vec(),
             form: if text.starts_with('[') { Form::Toml } else { Form::Line },
         };
         let sources: Vec<Source> = texts.iter().map(source).collect();
-        let said = |read: Result<Workflow, Defects>| match read {
+        let outcome = |read: Result<Workflow, Defects>| match read {
             Ok(workflow) => format!("{} of {}", workflow.name(), workflow.plan().cast().len()),
             Err(defects) => {
                 let problems: Vec<&str> = defects.list().iter().map(|defect| &*defect.problem).collect();
                 problems.join("; ")
             }
         };
-        Workflow::reader().all(&sources).into_iter().map(said).collect()
+        Workflow::reader().all(&sources).into_iter().map(outcome).collect()
     }
 
     #[test]
     fn workflows_are_read_in_the_order_in_which_they_need_each_other() {
         let toml = "[workflow]\nname = \"b\"\n[[workflow.tasks]]\nname = \"x\"\nworkflow = \"c\"\n";
         let texts = [("1", "workflow a: x(workflow=\"b\") -> y"), ("2", toml), ("3", "workflow c: p -> q")];
-        assert_eq!(told(&texts), ["a of 3", "b of 2", "c of 2"]);
+        assert_eq!(outcomes(&texts), ["a of 3", "b of 2", "c of 2"]);
     }
 
     #[test]
@@ -242,28 +242,28 @@ mod tests {
         ];
         let again = |name| format!("the workflow {name:?} runs this one again, or waits for one that does");
         assert_eq!(
-            told(&texts),
+            outcomes(&texts),
             [again("b"), again("a"), "the workflow \"c\" would run itself".into(), "d of 1".into()]
         );
     }
 
     #[test]
-    fn whoever_names_a_workflow_with_defects_is_told_so_and_of_its_own() {
+    fn a_workflow_that_names_one_with_defects_has_that_defect_beside_its_own() {
         let texts = [
             ("1", "workflow a: x(workflow=\"b\") -> y(input=\"{{ z.output }}\") -> v(workflow=\"none\")"),
             ("2", "workflow b: x(input=\"{{\")"),
             ("3", "workflow b: y"),
             ("4", "workflow"),
         ];
-        let told = told(&texts);
+        let found = outcomes(&texts);
         assert!(
-            told[0].starts_with(
+            found[0].starts_with(
                 "the workflow \"b\" has defects of its own; no node is named \"z\"; no workflow is named \"none\""
             ),
-            "{told:?}"
+            "{found:?}"
         );
-        assert!(!told[1].is_empty());
-        assert_eq!(told[2], "2 has a workflow of the name \"b\" too");
-        assert!(!told[3].is_empty());
+        assert!(!found[1].is_empty());
+        assert_eq!(found[2], "2 has a workflow of the name \"b\" too");
+        assert!(!found[3].is_empty());
     }
 }

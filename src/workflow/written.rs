@@ -1,4 +1,4 @@
-//! A workflow that was checked, and the builder that describes one in Rust.
+//! A checked workflow, and the builder that describes one in Rust.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::draft::{ChannelDraft, Draft, Node};
 use super::graph::{Flaw, Graph, Predicated};
 use super::lower::{Lowered, lower};
 
-/// A workflow that was checked: a plan for runs, with what it needs.
+/// A checked workflow: a plan for runs, compiled.
 ///
 /// ```
 /// use callboard::prelude::*;
@@ -59,7 +59,7 @@ impl Workflow {
     ) -> Result<Self, Defects> {
         let (name, description) = (draft.name.value.clone(), draft.description.clone());
         let channels = std::mem::take(&mut draft.channels);
-        let Lowered { body, mut marks, mut defects, named, is_too_large } = lower(draft, library);
+        let Lowered { body, mut places, mut defects, named, is_too_large } = lower(draft, library);
         let schema = Arc::new(schema_of(&channels, &named, &mut defects));
         let mut plan = Plan::new(&name, schema, body);
         for (channel, check) in named.iter().flat_map(|(_, workflow)| &workflow.plan.checks) {
@@ -67,7 +67,7 @@ impl Workflow {
         }
         for ChannelDraft { name, schema, .. } in channels {
             if let Some(schema) = schema {
-                marks.note_channel(&name.value, schema.place);
+                places.note_channel(&name.value, schema.place);
                 plan = plan.check(&name.value, Json::from(schema.value));
             }
         }
@@ -80,7 +80,7 @@ impl Workflow {
         match graph {
             Ok(graph) => Ok(Self { plan, graph, description }),
             Err(flaws) => {
-                defects.extend(flaws.iter().map(|flaw| marks.defect(flaw)));
+                defects.extend(flaws.iter().map(|flaw| places.defect(flaw)));
                 let origin = text.map_or_else(|| called(&name), |(origin, _)| origin.to_owned());
                 Err(Defects::of(origin, text.map(|(_, text)| text), defects))
             }
@@ -89,7 +89,7 @@ impl Workflow {
 
     /// One that was checked before, perhaps by another version.
     pub(crate) fn of_plan(plan: Arc<Plan>, description: Option<String>) -> Result<Self, Defects> {
-        let graph = ready(&plan)?;
+        let graph = compiled(&plan)?;
         Ok(Self { plan, graph, description })
     }
 
@@ -167,7 +167,7 @@ pub struct WorkflowBuilder {
 }
 
 impl WorkflowBuilder {
-    /// Says what it is for.
+    /// Sets what it is for, in a sentence for people.
     #[must_use]
     pub fn description(mut self, description: &str) -> Self {
         self.draft.description = Some(description.to_owned());
@@ -197,7 +197,7 @@ impl WorkflowBuilder {
         self
     }
 
-    /// Sets what it comes to, in place of the output of its last nodes: JSON in which strings are templates.
+    /// Sets its result, in place of the output of its last nodes: JSON in which strings are templates.
     #[must_use]
     pub fn output(mut self, template: impl Into<Value>) -> Self {
         self.draft.output = Some(Placed::made(template.into()));
@@ -220,9 +220,10 @@ impl WorkflowBuilder {
     }
 }
 
-/// Whether a plan can be run on this input, with these reducers and predicates. Only what was not checked when it was written.
+/// Checks whether a plan can be run on this input, with these reducers and predicates: only what could not be checked when it
+/// was written.
 pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Json>) -> Result<(), Defects> {
-    let graph = ready(plan)?;
+    let graph = compiled(plan)?;
     let mut defects = Vec::new();
     for Predicated { node, name } in graph.predicates() {
         if rules.predicates.get(name).is_none() {
@@ -254,15 +255,15 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
     if defects.is_empty() { Ok(()) } else { Err(Defects::of(called(&plan.name), None, defects)) }
 }
 
-/// A plan made ready, or what is wrong with it.
-fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
+/// The graph of a plan, or what is wrong with the plan.
+fn compiled(plan: &Plan) -> Result<Arc<Graph>, Defects> {
     Graph::of(plan).map_err(|flaws| {
         let defect = |flaw: Flaw| Defect { problem: flaw.fault.problem, advice: flaw.fault.advice, place: None };
         Defects::of(called(&plan.name), None, flaws.into_iter().map(defect).collect())
     })
 }
 
-/// What a workflow is called in errors that has no text.
+/// The origin of a workflow without a text, in errors.
 pub(super) fn called(name: &str) -> String {
     format!("workflow {}", quoted(name))
 }

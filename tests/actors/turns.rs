@@ -14,7 +14,7 @@ use callboard::messages::Send;
 use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status, Timestamp};
 use callboard::prelude::*;
 use callboard::runtime::RunError;
-use callboard::supervision::tree::{NodeState, TreeNode};
+use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard::testing::Script;
 use callboard::{AnswerError, SubmitError};
 use futures::future::join_all;
@@ -181,7 +181,7 @@ async fn a_panic_rebuilds_the_agent_and_other_turns_of_it_go_on() {
     assert_eq!((failure.kind, &*failure.text), (FailureKind::Panic, "out of luck"));
     assert_eq!(panicking.result().await.unwrap().output, json!(1), "the next attempt runs on a new value");
     let node = agent_node(&board, "fragile").await;
-    assert_eq!((node.generation, node.restarts, node.state), (2, 1, NodeState::Running));
+    assert_eq!((node.generation, node.restarts, node.state), (2, 1, ActorState::Running));
     assert_eq!(node.last_error.as_deref(), Some("out of luck"));
     resume.notify_one();
     assert_eq!(waiting.result().await.unwrap().output, json!(0), "the other turn has kept its value");
@@ -196,7 +196,7 @@ async fn a_turn_that_panics_thrice_is_a_dead_letter_and_counts_once_in_the_windo
     assert_eq!(result.outcome, Outcome::Failed { error: "crash: out of luck".into() });
     let letters = board.dead_letters().list().await.unwrap();
     assert_eq!((letters[0].attempts, letters[0].failure.kind), (3, FailureKind::Panic));
-    assert_eq!(agent_node(&board, "fragile").await.state, NodeState::Running);
+    assert_eq!(agent_node(&board, "fragile").await.state, ActorState::Running);
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished);
     board.shutdown().await;
 }
@@ -215,7 +215,7 @@ async fn an_agent_over_its_window_fails_alone_and_comes_back_by_hand() {
     let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
     assert!(error.contains("has failed too often: out of luck"), "{error}");
     let node = agent_node(&board, "fragile").await;
-    assert_eq!((node.state, node.last_error.as_deref()), (NodeState::Failed, Some("out of luck")));
+    assert_eq!((node.state, node.last_error.as_deref()), (ActorState::Failed, Some("out of luck")));
     let refused = board.submit(Task::new("x").to("fragile")).await.unwrap_err();
     assert!(refused.to_string().contains("does not take work"), "{refused}");
     assert_eq!(finish(&board, Task::new("x").to("sturdy")).await.output, json!("fine"));
@@ -898,7 +898,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
     }
     let run = board.submit(Task::new("question").to("asker")).await.unwrap();
     let question = run.next_question().await.unwrap().unwrap();
-    assert_eq!(board.answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep));
+    assert!(matches!(board.answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep(_))));
     board.answer(question.id, "yes", "ann").await.unwrap();
     assert!(run.result().await.unwrap().outcome.is_finished());
     board.shutdown().await;

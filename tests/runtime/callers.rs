@@ -74,7 +74,7 @@ fn what_fails_in_the_work_of_a_caller_fails_the_run_supervisor_and_never_the_cal
     let board = runtime.block_on(chain().env(env).capacity(|capacity| capacity.run_supervisors(1)).start()).unwrap();
     on_threads(&runtime, &board, |result| match result {
         Ok(result) => assert_finished(result),
-        Err(error) => assert!(matches!(error, SubmitError::Interrupted), "{error}"),
+        Err(error) => assert!(matches!(error, SubmitError::Unacknowledged(_)), "{error}"),
     });
     let tree = runtime.block_on(board.tree()).unwrap();
     assert_eq!(tree.find(&["runs", "runs-0"]).unwrap().restarts, 2);

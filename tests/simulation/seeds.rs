@@ -351,7 +351,7 @@ fn a_simulation_that_would_show_nothing_fails() {
             Ok(())
         });
     });
-    assert!(crashed.contains("no board is there to say what is left"), "{crashed}");
+    assert!(crashed.contains("there is no board to check"), "{crashed}");
     let misspelt = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
             let _board = sim.board().agent("reviewer", reviewer).start().await?;

@@ -9,7 +9,7 @@ use callboard::env::Env;
 use callboard::messages::{Action, Consent, FailureKind, RunEvent};
 use callboard::prelude::*;
 use callboard::supervision::tree::{
-    Backoff, ChildRef, ChildSpec, Intensity, Supervisor, SupervisorSpec, TreeEvent, TreeEventKind,
+    ChildRef, ChildSpec, Intensity, RestartBackoff, Supervisor, SupervisorSpec, TreeEvent, TreeEventKind,
 };
 use callboard::testing::{Gate, Probe, Script, Sim, TreeRecorder, compare_tree, picture, seeds, simulate};
 use futures::FutureExt;
@@ -171,7 +171,7 @@ async fn office() -> (Supervisor, ChildRef<Letter>) {
     let [bob, cat] = ["bob", "cat"].map(|name| ChildSpec::actor(name, || (Clerk, None)).0);
     let desk = SupervisorSpec::one_for_all("desk")
         .intensity(Intensity::new(2, secs(60)))
-        .backoff(Backoff { base: secs(1), cap: secs(1), jitter: 0.5 })
+        .backoff(RestartBackoff { base: secs(1), cap: secs(1), jitter: 0.5 })
         .child(ann)
         .child(bob);
     let office = SupervisorSpec::one_for_one("office").child(ChildSpec::supervisor(desk).0).child(cat);
@@ -390,7 +390,7 @@ async fn a_turn_that_a_script_does_not_know_fails_at_once_with_agent_and_number(
     let board = builder().agent("actor", script.clone()).start().await.unwrap();
     finish(&board, Task::new("a")).await;
     let outcome = finish(&board, Task::new("b")).await.outcome.to_string();
-    assert!(outcome.contains("the script of actor does not say what its turn 2 does; it has turn 1, 3"), "{outcome}");
+    assert!(outcome.contains("the script of actor has nothing for its turn 2; it has turn 1, 3"), "{outcome}");
     assert_eq!(script.turns()[1].attempts, 1);
     board.shutdown().await;
 }
@@ -402,7 +402,7 @@ async fn a_script_that_says_what_counts_once_twice_is_refused_where_it_does() {
     let text = failure(async { Script::new().on_turn(1).end().on_turn(2).hand_off("a").hand_off("b") }).await;
     assert_eq!(text, "where control goes twice in one turn: the last would count alone");
     let text = failure(async { Script::new().reply(1).once().times(2) }).await;
-    assert_eq!(text, "it was said how often the last act is performed");
+    assert_eq!(text, "the number of times of the last act is set already");
 }
 
 #[tokio::test(start_paused = true)]

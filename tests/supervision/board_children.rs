@@ -17,7 +17,7 @@ use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Storage, StorageError};
 use callboard::supervision::runs::supervisor::{APPLIED, TAKEN};
-use callboard::supervision::tree::{EndReason, NodeState};
+use callboard::supervision::tree::{ActorState, EndReason};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -214,7 +214,7 @@ async fn a_child_that_crashes_at_its_work_or_in_its_restart_costs_no_run_anythin
                 assert_eq!(board.status(delegation).await.unwrap().unwrap().status, Status::Complete);
             }
             let tree = board.tree().await.unwrap();
-            assert_eq!(tree.find(child.path).unwrap().state, NodeState::Running, "{tree}");
+            assert_eq!(tree.find(child.path).unwrap().state, ActorState::Running, "{tree}");
             assert_eq!(board.shutdown().await, EndReason::Stopped);
         }
     }
@@ -284,7 +284,7 @@ async fn a_channel_or_the_gauges_that_cannot_be_restarted_are_left_down() {
     for child in [CHANNEL, GAUGES] {
         let (stage, board, runs) = cannot_restart(&child, error()).await;
         let tree = board.tree().await.unwrap();
-        assert_eq!(tree.find(child.path).unwrap().state, NodeState::Failed, "{tree}");
+        assert_eq!(tree.find(child.path).unwrap().state, ActorState::Failed, "{tree}");
         stage.ask_elsewhere(&runs);
         stage.finish(&board, &runs).await;
         board.shutdown().await;
@@ -320,7 +320,7 @@ async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anythin
         let meanwhile = loop {
             match board.submit(task.clone()).await {
                 // It was lost twice.
-                Err(SubmitError::Interrupted) => {}
+                Err(SubmitError::Unacknowledged(_)) => {}
                 accepted => break accepted.unwrap(),
             }
         };

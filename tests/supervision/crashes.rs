@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{Counter, Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
 use callboard::AnswerError;
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::{Action, Consent, RunEvent, TurnId};
+use callboard::messages::{Action, Consent, RunEvent, TurnId, Unacknowledged};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Storage, StorageError};
@@ -278,7 +278,7 @@ async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waitin
     assert_eq!(long.questions().await, []);
     let request = callboard::messages::RequestId { turn: TurnId { run: long.id(), number: 1 }, ordinal: 0 };
     let nobody = callboard::messages::QuestionId { request, nonce: 0 };
-    assert_eq!(board.answer(nobody, 1, "me").await, Err(AnswerError::Interrupted(request)));
+    assert_eq!(board.answer(nobody, 1, "me").await, Err(Unacknowledged::Answer(request).into()));
 }
 
 #[tokio::test(start_paused = true)]

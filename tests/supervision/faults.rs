@@ -25,7 +25,7 @@ use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::breaker::BreakerPolicy;
 use callboard::supervision::runs::snapshot::fold;
-use callboard::supervision::tree::{EndReason, NodeState, TreeNode};
+use callboard::supervision::tree::{ActorState, EndReason, TreeNode};
 use callboard::testing::kill;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -583,7 +583,7 @@ impl Round {
         loop {
             match self.board.submit(task(id, plan)).await {
                 Ok(run) => return Ok(run),
-                Err(SubmitError::Interrupted | SubmitError::Refused(_)) if began.elapsed() < GENEROUS => {
+                Err(SubmitError::Unacknowledged(_) | SubmitError::Refused(_)) if began.elapsed() < GENEROUS => {
                     self.again.fetch_add(1, Ordering::SeqCst);
                     self.pause(10).await;
                 }
@@ -690,7 +690,7 @@ impl Round {
 }
 
 fn all_run(node: &TreeNode) -> bool {
-    node.state == NodeState::Running && node.children.iter().all(all_run)
+    node.state == ActorState::Running && node.children.iter().all(all_run)
 }
 
 /// So many blows of each kind that a board survives, in an order of their own in each round.

@@ -9,7 +9,7 @@ use callboard::messages::{Json, Limits, Reducer, RunEvent, RunResult, Send, Usag
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
-use callboard::testing::{Aspect, Cause, Diff, Fork, ForkError, Replay, ReplayError, Step, TurnEnd};
+use callboard::testing::{Aspect, Cause, Diff, Fork, ForkError, Replay, ReplayError, ReplayStep, TurnEnd};
 use callboard::workflow::{Node, Workflow};
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -239,7 +239,7 @@ async fn booking() -> (Callboard, RunHandle) {
     (board, run)
 }
 
-fn changed(step: &Step) -> Vec<String> {
+fn changed(step: &ReplayStep) -> Vec<String> {
     step.changes().iter().map(ToString::to_string).collect()
 }
 
@@ -446,7 +446,7 @@ async fn steps_and_calls_have_times_of_their_own() {
     run.result().await.unwrap();
     let replay = Replay::of(run.history().await.unwrap(), &rules()).unwrap();
     let begin = replay.submission().at;
-    let timed = |step: &Step| {
+    let timed = |step: &ReplayStep| {
         let kind = format!("{:?}", step.event);
         (kind.split([' ', '(']).next().unwrap().to_owned(), step.at.since(begin).as_secs())
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard::env::Env;
 use callboard::supervision::tree::{
-    AutoShutdown, Backoff, CallError, ChildRef, ChildSpec, ChildTemplate, ControlError, Down, EndReason, Exit,
-    Intensity, NodeState, ProcessGroups, Restart, SpecError, StartError, Strategy, Supervisor, SupervisorSpec,
+    ActorState, AutoShutdown, CallError, ChildRef, ChildSpec, ChildTemplate, ControlError, Down, EndReason, Exit,
+    Intensity, ProcessGroups, Restart, RestartBackoff, SpecError, StartError, Strategy, Supervisor, SupervisorSpec,
     TreeEvent, TreeEventKind,
 };
 use parking_lot::Mutex;
@@ -188,7 +188,7 @@ fn env() -> Env {
     Env::repeatable(1)
 }
 
-async fn state(tree: &Supervisor, path: &[&str]) -> Option<NodeState> {
+async fn state(tree: &Supervisor, path: &[&str]) -> Option<ActorState> {
     let picture = tree.snapshot().await.expect("the supervisor answers");
     picture.find(path).map(|node| node.state)
 }
@@ -201,7 +201,7 @@ fn at_most(max: u32) -> Intensity {
 async fn trio(strategy: Strategy) -> (Stage, Supervisor, Events, [ChildRef<PartMsg>; 3]) {
     let stage = Stage::default();
     let parts = ["a", "b", "c"].map(|id| stage.part(id));
-    let mut spec = SupervisorSpec::new("app", strategy).backoff(Backoff::none());
+    let mut spec = SupervisorSpec::new("app", strategy).backoff(RestartBackoff::none());
     for (child, _) in &parts {
         spec = spec.child(child.clone());
     }
@@ -242,13 +242,13 @@ async fn rest_for_one_restarts_the_child_and_those_after_it() {
 async fn a_group_waits_for_its_backoff_as_a_whole() {
     let stage = Stage::default();
     let ((a, _), (b, b_ref)) = (stage.part("a"), stage.part("b"));
-    let spec = SupervisorSpec::one_for_all("app").backoff(Backoff::fixed(8 * SECOND)).child(a).child(b);
+    let spec = SupervisorSpec::one_for_all("app").backoff(RestartBackoff::fixed(8 * SECOND)).child(a).child(b);
     let (tree, mut events) = start(spec).await;
     b_ref.cast(PartMsg::Panic("one")).unwrap();
     events.until("app/b gen 2: restarted").await;
     b_ref.cast(PartMsg::Panic("two")).unwrap();
     events.until("app/a gen 2: stopped").await;
-    assert_eq!(state(&tree, &["a"]).await, Some(NodeState::Restarting { after: 8 * SECOND }));
+    assert_eq!(state(&tree, &["a"]).await, Some(ActorState::Restarting { after: 8 * SECOND }));
     stage.log();
     events.until("app/b gen 3: restarted").await;
     assert_eq!(stage.log(), "+a +b");
@@ -287,10 +287,10 @@ async fn a_transient_child_comes_back_only_after_a_crash() {
     events.until("app/a gen 2: restarted").await;
     a_ref.cast(PartMsg::Leave).unwrap();
     events.until("app/a gen 2: ended normally").await;
-    assert_eq!(state(&tree, &["a"]).await, Some(NodeState::Stopped));
+    assert_eq!(state(&tree, &["a"]).await, Some(ActorState::Stopped));
     assert_eq!(a_ref.down(), Some(Down::Stopped));
     tree.restart_child("a").await.unwrap();
-    assert_eq!(state(&tree, &["a"]).await, Some(NodeState::Running));
+    assert_eq!(state(&tree, &["a"]).await, Some(ActorState::Running));
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,7 +386,7 @@ async fn a_child_that_always_crashes_is_given_up_however_patient_its_supervisor_
     let (a, a_ref) = stage.part("a");
     // As patient as it may be: 10 restarts wait 32.7 s.
     let intensity = Intensity::new(10, 33 * SECOND);
-    let backoff = Backoff { jitter: 0.0, ..Backoff::default() };
+    let backoff = RestartBackoff { jitter: 0.0, ..RestartBackoff::default() };
     let (tree, _) = start(SupervisorSpec::one_for_one("app").intensity(intensity).backoff(backoff).child(a)).await;
     stage.on_start("a", Act::Fail);
     a_ref.cast(PartMsg::Panic("boom")).unwrap();
@@ -408,7 +408,7 @@ async fn one_crash_of_a_large_group_is_one_entry() {
         parts[7].1.cast(PartMsg::Panic("boom")).unwrap();
         events.until(&format!("app/p19 gen {generation}: restarted")).await;
     }
-    assert_eq!(state(&tree, &[]).await, Some(NodeState::Running));
+    assert_eq!(state(&tree, &[]).await, Some(ActorState::Running));
 }
 
 #[tokio::test(start_paused = true)]
@@ -448,7 +448,7 @@ async fn a_failing_supervisor_is_restarted_by_the_one_above_until_that_one_fails
 async fn restarts_wait_longer_and_longer() {
     let stage = Stage::default();
     let (a, a_ref) = stage.part("a");
-    let backoff = Backoff { jitter: 0.0, ..Backoff::default() };
+    let backoff = RestartBackoff { jitter: 0.0, ..RestartBackoff::default() };
     let (_tree, mut events) = start(SupervisorSpec::one_for_one("app").backoff(backoff).child(a)).await;
     let env = env();
     let mut waits = Vec::new();
@@ -484,7 +484,7 @@ async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() 
     assert_eq!((refused.to_string(), refused.down), ("`a` is failed".to_owned(), Down::Failed));
     let picture = tree.snapshot().await.unwrap();
     let node = picture.find(&["a"]).unwrap();
-    assert_eq!((node.state, node.last_error.as_deref()), (NodeState::Failed, Some("two")));
+    assert_eq!((node.state, node.last_error.as_deref()), (ActorState::Failed, Some("two")));
     assert_eq!(*told.lock(), ["two"]);
     assert!(b_ref.actor().is_some());
 
@@ -521,7 +521,7 @@ async fn the_last_significant_child_to_end_takes_its_supervisor_along() {
     let (tree, mut events) = start(spec).await;
     a_ref.cast(PartMsg::Panic("boom")).unwrap();
     events.until("app/a gen 1: failed: boom").await;
-    assert_eq!(state(&tree, &[]).await, Some(NodeState::Running));
+    assert_eq!(state(&tree, &[]).await, Some(ActorState::Running));
     b_ref.cast(PartMsg::Leave).unwrap();
     assert_eq!(tree.join().await, EndReason::AutoShutdown { child: "app/b".into() });
 }
@@ -533,7 +533,7 @@ async fn stopping_a_significant_child_by_hand_does_not_end_its_supervisor() {
     let spec = SupervisorSpec::one_for_one("app").auto_shutdown(AutoShutdown::AnySignificant).child(a);
     let (tree, _) = start(spec).await;
     tree.terminate_child("a").await.unwrap();
-    assert_eq!(state(&tree, &[]).await, Some(NodeState::Running));
+    assert_eq!(state(&tree, &[]).await, Some(ActorState::Running));
 }
 
 // Starting.
@@ -686,7 +686,7 @@ async fn a_child_that_ends_before_its_start_is_reported_is_restarted_like_any_ot
     }
     let (child, _) = ChildSpec::actor("a", || (Ephemeral, ()));
     let intensity = Intensity::new(1000, 60 * SECOND);
-    let spec = SupervisorSpec::one_for_one("app").intensity(intensity).backoff(Backoff::none()).child(child);
+    let spec = SupervisorSpec::one_for_one("app").intensity(intensity).backoff(RestartBackoff::none()).child(child);
     let tree = Supervisor::start(spec).await.unwrap();
     let error = "gone already".to_owned();
     let end = tokio::time::timeout(30 * SECOND, tree.join()).await.expect("no end is missed");
@@ -788,7 +788,7 @@ async fn a_supervisor_answers_while_a_child_hangs_in_its_start() {
         tokio::task::yield_now().await;
         tree.snapshot().await.unwrap()
     });
-    assert_eq!(picture.find(&["b"]).unwrap().state, NodeState::Starting);
+    assert_eq!(picture.find(&["b"]).unwrap().state, ActorState::Starting);
     let error = "not started within 10s".to_owned();
     assert_eq!(adding, Err(ControlError::StartFailed { child: "b".into(), error }));
     assert_eq!(state(&tree, &["b"]).await, None);
@@ -803,9 +803,9 @@ async fn a_supervisor_that_restarts_shows_its_children_while_one_hangs_in_its_st
     stage.on_start("b", Act::Hang);
     inner_ref.cell().unwrap().kill();
     events.until("app/inner/a gen 1: started").await;
-    assert_eq!(state(&tree, &["inner"]).await, Some(NodeState::Restarting { after: Duration::ZERO }));
-    assert_eq!(state(&tree, &["inner", "a"]).await, Some(NodeState::Running));
-    assert_eq!(state(&tree, &["inner", "b"]).await, Some(NodeState::Starting));
+    assert_eq!(state(&tree, &["inner"]).await, Some(ActorState::Restarting { after: Duration::ZERO }));
+    assert_eq!(state(&tree, &["inner", "a"]).await, Some(ActorState::Running));
+    assert_eq!(state(&tree, &["inner", "b"]).await, Some(ActorState::Starting));
     tree.stop().await;
     assert_eq!(stage.log(), "+a +b +a -a");
 }
@@ -819,13 +819,13 @@ async fn a_supervisor_answers_while_a_child_ignores_its_stop_or_hangs_in_its_wor
     b_ref.cast(PartMsg::Hang).unwrap();
     let (stopped, ()) = tokio::join!(tree.stop(), async {
         tokio::task::yield_now().await;
-        assert_eq!(state(&tree, &["b"]).await, Some(NodeState::Stopping));
+        assert_eq!(state(&tree, &["b"]).await, Some(ActorState::Stopping));
         events.until("app/b gen 1: ignored its stop and was killed").await;
         let picture = tree.snapshot().await.unwrap();
-        assert_eq!(picture.state, NodeState::Stopping);
-        assert_eq!(picture.find(&["a"]).unwrap().state, NodeState::Stopping);
-        assert_eq!(picture.find(&["b"]).unwrap().state, NodeState::Stopped);
-        assert_eq!(tree.restart_child("b").await, Err(ControlError::NotReady { state: NodeState::Stopping }));
+        assert_eq!(picture.state, ActorState::Stopping);
+        assert_eq!(picture.find(&["a"]).unwrap().state, ActorState::Stopping);
+        assert_eq!(picture.find(&["b"]).unwrap().state, ActorState::Stopped);
+        assert_eq!(tree.restart_child("b").await, Err(ControlError::NotReady { state: ActorState::Stopping }));
     });
     assert_eq!(stopped, EndReason::Stopped);
 }
@@ -836,20 +836,21 @@ async fn a_supervisor_answers_while_a_child_ignores_its_stop_or_hangs_in_its_wor
 async fn terminating_a_child_in_backoff_calls_off_its_restart() {
     let stage = Stage::default();
     let (a, a_ref) = stage.part("a");
-    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(2)).backoff(Backoff::fixed(30 * SECOND)).child(a);
+    let spec =
+        SupervisorSpec::one_for_one("app").intensity(at_most(2)).backoff(RestartBackoff::fixed(30 * SECOND)).child(a);
     let (tree, mut events) = start(spec).await;
     a_ref.cast(PartMsg::Panic("one")).unwrap();
     events.until("app/a gen 2: restarted").await;
     a_ref.cast(PartMsg::Panic("two")).unwrap();
     events.until("app/a gen 2: restarts in 30s").await;
-    assert_eq!(state(&tree, &["a"]).await, Some(NodeState::Restarting { after: 30 * SECOND }));
+    assert_eq!(state(&tree, &["a"]).await, Some(ActorState::Restarting { after: 30 * SECOND }));
     assert_eq!(a_ref.cast(PartMsg::Leave).unwrap_err().down, Down::Restarting);
     let busy = tree.restart_child("a").await;
-    assert!(matches!(busy, Err(ControlError::NotStopped { state: NodeState::Restarting { .. }, .. })));
+    assert!(matches!(busy, Err(ControlError::NotStopped { state: ActorState::Restarting { .. }, .. })));
 
     tree.terminate_child("a").await.unwrap();
     tokio::time::advance(60 * SECOND).await;
-    assert_eq!(state(&tree, &["a"]).await, Some(NodeState::Stopped));
+    assert_eq!(state(&tree, &["a"]).await, Some(ActorState::Stopped));
     assert_eq!(events.rest(), ["app/a gen 2: stopped"]);
     assert_eq!(stage.log(), "+a +a");
 }
@@ -865,12 +866,12 @@ async fn children_come_and_go_at_run_time() {
     a_ref.call(PartMsg::Ping, SECOND).await.unwrap();
     let taken = ControlError::Invalid(SpecError::DuplicateId { child: "a".into() });
     assert_eq!(agents_ref.start_child(stage.extra("a")).await, Err(taken));
-    let busy = ControlError::NotStopped { child: "a".into(), state: NodeState::Running };
+    let busy = ControlError::NotStopped { child: "a".into(), state: ActorState::Running };
     assert_eq!(agents_ref.restart_child("a").await, Err(busy));
 
     agents_ref.terminate_child("a").await.unwrap();
     agents_ref.terminate_child("a").await.unwrap();
-    assert_eq!(state(&tree, &["agents", "a"]).await, Some(NodeState::Stopped));
+    assert_eq!(state(&tree, &["agents", "a"]).await, Some(ActorState::Stopped));
     agents_ref.restart_child("a").await.unwrap();
     a_ref.call(PartMsg::Ping, SECOND).await.unwrap();
     agents_ref.remove_child("a").await.unwrap();
@@ -899,7 +900,7 @@ async fn a_start_that_is_called_off_leaves_nothing_behind() {
         events.until("app/inner/a gen 1: started").await;
         tree.remove_child("inner").await
     });
-    assert_eq!((adding, removed), (Err(ControlError::CalledOff), Ok(())));
+    assert_eq!((adding, removed), (Err(ControlError::Cancelled), Ok(())));
     assert_eq!(stage.log(), "+a -a");
     assert_eq!(tree.snapshot().await.expect("the supervisor answers").children, []);
 }
@@ -965,7 +966,7 @@ async fn two_generations_of_a_child_never_run_at_once_even_if_their_supervisor_w
     let (a, a_ref) = stage.part("a");
     let a = a.start_timeout(Duration::from_millis(250));
     let (inner, inner_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("inner").child(a));
-    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(1000)).backoff(Backoff::none()).child(inner);
+    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(1000)).backoff(RestartBackoff::none()).child(inner);
     let tree = Supervisor::start(spec).await.unwrap();
     let mut events = Events::of(&tree);
     // A blocked thread holds on to what it was about to run next: let the supervisor finish its part first.
@@ -1043,7 +1044,7 @@ async fn listed(tree: &Supervisor) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn children_of_a_template_are_restarted_with_their_arguments_and_leave_the_list_when_they_are_done() {
     let stage = Stage::default();
-    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app").backoff(Backoff::none())).await;
+    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app").backoff(RestartBackoff::none())).await;
     let template = parts(&stage).configure(|child| child.restart(Restart::Transient));
     let a = template.start(&tree, "a").await.unwrap();
     let b = template.start(&tree, "b").await.unwrap();
@@ -1087,7 +1088,7 @@ async fn a_listed_child_below_simple_one_for_one_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn too_many_crashes_of_children_of_a_template_end_their_supervisor() {
     let stage = Stage::default();
-    let spec = SupervisorSpec::simple_one_for_one("app").backoff(Backoff::none()).intensity(at_most(1));
+    let spec = SupervisorSpec::simple_one_for_one("app").backoff(RestartBackoff::none()).intensity(at_most(1));
     let (tree, mut events) = start(spec).await;
     let template = parts(&stage);
     let a = template.start(&tree, "a").await.unwrap();
@@ -1101,7 +1102,7 @@ async fn too_many_crashes_of_children_of_a_template_end_their_supervisor() {
 #[tokio::test(start_paused = true)]
 async fn a_group_has_the_members_that_run_and_forgets_those_that_have_ended() {
     let stage = Stage::default();
-    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app").backoff(Backoff::none())).await;
+    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app").backoff(RestartBackoff::none())).await;
     let template = parts(&stage).configure(|child| child.restart(Restart::Transient));
     let groups = ProcessGroups::new();
     let mut members = Vec::new();

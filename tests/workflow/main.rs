@@ -7,7 +7,7 @@ mod common;
 mod compared;
 mod defects;
 mod drawing;
+mod patterns;
 mod teams;
 mod traps;
-mod ways;
 mod workflows;

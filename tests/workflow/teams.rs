@@ -7,7 +7,7 @@ use callboard::messages::{Complexity, Message, Refusal, RunEvent, RunId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::testing::Script;
-use callboard::workflow::ways::{Peers, Pipeline};
+use callboard::workflow::patterns::{Peers, Pipeline};
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, Model, Team};
 use serde_json::json;

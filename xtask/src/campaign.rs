@@ -15,7 +15,7 @@ struct Campaign {
     /// What it looks for.
     about: &'static str,
     /// The test binary, after the package that it is of if that is not `callboard`, or [`LIBRARY`]; and what the names of its tests
-    /// contain.
+    /// contain, or one of several parts.
     test: &'static str,
     filter: &'static str,
     /// The variable by which it is told how much to do, and what that counts.
@@ -201,7 +201,7 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
         LIBRARY => cargo.arg(LIBRARY),
         test => cargo.args(["--test", test]),
     };
-    cargo.args(["--", "--nocapture", filter]);
+    cargo.args(["--", "--nocapture"]).args(filter.split(' '));
     cargo.env(variable, count.to_string()).stdout(Stdio::piped());
     if let Some(seed) = seed {
         cargo.env(SEED, seed.to_string());

@@ -90,7 +90,7 @@ fn target(document: &str, link: &str) -> Option<PathBuf> {
     for part in Path::new(link).components() {
         match part {
             Component::Normal(name) => path.push(name),
-            Component::ParentDir => _ = path.pop().then_some(())?,
+            Component::ParentDir => path.pop().then_some(())?,
             Component::CurDir => {}
             Component::RootDir | Component::Prefix(_) => return None,
         }

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
                 "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
             );
             eprintln!(
-                "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names"
+                "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names, or two types one"
             );
             eprintln!("       cargo xtask words    retired words that are still used; fails if there are any");
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");

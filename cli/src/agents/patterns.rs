@@ -6,7 +6,7 @@ use clap::Args;
 
 use callboard::messages::Plan;
 use callboard::workflow::Workflow;
-use callboard::workflow::ways::{Peers, Pipeline, Review};
+use callboard::workflow::patterns::{Peers, Pipeline, Review};
 
 use crate::page::Failure;
 use crate::quote::quoted;

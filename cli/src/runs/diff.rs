@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::supervision::runs::replay::{Diff, Step, TurnDifference};
+use callboard::supervision::runs::replay::{Diff, ReplayStep, TurnDifference};
 
 use crate::page::Page;
 use crate::runs::replay::step_json;
@@ -19,7 +19,7 @@ pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
         return Page::new(text, json!({ "runs": [one, other], "differ": false }));
     }
     let text = format!("- {one}\n+ {other}\n\n{diff}{}", first.rules.notes());
-    let step = |step: &Option<Step>| step.as_ref().map(step_json);
+    let step = |step: &Option<ReplayStep>| step.as_ref().map(step_json);
     let json = json!({
         "runs": [one, other],
         "differ": true,

@@ -6,7 +6,7 @@ use callboard::messages::Json;
 use callboard::messages::state::METRICS;
 use serde_json::{Value, json};
 
-use callboard::supervision::runs::replay::{Moment, Step};
+use callboard::supervision::runs::replay::{Moment, ReplayStep};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, lines_of, table, whole_json};
 use crate::runs::show::{actions, head, turn_json};
@@ -101,7 +101,7 @@ pub(crate) fn step_by_step(loaded: &Loaded) -> Result<Page, Failure> {
 }
 
 /// The event's number, time since the submission, turn and agent.
-fn place(loaded: &Loaded, step: &Step) -> [String; 4] {
+fn place(loaded: &Loaded, step: &ReplayStep) -> [String; 4] {
     let turn = step.event.turn().map(|turn| turn.to_string()).unwrap_or_default();
     let agent = step.agent.as_ref().filter(|_| !turn.is_empty()).map(ToString::to_string).unwrap_or_default();
     let after = step.at.since(loaded.replay.submission().at);
@@ -133,7 +133,7 @@ fn moment_json(moment: &Moment) -> Value {
     })
 }
 
-pub(crate) fn step_json(step: &Step) -> Value {
+pub(crate) fn step_json(step: &ReplayStep) -> Value {
     json!({
         "number": step.number,
         "at": stable_json::time(step.at),

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use callboard::prelude::*;
-use callboard::workflow::ways::{Peers, Pipeline, Review};
+use callboard::workflow::patterns::{Peers, Pipeline, Review};
 use callboard_agents::{Definition, FakeModel, Team};
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Agents of a folder, brought to what its files say while the board runs.
+//! Reloads the agents of a folder from its files while the board runs.
 
 use callboard::Callboard;
 use callboard::runtime::AgentError;
@@ -7,13 +7,13 @@ use crate::{AgentFolder, FileReport, FolderError};
 
 /// A board whose agents come from files that change while it runs.
 pub trait Reload {
-    /// Reads a folder of agents again, and has the agents be as its files say: new ones are added, those that have changed go by
-    /// what their files say from their next turn on, and those whose files are gone are stopped (see
-    /// [`AgentsHandle::stop`](callboard::runtime::AgentsHandle::stop)). Turns under way end as they began. Whoever is told of the
-    /// others learns of those that came and went.
+    /// Reads a folder of agents again, and updates the agents to its files: new ones are added, those that have changed use
+    /// their new files from their next turn on, and those whose files are gone are stopped (see
+    /// [`AgentsHandle::stop`](callboard::runtime::AgentsHandle::stop)). Turns under way end as they began. Agents that
+    /// list others see those that were added and removed.
     ///
-    /// A file counts as a whole. One with a defect changes nothing: its agent goes on as it was, and the report says what is wrong.
-    /// Gives what became of each file, by name; what is wrong with a file is told when it is new, and not each time.
+    /// A file counts as a whole. One with a defect changes nothing: its agent stays as it was, and the report has the defect.
+    /// Returns a report for each file, by name; a defect is reported when it is new, and not each time.
     ///
     /// A catalog of models ([`AgentFolder::catalog`]) is read again too, and its report comes first. It counts as a whole: one with a
     /// defect, or without a model that an agent has now, changes nothing.
@@ -29,7 +29,7 @@ impl Reload for Callboard {
         let mut changes = folder.compare(&files);
         for agent in &changes.gone {
             match self.agents().stop(agent.as_str()).await {
-                // Somebody else has stopped it.
+                // Another call has stopped it.
                 Ok(()) | Err(AgentError::Unknown { .. }) => {}
                 Err(error) => {
                     tracing::warn!(%agent, %error, "the file of an agent is gone, and it could not be stopped")

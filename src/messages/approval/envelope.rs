@@ -134,7 +134,7 @@ struct UnversionedRest {
 /// The length of a run's id in bytes. No version has this number.
 const ID_LENGTH: usize = 16;
 
-/// Before there were versions, the place among a turn's requests was all that told a handoff.
+/// Before there were versions, only the ordinal among a turn's requests identified a handoff.
 fn kind_by_place(request: RequestId) -> ActionKind {
     if request.ordinal == HANDOFF_ORDINAL { ActionKind::Handoff } else { ActionKind::Requested }
 }
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Envelope {
     }
 }
 
-/// Reads both stored forms, told apart by their first number.
+/// Reads both stored forms, distinguished by their first number.
 struct StoredVisitor;
 
 impl<'de> Visitor<'de> for StoredVisitor {

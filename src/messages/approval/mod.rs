@@ -11,7 +11,7 @@ mod envelope;
 
 pub use envelope::Envelope;
 
-/// What an approval policy is asked about (SEMANTICS 9). The runtime sets it; a name that an agent or a tool chose says nothing
+/// What an approval policy is asked about (SEMANTICS 9). The runtime sets it; a name that an agent or a tool chose proves nothing
 /// about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,7 +24,7 @@ pub enum ActionKind {
     Requested,
 }
 
-/// The place of a turn's handoff among its requests: after all of them, so that no request has it.
+/// The ordinal of a turn's handoff among its requests: after all of them, so that no request has it.
 pub(crate) const HANDOFF_ORDINAL: u32 = u32::MAX;
 
 /// Something that an agent wants to do and that may need a human's consent.
@@ -39,8 +39,8 @@ pub struct Action {
 }
 
 impl Action {
-    /// The same with other arguments. A target that one of the arguments names is what that argument says now; `None` if it
-    /// cannot be said which of them does.
+    /// The same with other arguments. A target that one of the arguments names follows that argument; `None` if it
+    /// is ambiguous which of them does.
     #[must_use]
     pub fn edited(&self, arguments: Json) -> Option<Self> {
         let names_target = |value: &serde_json::Value| !self.target.is_empty() && value.as_str() == Some(&*self.target);
@@ -68,7 +68,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// What a policy says about an action before anybody is asked (SEMANTICS 9).
+/// The decision of a policy about an action, before people are asked (SEMANTICS 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consent {
@@ -79,7 +79,7 @@ pub enum Consent {
     Ask,
     /// It may not.
     Deny,
-    /// A human decides, and silence denies after this long, whatever the task and the board say.
+    /// A human decides, and silence denies after this long, whatever the task and the board set.
     AskWithin(Duration),
 }
 
@@ -98,7 +98,7 @@ impl Consent {
         }
     }
 
-    /// How long people have, if the policy says so.
+    /// How long people have, if the policy sets it.
     #[must_use]
     pub const fn time(self) -> Option<Duration> {
         match self {
@@ -155,16 +155,16 @@ impl TryFrom<String> for ApprovalId {
     }
 }
 
-/// What somebody decided.
+/// The decision on an approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// Yes or no.
     pub approved: bool,
-    /// Who decided, as the channel authenticated them; `expiry` or `policy` when nobody did.
+    /// The person who decided, as the channel authenticated them; `expiry` or `policy` otherwise.
     pub by: Arc<str>,
     /// Why, if a reason was given.
     pub reason: Arc<str>,
-    /// When.
+    /// When it was decided, by the wall clock.
     pub at: Timestamp,
     /// What exactly is approved.
     pub terms: Terms,

@@ -1,4 +1,4 @@
-//! Whether a value nests too deeply, found out without following it further down than is allowed: whoever turns it into
+//! Whether a value nests too deeply, determined without following it further down than is allowed: code that turns it into
 //! JSON first would run out of stack.
 
 use std::fmt;
@@ -21,7 +21,7 @@ struct Depth(usize);
 #[derive(Debug)]
 enum Stop {
     TooDeep,
-    /// The value's own error; whoever makes the JSON reports it.
+    /// The value's own error, which the conversion to JSON reports.
     Other,
 }
 

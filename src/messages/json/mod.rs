@@ -61,7 +61,7 @@ impl Json {
     /// Reads it as a typed value.
     ///
     /// # Errors
-    /// When the shape does not fit; the text says where.
+    /// When the shape does not fit; the text has the place.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(self.0.as_ref())
     }

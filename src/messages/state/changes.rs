@@ -1,4 +1,4 @@
-//! What differs between two states, place by place.
+//! The differences between two states, place by place.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::{Channel, State, Tree, channel_value, list_value, tree_value};
 
 /// A place where two states differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct StateChange {
     /// The channel, then the keys inside it; none if a whole state is not an object.
     pub place: Vec<String>,
     /// What is different there.
     pub difference: Difference,
 }
 
-/// What is different about a place.
+/// The difference at a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
@@ -50,14 +50,14 @@ pub enum Difference {
 /// assert_eq!(shown, [r#"messages: + "b""#, "plan.step: 1 → 2"]);
 /// ```
 #[must_use]
-pub fn changes(before: &Json, after: &Json) -> Vec<Change> {
+pub fn changes(before: &Json, after: &Json) -> Vec<StateChange> {
     let mut found = Vec::new();
     compare(before.value(), after.value(), &mut Vec::new(), &mut found);
     found
 }
 
 /// As [`changes`] of what both are as JSON.
-pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<Change> {
+pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<StateChange> {
     let (mut found, place) = (Vec::new(), &mut Vec::new());
     for (name, before, after) in both(&before.channels, &after.channels) {
         place.push(name.to_string());
@@ -89,7 +89,7 @@ fn both<'a, T>(
     keys.into_iter().map(|key| (&**key, before.get(key), after.get(key))).collect()
 }
 
-fn compare_trees(before: &Tree, after: &Tree, place: &mut Vec<String>, found: &mut Vec<Change>) {
+fn compare_trees(before: &Tree, after: &Tree, place: &mut Vec<String>, found: &mut Vec<StateChange>) {
     match (before, after) {
         (Tree::Object(before), Tree::Object(after)) => {
             for (key, before, after) in both(before, after) {
@@ -113,7 +113,7 @@ fn compare_lists(
     before: &VectorSync<Json>,
     after: &VectorSync<Json>,
     place: &mut Vec<String>,
-    found: &mut Vec<Change>,
+    found: &mut Vec<StateChange>,
 ) {
     if !after.iter().take(before.len()).eq(before.iter()) {
         compare(&list_value(before), &list_value(after), place, found);
@@ -122,7 +122,7 @@ fn compare_lists(
     }
 }
 
-fn compare(before: &Value, after: &Value, place: &mut Vec<String>, found: &mut Vec<Change>) {
+fn compare(before: &Value, after: &Value, place: &mut Vec<String>, found: &mut Vec<StateChange>) {
     let difference = match (before, after) {
         (before, after) if before == after => return,
         (Value::Object(before), Value::Object(after)) => {
@@ -151,12 +151,12 @@ fn compare(before: &Value, after: &Value, place: &mut Vec<String>, found: &mut V
     found.push(at(place, difference));
 }
 
-fn at(place: &[String], difference: Difference) -> Change {
-    Change { place: place.to_vec(), difference }
+fn at(place: &[String], difference: Difference) -> StateChange {
+    StateChange { place: place.to_vec(), difference }
 }
 
 /// One line, fit for a terminal; long values are cut.
-impl fmt::Display for Change {
+impl fmt::Display for StateChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |json: &Json| cut(&json.to_string());
         let place: Vec<String> = self.place.iter().map(|key| visible(key)).collect();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_change_shows_is_one_line_that_deceives_nobody() {
+    fn what_a_change_shows_is_one_line_without_hidden_characters() {
         let shown = shown(json!({}), json!({ "a\u{202e}\n": "b\u{1b}[31m" }));
         assert_eq!(shown, [r#"a\u{202e}\u{a}: = "b\u001b[31m""#]);
     }

@@ -3,8 +3,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::messages::command::Write;
-use crate::messages::{Json, Update};
+use crate::messages::{Json, Update, Write};
 
 use super::{Delta, Reducer, StateRules};
 

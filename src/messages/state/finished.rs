@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::messages::Json;
 
 use super::changes::changes_of_channels;
-use super::{Change, State, changes};
+use super::{State, StateChange, changes};
 
-/// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when somebody looks at it
+/// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when it is first read
 /// first: most results are asked for their output alone.
 #[derive(Clone)]
 pub struct FinalState {
@@ -22,7 +22,7 @@ pub struct FinalState {
 impl FinalState {
     /// As [`changes`], without making either of them: their common parts are compared by where they are.
     #[must_use]
-    pub fn changes(&self, after: &Self) -> Vec<Change> {
+    pub fn changes(&self, after: &Self) -> Vec<StateChange> {
         match (&self.channels, &after.channels) {
             (Some(before), Some(after)) => changes_of_channels(before, after),
             (Some(_) | None, _) => changes(self, after),

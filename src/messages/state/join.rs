@@ -4,8 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::messages::command::Write;
-use crate::messages::{Json, TurnId, Update};
+use crate::messages::{Json, TurnId, Update, Write};
 
 use super::{Reducer, State, StateError, StateRules};
 
@@ -20,7 +19,7 @@ pub struct Delta {
 
 /// Applies the deltas of several writers to what they started from, writer by writer in plan order.
 ///
-/// `concurrent(a, b)`, asked for writers `a < b`, says whether neither came before the other. Concurrent writers that
+/// `concurrent(a, b)`, called with writers `a < b`, returns whether neither came before the other. Concurrent writers that
 /// touch one last-value channel or one leaf of a merge channel are refused, also when the values are equal; so are two
 /// overwrites of one channel. A single overwrite wins over the ordinary writes beside it, which are as if they had not been
 /// made; what comes after it is applied to it.
@@ -66,7 +65,7 @@ pub fn join(
     Ok(joined)
 }
 
-/// Lets what a person wrote stand in place of what the writers wrote to the same channels.
+/// Replaces what the writers wrote to some channels with what a person wrote.
 pub fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, by: &Delta) {
     let mut last = None;
     for deltas in writers {

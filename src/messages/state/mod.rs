@@ -18,7 +18,7 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-pub use changes::{Change, Difference, changes};
+pub use changes::{Difference, StateChange, changes};
 pub use compact::compact;
 pub use finished::FinalState;
 pub use join::{Delta, join, overwrite};
@@ -115,9 +115,9 @@ impl State {
         Self { channels: kept.collect() }
     }
 
-    /// The channels that an update would be the first to write and that are one slip of the pen away from one that the schema
-    /// declares or that is held, each with that one. An open schema takes them, so nothing else tells of a typo.
-    pub fn slips<'a>(&'a self, update: &'a Update, schema: &'a Schema) -> impl Iterator<Item = (&'a str, &'a str)> {
+    /// The channels that an update would be the first to write and whose names are likely misspellings of one that the schema
+    /// declares or that is held, each with that one. An open schema takes them, so nothing else reports a typo.
+    pub fn typos<'a>(&'a self, update: &'a Update, schema: &'a Schema) -> impl Iterator<Item = (&'a str, &'a str)> {
         let is_known = |channel: &str| schema.declares(channel) || self.channels.contains_key(channel);
         let new = update.writes().iter().map(|write| &*write.channel).filter(move |channel| !is_known(channel));
         new.filter_map(|channel| {
@@ -151,7 +151,7 @@ impl State {
         Ok(())
     }
 
-    /// As [`State::apply`], and what nobody else holds is changed where it is: a list that grows write by write is not
+    /// As [`State::apply`], and what is not shared is changed in place: a list that grows write by write is not
     /// copied in parts each time. After an error the state is of no use.
     fn apply_in_place<'a>(
         &mut self,
@@ -171,7 +171,7 @@ impl State {
         Ok(())
     }
 
-    /// The value of a channel, or `None` if nobody wrote it yet.
+    /// The value of a channel, or `None` if it was not written yet.
     #[must_use]
     pub fn get(&self, channel: &str) -> Option<Json> {
         self.channels.get(channel).map(|channel| match channel {
@@ -390,16 +390,16 @@ mod tests {
     fn a_new_channel_that_looks_like_a_known_one_is_a_slip() {
         let mut state = State::default();
         let schema = Schema::open().channel("verdict", Reducer::LastValue).channel("verdicts", Reducer::Append);
-        let slips = |state: &State, update: &Update| -> Vec<(String, String)> {
-            state.slips(update, &schema).map(|(new, known)| (new.to_owned(), known.to_owned())).collect()
+        let typos = |state: &State, update: &Update| -> Vec<(String, String)> {
+            state.typos(update, &schema).map(|(new, known)| (new.to_owned(), known.to_owned())).collect()
         };
         let update = Command::update("verdikt", 1).with("verdict", 2).with("verdicts", json!([4])).with("reasoning", 3);
         let update = update.update;
-        assert_eq!(slips(&state, &update), [("verdikt".to_owned(), "verdict".to_owned())], "both others are declared");
+        assert_eq!(typos(&state, &update), [("verdikt".to_owned(), "verdict".to_owned())], "both others are declared");
         state.apply(&update, &StateRules::default()).unwrap();
-        assert_eq!(slips(&state, &update), [], "it is known now");
+        assert_eq!(typos(&state, &update), [], "it is known now");
         let update = Command::update("reasonin", 1).update;
-        assert_eq!(slips(&state, &update), [("reasonin".to_owned(), "reasoning".to_owned())]);
+        assert_eq!(typos(&state, &update), [("reasonin".to_owned(), "reasoning".to_owned())]);
     }
 
     #[test]

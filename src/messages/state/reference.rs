@@ -1,4 +1,4 @@
-//! The rules of reducers and joins against a model that keeps plain JSON values and lists of places.
+//! The rules of reducers and joins against a reference model that keeps plain JSON values and lists of places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,7 +131,7 @@ fn reduced(held: Option<Value>, write: &Written, is_strict: bool) -> Option<Valu
     })
 }
 
-/// Sums that are not whole numbers are told apart by how close they are.
+/// Sums that are not whole numbers are compared by how close they are.
 fn sum_of_fractions(held: &Value, more: &Value) -> Option<Value> {
     let sum = held.as_f64()? + more.as_f64()?;
     sum.is_finite().then(|| json!(sum))

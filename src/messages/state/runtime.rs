@@ -70,7 +70,7 @@ impl State {
             let fields = match seen.channels.get(CONTEXT) {
                 None => Some(RedBlackTreeMapSync::new_sync()),
                 Some(Channel::Tree(Tree::Object(fields))) => Some(fields.clone()),
-                // Somebody has overwritten the channel with something that has no fields.
+                // The channel was overwritten with something that has no fields.
                 Some(Channel::Tree(Tree::Leaf(_) | Tree::List(_)) | Channel::Value(_) | Channel::List(_))
                 | Some(Channel::Sum(_)) => None,
             };

@@ -30,7 +30,7 @@ pub enum Reducer {
 pub struct MergeRules {
     /// Top-level keys whose lists grow instead of being replaced.
     pub appending: Vec<Arc<str>>,
-    /// A null in a write leaves what is there.
+    /// A null in a write keeps the value that is there.
     pub null_keeps: bool,
 }
 
@@ -168,7 +168,7 @@ impl fmt::Debug for Reducers {
     }
 }
 
-/// Whether something holds: told the state, and the output or the input that it is about.
+/// Decides a condition, from the state and the output or the input that it is about.
 pub type PredicateFn = Arc<dyn Fn(&State, &Json) -> bool + Send + Sync>;
 
 /// The predicates of a runtime, by name. They must be deterministic: replay runs them again.

@@ -14,7 +14,7 @@ mod form;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Handoffs {
-    /// They may; an agent that could not, and can go on, finishes alone ([`RunResult::alone`](super::RunResult)).
+    /// They may; an agent that cannot delegate, and can continue without, finishes alone ([`RunResult::alone`](super::RunResult)).
     #[default]
     OrAlone,
     /// They may; one that cannot ends its branch as refused.
@@ -39,7 +39,7 @@ pub struct Task {
     pub to: Option<Arc<str>>,
     /// What to work on; the body if none is given.
     pub input: Option<Json>,
-    /// What the run may use at most; the board's classifier chooses if nothing is said, and without one a complex task's.
+    /// What the run may use at most; by default the board's classifier chooses, and without one those of a complex task hold.
     pub limits: Option<Limits>,
     /// How long the run may take.
     pub deadline: Option<Duration>,
@@ -47,13 +47,13 @@ pub struct Task {
     pub durability: Option<Durability>,
     /// The channels of the run's state; a swarm's if none are given.
     pub schema: Option<Arc<Schema>>,
-    /// What says which turns may start next; in a swarm, nothing but the agents' commands.
+    /// The plan, which decides which turns may start next; in a swarm, only the agents' commands do.
     pub plan: Option<Arc<Plan>>,
     /// The run's id, chosen by the caller: submitting the same id again answers with the run that exists.
     pub id: Option<RunId>,
     /// Whether agents may pass control on.
     pub handoffs: Handoffs,
-    /// It comes from strangers, so the run is marked from its start (SEMANTICS 13).
+    /// It is untrusted input, so the run is tainted from its start (SEMANTICS 13).
     pub is_untrusted: bool,
     /// What agents may cause in the run, whatever they may cause elsewhere.
     pub grant: Authority,
@@ -137,14 +137,14 @@ impl Task {
         self
     }
 
-    /// Sets what says which turns may start next; a [`Workflow`](crate::workflow::Workflow) makes tasks that have it.
+    /// Sets the plan, which decides which turns may start next; a [`Workflow`](crate::workflow::Workflow) makes tasks that have it.
     #[must_use]
     pub fn plan(mut self, plan: Arc<Plan>) -> Self {
         self.plan = Some(plan);
         self
     }
 
-    /// Says whether agents may pass control on.
+    /// Sets whether agents may pass control on.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -173,7 +173,7 @@ impl Task {
         self
     }
 
-    /// Says that the task comes from strangers, such as a chat or a page of the web: what language models do for it with
+    /// Sets that the task is untrusted input, such as from a chat or a page of the web: what language models do for it with
     /// effects outside, people are asked about.
     #[must_use]
     pub fn untrusted(mut self) -> Self {
@@ -181,7 +181,7 @@ impl Task {
         self
     }
 
-    /// Says what agents may cause in the run.
+    /// Sets which effects agents may cause in the run.
     #[must_use]
     pub fn grant(mut self, grant: Authority) -> Self {
         self.grant = grant;

@@ -16,7 +16,7 @@ use super::{Journal, PAGE};
 pub enum LetterNote {
     /// A run with this id takes over.
     Retried(RunId),
-    /// Nobody wants to see it any more.
+    /// It was dismissed and is no longer listed.
     Dropped,
 }
 
@@ -72,7 +72,7 @@ impl Journal {
             let put = Put { key: key.clone(), value, expected, ttl_secs: None, durability };
             match self.storage.put_if_revision(put).await {
                 Ok(_) => return Ok(note),
-                // Somebody else was first: what they wrote is looked at.
+                // Another write was first: look at what it wrote.
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error),
             }

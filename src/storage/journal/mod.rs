@@ -249,7 +249,7 @@ impl Journal {
         self.note(ended_key(run, at), Arc::from([].as_slice()))
     }
 
-    /// Takes the note of [`Journal::note_ended`] back: the run goes on.
+    /// Takes the note of [`Journal::note_ended`] back: the run continues.
     pub fn note_reopened(&self, run: RunId, ended_at: Timestamp) -> StorageFuture<()> {
         self.delete(ended_key(run, ended_at))
     }
@@ -323,7 +323,7 @@ impl Journal {
         durability: Durability,
     ) -> StorageFuture<Sequence> {
         let (journal, owner, taken): (_, Arc<str>, _) = (self.clone(), owner.into(), stream.clone());
-        // Handed over first: a record that is on disk has its note there too.
+        // Issued first: a record that is on disk has its note there too.
         let noted = self.write_open_note(run, &owner, Expected::Absent);
         let appended = self.append(stream, fence, expected, events, durability);
         async move {
@@ -335,12 +335,12 @@ impl Journal {
                     let _ = journal.storage.delete_if_revision(&note, revision, Durability::Memory).await;
                     Err(error)
                 }
-                // It is the run's own: whoever takes a run over writes the note under the fence.
+                // It is the run's own: a board that takes a run over writes the note under the fence.
                 (Err(StorageError::WrongRevision { .. }), Ok(sequence)) if expected > 0 => Ok(sequence),
                 // Of a submission that was never journaled, perhaps to another board.
                 (Err(StorageError::WrongRevision { actual: Some(revision), .. }), Ok(sequence)) => {
                     match journal.take_note(run, &owner, revision).await {
-                        // Whoever took the note meanwhile has taken the run with it.
+                        // The board that took the note meanwhile has taken over the run.
                         Err(StorageError::WrongRevision { .. }) => {
                             Err(StorageError::Fenced { key: taken, current: fence.0 })
                         }
@@ -397,12 +397,12 @@ impl Journal {
     /// Puts this board into the note of [`Journal::mark_open`].
     ///
     /// # Errors
-    /// [`StorageError::WrongRevision`] when somebody was quicker; what the store reports.
+    /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
     pub async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
         self.write_open_note(run, owner, Expected::Revision(revision)).await.map(|_| ())
     }
 
-    /// Removes the note of [`Journal::mark_open`], unless somebody has written it again.
+    /// Removes the note of [`Journal::mark_open`], unless it was written again.
     pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
         let key = Self::key_of(OPEN, run);
         let Some(OpenNote::Written(revision)) = self.open_notes.lock().recent.remove(&run) else {
@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_note_that_somebody_else_has_written_again_is_theirs() {
+    async fn a_note_that_another_board_has_written_again_is_its_own() {
         let storage: Arc<dyn Storage> = Arc::new(Memory::default());
         let (journal, other) = (Journal::new(Arc::clone(&storage)), Journal::new(storage));
         let run = RunId(Uuid::from_u128(7));

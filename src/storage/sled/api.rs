@@ -1,4 +1,4 @@
-//! The store as its callers see it: short writes and reads are served here, the others are handed to the writer.
+//! The implementation of `Storage`: reads and short writes are served on the caller's thread, other writes go to the writer.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use futures::FutureExt;
 use futures::future::ready;
 use tokio::sync::oneshot;
 
-use super::desk::Applied;
 use super::reads::Reading;
+use super::write_state::Applied;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
 use crate::storage::{
@@ -16,19 +16,19 @@ use crate::storage::{
 };
 
 impl Sled {
-    /// Hands a request over: now if there is room, else as soon as the future finds some.
+    /// Sends a request to the writer: now if the queue has a permit, else as soon as the future acquires one.
     fn submit<T: Send + 'static>(&self, write: impl FnOnce(Reply<T>) -> Write) -> StorageFuture<T> {
         let (reply, answer) = oneshot::channel();
         let (write, now) = (write(reply), self.clock.now().wall);
         let shared = Arc::clone(&self.shared);
-        if let Ok(room) = Arc::clone(&shared.room).try_acquire_owned() {
-            // If nobody takes it, the reply is dropped with it, and the answer says why.
-            let _ = shared.requests.send(Request { write, now, room: Some(room) });
+        if let Ok(permit) = Arc::clone(&shared.permits).try_acquire_owned() {
+            // If the writer has ended, the reply is dropped with the request, and the answer is the reason.
+            let _ = shared.requests.send(Request { write, now, permit: Some(permit) });
             return answered(shared, answer).boxed();
         }
         async move {
-            let room = Arc::clone(&shared.room).acquire_owned().await.ok();
-            let _ = shared.requests.send(Request { write, now, room });
+            let permit = Arc::clone(&shared.permits).acquire_owned().await.ok();
+            let _ = shared.requests.send(Request { write, now, permit });
             answered(shared, answer).await
         }
         .boxed()
@@ -61,7 +61,7 @@ impl Sled {
     }
 }
 
-/// An answer that the writer gives; if it ends without one, the reason.
+/// The writer's answer; if it ends without one, the reason.
 async fn answered<T>(
     shared: Arc<Shared>,
     answer: oneshot::Receiver<Result<T, StorageError>>,

@@ -8,8 +8,8 @@
 //! | `payloads/` | payloads too long for sled |
 //! | `synced` | the number of the last sync and how long `db` was then |
 //!
-//! sled takes a log that ends early for one that was cut by a crash and goes on from there. `synced` tells the two apart:
-//! it is written after each sync, so a `db` that holds less than it says has lost acknowledged writes. That is looked for
+//! sled takes a log that ends early for one that was cut by a crash and continues from there. `synced` distinguishes the two:
+//! it is written after each sync, so a `db` that holds less than it records has lost acknowledged writes. That is looked for
 //! before sled opens the log (`log_check`), because sled overwrites what follows the place where it stops to read.
 
 use std::fs::{self, File, OpenOptions};
@@ -56,7 +56,7 @@ pub(super) struct Lock {
     _file: File,
 }
 
-/// What `synced` says.
+/// The content of `synced`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Synced {
     pub(super) sync: u64,
@@ -148,7 +148,7 @@ pub(super) fn refused(path: &Path, detail: impl Into<String>) -> StorageError {
     StorageError::Open { path: shown, detail: detail.into() }
 }
 
-/// Makes a folder that nobody else on the machine may look into: it holds whole conversations.
+/// Creates a folder that only its owner may read: it holds whole conversations.
 pub(super) fn make(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -175,14 +175,14 @@ fn open_own(path: &Path, name: &str) -> io::Result<File> {
     options.open(path.join(name))
 }
 
-/// What is said of it if it cannot be opened. That it is no file may have been found only now.
+/// The error of a file that cannot be opened. That it is no file may have been found only now.
 fn cannot_open(path: &Path, name: &str, error: &io::Error, help: &str) -> String {
     check_kind(path, name, help)
         .err()
         .unwrap_or_else(|| format!("the file `{name}` cannot be opened for writing: {error}"))
 }
 
-/// Locks the folder; `Err` says which process has it.
+/// Locks the folder; `Err` has the process that holds the lock.
 fn lock(path: &Path, is_gone: impl Fn(u32) -> bool, wait: impl Fn()) -> Result<Result<Lock, Option<u32>>, String> {
     let mut file = open_own(path, "lock").map_err(|error| cannot_open(path, "lock", &error, REMOVE_LOCK))?;
     for tries in 1.. {
@@ -360,7 +360,7 @@ fn write_format(path: &Path, disk: &dyn Disk) -> io::Result<()> {
     sync_folder(disk, path)
 }
 
-/// A note that is not there, or that a power cut has damaged, says nothing.
+/// A note that is absent, or that a power cut has damaged, counts as none.
 fn read_synced(file: &mut File) -> Result<Synced, String> {
     let mut bytes = Vec::new();
     file.take(MAX_SHORT)
@@ -427,7 +427,7 @@ impl SetAside {
     pub(super) fn remove(self) {
         for (path, away) in self.moved {
             tracing::warn!(file = %path.display(), "a damaged file of the store was made again; nothing was lost");
-            // One that stays takes room, and nothing reads it.
+            // One that stays takes space, and nothing reads it.
             let _ = fs::remove_file(away);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! When sled finds a broken message near the end of its log, it takes the end for torn by a crash and overwrites what
 //! follows. That is right for what was never synced and wrong for what was. So the log is read here first, in the way sled
-//! will read it: if that would not reach the mark of the last sync, the store is left as it is.
+//! will read it: if that would not reach the progress row of the last sync, the store is left as it is.
 //!
 //! This reads the format of sled 0.34 and nothing more of it than segment headers, message headers and checksums.
 
@@ -22,7 +22,7 @@ const LONGEST_HEADER: usize = 32;
 const CORRUPTED: u8 = 0;
 const CAP: u8 = 2;
 
-/// Whether sled will find the mark of a sync, or of a later one, in the log.
+/// Whether sled will find the progress row of a sync, or of a later one, in the log.
 pub(super) fn reaches(folder: &Path, sync: u64) -> io::Result<bool> {
     let mut db = match File::open(folder.join("db")) {
         Ok(db) => db,
@@ -79,7 +79,7 @@ impl Segments {
     }
 
     /// Reads on from where sled starts to look for torn writes; the position of the first message that is not whole, and
-    /// the newest mark before it.
+    /// the newest progress row before it.
     fn read_tail(&self, db: &mut File, snapshot: u64) -> io::Result<(u64, Option<u64>)> {
         let begin = |position: u64| position / SEGMENT as u64 * SEGMENT as u64;
         let first = begin(snapshot);
@@ -157,7 +157,7 @@ fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// The newest of our marks anywhere in these bytes.
+/// The newest progress row anywhere in these bytes.
 fn newest_sync(bytes: &[u8]) -> Option<u64> {
     let begins = codec::first_bytes::<Progress>();
     let found = bytes.windows(begins.len()).enumerate().filter(|(_, window)| *window == begins);

@@ -1,14 +1,13 @@
-//! A store on disk: sled as an ordered map, and around it what sled leaves out.
+//! A store on disk: sled as an ordered map, and what sled leaves out.
 //!
 //! What sled 0.34 does not do by itself, and what is done here about it:
 //! - its flush does not fsync: every acknowledgement of a `Sync` write waits for an fsync of the log through our own handle;
-//! - it has no checks of sequences, revisions and fences: writes are decided in order, one at a time, at one desk;
-//! - it mistakes a truncated log for a crash: a note of what was synced tells them apart;
+//! - it has no checks of sequences, revisions and fences: writes are decided in order, one at a time, under one lock (`write_state`);
+//! - it mistakes a truncated log for a crash: a note of what was synced distinguishes them;
 //! - half-written snapshots keep it from opening: they are removed first;
 //! - it keeps long pages in files that it never syncs: pages stay below that, longer payloads are files of our own.
 
 mod api;
-mod desk;
 mod disk;
 mod folder;
 mod loading;
@@ -17,9 +16,11 @@ mod payloads;
 mod reads;
 mod row_batch;
 mod rows;
+mod shared;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod write_state;
 mod writer;
 mod writes;
 
@@ -28,7 +29,7 @@ use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -36,21 +37,19 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, oneshot};
 
-use self::desk::Desk;
 use self::disk::{Disk, SystemDisk};
-use self::folder::{Folder, Lock, SEGMENT, SetAside, WAY_OUT, refused};
+use self::folder::{Folder, SEGMENT, SetAside, WAY_OUT, refused};
 use self::payloads::Payloads;
 use self::row_batch::RowBatch;
 use self::rows::Progress;
+use self::shared::{Ended, Open, QUEUE, Shared};
 use self::staging::Staging;
+use self::write_state::WriteState;
 use self::writer::Writer;
 use self::writes::{Request, Write};
 use super::watchers::Watchers;
 use super::{StorageError, codec};
 use crate::env::{Clock, SystemClock};
-
-/// Writes that line up for the writer; who comes later waits for room.
-const QUEUE: usize = 16_384;
 
 /// sled's page cache in bytes (its own default is 1 GiB).
 const CACHE: u64 = 64 << 20;
@@ -58,18 +57,15 @@ const CACHE: u64 = 64 << 20;
 /// Opening jumps ahead by this many numbers, so that one which a crash made us forget is not given out again.
 const NUMBERS_PER_SESSION: u64 = 1 << 24;
 
-/// Why a store stops that was neither closed nor failed.
-const ENDED: &str = "its writer has ended unexpectedly";
-
-/// How long opening waits for sled to let go of a store that this process has just closed.
+/// How long opening waits for sled to release a store that this process has just closed.
 const SLED_LINGERS: Duration = Duration::from_secs(5);
 
 /// Keeps everything in one folder, which one process at a time can use.
 ///
-/// A short write goes into sled's memory on the caller's thread; one with a long payload, and one that finds others in
-/// line, is made by the store's own thread. That thread alone syncs, so no caller waits in an fsync, and many writes share
-/// one. A write is made or handed over when it is called; while 16,384 others are in line, its future waits for room and
-/// hands it over then. Reads are served on the caller's thread from sled's cache, and from disk if it does not hold the
+/// A short write goes into sled's memory on the caller's thread; one with a long payload, and one that finds others in the
+/// queue, is made by the store's own thread. That thread alone syncs, so no caller waits in an fsync, and many writes share
+/// one. A write is made or enqueued when it is called; while 16,384 others are queued, its future waits for a permit and
+/// enqueues it then. Reads are served on the caller's thread from sled's cache, and from disk if it does not hold the
 /// page.
 ///
 /// Dropping the store closes it: everything acknowledged is synced, and the drop waits for that. [`Sled::close`] does the
@@ -101,38 +97,6 @@ pub struct Sled {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the handle, its futures and the writer share.
-struct Shared {
-    /// `None` once the store has ended.
-    desk: Mutex<Option<Desk>>,
-    requests: Sender<Request>,
-    room: Arc<Semaphore>,
-    /// Gone once the store is closed.
-    open: RwLock<Option<Open>>,
-    /// Why nothing is acknowledged any more.
-    stopped: OnceLock<String>,
-    watchers: Watchers,
-    syncs: AtomicU64,
-    batches: AtomicU64,
-    writes: AtomicU64,
-}
-
-/// What has to be let go of, in this order, before somebody else can open the folder.
-struct Open {
-    db: sled::Db,
-    _lock: Lock,
-}
-
-/// However the writer ends, by a panic as well, nobody is left waiting for it.
-struct Ended(Arc<Shared>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.stop(ENDED);
-        drop(self.0.desk.lock().take());
-    }
-}
-
 /// What a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SledStats {
@@ -142,31 +106,6 @@ pub struct SledStats {
     pub batches: u64,
     /// Writes asked for, refused ones included.
     pub writes: u64,
-}
-
-impl Shared {
-    fn stop(&self, reason: &str) {
-        let _ = self.stopped.set(reason.to_owned());
-        self.watchers.close();
-    }
-
-    fn let_go(&self) {
-        drop(self.open.write().take());
-    }
-
-    fn count_sync(&self) {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn count_batch(&self, writes: usize) {
-        self.batches.fetch_add(u64::from(writes > 0), Ordering::Relaxed);
-        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
-    }
-
-    fn why_stopped(&self) -> StorageError {
-        let detail = self.stopped.get().map_or(ENDED, String::as_str).to_owned();
-        StorageError::Stopped { detail }
-    }
 }
 
 impl Sled {
@@ -215,9 +154,9 @@ impl Sled {
         let staging = Staging::new(RowBatch::new(tree.clone(), payloads.clone()), progress);
         let (requests, waiting) = mpsc::channel();
         let shared = Arc::new(Shared {
-            desk: Mutex::new(Some(Desk::new(staging))),
+            state: Mutex::new(Some(WriteState::new(staging))),
             requests,
-            room: Arc::new(Semaphore::new(QUEUE)),
+            permits: Arc::new(Semaphore::new(QUEUE)),
             open: RwLock::new(Some(Open { db, _lock: lock })),
             stopped: OnceLock::new(),
             watchers: Watchers::default(),
@@ -250,8 +189,8 @@ impl Sled {
     /// ```
     #[must_use]
     pub fn buffered_within(self, within: Duration) -> Self {
-        if let Some(desk) = &mut *self.shared.desk.lock() {
-            desk.buffer_within(within);
+        if let Some(state) = &mut *self.shared.state.lock() {
+            state.buffer_within(within);
         }
         self
     }
@@ -273,19 +212,19 @@ impl Sled {
         self.finish();
     }
 
-    /// Waits for the writer, which has ended or is about to, and lets go of the tree if it could not.
+    /// Waits for the writer, which has ended or is about to, and releases the tree if it could not.
     fn finish(&self) {
         let thread = self.thread.lock().take();
         if let Some(Err(_)) = thread.map(JoinHandle::join) {
             tracing::error!(folder = %self.path.display(), "the store's writer has panicked");
         }
-        self.shared.let_go();
+        self.shared.release();
     }
 
-    /// Hands a request over without asking for room; false if nobody takes it.
+    /// Sends a request to the writer without a permit; false if the writer has ended.
     fn send(&self, write: Write) -> bool {
         let now = self.clock.now().wall;
-        self.shared.requests.send(Request { write, now, room: None }).is_ok()
+        self.shared.requests.send(Request { write, now, permit: None }).is_ok()
     }
 }
 
@@ -343,7 +282,7 @@ fn is_damage(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::Other | ErrorKind::NotFound)
 }
 
-/// Opens sled by its log alone, if there is anything else that may be what was wrong. `None` leaves everything as it was.
+/// Opens sled by its log alone, if there are other files that may be the cause. `None` leaves everything as it was.
 fn open_without_extras(path: &Path) -> Option<sled::Db> {
     let aside = SetAside::of(path).ok().filter(|aside| !aside.is_empty())?;
     match open_sled(path) {

@@ -10,7 +10,7 @@ use super::rows::{self, Content, Holding};
 use crate::messages::Timestamp;
 
 /// Expired rows that one batch removes at most.
-const SWEEP: usize = 64;
+const EXPIRED_AT_ONCE: usize = 64;
 
 /// The tree as the batch will leave it.
 pub(super) struct RowBatch {
@@ -120,9 +120,9 @@ impl RowBatch {
     }
 
     /// Removes a row with a caller's bytes, and all that was noted because of it.
-    pub(super) fn let_go(&mut self, row: Vec<u8>) -> Result<(), String> {
+    pub(super) fn remove(&mut self, row: Vec<u8>) -> Result<(), String> {
         let Some(sealed) = self.row(&row)? else { return Ok(()) };
-        // A damaged row cannot say what belongs to it; its payload file is removed when the store is opened.
+        // A damaged row does not name its payload file, which is removed when the store is opened.
         if let Ok(holding) = Holding::unseal(&row, &sealed) {
             self.forget_notes(&row, &holding);
         }
@@ -155,18 +155,18 @@ impl RowBatch {
     }
 
     /// Whether rows may have expired that are still there.
-    pub(super) fn is_sweep_due(&self, now: Timestamp) -> bool {
+    pub(super) fn is_expiry_due(&self, now: Timestamp) -> bool {
         self.next_expiry <= now
     }
 
     /// Removes some rows that have expired.
-    pub(super) fn sweep(&mut self, now: Timestamp) -> Result<(), String> {
-        if !self.is_sweep_due(now) {
+    pub(super) fn remove_expired(&mut self, now: Timestamp) -> Result<(), String> {
+        if !self.is_expiry_due(now) {
             return Ok(());
         }
         self.next_expiry = Timestamp::from_millis(u64::MAX);
-        let noted: Vec<_> = self.tree.scan_prefix([rows::EXPIRY]).keys().take(SWEEP).collect();
-        if noted.len() == SWEEP {
+        let noted: Vec<_> = self.tree.scan_prefix([rows::EXPIRY]).keys().take(EXPIRED_AT_ONCE).collect();
+        if noted.len() == EXPIRED_AT_ONCE {
             self.next_expiry = now;
         }
         for note in noted {
@@ -178,7 +178,7 @@ impl RowBatch {
             }
             // The batch may have replaced the value, and with it this note.
             if self.row(&note)?.is_some() {
-                self.let_go(row.to_vec())?;
+                self.remove(row.to_vec())?;
                 self.write(note.to_vec(), None);
             }
         }

@@ -76,7 +76,7 @@ pub(super) fn dedupes(queue: &Key) -> Vec<u8> {
     join(DEDUPE, &[queue.as_bytes(), &KEY_END])
 }
 
-/// Says that `row` expires at a moment; sorts by the moment.
+/// The key of the note that `row` expires at a moment; sorts by the moment.
 pub(super) fn expiry(moment: Timestamp, row: &[u8]) -> Vec<u8> {
     join(EXPIRY, &[&moment.as_millis().to_be_bytes(), row])
 }
@@ -87,7 +87,7 @@ pub(super) fn parse_expiry(row: &[u8]) -> Option<(Timestamp, &[u8])> {
     Some((Timestamp::from_millis(u64::from_be_bytes(*moment)), row))
 }
 
-/// Says that `row` refers to a payload file.
+/// The key of the note that `row` refers to a payload file.
 pub(super) fn payload_use(name: &PayloadName, row: &[u8]) -> Vec<u8> {
     join(PAYLOAD, &[name.as_bytes(), row])
 }
@@ -111,7 +111,7 @@ pub(super) fn key_of(row: &[u8]) -> Option<Key> {
     Key::from_bytes(row.get(1..)?)
 }
 
-/// A row's bytes around a body.
+/// The bytes of a row with this body.
 pub(super) fn seal(row: &[u8], body: &[&[u8]]) -> IVec {
     let mut sealed = Vec::with_capacity(4 + body.iter().map(|part| part.len()).sum::<usize>());
     sealed.extend_from_slice(&[0; 4]);
@@ -220,7 +220,7 @@ impl Stored for Progress {
     const NAME: &'static str = "sled-progress";
 }
 
-/// What a stream's records do not say about it. Streams that were never claimed have no such row.
+/// What cannot be derived from a stream's records. Streams that were never claimed have no such row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HeadRow {
     last: Sequence,

@@ -23,14 +23,14 @@ const QUEUES: usize = 4_096;
 const VALUES: usize = 16_384;
 
 /// Why a request does not go ahead.
-pub(super) enum Trouble {
-    /// The caller is told and the store goes on.
+pub(super) enum StageError {
+    /// The caller gets the error, and the store continues.
     Refused(StorageError),
-    /// The store cannot go on.
+    /// The store has to stop.
     Broken(String),
 }
 
-impl From<StorageError> for Trouble {
+impl From<StorageError> for StageError {
     fn from(error: StorageError) -> Self {
         Self::Refused(error)
     }
@@ -58,7 +58,7 @@ impl Staging {
     }
 
     /// Decides about a change and stages it.
-    pub(super) fn stage(&mut self, change: Change, now: Timestamp) -> Result<u64, Trouble> {
+    pub(super) fn stage(&mut self, change: Change, now: Timestamp) -> Result<u64, StageError> {
         match change {
             Change::Append(append) => self.append(append),
             Change::Purge { stream, up_to } => self.purge(&stream, up_to, now),
@@ -91,24 +91,24 @@ impl Staging {
         }
     }
 
-    fn append(&mut self, append: Append) -> Result<u64, Trouble> {
+    fn append(&mut self, append: Append) -> Result<u64, StageError> {
         let Append { stream, fence, expected, payload, durability: _ } = append;
         let sequence = self.head(&stream)?.append(&stream, fence, expected)?;
         let row = rows::record(&stream, sequence);
-        self.rows.hold(row, 0, None, &payload).map_err(Trouble::Broken)?;
+        self.rows.hold(row, 0, None, &payload).map_err(StageError::Broken)?;
         Ok(sequence)
     }
 
-    fn purge(&mut self, stream: &Key, up_to: Sequence, now: Timestamp) -> Result<u64, Trouble> {
+    fn purge(&mut self, stream: &Key, up_to: Sequence, now: Timestamp) -> Result<u64, StageError> {
         let removed = self.head(stream)?.purge(up_to, now);
         for sequence in removed {
-            self.rows.let_go(rows::record(stream, sequence)).map_err(Trouble::Broken)?;
+            self.rows.remove(rows::record(stream, sequence)).map_err(StageError::Broken)?;
         }
         self.write_head(stream)?;
         Ok(0)
     }
 
-    fn put(&mut self, put: Put, now: Timestamp) -> Result<u64, Trouble> {
+    fn put(&mut self, put: Put, now: Timestamp) -> Result<u64, StageError> {
         let Put { key, value, expected, ttl_secs, durability: _ } = put;
         let row = rows::value(&key);
         self.displace(&key, &row, expected, now)?;
@@ -117,7 +117,7 @@ impl Staging {
         if let Some(moment) = expires_at {
             self.rows.expire(moment, &row);
         }
-        let is_inline = self.rows.hold(row, revision, expires_at, &value).map_err(Trouble::Broken)?;
+        let is_inline = self.rows.hold(row, revision, expires_at, &value).map_err(StageError::Broken)?;
         if is_inline && expires_at.is_none() {
             self.plain.insert(key.clone(), revision);
         } else {
@@ -128,7 +128,7 @@ impl Staging {
         Ok(revision)
     }
 
-    fn delete(&mut self, key: Key, revision: u64, now: Timestamp) -> Result<u64, Trouble> {
+    fn delete(&mut self, key: Key, revision: u64, now: Timestamp) -> Result<u64, StageError> {
         let row = rows::value(&key);
         self.displace(&key, &row, Expected::Revision(revision), now)?;
         self.rows.write(row, None);
@@ -153,7 +153,7 @@ impl Staging {
         Ok(())
     }
 
-    fn enqueue(&mut self, queue: &Key, dedupe_id: &str, payload: &[u8], now: Timestamp) -> Result<u64, Trouble> {
+    fn enqueue(&mut self, queue: &Key, dedupe_id: &str, payload: &[u8], now: Timestamp) -> Result<u64, StageError> {
         let position = self.next_number();
         let order = self.queue(queue)?;
         order.forget_ids(now);
@@ -163,7 +163,7 @@ impl Staging {
             self.rows.expire(until, &dedupe);
             let sealed = rows::seal(&dedupe, &[&until.as_millis().to_le_bytes()]);
             self.rows.write(dedupe, Some(sealed));
-            self.rows.hold(rows::item(queue, position), 0, None, payload).map_err(Trouble::Broken)?;
+            self.rows.hold(rows::item(queue, position), 0, None, payload).map_err(StageError::Broken)?;
         }
         Ok(0)
     }
@@ -184,9 +184,9 @@ impl Staging {
         Ok(Some(Delivery { id, payload, deliveries: item.deliveries }))
     }
 
-    fn ack(&mut self, delivery: &DeliveryId) -> Result<u64, Trouble> {
+    fn ack(&mut self, delivery: &DeliveryId) -> Result<u64, StageError> {
         if self.queue(&delivery.queue)?.ack(delivery)? {
-            self.rows.let_go(rows::item(&delivery.queue, delivery.position)).map_err(Trouble::Broken)?;
+            self.rows.remove(rows::item(&delivery.queue, delivery.position)).map_err(StageError::Broken)?;
             self.rows.write(rows::item_state(&delivery.queue, delivery.position), None);
         }
         Ok(0)
@@ -208,14 +208,14 @@ impl Staging {
         &mut self,
         stream: &Key,
         decision: impl FnOnce(&mut StreamHead) -> Result<u64, StorageError>,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, StageError> {
         let decided = decision(self.head(stream)?)?;
         self.write_head(stream)?;
         Ok(decided)
     }
 
-    /// Stores of a head what the stream's records do not say.
-    fn write_head(&mut self, stream: &Key) -> Result<(), Trouble> {
+    /// Stores the part of a head that cannot be derived from the stream's records.
+    fn write_head(&mut self, stream: &Key) -> Result<(), StageError> {
         let session = self.progress.session;
         let head = self.head(stream)?;
         let claimed = head.fence != Fence::FIRST;
@@ -249,8 +249,8 @@ impl Staging {
         Ok((self.rows.apply()?, changes))
     }
 
-    /// Puts a mark behind everything applied so far. Whoever finds it in the log has what comes before it.
-    pub(super) fn mark_progress(&mut self) -> sled::Result<()> {
+    /// Writes the progress row after everything applied so far: a log that has this row has what comes before it.
+    pub(super) fn write_progress(&mut self) -> sled::Result<()> {
         self.progress.sync += 1;
         self.rows.tree().insert(rows::PROGRESS, codec::encode(&self.progress)).map(drop)
     }

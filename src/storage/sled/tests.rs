@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage};
 
-/// Notes every sync, and refuses those of a file once told to.
+/// Records every sync, and fails those of one file on demand.
 #[derive(Clone, Default)]
 struct Recorder {
     events: Arc<Mutex<Vec<String>>>,
@@ -158,7 +158,7 @@ async fn how_long_a_buffered_write_waits_for_its_sync_can_be_set() {
     // The sync of the opening.
     store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
     store.append(append("a", 1, b"x", Durability::Buffered)).await.unwrap();
-    let due = store.shared.desk.lock().as_ref().unwrap().sync_in().unwrap();
+    let due = store.shared.state.lock().as_ref().unwrap().sync_in().unwrap();
     assert!((2_800..=2_880).contains(&due.as_secs()), "{due:?}");
 }
 
@@ -208,7 +208,7 @@ async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
         }
         assert!(matches!(store.next(&Key::new(["q"]), 1).await, Err(StorageError::Stopped { .. })));
         assert_eq!(watch.next().await, None, "watches end");
-        assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1, "reading goes on");
+        assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1, "reads continue");
         let failed = recorder.take().iter().filter(|event| event.ends_with("failed")).count();
         assert_eq!(failed, 1, "{file}");
         store.close().await;
@@ -220,12 +220,12 @@ async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_writer_leaves_nobody_waiting() {
+async fn a_panic_of_the_writer_leaves_no_caller_waiting() {
     let (recorder, folder) = (Recorder::default(), folder());
     let store = recorder.open(&folder);
     let mut watch = store.watch(&Key::new([]).children());
     recorder.fail("panic");
-    let stopped = StorageError::Stopped { detail: ENDED.into() };
+    let stopped = StorageError::Stopped { detail: shared::ENDED.into() };
     let lost = join_all((0..3).map(|_| store.append(append("a", 0, b"x", Durability::Sync)))).await;
     assert!(lost.iter().all(|result| *result == Err(stopped.clone())), "{lost:?}");
     assert_eq!(watch.next().await, None);

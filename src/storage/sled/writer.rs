@@ -1,7 +1,8 @@
-//! The thread that waits, so that nobody else has to: it writes payload files, takes those in line, syncs, and answers.
+//! The store's own thread, on which everything that waits for the disk is done: it writes payload files, takes requests from the
+//! queue, syncs, and answers.
 //!
 //! While a sync runs, writes gather; the next one is for all of them. So the number of syncs does not grow with the
-//! number of callers. After a failed sync nobody knows what is on disk: the thread ends, and with it every
+//! number of callers. After a failed sync it is unknown what is on disk: the thread ends, and with it every
 //! acknowledgement.
 
 use std::collections::HashSet;
@@ -14,18 +15,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use parking_lot::{MappedMutexGuard, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::desk::{Covered, Desk};
 use super::disk::{Disk, sync_folder};
 use super::folder::{Folder, Synced};
 use super::payloads::{PayloadName, Payloads};
 use super::row_batch::is_used;
-use super::staging::Trouble;
+use super::shared::{ENDED, Shared};
+use super::staging::StageError;
+use super::write_state::{Covered, WriteState};
 use super::writes::{Answer, Request, Write};
-use super::{ENDED, Shared};
 use crate::messages::{Durability, Timestamp};
 
-/// Bounds of one batch. While a long line is worked off, those who were in front are told between its batches and go on
-/// with their work; with one batch for all of them, they would wait for the last one.
+/// Bounds of one batch. Callers at the front of a long queue are answered between its batches; with one batch for all of them,
+/// they would wait for the last.
 const BATCH_REQUESTS: usize = 256;
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -40,11 +41,11 @@ pub(super) struct Writer {
     blobs: HashSet<OsString>,
 }
 
-/// Those who wait for one batch.
+/// The answers that wait for one batch.
 #[derive(Default)]
 struct Waiting {
     for_apply: Vec<Answer>,
-    room: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     closing: Option<oneshot::Sender<()>>,
 }
 
@@ -72,8 +73,8 @@ impl Writer {
         };
         self.shared.stop("it was closed");
         let Self { shared, tree, db, folder, .. } = self;
-        drop((shared.desk.lock().take(), tree, db));
-        shared.let_go();
+        drop((shared.state.lock().take(), tree, db));
+        shared.release();
         drop(folder);
         if let Some(closed) = closing {
             let _ = closed.send(());
@@ -100,7 +101,7 @@ impl Writer {
                     Err(RecvTimeoutError::Disconnected) => None,
                     Err(RecvTimeoutError::Timeout) => {
                         self.sync()?;
-                        sync_in = desk(&self.shared)?.sync_in();
+                        sync_in = write_state(&self.shared)?.sync_in();
                         continue;
                     }
                 },
@@ -112,7 +113,7 @@ impl Writer {
             if let Some(closing) = self.batch(first, requests)? {
                 return Ok(Some(closing));
             }
-            sync_in = desk(&self.shared)?.sync_in();
+            sync_in = write_state(&self.shared)?.sync_in();
         }
     }
 
@@ -120,55 +121,55 @@ impl Writer {
     fn batch(&mut self, first: Request, requests: &Receiver<Request>) -> Result<Option<oneshot::Sender<()>>, String> {
         let mut waiting = Waiting::default();
         let committed = self.try_batch(std::iter::once(first).chain(requests.try_iter()), &mut waiting);
-        // Before the answers are dropped: that tells the callers, and they ask why.
+        // Before the answers are dropped: their callers then read the reason.
         committed.inspect_err(|reason| self.shared.stop(reason))?;
         Ok(waiting.closing)
     }
 
     fn try_batch(&mut self, requests: impl Iterator<Item = Request>, waiting: &mut Waiting) -> Result<(), String> {
-        let mut desk = desk(&self.shared)?;
-        desk.writer_looks();
+        let mut state = write_state(&self.shared)?;
+        state.writer_looks();
         let (mut taken, mut writes) = (0, 0);
-        for Request { write, now, room } in requests {
-            match (&mut waiting.room, room) {
-                (Some(all), Some(room)) => all.merge(room),
-                (all, room) => *all = all.take().or(room),
+        for Request { write, now, permit } in requests {
+            match (&mut waiting.permit, permit) {
+                (Some(all), Some(permit)) => all.merge(permit),
+                (all, permit) => *all = all.take().or(permit),
             }
             taken += 1;
             writes += usize::from(matches!(write, Write::Change(..) | Write::Next { .. }));
-            if !stage(&mut desk, &self.shared, write, now, waiting)? {
+            if !stage(&mut state, &self.shared, write, now, waiting)? {
                 break;
             }
             if taken == 1 {
-                desk.staging.rows.sweep(now)?;
+                state.staging.rows.remove_expired(now)?;
             }
             // As its caller would have: a batch of sled's keeps readers out, and only several rows at once need one.
-            if desk.staging.rows.is_single() {
-                desk.commit(&self.shared)?;
+            if state.staging.rows.is_single() {
+                state.commit(&self.shared)?;
             }
-            if taken == BATCH_REQUESTS || desk.staging.rows.bytes() >= BATCH_BYTES {
+            if taken == BATCH_REQUESTS || state.staging.rows.bytes() >= BATCH_BYTES {
                 break;
             }
         }
         self.shared.count_batch(writes);
-        desk.commit(&self.shared)?;
-        drop(waiting.room.take());
-        let is_sync_due = desk.is_sync_due() || waiting.closing.is_some();
-        drop(desk);
-        waiting.for_apply.drain(..).for_each(Answer::tell);
+        state.commit(&self.shared)?;
+        drop(waiting.permit.take());
+        let is_sync_due = state.is_sync_due() || waiting.closing.is_some();
+        drop(state);
+        waiting.for_apply.drain(..).for_each(Answer::send);
         if is_sync_due { self.sync() } else { Ok(()) }
     }
 
-    /// Makes everything applied so far durable, if it is not, and tells those who wait for that.
+    /// Makes everything applied so far durable, if it is not, and sends the answers that wait for that.
     fn sync(&mut self) -> Result<(), String> {
-        let (Covered { answers, sync, loose_payloads }, marked) = desk(&self.shared)?.begin_sync();
-        let synced = marked.and_then(|()| match sync {
+        let (Covered { answers, sync, loose_payloads }, written) = write_state(&self.shared)?.begin_sync();
+        let synced = written.and_then(|()| match sync {
             Some(sync) => self.sync_log(sync, &loose_payloads),
             None => Ok(()),
         });
-        // Before the answers are dropped: that tells the callers, and they ask why.
+        // Before the answers are dropped: their callers then read the reason.
         synced.inspect_err(|reason| self.shared.stop(reason))?;
-        answers.into_iter().for_each(Answer::tell);
+        answers.into_iter().for_each(Answer::send);
         Ok(())
     }
 
@@ -205,15 +206,15 @@ impl Writer {
     }
 }
 
-/// The desk, unless the store has ended.
-fn desk(shared: &Shared) -> Result<MappedMutexGuard<'_, Desk>, String> {
-    MutexGuard::try_map(shared.desk.lock(), Option::as_mut)
+/// The write state, unless the store has ended.
+fn write_state(shared: &Shared) -> Result<MappedMutexGuard<'_, WriteState>, String> {
+    MutexGuard::try_map(shared.state.lock(), Option::as_mut)
         .map_err(|_| shared.stopped.get().map_or(ENDED, String::as_str).to_owned())
 }
 
 /// Decides about one request; false if it ends the store.
 fn stage(
-    desk: &mut Desk,
+    state: &mut WriteState,
     shared: &Shared,
     write: Write,
     now: Timestamp,
@@ -222,10 +223,10 @@ fn stage(
     match write {
         Write::Change(change, reply) => {
             let durability = change.durability();
-            let answer = match desk.staging.stage(change, now) {
+            let answer = match state.staging.stage(change, now) {
                 Ok(number) => Ok(number),
-                Err(Trouble::Refused(error)) => Err(error),
-                Err(Trouble::Broken(reason)) => {
+                Err(StageError::Refused(error)) => Err(error),
+                Err(StageError::Broken(reason)) => {
                     // While this caller's reply is still here; the others' are dropped later.
                     shared.stop(&reason);
                     return Err(reason);
@@ -233,17 +234,17 @@ fn stage(
             };
             let answer = Answer::Number(reply, answer);
             match durability {
-                Durability::Sync => desk.hold_back(answer),
+                Durability::Sync => state.hold_back(answer),
                 Durability::Buffered | Durability::Memory => waiting.for_apply.push(answer),
             }
         }
         Write::Next { queue, lease_secs, reply } => {
-            let item = desk.staging.next(&queue, lease_secs, now);
+            let item = state.staging.next(&queue, lease_secs, now);
             waiting.for_apply.push(Answer::Item(reply, item));
         }
         Write::Look => {}
         Write::Close(reply) => {
-            desk.is_closing = true;
+            state.is_closing = true;
             waiting.closing = Some(reply);
             return Ok(false);
         }

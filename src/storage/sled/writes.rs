@@ -1,4 +1,4 @@
-//! What callers ask of the writer, and how they hear of it.
+//! The requests to the writer, and their answers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::payloads::MAX_INLINE;
 use crate::messages::Timestamp;
 use crate::storage::{Append, Delivery, DeliveryId, Durability, Fence, Key, Put, Revision, Sequence, StorageError};
 
-/// Where the answer goes.
+/// The sender of an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StorageError>>;
 
 /// One request to the writer.
@@ -16,11 +16,11 @@ pub(super) struct Request {
     pub(super) write: Write,
     /// The caller's clock when it asked.
     pub(super) now: Timestamp,
-    /// Room in the line; given back when the request is applied.
-    pub(super) room: Option<OwnedSemaphorePermit>,
+    /// Its permit of the queue, released when the request is applied.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a request asks.
+/// The operation of a request.
 pub(super) enum Write {
     /// A change that is answered with a number: a sequence, a revision, a fence, or 0.
     Change(Change, Reply<u64>),
@@ -81,15 +81,15 @@ impl Change {
     }
 }
 
-/// An answer that waits until it is true.
+/// An answer that is held until the change is applied or synced.
 pub(super) enum Answer {
     Number(Reply<u64>, Result<u64, StorageError>),
     Item(Reply<Option<Delivery>>, Result<Option<Delivery>, StorageError>),
 }
 
 impl Answer {
-    /// Tells the caller; one that has gone away does not mind.
-    pub(super) fn tell(self) {
+    /// Sends the answer; a caller that is gone is ignored.
+    pub(super) fn send(self) {
         match self {
             Self::Number(reply, answer) => drop(reply.send(answer)),
             Self::Item(reply, answer) => drop(reply.send(answer)),

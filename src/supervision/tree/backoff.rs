@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The wait before a restart: none before the first of a series, then doubling from `base` up to `cap`.
 ///
 /// A series is what is in the child's restart window. Part of each wait is random, so that children that fell together
-/// do not come back in step.
+/// do not restart in step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backoff {
+pub struct RestartBackoff {
     /// The wait before the second restart.
     pub base: Duration,
     /// The longest wait.
@@ -16,7 +16,7 @@ pub struct Backoff {
     pub jitter: f64,
 }
 
-impl Backoff {
+impl RestartBackoff {
     /// Restarts at once, always.
     #[must_use]
     pub const fn none() -> Self {
@@ -52,7 +52,7 @@ impl Backoff {
 }
 
 /// 0, then 100 ms doubling up to 10 s, a quarter of it random.
-impl Default for Backoff {
+impl Default for RestartBackoff {
     fn default() -> Self {
         Self { base: Duration::from_millis(100), cap: Duration::from_secs(10), jitter: 0.25 }
     }
@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn waits_double_from_the_second_restart_up_to_the_cap() {
-        let waits = |attempt| Backoff { jitter: 0.0, ..Backoff::default() }.delay(attempt, u64::MAX).as_millis();
+        let waits =
+            |attempt| RestartBackoff { jitter: 0.0, ..RestartBackoff::default() }.delay(attempt, u64::MAX).as_millis();
         assert_eq!(
             [0, 1, 2, 3, 4, 8, 9, 40, u32::MAX].map(waits),
             [0, 0, 100, 200, 400, 6_400, 10_000, 10_000, 10_000]
@@ -73,21 +74,21 @@ mod tests {
 
     #[test]
     fn the_total_is_the_sum_of_the_longest_waits() {
-        let backoff = Backoff { base: Duration::from_nanos(1), cap: Duration::from_secs(5), jitter: 1.0 };
+        let backoff = RestartBackoff { base: Duration::from_nanos(1), cap: Duration::from_secs(5), jitter: 1.0 };
         for restarts in 0..50 {
             let sum: Duration = (1..=restarts).map(|attempt| backoff.delay(attempt, 0)).sum();
             assert_eq!(backoff.total(restarts), sum);
         }
-        assert_eq!(Backoff::default().total(5), Duration::from_millis(1_500));
-        assert_eq!(Backoff::fixed(Duration::MAX).total(u32::MAX), Duration::MAX);
+        assert_eq!(RestartBackoff::default().total(5), Duration::from_millis(1_500));
+        assert_eq!(RestartBackoff::fixed(Duration::MAX).total(u32::MAX), Duration::MAX);
     }
 
     #[test]
     fn jitter_only_shortens_and_by_no_more_than_its_share() {
-        let backoff = Backoff::default();
+        let backoff = RestartBackoff::default();
         assert_eq!(backoff.delay(2, 0), Duration::from_millis(100));
         assert_eq!(backoff.delay(2, u64::MAX), Duration::from_millis(75));
-        assert_eq!(Backoff::none().delay(9, 7), Duration::ZERO);
-        assert_eq!(Backoff::fixed(Duration::from_secs(3)).delay(9, 7), Duration::from_secs(3));
+        assert_eq!(RestartBackoff::none().delay(9, 7), Duration::ZERO);
+        assert_eq!(RestartBackoff::fixed(Duration::from_secs(3)).delay(9, 7), Duration::from_secs(3));
     }
 }

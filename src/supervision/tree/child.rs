@@ -7,14 +7,12 @@ use ractor::ActorCell;
 use tokio::sync::oneshot;
 
 use super::child_ref::Down;
-use super::handle::ControlError;
+use super::errors::ControlError;
 use super::intensity::Window;
+use super::message::Reply;
+use super::node::ActorState;
 use super::restart::{ChildFacts, Presence, Restart};
-use super::snapshot::NodeState;
 use super::spec::ChildSpec;
-
-/// Answers a request once the child is where the caller wants it.
-pub(super) type Reply = oneshot::Sender<Result<(), ControlError>>;
 
 /// A wait before a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ pub(super) enum Origin {
     Restart,
 }
 
-/// What a child stands in line for.
+/// The queue that a child is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Queue {
     /// To run for the first time, with its supervisor.
@@ -77,7 +75,7 @@ pub(super) enum Queue {
 
 /// A start that is under way.
 pub(super) struct Launching {
-    /// Calls it off; taken when that has been done.
+    /// Cancels the start; taken when that has been done.
     pub(super) cancel: Option<oneshot::Sender<()>>,
     pub(super) spawned: Arc<OnceLock<ActorCell>>,
 }
@@ -98,7 +96,7 @@ pub(super) struct Child {
     pub(super) last_error: Option<String>,
     pub(super) start_reply: Option<Reply>,
     pub(super) stop_replies: Vec<Reply>,
-    seat_owner: u64,
+    slot_owner: u64,
 }
 
 impl Child {
@@ -117,7 +115,7 @@ impl Child {
             last_error: None,
             start_reply: None,
             stop_replies: Vec::new(),
-            seat_owner: spec.seat.claim(),
+            slot_owner: spec.slot.claim(),
             spec,
         }
     }
@@ -139,20 +137,20 @@ impl Child {
         }
     }
 
-    /// Enters a phase and tells the child's reference.
+    /// Enters a phase and updates the child's reference.
     pub(super) fn enter(&mut self, phase: Phase) {
-        let seat = &self.spec.seat;
+        let slot = &self.spec.slot;
         match (&phase, &self.cell) {
-            (Phase::Running, Some(cell)) => seat.occupy(self.seat_owner, cell.clone()),
-            // It goes on working until its turn to stop has come.
+            (Phase::Running, Some(cell)) => slot.occupy(self.slot_owner, cell.clone()),
+            // It continues to work until its turn to stop.
             (Phase::Doomed(_), _) => {}
             (Phase::Waiting(_) | Phase::Starting | Phase::Running, _) => {
                 let first = matches!(self.origin, Origin::Initial | Origin::Added);
-                seat.vacate(self.seat_owner, if first { Down::Starting } else { Down::Restarting });
+                slot.vacate(self.slot_owner, if first { Down::Starting } else { Down::Restarting });
             }
-            (Phase::Stopping(_), _) => seat.vacate(self.seat_owner, Down::Exiting),
-            (Phase::Down, _) => seat.vacate(self.seat_owner, Down::Stopped),
-            (Phase::Failed, _) => seat.vacate(self.seat_owner, Down::Failed),
+            (Phase::Stopping(_), _) => slot.vacate(self.slot_owner, Down::Exiting),
+            (Phase::Down, _) => slot.vacate(self.slot_owner, Down::Stopped),
+            (Phase::Failed, _) => slot.vacate(self.slot_owner, Down::Failed),
         }
         self.phase = phase;
     }
@@ -186,17 +184,17 @@ impl Child {
         }
     }
 
-    pub(super) fn state(&self, now: Duration) -> NodeState {
+    pub(super) fn state(&self, now: Duration) -> ActorState {
         match self.phase {
-            Phase::Waiting(Some(pause)) => NodeState::Restarting { after: pause.until.saturating_sub(now) },
+            Phase::Waiting(Some(pause)) => ActorState::Restarting { after: pause.until.saturating_sub(now) },
             Phase::Waiting(None) | Phase::Starting => match self.origin {
-                Origin::Restart => NodeState::Restarting { after: Duration::ZERO },
-                Origin::Initial | Origin::Added | Origin::ByHand => NodeState::Starting,
+                Origin::Restart => ActorState::Restarting { after: Duration::ZERO },
+                Origin::Initial | Origin::Added | Origin::ByHand => ActorState::Starting,
             },
-            Phase::Running => NodeState::Running,
-            Phase::Doomed(_) | Phase::Stopping(_) => NodeState::Stopping,
-            Phase::Down => NodeState::Stopped,
-            Phase::Failed => NodeState::Failed,
+            Phase::Running => ActorState::Running,
+            Phase::Doomed(_) | Phase::Stopping(_) => ActorState::Stopping,
+            Phase::Down => ActorState::Stopped,
+            Phase::Failed => ActorState::Failed,
         }
     }
 
@@ -213,7 +211,7 @@ impl Child {
         }
     }
 
-    /// Where a stop leads: a temporary child, and one whose first start was called off, do not stay listed.
+    /// What follows a stop: a temporary child, and one whose first start was cancelled, do not stay listed.
     pub(super) fn after_stop(&self, then: Then) -> Then {
         if self.spec.restart == Restart::Temporary || (self.origin == Origin::Added && then == Then::Stay) {
             Then::Remove
@@ -226,6 +224,6 @@ impl Child {
 /// A supervisor that is gone leaves no reference behind that looks alive.
 impl Drop for Child {
     fn drop(&mut self) {
-        self.spec.seat.vacate(self.seat_owner, Down::Stopped);
+        self.spec.slot.vacate(self.slot_owner, Down::Stopped);
     }
 }

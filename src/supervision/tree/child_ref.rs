@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use ractor::rpc::CallResult;
 use ractor::{ActorCell, ActorRef, Message, MessagingErr, RpcReplyPort};
 
-/// Why nobody is behind a reference.
+/// Why a reference has no actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Down {
     /// The child has not been started yet, or is starting for the first time.
@@ -86,42 +86,42 @@ pub enum CallError {
 /// hop through the supervisor. A message that was accepted is lost when the actor crashes before handling it, as with
 /// ractor itself.
 pub struct ChildRef<M> {
-    seat: Arc<Seat<M>>,
+    slot: Arc<Slot<M>>,
 }
 
 impl<M> Clone for ChildRef<M> {
     fn clone(&self) -> Self {
-        Self { seat: Arc::clone(&self.seat) }
+        Self { slot: Arc::clone(&self.slot) }
     }
 }
 
 impl<M> fmt::Debug for ChildRef<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.seat.held.read();
-        f.debug_struct("ChildRef").field("child", &self.seat.child).field("actor", &held.actor).finish_non_exhaustive()
+        let held = self.slot.held.read();
+        f.debug_struct("ChildRef").field("child", &self.slot.child).field("actor", &held.actor).finish_non_exhaustive()
     }
 }
 
 impl<M: Message> ChildRef<M> {
     pub(super) fn vacant(child: Arc<str>) -> Self {
         let held = Held { actor: None, down: Down::Starting, owner: 0, last: None };
-        Self { seat: Arc::new(Seat { child, held: RwLock::new(held) }) }
+        Self { slot: Arc::new(Slot { child, held: RwLock::new(held) }) }
     }
 
-    pub(super) fn seat(&self) -> Arc<dyn Seating> {
-        Arc::clone(&self.seat) as Arc<dyn Seating>
+    pub(super) fn slot(&self) -> Arc<dyn ChildSlot> {
+        Arc::clone(&self.slot) as Arc<dyn ChildSlot>
     }
 
     /// The id of the child.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.seat.child
+        &self.slot.child
     }
 
     /// The actor that runs now.
     #[must_use]
     pub fn actor(&self) -> Option<ActorRef<M>> {
-        self.seat.held.read().actor.clone()
+        self.slot.held.read().actor.clone()
     }
 
     /// The cell of the actor that runs now.
@@ -133,13 +133,13 @@ impl<M: Message> ChildRef<M> {
     /// Whether both refer to the same child.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.seat, &other.seat)
+        Arc::ptr_eq(&self.slot, &other.slot)
     }
 
-    /// Why nobody is there; `None` while an actor runs.
+    /// Why there is no actor; `None` while one runs.
     #[must_use]
     pub fn down(&self) -> Option<Down> {
-        let held = self.seat.held.read();
+        let held = self.slot.held.read();
         held.actor.is_none().then_some(held.down)
     }
 
@@ -148,13 +148,13 @@ impl<M: Message> ChildRef<M> {
     /// # Errors
     /// Gives the message back, with the reason, when no actor runs.
     pub fn cast(&self, message: M) -> Result<(), SendError<M>> {
-        let held = self.seat.held.read();
+        let held = self.slot.held.read();
         let Some(actor) = &held.actor else {
-            return Err(SendError { child: Arc::clone(&self.seat.child), down: held.down, message });
+            return Err(SendError { child: Arc::clone(&self.slot.child), down: held.down, message });
         };
         actor.cast(message).map_err(|error| match error {
             MessagingErr::SendErr(message) => {
-                SendError { child: Arc::clone(&self.seat.child), down: Down::Exiting, message }
+                SendError { child: Arc::clone(&self.slot.child), down: Down::Exiting, message }
             }
             MessagingErr::ChannelClosed | MessagingErr::InvalidActorType => {
                 unreachable!("a cast through a typed reference fails only with the message")
@@ -162,7 +162,7 @@ impl<M: Message> ChildRef<M> {
         })
     }
 
-    /// Sends the request that `build` makes around a reply port and waits at most `timeout` for the answer.
+    /// Sends the request that `build` makes of a reply port and waits at most `timeout` for the answer.
     ///
     /// # Errors
     /// When no actor runs, when it ends or drops the port without an answer, and when time is up.
@@ -171,9 +171,9 @@ impl<M: Message> ChildRef<M> {
         T: Send + 'static,
         F: FnOnce(RpcReplyPort<T>) -> M,
     {
-        let child = || Arc::clone(&self.seat.child);
+        let child = || Arc::clone(&self.slot.child);
         let (actor, down) = {
-            let held = self.seat.held.read();
+            let held = self.slot.held.read();
             (held.actor.clone(), held.down)
         };
         let Some(actor) = actor else { return Err(CallError::Down { child: child(), down }) };
@@ -186,7 +186,7 @@ impl<M: Message> ChildRef<M> {
     }
 }
 
-struct Seat<M> {
+struct Slot<M> {
     child: Arc<str>,
     held: RwLock<Held<M>>,
 }
@@ -202,8 +202,8 @@ struct Held<M> {
 }
 
 /// The supervisor's side of a reference, without the message type.
-pub(super) trait Seating: Send + Sync {
-    /// Makes the caller the owner; what earlier owners say from now on is ignored.
+pub(super) trait ChildSlot: Send + Sync {
+    /// Makes the caller the owner; calls of earlier owners are ignored from now on.
     fn claim(&self) -> u64;
     fn occupy(&self, owner: u64, cell: ActorCell);
     fn vacate(&self, owner: u64, down: Down);
@@ -211,7 +211,7 @@ pub(super) trait Seating: Send + Sync {
     fn last(&self) -> Option<ActorCell>;
 }
 
-impl<M: Message> Seating for Seat<M> {
+impl<M: Message> ChildSlot for Slot<M> {
     fn claim(&self) -> u64 {
         let mut held = self.held.write();
         held.owner += 1;

@@ -1,5 +1,5 @@
 //! A supervisor's children, in start order. What happens to one of them costs the same however many there are: it is
-//! found by its place, its id or its actor, and those that have to start or stop stand in queues.
+//! found by its position, its id or its actor, and those that have to start or stop stand in queues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Index, IndexMut, RangeInclusive};
@@ -8,40 +8,34 @@ use std::sync::Arc;
 use ractor::{ActorCell, ActorId};
 
 use super::child::{Child, Origin, Phase, Queue, Then};
-use super::restart::{ChildFacts, Place, Strategy};
-
-/// One start of one child; what comes back from an earlier one does not match.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
-    pub(super) place: Place,
-    generation: u64,
-}
+use super::message::Key;
+use super::restart::{ChildFacts, Position, Strategy};
 
 #[derive(Default)]
 pub(super) struct Children {
-    list: BTreeMap<Place, Box<Child>>,
-    by_id: HashMap<Arc<str>, Place>,
-    by_actor: HashMap<ActorId, Place>,
-    queues: BTreeSet<(Queue, Place)>,
-    next: Place,
+    list: BTreeMap<Position, Box<Child>>,
+    by_id: HashMap<Arc<str>, Position>,
+    by_actor: HashMap<ActorId, Position>,
+    queues: BTreeSet<(Queue, Position)>,
+    next: Position,
 }
 
 impl Children {
     /// Adds a child after the others. Its id must be free.
     pub(super) fn push(&mut self, child: Child) {
-        let place = self.next;
+        let position = self.next;
         self.next += 1;
-        self.by_id.insert(Arc::clone(&child.spec.id), place);
-        self.list.insert(place, Box::new(child));
-        self.requeue(place);
+        self.by_id.insert(Arc::clone(&child.spec.id), position);
+        self.list.insert(position, Box::new(child));
+        self.requeue(position);
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
-        self.set_actor(place, None);
-        let Some(child) = self.list.remove(&place) else { return };
+    pub(super) fn remove(&mut self, position: Position) {
+        self.set_actor(position, None);
+        let Some(child) = self.list.remove(&position) else { return };
         self.by_id.remove(&child.spec.id);
         if let Some(queue) = child.queue {
-            self.queues.remove(&(queue, place));
+            self.queues.remove(&(queue, position));
         }
     }
 
@@ -49,71 +43,71 @@ impl Children {
         self.list.values().map(|child| &**child)
     }
 
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn positions(&self) -> Vec<Position> {
         self.list.keys().copied().collect()
     }
 
-    pub(super) fn facts(&self, places: RangeInclusive<Place>) -> Vec<(Place, ChildFacts)> {
-        self.list.range(places).map(|(&place, child)| (place, child.facts())).collect()
+    pub(super) fn facts(&self, positions: RangeInclusive<Position>) -> Vec<(Position, ChildFacts)> {
+        self.list.range(positions).map(|(&position, child)| (position, child.facts())).collect()
     }
 
-    pub(super) fn named(&self, id: &str) -> Option<Place> {
+    pub(super) fn named(&self, id: &str) -> Option<Position> {
         self.by_id.get(id).copied()
     }
 
-    pub(super) fn played_by(&self, actor: ActorId) -> Option<Place> {
+    pub(super) fn played_by(&self, actor: ActorId) -> Option<Position> {
         self.by_actor.get(&actor).copied()
     }
 
-    pub(super) fn key(&self, place: Place) -> Key {
-        Key { place, generation: self[place].generation }
+    pub(super) fn key(&self, position: Position) -> Key {
+        Key { position, generation: self[position].generation }
     }
 
     /// Whether this is the child's latest start.
     pub(super) fn is_latest(&self, key: Key) -> bool {
-        self.list.get(&key.place).is_some_and(|child| child.generation == key.generation)
+        self.list.get(&key.position).is_some_and(|child| child.generation == key.generation)
     }
 
-    pub(super) fn set_actor(&mut self, place: Place, cell: Option<ActorCell>) {
+    pub(super) fn set_actor(&mut self, position: Position, cell: Option<ActorCell>) {
         let id = cell.as_ref().map(ActorCell::get_id);
-        if let Some(before) = std::mem::replace(&mut self[place].cell, cell) {
+        if let Some(before) = std::mem::replace(&mut self[position].cell, cell) {
             self.by_actor.remove(&before.get_id());
         }
         if let Some(id) = id {
-            self.by_actor.insert(id, place);
+            self.by_actor.insert(id, position);
         }
     }
 
     /// Lets a child enter a phase.
-    pub(super) fn enter(&mut self, place: Place, phase: Phase) {
-        self[place].enter(phase);
-        self.requeue(place);
+    pub(super) fn enter(&mut self, position: Position, phase: Phase) {
+        self[position].enter(phase);
+        self.requeue(position);
     }
 
     /// Ends the pause that this incident asked for, of those children that are still in it.
-    pub(super) fn end_pause(&mut self, incident: u64, places: &[Place]) {
-        for &place in places {
-            if let Some(child) = self.list.get_mut(&place) {
+    pub(super) fn end_pause(&mut self, incident: u64, positions: &[Position]) {
+        for &position in positions {
+            if let Some(child) = self.list.get_mut(&position) {
                 child.end_pause(incident);
-                self.requeue(place);
+                self.requeue(position);
             }
         }
     }
 
-    fn requeue(&mut self, place: Place) {
-        let child = &mut self[place];
+    fn requeue(&mut self, position: Position) {
+        let child = &mut self[position];
         let (before, now) = (child.queue, child.due());
         child.queue = now;
         if let Some(queue) = before {
-            self.queues.remove(&(queue, place));
+            self.queues.remove(&(queue, position));
         }
         if let Some(queue) = now {
-            self.queues.insert((queue, place));
+            self.queues.insert((queue, position));
         }
     }
 
-    fn queued(&self, queue: Queue) -> impl DoubleEndedIterator<Item = Place> {
-        self.queues.range((queue, Place::MIN)..=(queue, Place::MAX)).map(|&(_, place)| place)
+    fn queued(&self, queue: Queue) -> impl DoubleEndedIterator<Item = Position> {
+        self.queues.range((queue, Position::MIN)..=(queue, Position::MAX)).map(|&(_, position)| position)
     }
 
     /// Whether children still have to stop.
@@ -124,14 +118,14 @@ impl Children {
     /// Whether children still have to run for the first time with their supervisor; some may have to stop before.
     pub(super) fn are_starting(&self) -> bool {
         let mut queued = self.queued(Queue::First).chain(self.queued(Queue::Stop));
-        queued.any(|place| self[place].origin == Origin::Initial)
+        queued.any(|position| self[position].origin == Origin::Initial)
     }
 
     /// The doomed child whose turn to stop has come: the last one, once nothing after it is still stopping; children without
     /// an order do not wait for each other.
-    pub(super) fn next_to_stop(&self, strategy: Strategy) -> Option<(Place, Then)> {
-        let doomed = |place: Place| match *self[place].phase() {
-            Phase::Doomed(then) => Some((place, then)),
+    pub(super) fn next_to_stop(&self, strategy: Strategy) -> Option<(Position, Then)> {
+        let doomed = |position: Position| match *self[position].phase() {
+            Phase::Doomed(then) => Some((position, then)),
             Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Stopping(_) | Phase::Down | Phase::Failed => {
                 None
             }
@@ -147,9 +141,9 @@ impl Children {
     ///
     /// A first start waits for the one before it. Under one_for_one a restart waits for nothing; in a group it also waits
     /// for everything that stops and for the start before it.
-    pub(super) fn next_to_start(&self, strategy: Strategy) -> Vec<Place> {
+    pub(super) fn next_to_start(&self, strategy: Strategy) -> Vec<Position> {
         let first = |queue| self.queued(queue).next();
-        let is_due = |place: &Place| matches!(self[*place].phase(), Phase::Waiting(None));
+        let is_due = |position: &Position| matches!(self[*position].phase(), Phase::Waiting(None));
         match strategy {
             Strategy::OneForOne | Strategy::SimpleOneForOne => {
                 first(Queue::First).filter(is_due).into_iter().chain(self.queued(Queue::Start)).collect()
@@ -163,17 +157,17 @@ impl Children {
     }
 }
 
-impl Index<Place> for Children {
+impl Index<Position> for Children {
     type Output = Child;
 
-    fn index(&self, place: Place) -> &Child {
-        &self.list[&place]
+    fn index(&self, position: Position) -> &Child {
+        &self.list[&position]
     }
 }
 
-impl IndexMut<Place> for Children {
-    fn index_mut(&mut self, place: Place) -> &mut Child {
-        self.list.get_mut(&place).expect("a place is not used after its child has left")
+impl IndexMut<Position> for Children {
+    fn index_mut(&mut self, position: Position) -> &mut Child {
+        self.list.get_mut(&position).expect("a position is not used after its child has left")
     }
 }
 
@@ -186,14 +180,14 @@ mod tests {
     use crate::supervision::tree::child::Pause;
     use crate::supervision::tree::{ChildSpec, SupervisorSpec};
 
-    /// The queues again, said the long way: each question walks the list.
-    fn next_to_stop(children: &Children) -> Option<Place> {
+    /// A reference model of the queues: each question walks the list.
+    fn next_to_stop(children: &Children) -> Option<Position> {
         let leaves = |child: &Child| matches!(child.phase(), Phase::Doomed(_) | Phase::Stopping(_));
-        let (place, last) = children.list.iter().rfind(|(_, child)| leaves(child))?;
-        matches!(last.phase(), Phase::Doomed(_)).then_some(*place)
+        let (position, last) = children.list.iter().rfind(|(_, child)| leaves(child))?;
+        matches!(last.phase(), Phase::Doomed(_)).then_some(*position)
     }
 
-    fn next_to_start(children: &Children, strategy: Strategy) -> Vec<Place> {
+    fn next_to_start(children: &Children, strategy: Strategy) -> Vec<Position> {
         let grouped = strategy != Strategy::OneForOne;
         if grouped && children.iter().any(|child| matches!(child.phase(), Phase::Doomed(_) | Phase::Stopping(_))) {
             return Vec::new();
@@ -202,12 +196,12 @@ mod tests {
             matches!(earlier.phase(), Phase::Waiting(_) | Phase::Starting)
                 && (grouped || (earlier.origin == Origin::Initial && child.origin == Origin::Initial))
         };
-        let has_turn = |place: &Place| {
-            let child = &children[*place];
+        let has_turn = |position: &Position| {
+            let child = &children[*position];
             matches!(child.phase(), Phase::Waiting(None))
-                && !children.list.range(..place).any(|(_, earlier)| holds_up(earlier, child))
+                && !children.list.range(..position).any(|(_, earlier)| holds_up(earlier, child))
         };
-        children.places().into_iter().filter(has_turn).collect()
+        children.positions().into_iter().filter(has_turn).collect()
     }
 
     fn phases() -> impl Generate<Value = (Origin, fn() -> Phase)> {
@@ -249,19 +243,19 @@ mod tests {
             };
             (0..6).for_each(|_| add(&mut children));
             for (at, change) in changes {
-                let place = *at.get(&children.places());
+                let position = *at.get(&children.positions());
                 match change {
                     Change::Enter(origin, phase) => {
-                        children[place].origin = origin;
-                        children.enter(place, phase());
+                        children[position].origin = origin;
+                        children.enter(position, phase());
                     }
-                    Change::EndPause => children.end_pause(1, &[place]),
+                    Change::EndPause => children.end_pause(1, &[position]),
                     Change::Replace => {
-                        children.remove(place);
+                        children.remove(position);
                         add(&mut children);
                     }
                 }
-                prop_assert_eq!(children.next_to_stop(Strategy::OneForOne).map(|(place, _)| place), next_to_stop(&children));
+                prop_assert_eq!(children.next_to_stop(Strategy::OneForOne).map(|(position, _)| position), next_to_stop(&children));
                 for strategy in [Strategy::OneForOne, Strategy::OneForAll] {
                     let mut next = children.next_to_start(strategy);
                     next.sort_unstable();

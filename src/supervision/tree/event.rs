@@ -1,4 +1,4 @@
-//! What happens in a tree, as a stream.
+//! The events of a tree, as a stream.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::node::Rounded;
 use super::restart::Exit;
-use super::snapshot::Rounded;
 use crate::env::Env;
 use crate::messages::{Timestamp, visible, visible_lines};
 
-/// Events that a slow subscriber may lag behind before it loses the oldest (and is told how many).
+/// Events that a slow subscriber may lag behind before it loses the oldest (and receives their number).
 const CAPACITY: usize = 1024;
 
 /// Something happened to a child or a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEvent {
-    /// When, by the wall clock.
+    /// When it happened, by the wall clock.
     pub at: Timestamp,
-    /// Where: the ids from the root on, joined by `/`.
+    /// The path of the child or supervisor: the ids from the root on, joined by `/`.
     pub path: Arc<str>,
     /// Which start of the child or supervisor, counted from 1; 0 before the first.
     pub generation: u64,
-    /// What.
+    /// What happened.
     pub kind: TreeEventKind,
 }
 
@@ -45,7 +45,7 @@ pub enum TreeEventKind {
     },
     /// The child ended without having been asked to.
     Exited {
-        /// How; a panic's text is in it.
+        /// How it ended, with the text of a panic.
         exit: Exit,
     },
     /// The child will be started again.
@@ -112,7 +112,7 @@ impl Events {
     pub(super) fn emit(&self, path: &Arc<str>, generation: u64, kind: TreeEventKind) {
         tracing::debug!(%path, generation, %kind, "supervision");
         let event = TreeEvent { at: self.env.now().wall, path: Arc::clone(path), generation, kind };
-        // Nobody has to listen.
+        // There may be no subscribers.
         let _ = self.sender.send(event);
     }
 }

@@ -84,14 +84,14 @@ impl<M: Message> ProcessGroups<M> {
     pub fn leave(&self, group: &str, member: &ChildRef<M>) -> bool {
         let mut groups = self.groups.lock();
         let Some(members) = groups.get_mut(group) else { return false };
-        let place = members.iter().position(|other| other.is_same(member));
-        if let Some(place) = place {
-            members.remove(place);
+        let position = members.iter().position(|other| other.is_same(member));
+        if let Some(position) = position {
+            members.remove(position);
         }
         if members.is_empty() {
             groups.remove(group);
         }
-        place.is_some()
+        position.is_some()
     }
 
     /// The members that run now, in the order in which they joined; none if there is no such group.

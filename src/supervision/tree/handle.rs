@@ -4,113 +4,21 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_text::{quoted, visible_lines};
 use ractor::{Actor, ActorCell};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::timeout;
 
-use super::child::Reply;
 use super::child_ref::{ChildRef, Down};
+use super::errors::{ControlError, EndReason, StartError};
 use super::event::{Events, TreeEvent};
-use super::snapshot::{NodeState, TreeNode};
-use super::spec::{ChildSpec, SpecError, SupervisorSpec};
-use super::supervisor::{Arguments, Msg, SupervisorActor};
+use super::message::{Arguments, Msg, Reply};
+use super::node::TreeNode;
+use super::spec::{ChildSpec, Kind, SupervisorSpec};
+use super::supervisor::SupervisorActor;
 use crate::env::Env;
 
 /// How long a snapshot may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Why a supervisor ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndReason {
-    /// It was stopped.
-    #[error("stopped")]
-    Stopped,
-    /// Its significant children have ended.
-    #[error("`{child}` has ended and took its supervisor along")]
-    AutoShutdown {
-        /// The path of the child that ended last.
-        child: Arc<str>,
-    },
-    /// A child was restarted too often.
-    #[error("`{child}` was restarted too often: {}", visible_lines(error))]
-    IntensityExceeded {
-        /// The path of the child.
-        child: Arc<str>,
-        /// The last cause.
-        error: String,
-    },
-    /// A child could not be started when the supervisor started.
-    #[error("`{child}` could not be started: {}", visible_lines(error))]
-    StartFailed {
-        /// The path of the child.
-        child: Arc<str>,
-        /// The cause.
-        error: String,
-    },
-    /// It was killed, or its runtime ended, and its children with it.
-    #[error("killed")]
-    Killed,
-}
-
-/// Why a tree did not start. What had started by then has been stopped again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    /// The description does not hold together.
-    #[error(transparent)]
-    Invalid(#[from] SpecError),
-    /// The supervisor ended before all of its children ran.
-    #[error(transparent)]
-    Ended(EndReason),
-}
-
-/// Why a request to a supervisor was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ControlError {
-    /// The supervisor has no such child.
-    #[error("there is no child {}", quoted(child))]
-    UnknownChild {
-        /// The id that was asked for.
-        child: Arc<str>,
-    },
-    /// Only a child that is stopped or failed can be started by hand.
-    #[error("`{child}` is {state}")]
-    NotStopped {
-        /// The id of the child.
-        child: Arc<str>,
-        /// Where it is in its life.
-        state: NodeState,
-    },
-    /// The supervisor cannot take this child.
-    #[error(transparent)]
-    Invalid(#[from] SpecError),
-    /// The child could not be started.
-    #[error("`{child}` could not be started: {}", visible_lines(error))]
-    StartFailed {
-        /// The id of the child.
-        child: Arc<str>,
-        /// The cause.
-        error: String,
-    },
-    /// The child was stopped before it had started.
-    #[error("the start was called off")]
-    CalledOff,
-    /// The supervisor is still starting its first children, or is ending.
-    #[error("the supervisor is {state}")]
-    NotReady {
-        /// Where the supervisor is in its life.
-        state: NodeState,
-    },
-    /// No supervisor is there to ask.
-    #[error("the supervisor is {down}")]
-    SupervisorDown {
-        /// Why.
-        down: Down,
-    },
-    /// The supervisor did not answer in time.
-    #[error("the supervisor did not answer")]
-    TimedOut,
-}
 
 /// A reference to a supervisor that survives its restarts; a cheap clone.
 ///
@@ -148,7 +56,7 @@ impl SupervisorRef {
         self.request(|reply| Msg::StartChild { child, reply }).await
     }
 
-    /// Stops a child and waits until it is down; also calls off a restart that is due. The child stays listed as stopped,
+    /// Stops a child and waits until it is down; also cancels a restart that is due. The child stays listed as stopped,
     /// unless it is temporary. Terminating a child that is down already is fine.
     ///
     /// As in OTP, a sibling's crash under one_for_all or rest_for_one brings it back; [`remove_child`](Self::remove_child)
@@ -205,6 +113,19 @@ impl SupervisorRef {
     }
 }
 
+impl ChildSpec {
+    /// A supervisor below another one; its name is its id. The reference manages its children at run time.
+    ///
+    /// The child is permanent. It has no timeouts of its own: its children's timeouts bound its start and its stop.
+    #[must_use]
+    pub fn supervisor(spec: SupervisorSpec) -> (Self, SupervisorRef) {
+        let id = Arc::clone(&spec.name);
+        let reference = ChildRef::vacant(Arc::clone(&id));
+        let child = Self::new(id, Kind::Supervisor(Arc::new(spec)), reference.slot());
+        (child, SupervisorRef::new(reference))
+    }
+}
+
 /// A running tree; a cheap clone. Dropping it does not stop the tree.
 ///
 /// It manages the root supervisor's children like any [`SupervisorRef`].
@@ -234,7 +155,7 @@ impl Supervisor {
     /// Starts a tree, child after child, and returns when all of them run.
     ///
     /// # Errors
-    /// When the description does not hold together, and when a child does not start: then those before it have been
+    /// When the specification is invalid, and when a child does not start: then those before it have been
     /// stopped again, last first.
     pub async fn start(spec: SupervisorSpec) -> Result<Self, StartError> {
         Self::start_in(spec, Env::system()).await
@@ -257,8 +178,8 @@ impl Supervisor {
             return Err(StartError::Ended(EndReason::Killed));
         };
         let reference = ChildRef::vacant(name);
-        let seat = reference.seat();
-        seat.occupy(seat.claim(), actor.get_cell());
+        let slot = reference.slot();
+        slot.occupy(slot.claim(), actor.get_cell());
         let root = SupervisorRef::new(reference);
         let supervisor = Self { root, actor: actor.get_cell(), events, ended: end };
         match readiness.await {
@@ -268,8 +189,8 @@ impl Supervisor {
         }
     }
 
-    /// What happens in the tree from now on. A subscriber that lags more than 1024 events behind is told how many it
-    /// missed.
+    /// What happens in the tree from now on. A subscriber that lags more than 1024 events behind receives the number that
+    /// it missed.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<TreeEvent> {
         self.events.subscribe()
@@ -283,7 +204,7 @@ impl Supervisor {
         self.join().await
     }
 
-    /// Waits until the tree has ended, and says why.
+    /// Waits until the tree has ended, and returns the reason.
     pub async fn join(&self) -> EndReason {
         let mut ended = self.ended.clone();
         let reason = match ended.wait_for(Option::is_some).await {

@@ -8,7 +8,7 @@ use crate::env::Mutant;
 
 /// How many restarts are too many: more than `max` of them within `within`.
 ///
-/// The window has to be longer than `max` restarts wait (see [`Backoff`](super::Backoff)): a child that crashes as soon as
+/// The window has to be longer than `max` restarts wait (see [`RestartBackoff`](super::RestartBackoff)): a child that crashes as soon as
 /// it is started would never be over it, and be restarted for ever. A supervisor refuses an intensity like that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Intensity {
@@ -46,7 +46,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Enters an incident at `now` and says whether the restarts are still within `intensity`.
+    /// Enters an incident at `now` and returns whether the restarts are still within `intensity`.
     ///
     /// ```
     /// use std::time::Duration;

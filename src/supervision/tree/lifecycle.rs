@@ -11,8 +11,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::event::Events;
+use super::message::{Arguments, Launched, Msg};
 use super::spec::{ChildSpec, Kind};
-use super::supervisor::{Arguments, Msg, SupervisorActor};
+use super::supervisor::SupervisorActor;
 use crate::env::Env;
 
 /// How long a killed child may take to be gone. Only one that blocks its thread needs any time.
@@ -30,23 +31,13 @@ pub(super) struct Launch {
     pub(super) spawned: Arc<OnceLock<ActorCell>>,
 }
 
-/// How a launch ended.
-pub(super) enum Launched {
-    Started(ActorCell),
-    Failed(String),
-    /// Called off and undone.
-    Cancelled {
-        killed: bool,
-    },
-}
-
 impl Launch {
-    /// Starts the child, unless it is called off by `cancel`. Whatever a failed or cancelled start leaves behind is
+    /// Starts the child, unless `cancel` cancels it. Whatever a failed or cancelled start leaves behind is
     /// stopped before this returns.
     pub(super) async fn run(self, cancel: oneshot::Receiver<()>) -> Launched {
         let start = async {
             // Two generations of a child never run at once, even if the earlier one's supervisor was killed.
-            if let Some(earlier) = self.spec.seat.last()
+            if let Some(earlier) = self.spec.slot.last()
                 && !gone(&earlier, self.spec.start_timeout).await
             {
                 return Err("its earlier generation still runs".to_owned());
@@ -112,12 +103,12 @@ impl Launch {
     }
 }
 
-/// Stops a child and waits until it is gone: a stop, its timeout, a kill. Says whether it took the kill.
+/// Stops a child and waits until it is gone: a stop, its timeout, a kill. Returns whether it took the kill.
 pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> bool {
     if spec.stop_timeout != Some(Duration::ZERO) {
         match spec.kind {
             Kind::Worker(_) => cell.stop(None),
-            // A supervisor stops its children first. If it is already gone there is nothing to say.
+            // A supervisor stops its children first. If it is already gone there is nothing to send.
             Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
         }
         if gone(cell, spec.stop_timeout).await {

@@ -51,7 +51,7 @@
 //! - Children start in order, each after the one before it runs, and stop in reverse order. A child that does not stop
 //!   within its timeout is killed.
 //! - A supervisor answers while its children start, stop, hang or wait for a restart.
-//! - Two generations of a child never run at once. What an earlier generation still has to say is ignored.
+//! - Two generations of a child never run at once. Messages of an earlier generation to its supervisor are ignored.
 //! - One crash is one entry in the restart window, however many children it restarts; a failed restart is one more.
 //! - A child that crashes at once, whenever it is started, is given up: an intensity that the backoff puts out of reach is
 //!   refused.
@@ -60,7 +60,7 @@
 //! # What it leaves to others
 //! - Messages in the mailbox of a crashed actor are lost, as with ractor itself.
 //! - A child that blocks its thread cannot be killed, and may hold up what else that thread had to run. Its supervisor
-//!   reports it, goes on without it after 5 s, and does not start it again while it is there.
+//!   reports it, continues without it after 5 s, and does not start it again while it is there.
 //! - A killed supervisor cannot stop its children in order: ractor kills them with it.
 //!
 //! The tree uses no ractor names and no process groups.
@@ -69,32 +69,36 @@
 compile_error!("callboard supervises actors by catching their panics: build it with panic = \"unwind\"");
 
 mod backoff;
-mod board;
 mod child;
 mod child_ref;
 mod children;
+mod errors;
 mod event;
 mod groups;
 mod handle;
 mod incidents;
 mod intensity;
 #[cfg(any(test, feature = "testing"))]
-mod killing;
+mod kill;
 mod lifecycle;
+mod message;
+mod node;
 mod requests;
 mod restart;
 mod snapshot;
 mod spec;
+mod state;
 mod supervisor;
 mod template;
 
-pub use backoff::Backoff;
+pub use backoff::RestartBackoff;
 pub use child_ref::{CallError, ChildRef, Down, SendError};
+pub use errors::{ControlError, EndReason, SpecError, StartError};
 pub use event::{TreeEvent, TreeEventKind};
 pub use groups::ProcessGroups;
-pub use handle::{ControlError, EndReason, StartError, Supervisor, SupervisorRef};
+pub use handle::{Supervisor, SupervisorRef};
 pub use intensity::{Intensity, Window};
+pub use node::{ActorState, NodeKind, TreeNode};
 pub use restart::{AutoShutdown, Exit, Restart, Strategy};
-pub use snapshot::{NodeKind, NodeState, TreeNode};
-pub use spec::{ChildSpec, SpecError, SupervisorSpec};
+pub use spec::{ChildSpec, SupervisorSpec};
 pub use template::ChildTemplate;

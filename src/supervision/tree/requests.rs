@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::board::{Board, Life};
-use super::child::{Child, Origin, Phase, Reply, Then};
+use super::child::{Child, Origin, Phase, Then};
+use super::errors::{ControlError, SpecError};
 use super::event::TreeEventKind;
-use super::handle::ControlError;
+use super::message::Reply;
+use super::node::{ActorState, NodeKind, TreeNode};
 use super::restart::Strategy;
-use super::snapshot::{Draft, NodeKind, NodeState, TreeNode, complete};
-use super::spec::{ChildSpec, SpecError};
+use super::snapshot::{NodeDraft, complete};
+use super::spec::ChildSpec;
+use super::state::{Life, SupervisorState};
 
-impl Board {
+impl SupervisorState {
     pub(super) fn add(&mut self, spec: ChildSpec, reply: Reply) {
         let taken = self.children.named(&spec.id).is_some();
         let checked = match self.not_ready() {
@@ -35,23 +37,23 @@ impl Board {
         if let Some(error) = self.not_ready() {
             return refuse(reply, error);
         }
-        let Some(place) = self.children.named(&id) else {
+        let Some(position) = self.children.named(&id) else {
             return refuse(reply, ControlError::UnknownChild { child: id });
         };
         let remove = remove || self.spec.policy.strategy == Strategy::SimpleOneForOne;
-        let child = &mut self.children[place];
+        let child = &mut self.children[position];
         let then = child.after_stop(if remove { Then::Remove } else { Then::Stay });
         child.stop_replies.push(reply);
         match child.phase() {
             Phase::Waiting(_) => {
                 self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { killed: false });
-                self.settle(place, then);
+                self.settle(position, then);
             }
-            Phase::Down | Phase::Failed => self.settle(place, then),
-            Phase::Starting | Phase::Running => self.begin_stop(place, then),
+            Phase::Down | Phase::Failed => self.settle(position, then),
+            Phase::Starting | Phase::Running => self.begin_stop(position, then),
             Phase::Doomed(Then::Remove) | Phase::Stopping(Then::Remove) => {}
-            Phase::Doomed(Then::Stay | Then::Restart(_)) => self.children.enter(place, Phase::Doomed(then)),
-            Phase::Stopping(Then::Stay | Then::Restart(_)) => self.children.enter(place, Phase::Stopping(then)),
+            Phase::Doomed(Then::Stay | Then::Restart(_)) => self.children.enter(position, Phase::Doomed(then)),
+            Phase::Stopping(Then::Stay | Then::Restart(_)) => self.children.enter(position, Phase::Stopping(then)),
         }
     }
 
@@ -60,16 +62,16 @@ impl Board {
             return refuse(reply, error);
         }
         let now = self.env.now().monotonic;
-        let Some(place) = self.children.named(&id) else {
+        let Some(position) = self.children.named(&id) else {
             return refuse(reply, ControlError::UnknownChild { child: id });
         };
-        let child = &mut self.children[place];
+        let child = &mut self.children[position];
         match child.phase() {
             Phase::Down | Phase::Failed => {
                 child.window.clear();
                 child.origin = Origin::ByHand;
                 child.start_reply = Some(reply);
-                self.children.enter(place, Phase::Waiting(None));
+                self.children.enter(position, Phase::Waiting(None));
             }
             Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Doomed(_) | Phase::Stopping(_) => {
                 refuse(reply, ControlError::NotStopped { child: id, state: child.state(now) });
@@ -77,7 +79,7 @@ impl Board {
         }
     }
 
-    pub(super) fn picture(&mut self, budget: Duration, reply: oneshot::Sender<TreeNode>) {
+    pub(super) fn snapshot(&mut self, budget: Duration, reply: oneshot::Sender<TreeNode>) {
         let now = self.env.now().monotonic;
         let node = TreeNode {
             name: self.spec.name.to_string(),
@@ -91,25 +93,25 @@ impl Board {
             uptime: Some(now.saturating_sub(self.since)),
             children: Vec::new(),
         };
-        let children = self.children.iter().map(|child| Draft::new(child, now)).collect();
+        let children = self.children.iter().map(|child| NodeDraft::new(child, now)).collect();
         self.spawn(async move {
             // The caller may have left.
             let _ = reply.send(complete(node, children, budget).await);
         });
     }
 
-    fn state(&self) -> NodeState {
+    fn state(&self) -> ActorState {
         match self.life {
-            Life::Starting(_) => NodeState::Starting,
-            Life::Running => NodeState::Running,
-            Life::Ending(..) => NodeState::Stopping,
-            Life::Over => NodeState::Stopped,
+            Life::Starting(_) => ActorState::Starting,
+            Life::Running => ActorState::Running,
+            Life::Ending(..) => ActorState::Stopping,
+            Life::Over => ActorState::Stopped,
         }
     }
 
     fn not_ready(&self) -> Option<ControlError> {
         let state = self.state();
-        (state != NodeState::Running).then_some(ControlError::NotReady { state })
+        (state != ActorState::Running).then_some(ControlError::NotReady { state })
     }
 }
 

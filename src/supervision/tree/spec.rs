@@ -1,4 +1,4 @@
-//! What a tree is made of: children and supervisors, described before anything runs.
+//! The specification of a tree: its children and supervisors, before anything runs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorCell};
 
-use super::backoff::Backoff;
-use super::child_ref::{ChildRef, Seating};
-use super::handle::SupervisorRef;
+use super::backoff::RestartBackoff;
+use super::child_ref::{ChildRef, ChildSlot};
+use super::errors::SpecError;
 use super::intensity::Intensity;
 use super::restart::{AutoShutdown, Policy, Restart, Strategy};
 
 /// Spawns a worker, linked to the given supervisor.
 pub(super) type Spawn = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, String>> + Send + Sync>;
-type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+type OnFailed = Arc<dyn Fn(&str) + Send + Sync>;
 type Probe<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 #[derive(Clone)]
@@ -30,11 +30,11 @@ pub(super) enum Kind {
 pub struct ChildSpec {
     pub(super) id: Arc<str>,
     pub(super) kind: Kind,
-    pub(super) seat: Arc<dyn Seating>,
+    pub(super) slot: Arc<dyn ChildSlot>,
     pub(super) restart: Restart,
     pub(super) significant: bool,
     pub(super) own_intensity: Option<Intensity>,
-    pub(super) on_failed: Option<Tell>,
+    pub(super) on_failed: Option<OnFailed>,
     pub(super) start_timeout: Option<Duration>,
     pub(super) stop_timeout: Option<Duration>,
     pub(super) mailbox_depth: Option<Probe<usize>>,
@@ -50,7 +50,7 @@ impl fmt::Debug for ChildSpec {
 impl ChildSpec {
     /// A ractor actor, with the reference that follows it through its restarts.
     ///
-    /// `factory` makes the actor and its arguments anew for every start. A panic in it is a failed start. The child is
+    /// `factory` makes a new actor and new arguments for every start. A panic in it is a failed start. The child is
     /// permanent, may take 10 s to start (`pre_start`) and 5 s to stop.
     pub fn actor<A, F>(id: impl Into<Arc<str>>, factory: F) -> (Self, ChildRef<A::Msg>)
     where
@@ -71,28 +71,17 @@ impl ChildSpec {
         });
         let id = id.into();
         let reference = ChildRef::vacant(Arc::clone(&id));
-        let mut spec = Self::new(id, Kind::Worker(spawn), reference.seat());
+        let mut spec = Self::new(id, Kind::Worker(spawn), reference.slot());
         spec.start_timeout = Some(Duration::from_secs(10));
         spec.stop_timeout = Some(Duration::from_secs(5));
         (spec, reference)
     }
 
-    /// A supervisor below another one; its name is its id. The reference manages its children at run time.
-    ///
-    /// The child is permanent. It has no timeouts of its own: its children's timeouts bound its start and its stop.
-    #[must_use]
-    pub fn supervisor(spec: SupervisorSpec) -> (Self, SupervisorRef) {
-        let id = Arc::clone(&spec.name);
-        let reference = ChildRef::vacant(Arc::clone(&id));
-        let child = Self::new(id, Kind::Supervisor(Arc::new(spec)), reference.seat());
-        (child, SupervisorRef::new(reference))
-    }
-
-    fn new(id: Arc<str>, kind: Kind, seat: Arc<dyn Seating>) -> Self {
+    pub(super) fn new(id: Arc<str>, kind: Kind, slot: Arc<dyn ChildSlot>) -> Self {
         Self {
             id,
             kind,
-            seat,
+            slot,
             restart: Restart::default(),
             significant: false,
             own_intensity: None,
@@ -104,7 +93,7 @@ impl ChildSpec {
         }
     }
 
-    /// When the child is restarted.
+    /// Sets when the child is restarted.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
@@ -119,43 +108,43 @@ impl ChildSpec {
     }
 
     /// Counts this child's restarts in a window of its own. When there are too many, the child becomes `Failed` and
-    /// stays listed, and the supervisor goes on; [`SupervisorRef::restart_child`] gives it a new window. Only below
-    /// one_for_one.
+    /// stays listed, and the supervisor continues; [`restart_child`](super::SupervisorRef::restart_child) gives it a new
+    /// window. Only below one_for_one.
     #[must_use]
     pub fn own_intensity(mut self, intensity: Intensity) -> Self {
         self.own_intensity = Some(intensity);
         self
     }
 
-    /// Told the last cause when the child has become `Failed`. Must not block.
+    /// Sets what is called with the last cause when the child has become `Failed`. It must not block.
     #[must_use]
-    pub fn on_failed(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_failed = Some(Arc::new(tell));
+    pub fn on_failed(mut self, on_failed: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_failed = Some(Arc::new(on_failed));
         self
     }
 
-    /// How long a start may take before it counts as failed.
+    /// Sets how long a start may take before it counts as failed.
     #[must_use]
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = Some(timeout);
         self
     }
 
-    /// How long a stop may take before the child is killed; zero kills at once.
+    /// Sets how long a stop may take before the child is killed; zero kills at once.
     #[must_use]
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
         self.stop_timeout = Some(timeout);
         self
     }
 
-    /// How snapshots learn how many messages wait for the child: ractor does not tell.
+    /// Sets how snapshots read the number of messages that wait for the child, which ractor does not report.
     #[must_use]
     pub fn mailbox_depth(mut self, probe: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         self.mailbox_depth = Some(Arc::new(probe));
         self
     }
 
-    /// A remark of the child's own for snapshots.
+    /// Sets a text of the child's own for snapshots.
     #[must_use]
     pub fn detail(mut self, probe: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.detail = Some(Arc::new(probe));
@@ -198,7 +187,7 @@ impl ChildSpec {
 pub struct SupervisorSpec {
     pub(super) name: Arc<str>,
     pub(super) policy: Policy,
-    pub(super) backoff: Backoff,
+    pub(super) backoff: RestartBackoff,
     pub(super) children: Vec<ChildSpec>,
 }
 
@@ -207,7 +196,7 @@ impl SupervisorSpec {
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, strategy: Strategy) -> Self {
         let policy = Policy { strategy, intensity: Intensity::default(), auto_shutdown: AutoShutdown::default() };
-        Self { name: name.into(), policy, backoff: Backoff::default(), children: Vec::new() }
+        Self { name: name.into(), policy, backoff: RestartBackoff::default(), children: Vec::new() }
     }
 
     /// A supervisor that restarts only the child that ended.
@@ -235,21 +224,21 @@ impl SupervisorSpec {
         Self::new(name, Strategy::SimpleOneForOne)
     }
 
-    /// How many restarts are too many.
+    /// Sets how many restarts are too many.
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> Self {
         self.policy.intensity = intensity;
         self
     }
 
-    /// How long restarts wait.
+    /// Sets how long restarts wait.
     #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
+    pub fn backoff(mut self, backoff: RestartBackoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Whether the supervisor ends with its significant children.
+    /// Sets whether the supervisor ends with its significant children.
     #[must_use]
     pub fn auto_shutdown(mut self, rule: AutoShutdown) -> Self {
         self.policy.auto_shutdown = rule;
@@ -285,52 +274,4 @@ impl SupervisorSpec {
         }
         Err(SpecError::UnreachableIntensity { whose: Arc::clone(whose), intensity, waits })
     }
-}
-
-/// Why a tree cannot be built as described.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
-    /// Two children of one supervisor have the same id.
-    #[error("there is already a child `{child}`")]
-    DuplicateId {
-        /// The id.
-        child: Arc<str>,
-    },
-    /// A permanent child never ends for good, so nothing can follow from it.
-    #[error("`{child}` is permanent and cannot be significant")]
-    SignificantPermanent {
-        /// The id.
-        child: Arc<str>,
-    },
-    /// The supervisor would not act on a significant child.
-    #[error("`{child}` is significant but its supervisor never shuts down by itself")]
-    SignificantWithoutShutdown {
-        /// The id.
-        child: Arc<str>,
-    },
-    /// The restarts wait so long that there are never too many of them in the window, and a child that always crashes would
-    /// be restarted for ever.
-    #[error("the intensity of `{whose}` is never exceeded: {} restarts wait {waits:?}, but only those in {:?} count", intensity.max, intensity.within)]
-    UnreachableIntensity {
-        /// The supervisor, or the child with an intensity of its own.
-        whose: Arc<str>,
-        /// What was asked for.
-        intensity: Intensity,
-        /// How long so many restarts wait.
-        waits: Duration,
-    },
-    /// The children of a simple_one_for_one supervisor come from a template.
-    #[error("`{child}` is listed below a simple_one_for_one supervisor; start it from a ChildTemplate")]
-    ListedBelowSimple {
-        /// The id.
-        child: Arc<str>,
-    },
-    /// A child that is restarted with its siblings cannot count for itself.
-    #[error("`{child}` has its own intensity, which {strategy} does not allow")]
-    OwnIntensityInGroup {
-        /// The id.
-        child: Arc<str>,
-        /// The supervisor's strategy.
-        strategy: Strategy,
-    },
 }

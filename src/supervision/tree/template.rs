@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ractor::{Actor, Message};
 
 use super::child_ref::ChildRef;
-use super::handle::{ControlError, SupervisorRef};
+use super::errors::ControlError;
+use super::handle::SupervisorRef;
 use super::spec::ChildSpec;
 
 type Build<T, M> = Arc<dyn Fn(String, T) -> (ChildSpec, ChildRef<M>) + Send + Sync>;

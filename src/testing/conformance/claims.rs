@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ManualClock, Subject, expect};
+use super::subject::{ManualClock, Subject, expect};
 use crate::storage::{Fence, Key, StorageError};
 
 fn stream() -> Key {
@@ -72,8 +72,8 @@ pub async fn a_renewed_claim_lasts_longer(subject: Subject) {
     assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
 }
 
-/// An owner that was slow and lost nothing goes on.
-pub async fn a_claim_that_ran_out_can_be_renewed_until_somebody_takes_it(subject: Subject) {
+/// An owner that was slow and lost nothing continues.
+pub async fn a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it(subject: Subject) {
     let fence = expect(subject.claim("a").await);
     subject.advance_secs(60);
     assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
@@ -94,7 +94,7 @@ pub async fn a_released_stream_is_free_and_keeps_its_fence(subject: Subject) {
     assert!(expect(subject.claim("b").await) > first);
 }
 
-/// While a claim lives, an emptied stream goes on counting.
+/// While a claim lives, an emptied stream continues to count.
 pub async fn a_claim_keeps_an_emptied_stream(subject: Subject) {
     let fence = expect(subject.claim("a").await);
     assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
@@ -104,7 +104,7 @@ pub async fn a_claim_keeps_an_emptied_stream(subject: Subject) {
     assert_eq!(subject.records(&stream()).await, [(2, "y".into())]);
 }
 
-/// Also not when the stream was forgotten in between; whoever held it then is shut out.
+/// Also not when the stream was forgotten in between; its owner then is shut out.
 pub async fn fences_never_come_twice(subject: Subject) {
     let mut last = Fence::FIRST;
     for _ in 0..3 {

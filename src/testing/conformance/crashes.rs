@@ -1,4 +1,4 @@
-//! Rules of stores that crash: a process writes and says how far it has come, it dies at some point, and the store is opened
+//! Rules of stores that crash: a process writes and reports its progress, it dies at some point, and the store is opened
 //! again. What is known of it comes from outside: the store is never asked what it lost.
 
 use std::future::Future;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use super::expect;
-use super::script::{Contents, Script, Told, claimed};
+use super::script::{Contents, CrashScript, WriteReport, claimed};
+use super::subject::expect;
 use crate::storage::{Durability, Expected, Key, Put, Storage};
 
-/// Where the child finds the store, and which script it plays.
-const PLACE: &str = "CALLBOARD_CRASH_PLACE";
+/// The environment of the child: the path of the store, and the script that it plays.
+const PATH: &str = "CALLBOARD_CRASH_PATH";
 const SCRIPT: &str = "CALLBOARD_CRASH_SCRIPT";
 /// Lives on one store.
 const LIVES: u64 = 6;
@@ -27,7 +27,7 @@ type Open = Box<dyn Fn(PathBuf) -> BoxFuture<'static, Arc<dyn Storage>>>;
 pub struct Mortal {
     open: Open,
     /// For stores of processes; the others do not look at it.
-    place: PathBuf,
+    path: PathBuf,
     death: Death,
 }
 
@@ -40,35 +40,35 @@ enum Death {
 
 impl std::fmt::Debug for Mortal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mortal").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Mortal").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// One life of a writer: its script, what it told before it died, and what was found.
+/// One life of a writer: its script, what it reported before it died, and what was found.
 struct Life {
-    script: Script,
-    told: Vec<Told>,
+    script: CrashScript,
+    reports: Vec<WriteReport>,
     found: Contents,
     positions: Vec<u64>,
 }
 
 impl Mortal {
-    /// A backend that dies with its process. `open` opens it at a place: the path of a folder that does not exist yet, or a
+    /// A backend that dies with its process. `open` opens it at a path: that of a folder that does not exist yet, or a
     /// name made of it. `test` is the path of the test that checks a rule with it, from the name of its crate on.
     pub fn new<F>(test: &'static str, open: impl Fn(PathBuf) -> F + 'static) -> Self
     where
         F: Future<Output = Arc<dyn Storage>> + Send + 'static,
     {
-        let open: Open = Box::new(move |place| Box::pin(open(place)));
+        let open: Open = Box::new(move |path| Box::pin(open(path)));
         let test = test.split_once("::").map_or(test, |(_crate, test)| test);
         let rule = test.replace("::", "-");
-        let place = std::env::temp_dir().join(format!("callboard-crash-{}-{rule}", std::process::id()));
-        Self { open, place, death: Death::Kill(test) }
+        let path = std::env::temp_dir().join(format!("callboard-crash-{}-{rule}", std::process::id()));
+        Self { open, path, death: Death::Kill(test) }
     }
 
     /// A backend that can be crashed without its process: one on a disk that is only simulated, or in a process elsewhere.
     /// `open` opens it with all that is left of it, the first time with nothing. `crash` is called amid its work, has it lose
-    /// what a crash may take, and makes whatever the open handle still has under way come to nothing; the handle is dropped
+    /// what a crash may take, and discards whatever the open handle still has under way; the handle is dropped
     /// after that.
     pub fn in_process<O, C>(open: impl Fn() -> O + 'static, crash: impl Fn() -> C + 'static) -> Self
     where
@@ -77,7 +77,7 @@ impl Mortal {
     {
         let open: Open = Box::new(move |_| Box::pin(open()));
         let crash = Death::Crash(Box::new(move || Box::pin(crash())));
-        Self { open, place: PathBuf::new(), death: crash }
+        Self { open, path: PathBuf::new(), death: crash }
     }
 
     /// Runs one rule; in a child, what is to be killed.
@@ -90,51 +90,51 @@ impl Mortal {
             Err(error) => panic!("cannot start a runtime: {error}"),
         };
         runtime.block_on(async move {
-            match (std::env::var_os(PLACE), std::env::var(SCRIPT)) {
-                (Some(place), Ok(seed)) => self.live(place.into(), &seed).await,
+            match (std::env::var_os(PATH), std::env::var(SCRIPT)) {
+                (Some(path), Ok(seed)) => self.live(path.into(), &seed).await,
                 _ => rule(self).await,
             }
         });
     }
 
-    async fn live(&self, place: PathBuf, seed: &str) {
+    async fn live(&self, path: PathBuf, seed: &str) {
         let Ok(seed) = seed.parse() else { panic!("{SCRIPT}={seed:?} is not a number") };
-        let store = (self.open)(place).await;
+        let store = (self.open)(path).await;
         let (base, _) = expect(Contents::read(&*store).await);
-        Script::new(seed, base).play(&*store, u64::MAX).for_each(async |told| println!("{told}")).await;
+        CrashScript::new(seed, base).play(&*store, u64::MAX).for_each(async |report| println!("{report}")).await;
     }
 
     async fn open(&self) -> Arc<dyn Storage> {
-        (self.open)(self.place.clone()).await
+        (self.open)(self.path.clone()).await
     }
 
-    /// Lets a writer live until it has told `lines` lines.
+    /// Lets a writer live until it has reported `lines` lines.
     async fn life(&self, seed: u64, lines: usize, base: Contents) -> Life {
-        let script = Script::new(seed, base);
-        let told = match &self.death {
+        let script = CrashScript::new(seed, base);
+        let reports = match &self.death {
             Death::Kill(test) => self.kill_after(test, seed, lines),
             Death::Crash(crash) => {
                 let store = self.open().await;
                 // What this test did itself is not what may be lost.
-                expect(store.put_if_revision(mark("begun")).await);
+                expect(store.put_if_revision(marker("begun")).await);
                 let mut playing = pin!(script.play(&*store, u64::MAX));
-                let told = playing.as_mut().take(lines).collect().await;
+                let reports = playing.as_mut().take(lines).collect().await;
                 crash().await;
-                told
+                reports
             }
         };
         let (found, positions) = expect(Contents::read(&*self.open().await).await);
-        Life { script, told, found, positions }
+        Life { script, reports, found, positions }
     }
 
-    fn kill_after(&self, test: &str, seed: u64, lines: usize) -> Vec<Told> {
+    fn kill_after(&self, test: &str, seed: u64, lines: usize) -> Vec<WriteReport> {
         let program = match std::env::current_exe() {
             Ok(program) => program,
             Err(error) => panic!("the test program is not to be found: {error}"),
         };
         let child = Command::new(program)
             .args([test, "--exact", "--nocapture", "--quiet"])
-            .env(PLACE, &self.place)
+            .env(PATH, &self.path)
             .env(SCRIPT, seed.to_string())
             .stdout(Stdio::piped())
             .spawn();
@@ -143,17 +143,17 @@ impl Mortal {
             Err(error) => panic!("the child cannot be started: {error}"),
         };
         let output = child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines());
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         // The pipe keeps what the child wrote before it was killed.
         for line in output.map_while(Result::ok) {
-            told.extend(line.parse::<Told>());
-            if told.len() == lines {
+            reports.extend(line.parse::<WriteReport>());
+            if reports.len() == lines {
                 let _ = child.kill();
             }
         }
         let _ = child.wait();
-        assert!(told.len() >= lines, "the child ended before it was killed");
-        told
+        assert!(reports.len() >= lines, "the child ended before it was killed");
+        reports
     }
 
     async fn lives(&self, judge: impl AsyncFn(&Life)) {
@@ -169,11 +169,11 @@ impl Mortal {
 impl Drop for Mortal {
     fn drop(&mut self) {
         // A backend that keeps nothing there has none.
-        let _ = std::fs::remove_dir_all(&self.place);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
-fn mark(name: &str) -> Put {
+fn marker(name: &str) -> Put {
     let (key, value, expected) = (Key::new(["crash", name]), b"x".as_slice().into(), Expected::Any);
     Put { key, value, expected, ttl_secs: None, durability: Durability::Sync }
 }
@@ -182,7 +182,7 @@ fn mark(name: &str) -> Put {
 pub async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Mortal) {
     store
         .lives(async |life| {
-            let judged = life.script.judge(&life.told, &life.found);
+            let judged = life.script.judge(&life.reports, &life.found);
             assert!(judged.is_ok(), "{judged:?}");
         })
         .await;
@@ -190,27 +190,27 @@ pub async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Morta
 
 /// Long and short payloads, records, values and queues: in the order in which they were issued, each whole.
 pub async fn what_a_crash_leaves_is_a_beginning_of_what_was_written(store: Mortal) {
-    store.lives(async |life| assert!(life.script.kept(&life.told, &life.found).is_some())).await;
+    store.lives(async |life| assert!(life.script.kept(&life.reports, &life.found).is_some())).await;
 }
 
 /// Revisions, fences and queue positions.
 pub async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
     store
         .lives(async |life| {
-            let (fence, revision) = life.script.given_out(&life.told);
+            let (fence, revision) = life.script.given_out(&life.reports);
             let opened = store.open().await;
             assert!(expect(opened.claim(&claimed(), "script", 60).await).0 > fence);
-            assert!(expect(opened.put_if_revision(mark("after")).await) > revision);
+            assert!(expect(opened.put_if_revision(marker("after")).await) > revision);
             assert!(life.positions.is_sorted_by(|one, next| one < next), "{:?}", life.positions);
         })
         .await;
 }
 
-/// Whoever does not know whether an item was queued before the crash may queue it again.
+/// A caller that does not know whether an item was queued before the crash may queue it again.
 pub async fn a_repeated_enqueue_is_a_repeat_across_a_crash(store: Mortal) {
     store
         .lives(async |life| {
-            let Some(kept) = life.script.kept(&life.told, &life.found) else { panic!("another rule is broken") };
+            let Some(kept) = life.script.kept(&life.reports, &life.found) else { panic!("another rule is broken") };
             let opened = store.open().await;
             life.script.queue_again(&*opened, kept).await;
             assert_eq!(expect(Contents::read(&*opened).await).0, life.found);

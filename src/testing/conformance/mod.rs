@@ -12,11 +12,11 @@
 //! }
 //! ```
 //!
-//! A store that survives its process says `on_disk` instead of `in_memory` and is tested across reopening as well; the
-//! closure then has to open the same place each time it is called.
+//! A store that survives its process takes `on_disk` instead of `in_memory` and is tested across reopening as well; the
+//! closure then has to open the same store each time it is called.
 //!
 //! Of a store that a process keeps on a disk, or elsewhere outside, [`storage_crash_conformance!`] tests what is left of it
-//! when the process is killed. The tests start themselves as the process that dies, so they take a place, not a store:
+//! when the process is killed. The tests start themselves as the process that dies, so they take a path, not a store:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,8 +27,8 @@
 //! }
 //! ```
 //!
-//! A store that can be crashed without its process (on a simulated disk, or in a process that the test starts itself) says
-//! `in_process` and how: see [`Mortal::in_process`].
+//! A store that can be crashed without its process (on a simulated disk, or in a process that the test starts itself) takes
+//! `in_process` and a function: see [`Mortal::in_process`].
 //!
 //! [`storage_crash_conformance!`]: crate::storage_crash_conformance
 
@@ -38,188 +38,17 @@ mod queues;
 mod reopening;
 mod script;
 mod streams;
+mod subject;
 mod values;
-
-use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
 
 pub use self::claims::*;
 pub use self::crashes::*;
 pub use self::queues::*;
 pub use self::reopening::*;
-pub use self::script::{Contents, Script, Told};
+pub use self::script::{Contents, CrashScript, WriteReport};
 pub use self::streams::*;
+pub use self::subject::{ManualClock, Subject};
 pub use self::values::*;
-use crate::env::{Clock, Now};
-use crate::messages::Timestamp;
-use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
-
-/// A clock that stands still until it is moved.
-#[derive(Debug)]
-pub struct ManualClock {
-    elapsed: Mutex<Duration>,
-}
-
-impl ManualClock {
-    /// 2026-01-01 00:00:00 UTC, where every manual clock starts.
-    pub const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
-
-    /// A clock at [`ManualClock::START`].
-    #[must_use]
-    pub fn new() -> Self {
-        Self { elapsed: Mutex::default() }
-    }
-
-    /// Moves on.
-    pub fn advance(&self, by: Duration) {
-        *self.elapsed.lock() += by;
-    }
-}
-
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Now {
-        let monotonic = *self.elapsed.lock();
-        Now { monotonic, wall: Self::START + monotonic }
-    }
-}
-
-/// How long a rule may take, of the machine's time.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-type Open = Box<dyn Fn(Arc<dyn Clock>) -> BoxFuture<'static, Arc<dyn Storage>> + Send>;
-
-/// A backend under test: an open store, its clock, and how to open it again.
-pub struct Subject {
-    open: Open,
-    clock: Arc<ManualClock>,
-    store: Option<Arc<dyn Storage>>,
-    patience: Duration,
-}
-
-impl std::fmt::Debug for Subject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subject").field("store", &self.store).finish_non_exhaustive()
-    }
-}
-
-impl Subject {
-    /// A backend that `open` opens with the clock it has to expire by.
-    pub fn new<F>(open: impl Fn(Arc<dyn Clock>) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = Arc<dyn Storage>> + Send + 'static,
-    {
-        let open: Open = Box::new(move |clock| Box::pin(open(clock)));
-        Self { open, clock: Arc::new(ManualClock::new()), store: None, patience: PATIENCE }
-    }
-
-    /// Runs one rule on an empty store.
-    ///
-    /// # Panics
-    /// If the backend breaks the rule, or does not answer for two minutes.
-    #[allow(clippy::disallowed_methods, reason = "a backend that never answers has to be told of")]
-    pub fn check<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => panic!("cannot start a runtime: {error}"),
-        };
-        let patience = self.patience;
-        runtime.block_on(async move {
-            let checked = async {
-                self.reopen().await;
-                rule(self).await;
-            };
-            let Ok(()) = tokio::time::timeout(patience, checked).await else {
-                panic!("the store has kept this rule waiting for {patience:?}: a call never came back")
-            };
-        });
-    }
-
-    /// The open store.
-    fn store(&self) -> &dyn Storage {
-        match &self.store {
-            Some(store) => &**store,
-            None => panic!("the store is open while a rule runs"),
-        }
-    }
-
-    /// Drops the store's only handle and opens it again.
-    async fn reopen(&mut self) {
-        drop(self.store.take());
-        self.store = Some((self.open)(Arc::<ManualClock>::clone(&self.clock)).await);
-    }
-
-    fn advance_secs(&self, secs: u64) {
-        self.clock.advance(Duration::from_secs(secs));
-    }
-
-    async fn append(&self, stream: &Key, expected: Sequence, payload: &str) -> Result<Sequence, StorageError> {
-        self.append_as(stream, Fence::FIRST, expected, payload).await
-    }
-
-    async fn append_as(
-        &self,
-        stream: &Key,
-        fence: Fence,
-        expected: Sequence,
-        payload: &str,
-    ) -> Result<Sequence, StorageError> {
-        let (stream, payload, durability) = (stream.clone(), payload.as_bytes().into(), Durability::Sync);
-        self.store().append(Append { stream, fence, expected, payload, durability }).await
-    }
-
-    /// The records of a stream as (sequence, text).
-    async fn records(&self, stream: &Key) -> Vec<(Sequence, String)> {
-        let records = expect(self.store().read(stream, 0, usize::MAX).await);
-        records.iter().map(|record| (record.sequence, text(&record.payload))).collect()
-    }
-
-    async fn put(&self, key: &Key, value: &str, expected: Expected) -> Result<u64, StorageError> {
-        let (key, value, durability) = (key.clone(), value.as_bytes().into(), Durability::Sync);
-        self.store().put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await
-    }
-
-    async fn put_for(&self, key: &Key, value: &str, ttl_secs: u64) -> u64 {
-        let (key, value, expected) = (key.clone(), value.as_bytes().into(), Expected::Any);
-        let put = Put { key, value, expected, ttl_secs: Some(ttl_secs), durability: Durability::Sync };
-        expect(self.store().put_if_revision(put).await)
-    }
-
-    async fn value(&self, key: &Key) -> Option<String> {
-        expect(self.store().get(key).await).map(|entry| text(&entry.value))
-    }
-
-    async fn enqueue(&self, queue: &Key, id: &str) {
-        expect(self.store().enqueue(queue, id, id.as_bytes().into(), Durability::Sync).await);
-    }
-
-    /// Takes the next item for a lease of 10 s.
-    async fn next(&self, queue: &Key) -> Option<crate::storage::Delivery> {
-        expect(self.store().next(queue, 10).await)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn expect<T>(result: Result<T, StorageError>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => panic!("the store refused: {error}"),
-    }
-}
-
 /// Makes a module with one test for each rule of [`Storage`](crate::storage::Storage); see
 /// [`testing::conformance`](crate::testing::conformance).
 #[macro_export]
@@ -245,13 +74,13 @@ macro_rules! storage_conformance {
             a_new_value_replaces_the_expiry
             scans_page_through_a_prefix_in_order
             watches_report_changes_under_their_prefix
-            a_slow_watch_is_told_how_much_it_missed
+            a_slow_watch_learns_how_much_it_missed
             a_claim_shuts_out_older_fences
             a_live_claim_is_held
             the_holder_may_claim_again
             a_claim_that_ran_out_can_be_taken
             a_renewed_claim_lasts_longer
-            a_claim_that_ran_out_can_be_renewed_until_somebody_takes_it
+            a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it
             a_released_stream_is_free_and_keeps_its_fence
             a_claim_keeps_an_emptied_stream
             fences_never_come_twice
@@ -327,24 +156,4 @@ macro_rules! storage_crash_conformance {
             )*
         }
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use crate::storage::Memory;
-    use crate::supervision::panic_text;
-
-    #[test]
-    fn a_store_that_never_answers_fails_its_rule() {
-        let open = |clock| async move { Arc::new(Memory::new(clock)) as Arc<dyn Storage> };
-        let subject = Subject { patience: Duration::from_millis(1), ..Subject::new(open) };
-        let rule = |_: Subject| std::future::pending();
-        let failed = catch_unwind(AssertUnwindSafe(|| subject.check(rule)));
-        let text = failed.map_or_else(|panic| panic_text(&*panic), |()| "it passed".to_owned());
-        assert_eq!(text, "the store has kept this rule waiting for 1ms: a call never came back");
-    }
 }

@@ -1,6 +1,6 @@
 //! Rules of queues.
 
-use super::{Subject, expect, text};
+use super::subject::{Subject, expect, text};
 use crate::storage::{Delivery, Key, StorageError};
 
 fn queue() -> Key {
@@ -33,7 +33,7 @@ pub async fn items_come_out_in_the_order_they_went_in(subject: Subject) {
     for id in ["c", "a", "b"] {
         subject.item(subject.next(&queue()).await, id, 1);
     }
-    subject.nothing(subject.next(&queue()).await, "each item was delivered, and its lease goes on");
+    subject.nothing(subject.next(&queue()).await, "each item was delivered, and its lease lasts");
 }
 
 /// An item whose lease ran out comes before younger ones, and its deliveries are counted.
@@ -62,7 +62,7 @@ pub async fn an_extended_lease_lasts_longer(subject: Subject) {
     subject.item(subject.next(&queue()).await, "a", 2);
 }
 
-/// It never comes back, and acknowledging it again is fine; holding it longer is not.
+/// It is never delivered again, and acknowledging it again is fine; holding it longer is not.
 pub async fn an_acknowledged_item_is_gone(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
@@ -84,7 +84,7 @@ pub async fn a_returned_item_comes_back_after_its_delay(subject: Subject) {
     subject.item(subject.next(&queue()).await, "a", 2);
 }
 
-/// Whoever was too slow can neither hold, remove nor return the item of the next one.
+/// A consumer that was too slow can neither hold, remove nor return the item of the next one.
 pub async fn an_older_delivery_is_fenced(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let old = subject.item(subject.next(&queue()).await, "a", 1);
@@ -97,7 +97,7 @@ pub async fn an_older_delivery_is_fenced(subject: Subject) {
     assert_eq!(subject.store().extend(&old.id, 10).await, fenced);
     assert_eq!(subject.store().nack(&old.id, 0).await, fenced);
     expect(subject.store().nack(&new.id, 0).await);
-    assert_eq!(subject.store().ack(&new.id).await, fenced, "a returned item is nobody's");
+    assert_eq!(subject.store().ack(&new.id).await, fenced, "a returned item has no lease");
     subject.item(subject.next(&queue()).await, "a", 3);
 }
 

@@ -1,6 +1,6 @@
 //! Rules of stores that outlive their process: the last handle is dropped and the store opened again.
 
-use super::{Subject, expect, text};
+use super::subject::{Subject, expect, text};
 use crate::storage::{Append, Durability, Expected, Fence, Key, Put, StorageError};
 
 fn stream() -> Key {

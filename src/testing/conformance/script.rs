@@ -1,7 +1,7 @@
 //! What a process that is going to die writes, and what of it may be found afterwards.
 //!
-//! The script is a function of a seed, so whoever did not die knows what was written without asking the store: it needs to
-//! be told only how far the process has come.
+//! The script is a function of a seed, so the test knows what was written without asking the store: it needs to
+//! know only how far the process has come.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -14,22 +14,22 @@ use futures::stream::{FuturesUnordered, unfold};
 use futures::{Stream, StreamExt};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::expect;
+use super::subject::expect;
 use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
 
 /// Writes that are under way at once.
 const IN_FLIGHT: usize = 4;
 
-/// What a process says of itself: one line each, which it wrote before it went on.
+/// A report of a process: one line each, which it wrote before it continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A write, counted from 0, is about to be handed to the store.
+pub enum WriteReport {
+    /// A write, counted from 0, is about to be issued to the store.
     Issued(u64),
     /// The store has acknowledged a write, with the sequence, revision or fence that it gave out; 0 for none.
     Acknowledged(u64, u64),
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for WriteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Issued(write) => write!(f, "issued {write}"),
@@ -38,14 +38,14 @@ impl fmt::Display for Told {
     }
 }
 
-impl FromStr for Told {
+impl FromStr for WriteReport {
     type Err = ();
 
     fn from_str(line: &str) -> Result<Self, ()> {
         let mut words = line.split(' ');
-        let said = words.next();
+        let kind = words.next();
         let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or(());
-        match said {
+        match kind {
             Some("issued") => Ok(Self::Issued(number()?)),
             Some("acknowledged") => Ok(Self::Acknowledged(number()?, number()?)),
             _ => Err(()),
@@ -84,7 +84,7 @@ impl Contents {
     /// Reads what scripts have left, and the positions of the queue's items.
     ///
     /// # Errors
-    /// What the store says.
+    /// What a read returns.
     pub async fn read(store: &dyn Storage) -> Result<(Self, Vec<Sequence>), StorageError> {
         let mut found = Self::default();
         for number in 0..STREAMS {
@@ -131,12 +131,12 @@ struct Write {
 
 /// The writes of one life of a process, on a store that held `base` when it began.
 #[derive(Clone, Debug)]
-pub struct Script {
+pub struct CrashScript {
     seed: u64,
     base: Contents,
 }
 
-impl Script {
+impl CrashScript {
     /// The script of a seed.
     #[must_use]
     pub fn new(seed: u64, base: Contents) -> Self {
@@ -178,16 +178,16 @@ impl Script {
         }
     }
 
-    /// Hands write after write to the store, and tells of each before it is issued and after it is acknowledged. Whoever
-    /// drops the stream leaves what is in flight as it is.
+    /// Issues write after write to the store, and reports each before it is issued and after it is acknowledged. Dropping the
+    /// stream leaves what is in flight as it is.
     ///
     /// # Panics
     /// If the store refuses a write.
-    pub fn play<'a>(&'a self, store: &'a dyn Storage, writes: u64) -> impl Stream<Item = Told> + 'a {
+    pub fn play<'a>(&'a self, store: &'a dyn Storage, writes: u64) -> impl Stream<Item = WriteReport> + 'a {
         let lengths = self.base.streams.iter().map(|(number, records)| (*number, records.len() as u64)).collect();
         let (to_issue, in_flight) = (0..writes, FuturesUnordered::new());
-        let play = Play { script: self, store, lengths, to_issue, told: None, in_flight };
-        unfold(play, |mut play| async move { play.next().await.map(|told| (told, play)) })
+        let play = Play { script: self, store, lengths, to_issue, reported: None, in_flight };
+        unfold(play, |mut play| async move { play.next().await.map(|report| (report, play)) })
     }
 
     /// What a store holds after the first `writes` writes.
@@ -200,10 +200,10 @@ impl Script {
 
     /// How many writes, from the first one on, have to be there: up to the last acknowledged one that was to be synced.
     #[must_use]
-    pub fn certain(&self, told: &[Told]) -> u64 {
-        let synced = told.iter().filter_map(|told| match told {
-            Told::Acknowledged(number, _) if self.is_synced(*number) => Some(number + 1),
-            Told::Acknowledged(..) | Told::Issued(_) => None,
+    pub fn certain(&self, reports: &[WriteReport]) -> u64 {
+        let synced = reports.iter().filter_map(|report| match report {
+            WriteReport::Acknowledged(number, _) if self.is_synced(*number) => Some(number + 1),
+            WriteReport::Acknowledged(..) | WriteReport::Issued(_) => None,
         });
         synced.max().unwrap_or(0)
     }
@@ -213,12 +213,12 @@ impl Script {
         durability == Durability::Sync && what != What::Claim
     }
 
-    /// The greatest number that the store said it had given out for claims, and for values.
-    pub(super) fn given_out(&self, told: &[Told]) -> (u64, u64) {
+    /// The greatest numbers that the store had acknowledged for claims, and for values.
+    pub(super) fn given_out(&self, reports: &[WriteReport]) -> (u64, u64) {
         let greatest = |is_meant: fn(What) -> bool| {
-            let numbers = told.iter().filter_map(|told| match told {
-                Told::Acknowledged(number, given) if is_meant(self.write(*number).what) => Some(*given),
-                Told::Acknowledged(..) | Told::Issued(_) => None,
+            let numbers = reports.iter().filter_map(|report| match report {
+                WriteReport::Acknowledged(number, given) if is_meant(self.write(*number).what) => Some(*given),
+                WriteReport::Acknowledged(..) | WriteReport::Issued(_) => None,
             });
             numbers.max().unwrap_or(0)
         };
@@ -240,10 +240,10 @@ impl Script {
     /// How many writes, from the first one on, are in the store; `None` if it holds something else than a beginning of what
     /// was issued.
     #[must_use]
-    pub fn kept(&self, told: &[Told], found: &Contents) -> Option<u64> {
+    pub fn kept(&self, reports: &[WriteReport], found: &Contents) -> Option<u64> {
         let mut state = self.base.clone();
         let mut kept = None;
-        for number in 0..=issued(told) {
+        for number in 0..=issued(reports) {
             if state == *found {
                 kept = Some(number);
             }
@@ -252,14 +252,14 @@ impl Script {
         kept
     }
 
-    /// As [`Script::kept`].
+    /// As [`CrashScript::kept`].
     ///
     /// # Errors
-    /// Says what is wrong if the store holds less than it has to, a write that is not whole, or a later one without an
+    /// The error if the store holds less than it has to, a write that is not whole, or a later one without an
     /// earlier one.
-    pub fn judge(&self, told: &[Told], found: &Contents) -> Result<u64, String> {
-        let (issued, certain) = (issued(told), self.certain(told));
-        match self.kept(told, found) {
+    pub fn judge(&self, reports: &[WriteReport], found: &Contents) -> Result<u64, String> {
+        let (issued, certain) = (issued(reports), self.certain(reports));
+        match self.kept(reports, found) {
             Some(kept) if kept >= certain => Ok(kept),
             Some(kept) => {
                 Err(format!("of {certain} writes that were acknowledged and synced, {} are lost", certain - kept))
@@ -279,27 +279,27 @@ impl Script {
 
 /// A script that is being played.
 struct Play<'a> {
-    script: &'a Script,
+    script: &'a CrashScript,
     store: &'a dyn Storage,
     /// Of the streams.
     lengths: BTreeMap<u64, u64>,
     to_issue: Range<u64>,
-    /// Was told of, and is not issued yet.
-    told: Option<u64>,
-    in_flight: FuturesUnordered<BoxFuture<'static, Told>>,
+    /// Reported, and not issued yet.
+    reported: Option<u64>,
+    in_flight: FuturesUnordered<BoxFuture<'static, WriteReport>>,
 }
 
 impl Play<'_> {
-    async fn next(&mut self) -> Option<Told> {
-        if let Some(number) = self.told.take() {
+    async fn next(&mut self) -> Option<WriteReport> {
+        if let Some(number) = self.reported.take() {
             let answer = self.issue(number);
-            self.in_flight.push(Box::pin(async move { Told::Acknowledged(number, expect(answer.await)) }));
+            self.in_flight.push(Box::pin(async move { WriteReport::Acknowledged(number, expect(answer.await)) }));
         }
         if self.in_flight.len() < IN_FLIGHT {
-            self.told = self.to_issue.next();
+            self.reported = self.to_issue.next();
         }
-        match self.told {
-            Some(number) => Some(Told::Issued(number)),
+        match self.reported {
+            Some(number) => Some(WriteReport::Issued(number)),
             None => self.in_flight.next().await,
         }
     }
@@ -330,8 +330,8 @@ impl Play<'_> {
     }
 }
 
-fn issued(told: &[Told]) -> u64 {
-    told.iter().filter(|told| matches!(told, Told::Issued(_))).count() as u64
+fn issued(reports: &[WriteReport]) -> u64 {
+    reports.iter().filter(|report| matches!(report, WriteReport::Issued(_))).count() as u64
 }
 
 fn mix(number: u64) -> u64 {
@@ -348,42 +348,43 @@ mod tests {
     use super::*;
     use crate::storage::Memory;
 
-    fn played(writes: u64) -> (Script, Vec<Told>, Contents) {
-        let (script, store) = (Script::new(1, Contents::default()), Memory::default());
-        let told = script.play(&store, writes).collect().now_or_never().unwrap();
+    fn played(writes: u64) -> (CrashScript, Vec<WriteReport>, Contents) {
+        let (script, store) = (CrashScript::new(1, Contents::default()), Memory::default());
+        let reports = script.play(&store, writes).collect().now_or_never().unwrap();
         let (found, _) = Contents::read(&store).now_or_never().unwrap().unwrap();
-        (script, told, found)
+        (script, reports, found)
     }
 
     #[test]
     fn a_store_may_hold_less_than_was_issued_but_not_than_was_synced() {
-        let (script, told, found) = played(40);
-        assert_eq!(script.judge(&told, &found), Ok(40));
-        let certain = script.certain(&told);
+        let (script, reports, found) = played(40);
+        assert_eq!(script.judge(&reports, &found), Ok(40));
+        let certain = script.certain(&reports);
         assert!((30..=40).contains(&certain));
-        assert!(script.judge(&told, &played(certain).2).is_ok_and(|kept| kept >= certain));
-        let lost = script.judge(&told, &played(20).2).unwrap_err();
+        assert!(script.judge(&reports, &played(certain).2).is_ok_and(|kept| kept >= certain));
+        let lost = script.judge(&reports, &played(20).2).unwrap_err();
         assert!(lost.starts_with(&format!("of {certain} writes that were acknowledged and synced, ")), "{lost}");
-        let unacknowledged: Vec<Told> = told.into_iter().filter(|told| matches!(told, Told::Issued(_))).collect();
+        let unacknowledged: Vec<WriteReport> =
+            reports.into_iter().filter(|report| matches!(report, WriteReport::Issued(_))).collect();
         assert_eq!(script.judge(&unacknowledged, &played(20).2), Ok(20));
     }
 
     #[test]
     fn a_store_that_lost_an_earlier_write_or_holds_another_is_found_out() {
-        let (script, told, found) = played(40);
+        let (script, reports, found) = played(40);
         let mut without_one = found.clone();
         without_one.queue.remove(0);
-        assert!(script.judge(&told, &without_one).unwrap_err().ends_with("0 payloads were never written"));
+        assert!(script.judge(&reports, &without_one).unwrap_err().ends_with("0 payloads were never written"));
         let mut torn = found;
         *torn.values.values_mut().next().unwrap() ^= 1;
-        assert!(script.judge(&told, &torn).unwrap_err().ends_with("1 payloads were never written"));
+        assert!(script.judge(&reports, &torn).unwrap_err().ends_with("1 payloads were never written"));
     }
 
     #[test]
     fn what_a_process_tells_is_read_back() {
-        for told in [Told::Issued(3), Told::Acknowledged(3, 9)] {
-            assert_eq!(told.to_string().parse(), Ok(told));
+        for report in [WriteReport::Issued(3), WriteReport::Acknowledged(3, 9)] {
+            assert_eq!(report.to_string().parse(), Ok(report));
         }
-        assert_eq!("acknowledged 3".parse::<Told>(), Err(()), "a line that was cut");
+        assert_eq!("acknowledged 3".parse::<WriteReport>(), Err(()), "a line that was cut");
     }
 }

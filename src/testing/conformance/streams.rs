@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use super::{Subject, expect};
+use super::subject::{Subject, expect};
 use crate::storage::{Key, MAX_KEY, MAX_RECORD, StorageError};
 
 fn stream() -> Key {
@@ -86,7 +86,7 @@ pub async fn a_stream_does_not_show_records_of_streams_with_similar_names(subjec
     assert_eq!(expect(subject.store().streams(&Key::new([]).children()).await), names);
 }
 
-/// Empty, binary and long payloads; lengths around powers of two and around 64 KiB.
+/// Empty, binary and long payloads; lengths near powers of two and near 64 KiB.
 pub async fn payloads_come_back_byte_for_byte(subject: Subject) {
     let sizes = [0, 1, 255, 4096, 65_000, 65_535, 65_536, 65_537, 200_000, 3_000_000];
     for (last, size) in (0..).zip(sizes) {
@@ -116,7 +116,7 @@ pub async fn purged_records_are_gone_and_sequences_go_on(subject: Subject) {
     expect(subject.store().purge(&Key::new(["unknown"]), 7).await);
 }
 
-/// Purging everything ends an unclaimed stream; its name can begin anew.
+/// Purging everything ends an unclaimed stream; its name can be used again from sequence 1.
 pub async fn a_stream_without_records_or_claim_is_forgotten(subject: Subject) {
     subject.filled(&stream(), 3).await;
     expect(subject.store().purge(&stream(), u64::MAX).await);

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 
-use super::{ManualClock, Subject, expect, text};
+use super::subject::{ManualClock, Subject, expect, text};
 use crate::storage::{Change, Durability, Expected, Key, StorageError};
 
 fn key(name: &str) -> Key {
@@ -31,7 +31,7 @@ pub async fn revisions_grow_across_keys(subject: Subject) {
     }
 }
 
-/// The refusal says what is so.
+/// The refusal has the actual revision.
 pub async fn a_put_that_expects_another_revision_is_refused(subject: Subject) {
     let refused = |expected, actual| Err(StorageError::WrongRevision { key: key("a"), expected, actual });
     let never = Expected::Revision(99);
@@ -149,7 +149,7 @@ pub async fn watches_report_changes_under_their_prefix(subject: Subject) {
 }
 
 /// The marker stands where the lost changes would, and later changes follow it.
-pub async fn a_slow_watch_is_told_how_much_it_missed(subject: Subject) {
+pub async fn a_slow_watch_learns_how_much_it_missed(subject: Subject) {
     const HELD: usize = 256;
     let mut watch = subject.store().watch(&Key::new(["context"]).children());
     for number in 0..HELD + 44 {

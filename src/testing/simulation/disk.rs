@@ -58,7 +58,7 @@ enum Write {
 
 impl Write {
     /// Its fault point, and whose it is.
-    fn place(&self) -> (&'static str, &Key) {
+    fn point(&self) -> (&'static str, &Key) {
         match self {
             Self::Append(append) => ("storage.append", &append.stream),
             Self::Put(put) => ("storage.put", &put.key),
@@ -75,7 +75,7 @@ impl Write {
         }
     }
 
-    /// Does it again, where nobody wants the answer.
+    /// Repeats it without an answer.
     fn repeat(self, memory: &Memory) {
         fn done<T>(future: StorageFuture<T>) {
             drop(future.now_or_never());
@@ -97,7 +97,7 @@ impl Write {
     }
 
     fn note(&self, world: &World) {
-        let (point, key) = self.place();
+        let (point, key) = self.point();
         match self {
             Self::Append(append) => {
                 for event in Journal::events_in(&append.payload).unwrap_or_default() {
@@ -147,7 +147,7 @@ impl Disk {
         Self { world, clock, state: Mutex::new(State { memory, log: Vec::new(), synced: 0 }) }
     }
 
-    /// Loses some of what was not on disk: what is kept is a beginning of what was written, and chance says how much.
+    /// Loses some of what was not on disk: what is kept is a beginning of what was written, and chance decides how much.
     pub(super) fn crash(&self) {
         let mut state = self.state.lock();
         let now = self.clock.now().monotonic;
@@ -222,11 +222,11 @@ impl Disk {
 
     fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        place: (&'static str, &Key),
+        point: (&'static str, &Key),
         read: impl FnOnce(&Memory) -> StorageFuture<T>,
     ) -> StorageFuture<T> {
-        self.world.note(Weight::Fine, format!("{} {}", place.0, place.1));
-        self.call(place, |state| Done { result: at_once(read(&state.memory)), synced: None })
+        self.world.note(Weight::Fine, format!("{} {}", point.0, point.1));
+        self.call(point, |state| Done { result: at_once(read(&state.memory)), synced: None })
     }
 
     fn write<T: Send + 'static>(
@@ -235,7 +235,7 @@ impl Disk {
         durability: Durability,
         work: impl FnOnce(&Memory) -> StorageFuture<T>,
     ) -> StorageFuture<T> {
-        let written = self.call(write.place(), |state| {
+        let written = self.call(write.point(), |state| {
             write.note(&self.world);
             let result = at_once(work(&state.memory));
             state.log.push(Written { at: self.clock.now(), durability, write: write.clone() });
@@ -267,7 +267,7 @@ fn next_number(memory: &Memory) -> Revision {
     at_once(memory.put_if_revision(numbered())).expect("the memory store takes a value")
 }
 
-/// What a call came to.
+/// The outcome of a call.
 struct Done<T> {
     result: Result<T, StorageError>,
     /// With the answer, this many writes are on disk.

@@ -19,7 +19,7 @@ use super::watchdog::Watchdog;
 
 /// Asks for one seed; every other one is left out.
 const SEED: &str = "CALLBOARD_SEED";
-/// How many seeds each test runs, in place of what it says.
+/// The number of seeds that each test runs, in place of its own.
 const SEEDS: &str = "CALLBOARD_SEEDS";
 /// Set to `all`: a failing seed shows everything that happened.
 const TRACE: &str = "CALLBOARD_TRACE";
@@ -37,7 +37,7 @@ pub struct Seeds {
     count: u64,
 }
 
-/// The seeds from 0 to `count`; as many as `CALLBOARD_SEEDS` says if that is set, and the one in `CALLBOARD_SEED` alone if
+/// The seeds from 0 to `count`; as many as `CALLBOARD_SEEDS` if that is set, and the one in `CALLBOARD_SEED` alone if
 /// that is.
 #[must_use]
 pub fn seeds(count: u64) -> Seeds {
@@ -100,9 +100,9 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
     };
     assert!(seeds.count > 0, "no seed is to run, which would show nothing");
     let mut uncovered: Option<Uncovered> = None;
-    for (place, seed) in seeds.all().enumerate() {
+    for (position, seed) in seeds.all().enumerate() {
         let run = quietly(|| run_seed(watchdog, seed, &test));
-        if run.error.is_some() || (place as u64).is_multiple_of(TWICE_IN) {
+        if run.error.is_some() || (position as u64).is_multiple_of(TWICE_IN) {
             // The panic that failed it is printed as any other is, with its place and backtrace.
             let again = if run.error.is_some() {
                 run_seed(watchdog, seed, &test)
@@ -130,7 +130,7 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
     assert!(uncovered.is_empty(), "in none of {count} seeds {uncovered}");
 }
 
-/// Runs it without telling the panic hook of its panics: those that are planned are as many as seeds, and say nothing.
+/// Runs it without calling the panic hook for its panics: planned ones are as many as seeds, and of no interest.
 fn quietly(run: impl FnOnce() -> SeedRun) -> SeedRun {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

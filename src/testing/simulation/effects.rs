@@ -12,7 +12,7 @@ use super::disk::Disk;
 use super::trace::Weight;
 use super::world::World;
 
-/// An outside service that honours idempotency keys: what it is told again under a key that it knows, it does not do
+/// An outside service that honours idempotency keys: what it receives again under a known key, it does not do
 /// again. It is outside the node, so crashes do not touch it. A cheap clone.
 #[derive(Clone)]
 pub struct Effects {
@@ -29,7 +29,7 @@ struct Book {
 
 struct Effect {
     what: String,
-    told: u64,
+    requests: u64,
 }
 
 impl Effects {
@@ -43,7 +43,7 @@ impl Effects {
     pub fn apply(&self, turn: &Turn, step: &str, what: &str) -> bool {
         let id = turn.id();
         if self.world.has_crashed() {
-            // The process is dead: it reaches nobody.
+            // The process is dead: its request is lost.
             return false;
         }
         self.world.note(Weight::Shown, format!("effect of {id} {step}: {what}"));
@@ -55,14 +55,14 @@ impl Effects {
             book.wrongs.push(format!("{what:?} was done again although step {step:?} of {id} is in the journal"));
         }
         let effect =
-            book.done.entry((id, step.to_owned())).or_insert_with(|| Effect { what: what.to_owned(), told: 0 });
-        effect.told += 1;
+            book.done.entry((id, step.to_owned())).or_insert_with(|| Effect { what: what.to_owned(), requests: 0 });
+        effect.requests += 1;
         if effect.what != what {
             let wrong = format!("step {step:?} of {id} did {:?}, and then {what:?} under the same key", effect.what);
             book.wrongs.push(wrong);
             return false;
         }
-        effect.told == 1
+        effect.requests == 1
     }
 
     /// How many effects were done, each key once.
@@ -71,10 +71,10 @@ impl Effects {
         self.book.lock().done.len()
     }
 
-    /// How often the service was told something that it had done.
+    /// How often the service received a request again that it had carried out.
     #[must_use]
     pub fn repeats(&self) -> u64 {
-        self.book.lock().done.values().map(|effect| effect.told - 1).sum()
+        self.book.lock().done.values().map(|effect| effect.requests - 1).sum()
     }
 
     pub(super) fn wrongs(&self) -> Vec<String> {

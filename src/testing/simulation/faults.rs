@@ -18,8 +18,8 @@ pub(super) const TURN: &str = "turn.begin";
 /// How long a message is held back that is to arrive after later ones.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
-/// Faults of a simulation. Each method that names a place adds a fault, which strikes the first time execution comes
-/// there; the methods after it say otherwise. A fault that no seed comes to fails the simulation, and so does one that hits
+/// Faults of a simulation. Each method that names a point adds a fault, which strikes the first time the point is
+/// reached; the methods after it change that. A fault that no seed reaches fails the simulation, and so does one that hits
 /// no work in flight in any seed, unless it is meant to ([`FaultPlan::at_rest`]).
 ///
 /// ```
@@ -52,7 +52,7 @@ pub struct Strikes {
     pub in_flight: u64,
 }
 
-/// The points that execution came to, each with some of its subjects.
+/// The points that were reached, each with some of its subjects.
 pub(super) type Passed = BTreeMap<&'static str, BTreeSet<Box<str>>>;
 
 /// One planned fault.
@@ -61,7 +61,7 @@ pub(super) struct Planned {
     point: Box<str>,
     /// Whose point; any if empty.
     subject: Box<str>,
-    /// `None` is the error that a place gets of which nothing else is said.
+    /// `None` is the default error of a point.
     fault: Option<Fault>,
     passes: Passes,
     is_at_rest: bool,
@@ -144,7 +144,7 @@ impl Planned {
         format!("; what came there: {}{near}", named.join(", "))
     }
 
-    /// A message passes that was held back by nobody: those that this fault holds back are overtaken by it.
+    /// A message passes that was not held back: it overtakes those that this fault holds back.
     pub(super) fn overtake(&mut self, point: &str, now: Duration) {
         if *self.point == *point && now < self.held_until {
             self.in_flight += 1;
@@ -207,13 +207,13 @@ impl FaultPlan {
         self.plan(TURN, agent, Some(Fault::Error("a planned failure".into())))
     }
 
-    /// A turn of this agent begins late; say how late with [`FaultPlan::for_secs`] (for ever).
+    /// A turn of this agent begins late, by [`FaultPlan::for_secs`] (for ever).
     pub fn hang(self, agent: &str) -> Self {
         self.plan(TURN, agent, Some(Fault::Wait(Duration::MAX)))
     }
 
     /// Something happens at a named point ([`fault_points`](super::fault_points) and `docs/testing.md` list them): an
-    /// error, unless the next call says otherwise.
+    /// error, unless the next call sets another.
     pub fn at(self, point: &str) -> Self {
         self.plan(point, "", None)
     }
@@ -226,7 +226,7 @@ impl FaultPlan {
     /// The last fault is an error with this text.
     ///
     /// # Panics
-    /// As each method that says what happens: when the point does not take it; the text says what it takes.
+    /// As each method that sets what happens: when the point does not take it; the text lists what it takes.
     #[track_caller]
     pub fn error(self, text: &str) -> Self {
         self.happens(Fault::Error(text.into()))
@@ -245,13 +245,13 @@ impl FaultPlan {
     }
 
     /// The last fault: the actor there ends as if it was killed, and its supervisor brings it back. At a turn's points that
-    /// is its agent's actor, and the turn goes on.
+    /// is its agent's actor, and the turn continues.
     #[track_caller]
     pub fn kills(self) -> Self {
         self.happens(Fault::Kill)
     }
 
-    /// The last fault: the message is lost. Whoever has sent it and waits for an answer notices after a second.
+    /// The last fault: the message is lost. A sender that waits for an answer notices after a second.
     #[track_caller]
     pub fn drops(self) -> Self {
         self.happens(Fault::Drop)
@@ -320,7 +320,7 @@ impl FaultPlan {
     /// How often each planned fault has struck in this seed so far, in the order in which they were planned.
     ///
     /// A strike hits work in flight if a board of the node is not idle at that moment: a run that was taken in and has not
-    /// ended, a turn that is ready, at work or waiting, an approval that nobody has decided, or another write that is not
+    /// ended, a turn that is ready, at work or waiting, an undecided approval, or another write that is not
     /// acknowledged.
     #[must_use]
     pub fn strikes(&self) -> Vec<Strikes> {
@@ -352,14 +352,14 @@ impl FaultPlan {
 
     fn last(self, change: impl FnOnce(&mut Planned)) -> Self {
         self.world.with_plan(|plan| {
-            let planned = plan.last_mut().expect("name a place first: panic(..), hang(..), fail(..) or at(..)");
+            let planned = plan.last_mut().expect("name a point first: panic(..), hang(..), fail(..) or at(..)");
             change(planned);
         });
         self
     }
 }
 
-/// Nothing was said of a point that takes no error.
+/// The default of a point that takes no error.
 impl Drop for FaultPlan {
     fn drop(&mut self) {
         let unsaid = self.world.with_plan(|plan| plan.iter().find_map(|planned| planned.check().err()));

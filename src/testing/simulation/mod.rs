@@ -25,7 +25,7 @@
 //! What a simulation cannot see, and tests must not use in one: the machine's clocks (`std::time`), random numbers of the
 //! operating system, the iteration order of `std` hash maps, `select!` without `biased;`, threads of `std`, files and other
 //! global state. A socket panics where it is made, because tokio's IO is off; a thread of tokio's blocking pool, and a board
-//! that is not of the simulation, end the seed with an error that says so.
+//! that is not of the simulation, end the seed with an error that names it.
 
 mod coverage;
 mod disk;

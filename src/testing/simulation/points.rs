@@ -62,7 +62,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// A place in the runtime where faults may be planned.
+/// A point in the runtime where faults may be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPoint {
     /// Its name, for [`FaultPlan::at`](super::FaultPlan::at).
@@ -89,12 +89,12 @@ use FaultKind::{Crash, Drop, Duplicate, Error, Kill, LoseReply, Panic, Reorder, 
 
 const TURN: &[FaultKind] = &[Error, Panic, Wait, Kill, Crash];
 const STEP: &[FaultKind] = &[Error, Panic, Wait, Crash];
-const DESK: &[FaultKind] = &[Error, Panic, Kill, Crash];
+const SHARD: &[FaultKind] = &[Error, Panic, Kill, Crash];
 const CALL: &[FaultKind] = &[Error, Panic, Wait, LoseReply, Crash];
 const START: &[FaultKind] = &[Error, Panic, Wait, Crash];
 const HANDLE: &[FaultKind] = &[Error, Panic, Wait, Kill, Crash];
 const STOP: &[FaultKind] = START;
-const SWEEP: &[FaultKind] = START;
+const EXPIRY: &[FaultKind] = START;
 
 const fn of(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
     FaultPoint { name, kinds, is_steady: false }
@@ -108,8 +108,8 @@ const POINTS: &[FaultPoint] = &[
     of("turn.begin", TURN),
     of("turn.end", TURN),
     of("step.begin", STEP),
-    of("runs.taken", DESK),
-    of("runs.applied", DESK),
+    of("runs.taken", SHARD),
+    of("runs.applied", SHARD),
     steady("runs.journaled", &[Panic, Kill, Crash]),
     of("storage.append", CALL),
     of("storage.read", CALL),
@@ -151,8 +151,8 @@ const POINTS: &[FaultPoint] = &[
     of("runs.start", START),
     of("runs.handle", HANDLE),
     of("runs.stop", STOP),
-    of("storage.sweep", SWEEP),
-    of("context.sweep", SWEEP),
+    of("storage.sweep", EXPIRY),
+    of("context.sweep", EXPIRY),
     steady("turn.dispatch", &[Panic, Wait, Duplicate, Reorder, Crash]),
     steady("turn.reply", &[Wait, Duplicate, Reorder, Crash]),
     steady("delegation.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),

@@ -89,7 +89,7 @@ impl Sim {
         self.world.below(bound)
     }
 
-    /// How much virtual time the simulation may take (1 h) before it counts as standing still. An approval takes a day to
+    /// How much virtual time the simulation may take (1 h) before it counts as stalled. An approval takes a day to
     /// expire.
     pub fn time_limit(&self, limit: Duration) {
         *self.world.limit.lock() = limit;
@@ -97,14 +97,14 @@ impl Sim {
     }
 
     /// Sets the date of the node's machine ahead by so many milliseconds, or back if they are negative, as a correction of
-    /// its clock does. Time goes on as it did: nothing waits for longer, or shorter.
+    /// its clock does. Time continues as it was: nothing waits for longer, or shorter.
     pub fn correct_date(&self, millis: i64) {
         self.note(&format!("the date is corrected by {millis} ms"));
         self.world.clock.correct_date(millis);
     }
 
     /// Works until the node crashes; `None` if it did. The work is dropped then, with the boards that it held, and the test
-    /// goes on in the node's next life: the disk has what was synced, and chance decides about the rest.
+    /// continues in the node's next life: the disk has what was synced, and chance decides about the rest.
     pub async fn until_crash<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let life = self.world.life();
         let _awaiting = self.world.await_crash();
@@ -115,7 +115,7 @@ impl Sim {
                 return Poll::Ready(None);
             }
             match &mut work {
-                // What it comes to after the crash has reached nobody.
+                // Its result after the crash is lost.
                 Some(work) if !self.world.has_crashed() => match work.as_mut().poll(context) {
                     Poll::Ready(value) if !self.world.has_crashed() => Poll::Ready(Some(value)),
                     Poll::Ready(_) | Poll::Pending => Poll::Pending,
@@ -126,7 +126,7 @@ impl Sim {
         .await
     }
 
-    /// Crashes the node now, and goes on in its next life.
+    /// Crashes the node now, and continues in its next life.
     pub async fn crash(&self) {
         self.world.crash("the test's wish");
         self.until_crash(std::future::pending::<()>()).await;
@@ -139,12 +139,12 @@ impl Sim {
     pub async fn assert_restarted(&self, name: &str, times: u64) {
         let (mut restarts, mut names) = (None, BTreeSet::new());
         for board in self.boards() {
-            // One that has ended tells nothing; another may.
+            // A board that has ended has no tree; another may have one.
             if let Ok(tree) = board.tree().await {
                 count_restarts(&tree, name, &mut restarts, &mut names);
             }
         }
-        assert!(!names.is_empty(), "no board is there to say what was restarted; look at one before it is shut down");
+        assert!(!names.is_empty(), "there is no board whose restarts could be read; read them before it is shut down");
         let Some(restarts) = restarts else {
             let near = nearest(name, names.iter().map(String::as_str));
             panic!("there is no {name} in this life of the node{}", did_you_mean(near.as_deref()));
@@ -165,10 +165,10 @@ impl Sim {
     /// ending, or is found after a crash, may take ten minutes of virtual time.
     ///
     /// # Panics
-    /// When something is, or there is no board to say so, as after a crash.
+    /// When something is, or there is no board to check, as after a crash.
     pub async fn assert_nothing_left(&self) {
         let boards = self.boards();
-        assert!(!boards.is_empty(), "no board is there to say what is left; start one, it goes on with what it finds");
+        assert!(!boards.is_empty(), "there is no board to check; start one, it resumes what it finds");
         for board in boards {
             let mut left = String::new();
             for _ in 0..600 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// How much a line tells a reader.
+/// How much a line matters to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
     /// Shown when a seed fails.
@@ -56,7 +56,7 @@ impl Trace {
         };
         let (first, second) = (line(mine), line(others));
         let from = first.chars().zip(second.chars()).take_while(|(first, second)| first == second).count();
-        Some(Difference { at, first: around(&first, from), second: around(&second, from) })
+        Some(Difference { at, first: context_of(&first, from), second: context_of(&second, from) })
     }
 
     /// An error, and the last lines; all of them, fine ones included and not cut, if `shows_all`. Ids are replaced by short
@@ -95,7 +95,7 @@ fn beginning(line: &str) -> &str {
 }
 
 /// A part of a line, so that the character `at` is seen.
-fn around(line: &str, at: usize) -> String {
+fn context_of(line: &str, at: usize) -> String {
     let skipped = at.saturating_sub(WIDTH / 2);
     let part: String = line.chars().skip(skipped).take(WIDTH).collect();
     if skipped == 0 { part } else { format!("… {part}") }

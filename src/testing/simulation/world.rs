@@ -25,7 +25,7 @@ pub(super) struct World {
     plan: Mutex<Vec<Planned>>,
     /// Writes that the disk has not acknowledged.
     writes: AtomicUsize,
-    /// Every fault point that execution came to, with some of its subjects.
+    /// Every fault point that was reached, with some of its subjects.
     points: Mutex<Passed>,
     trace: Mutex<Trace>,
     pub(super) boards: Mutex<Vec<Callboard>>,
@@ -34,9 +34,9 @@ pub(super) struct World {
     has_crashed: AtomicBool,
     /// How many futures of the test wait for a crash.
     crashes_awaited: AtomicUsize,
-    /// What the simulation cannot go on with.
+    /// What ends the simulation with an error.
     violation: Mutex<Option<String>>,
-    /// Told of a crash and of a violation.
+    /// Notified of a crash and of a violation.
     pub(super) waker: AtomicWaker,
     pub(super) limit: Mutex<Duration>,
 }
@@ -109,14 +109,14 @@ impl World {
         self.has_crashed.load(Ordering::SeqCst)
     }
 
-    pub(super) fn crash(&self, place: &str) {
+    pub(super) fn crash(&self, point: &str) {
         if !self.has_crashed.swap(true, Ordering::SeqCst) {
-            self.note(Weight::Shown, format!("the node crashes at {place}"));
+            self.note(Weight::Shown, format!("the node crashes at {point}"));
             self.waker.wake();
         }
     }
 
-    /// Counts somebody who waits for a crash until what is returned is dropped.
+    /// Counts a waiter for a crash until the returned guard is dropped.
     pub(super) fn await_crash(&self) -> impl Drop {
         self.crashes_awaited.fetch_add(1, Ordering::SeqCst);
         Awaiting(self)
@@ -149,7 +149,7 @@ impl World {
         self.trace.lock().note(at, weight, text);
     }
 
-    /// Bytes that are part of what happened, and that nobody reads.
+    /// Bytes that are part of what happened, for the fingerprint alone.
     pub(super) fn note_bytes(&self, bytes: &[u8]) {
         self.note(Weight::Fine, format!("  {} bytes, hash {:016x}", bytes.len(), xxh3_64(bytes)));
     }
@@ -175,7 +175,7 @@ impl World {
     }
 
     fn note_passed(&self, point: &'static str, subject: &str) {
-        /// So many are enough to say what there is.
+        /// So many are enough to list what there is.
         const SUBJECTS: usize = 32;
         let mut points = self.points.lock();
         let subjects = points.entry(point).or_default();
@@ -201,7 +201,7 @@ impl World {
         self.chance.next() % bound
     }
 
-    /// What the plan has for this place; a crash has happened when this returns.
+    /// What the plan has for this point; a crash has happened when this returns.
     pub(super) fn strike(&self, point: &'static str, subject: &str) -> Option<Fault> {
         if self.has_crashed() {
             return Some(Fault::Crash);
@@ -211,20 +211,20 @@ impl World {
         let hit = self.with_plan(|plan| {
             // Each counts the pass; of those that are due the first strikes.
             let mut hit = None;
-            for (place, planned) in plan.iter_mut().enumerate() {
+            for (position, planned) in plan.iter_mut().enumerate() {
                 let fault = planned.pass(point, subject, |bound| self.below(bound));
                 planned.gave_way |= fault.is_some() && hit.is_some();
-                hit = hit.or(fault.map(|fault| (place, fault)));
+                hit = hit.or(fault.map(|fault| (position, fault)));
             }
             if hit.is_none() {
                 plan.iter_mut().for_each(|planned| planned.overtake(point, now));
             }
             hit
         });
-        let (place, fault) = hit?;
+        let (position, fault) = hit?;
         // A plan that was forgotten meanwhile has nothing to count.
         let has_work = self.has_work();
-        self.with_plan(|plan| plan.get_mut(place).into_iter().for_each(|planned| planned.strike(has_work, now)));
+        self.with_plan(|plan| plan.get_mut(position).into_iter().for_each(|planned| planned.strike(has_work, now)));
         let rest = if has_work { "" } else { ", with nothing in flight" };
         self.note(Weight::Shown, format!("fault at {point} {subject}: {fault:?}{rest}"));
         if fault == Fault::Crash {

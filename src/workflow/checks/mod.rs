@@ -10,12 +10,12 @@ use callboard_text::quoted;
 
 use crate::messages::{Json, Plan, State};
 
-/// The schemas of a plan's channels, made ready.
+/// The compiled schemas of a plan's channels.
 #[derive(Default)]
 pub(crate) struct Checks(BTreeMap<Arc<str>, Validator>);
 
 impl Checks {
-    /// Makes the schemas of a plan ready; those that cannot be are told with their channels.
+    /// Compiles the schemas of a plan; those that cannot be compiled are returned with their channels.
     pub(super) fn of(plan: &Plan) -> (Self, Vec<(Arc<str>, Fault)>) {
         let (mut checks, mut faults) = (BTreeMap::new(), Vec::new());
         let mut patterns = 0;
@@ -37,10 +37,10 @@ impl Checks {
         (Self(checks), faults)
     }
 
-    /// Looks at the channels that were written.
+    /// Validates the channels that were written.
     ///
     /// # Errors
-    /// What a channel holds now does not meet its schema.
+    /// The value that a channel holds now does not meet its schema.
     pub(crate) fn check<'a>(&self, state: &State, written: impl Iterator<Item = &'a str>) -> Result<(), String> {
         for channel in written {
             let Some(validator) = self.0.get(channel) else { continue };

@@ -62,11 +62,11 @@ struct Cell {
 
 /// Places boxes that no circle of links connects.
 pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
-    let layer_of = longest_ways(items.len(), links);
+    let layer_of = longest_paths(items.len(), links);
     let mut cells: Vec<Cell> = Vec::with_capacity(items.len());
     let cell = |layer, width| Cell { layer, width, above: Vec::new(), below: Vec::new(), x: 0, rank: 0 };
     cells.extend(items.iter().zip(&layer_of).map(|(item, layer)| cell(*layer, item.width.max(item.least))));
-    let ways = ways_through(&mut cells, links, &layer_of);
+    let paths = paths_through(&mut cells, links, &layer_of);
     let count = layer_of.iter().max().map_or(0, |last| last + 1);
     let mut layers: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (position, cell) in cells.iter().enumerate() {
@@ -88,11 +88,11 @@ pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
     let corners: Vec<(i32, i32)> = (0..items.len()).map(corner).collect();
 
     // Lines at one box are side by side in the order of where they lead, so that they do not cross there.
-    let lanes: Vec<Option<i32>> = lanes(&ways, width);
+    let lanes: Vec<Option<i32>> = lanes(&paths, width);
     width = lanes.iter().flatten().map(|lane| lane + LANE).max().unwrap_or(width);
-    let turn = |link: usize, is_first: bool| match (&ways[link], lanes[link]) {
-        (Some(way), _) => {
-            let bend = if is_first { way.first() } else { way.last() };
+    let turn = |link: usize, is_first: bool| match (&paths[link], lanes[link]) {
+        (Some(path), _) => {
+            let bend = if is_first { path.first() } else { path.last() };
             let other = if is_first { links[link].to } else { links[link].from };
             cells[bend.copied().unwrap_or(other)].x
         }
@@ -105,9 +105,9 @@ pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
         let (from, to) = (layer_of[link.from], layer_of[link.to]);
         let (out, into) = (outs[position], ins[position]);
         let mut line = vec![(out, corners[link.from].1 + items[link.from].height), (out, bands[from].1)];
-        match (&ways[position], lanes[position]) {
-            (Some(way), _) => {
-                for bend in way {
+        match (&paths[position], lanes[position]) {
+            (Some(path), _) => {
+                for bend in path {
                     let Cell { x, layer, .. } = cells[*bend];
                     line.extend([(x, bands[layer].0), (x, bands[layer].1)]);
                 }
@@ -124,8 +124,8 @@ pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
     Layout { corners, labels, lines, width, height }
 }
 
-/// For each box the number of links on the longest way to it.
-fn longest_ways(boxes: usize, links: &[Link]) -> Vec<usize> {
+/// For each box the number of links on the longest path to it.
+fn longest_paths(boxes: usize, links: &[Link]) -> Vec<usize> {
     let mut left = vec![0_usize; boxes];
     let mut outs: Vec<Vec<usize>> = vec![Vec::new(); boxes];
     for link in links {
@@ -148,8 +148,8 @@ fn longest_ways(boxes: usize, links: &[Link]) -> Vec<usize> {
 
 /// Gives links places in the layers that they pass, the short ones first, as long as that stays in proportion to the graph.
 /// Those that get none are `None`.
-fn ways_through(cells: &mut Vec<Cell>, links: &[Link], layer_of: &[usize]) -> Vec<Option<Vec<usize>>> {
-    let mut ways: Vec<Option<Vec<usize>>> = vec![None; links.len()];
+fn paths_through(cells: &mut Vec<Cell>, links: &[Link], layer_of: &[usize]) -> Vec<Option<Vec<usize>>> {
+    let mut paths: Vec<Option<Vec<usize>>> = vec![None; links.len()];
     let mut left = 4 * (layer_of.len() + links.len());
     let passed = |link: &Link| layer_of[link.to].saturating_sub(layer_of[link.from] + 1);
     let mut by_length: Vec<usize> = (0..links.len()).collect();
@@ -160,20 +160,20 @@ fn ways_through(cells: &mut Vec<Cell>, links: &[Link], layer_of: &[usize]) -> Ve
             break;
         }
         left -= bends;
-        let mut way = Vec::with_capacity(bends);
+        let mut path = Vec::with_capacity(bends);
         let mut above = link.from;
         for layer in layer_of[link.from] + 1..layer_of[link.to] {
             let bend = cells.len();
             cells.push(Cell { layer, width: BEND, above: vec![above], below: Vec::new(), x: 0, rank: 0 });
             cells[above].below.push(bend);
-            way.push(bend);
+            path.push(bend);
             above = bend;
         }
         cells[above].below.push(link.to);
         cells[link.to].above.push(above);
-        ways[position] = Some(way);
+        paths[position] = Some(path);
     }
-    ways
+    paths
 }
 
 /// Moves what is connected beneath each other, so that few lines cross.
@@ -233,7 +233,7 @@ fn put_beside(cells: &mut [Cell], layers: &[Vec<usize>]) {
 }
 
 /// Puts the cells of a layer side by side, each as near to its wish as can be: those that would overlap move together, and
-/// share what they have to give way (the least squares of all ways).
+/// share the displacement (least squares).
 fn settle(cells: &mut [Cell], layer: &[usize], wish: impl Fn((&[Cell], &Cell)) -> Option<i64>) {
     /// Cells that touch: the sum of their wishes, each less its distance from the layer's first, and their number.
     struct Cluster {
@@ -283,16 +283,16 @@ fn bands(items: &[Item], layer_of: &[usize], count: usize) -> (Vec<(i32, i32)>, 
     (bands, bottom)
 }
 
-/// Where the lines go down that have no way through the layers.
-fn lanes(ways: &[Option<Vec<usize>>], right: i32) -> Vec<Option<i32>> {
+/// The lanes beside the layers for the lines that have no path through them.
+fn lanes(paths: &[Option<Vec<usize>>], right: i32) -> Vec<Option<i32>> {
     let mut next = 0;
-    let lane = |way: &Option<Vec<usize>>| {
-        way.is_none().then(|| {
+    let lane = |path: &Option<Vec<usize>>| {
+        path.is_none().then(|| {
             next = next % LANES + 1;
             right + next * LANE
         })
     };
-    ways.iter().map(lane).collect()
+    paths.iter().map(lane).collect()
 }
 
 /// Where on its box each line begins, or ends.
@@ -312,8 +312,8 @@ fn ports(
     for (own, mut links) in at.into_iter().enumerate() {
         links.sort_by_cached_key(|link| leads_to(*link));
         let all = i32::try_from(links.len()).unwrap_or(i32::MAX);
-        let room = (items[own].width - 24).max(0);
-        let step = if all > 1 { (room / (all - 1)).min(18) } else { 0 };
+        let free = (items[own].width - 24).max(0);
+        let step = if all > 1 { (free / (all - 1)).min(18) } else { 0 };
         for (place, link) in (0..).zip(links) {
             ports[link] = cells[own].x + (2 * place - (all - 1)) * step / 2;
         }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::messages::On;
 
+use super::node_state::NodeState;
 use super::picture::{Arrow, Border, Figure, Picture};
-use super::standing::NodeState;
 use super::text::{MAX_SHOWN, clip, mermaid};
 
 /// The picture as a flowchart.
@@ -48,8 +48,8 @@ impl Writer {
     fn figure(&mut self, figure: &Figure, depth: usize) -> usize {
         let id = self.next;
         self.next += 1;
-        if let Some(standing) = figure.standing {
-            self.states.entry(standing.state).or_default().push(id);
+        if let Some(progress) = figure.progress {
+            self.states.entry(progress.state).or_default().push(id);
         }
         let pad = "  ".repeat(depth);
         let label = label_of(figure);

@@ -1,10 +1,10 @@
-//! Workflows as pictures: Mermaid text, or SVG made without outside programs; with how the nodes of a run stand, if that
-//! is said.
+//! Workflows as pictures: Mermaid text, or SVG made without outside programs; with the states of the nodes of a run, if they
+//! are given.
 
 mod layers;
 mod mermaid;
+mod node_state;
 mod picture;
-mod standing;
 mod svg;
 mod text;
 
@@ -16,8 +16,8 @@ use crate::messages::Plan;
 use super::Workflow;
 use picture::Picture;
 
-pub(crate) use standing::way_to_node;
-pub use standing::{Count, NodeState, NodeStates};
+pub(crate) use node_state::path_of_node;
+pub use node_state::{Count, NodeState, NodeStates};
 
 /// A picture of a workflow. The same workflow gives the same bytes.
 ///
@@ -36,14 +36,14 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// A picture of what was written.
+    /// A picture of a workflow without states.
     #[must_use]
     pub fn of(workflow: &Workflow) -> Self {
         Self { plan: Arc::clone(workflow.plan()), states: None }
     }
 
-    /// Marks how nodes stand. Each is named by the way to it, as [`Run::node_of`] writes it without iterations and items:
-    /// `group/review`. Of nodes that are not named nothing is shown.
+    /// Shows the states of nodes. Each is named by its path, as [`Run::node_of`] writes it without iterations and items:
+    /// `group/review`. Nodes that are not named have no state.
     ///
     /// [`Run::node_of`]: crate::supervision::runs::run::Run::node_of
     #[must_use]

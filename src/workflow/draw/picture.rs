@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::messages::{Block, Condition, JoinPolicy, On, PlanNode, Until, Work};
 
-use super::standing::{Count, NodeStates, way_to_node};
+use super::node_state::{Count, NodeStates, path_of_node};
 
 /// A block.
 #[derive(Debug)]
@@ -16,12 +16,12 @@ pub(super) struct Picture {
 /// A node.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// By what [`way_to_node`] names it.
+    /// By what [`path_of_node`] names it.
     pub(super) path: String,
     pub(super) name: String,
     pub(super) notes: Vec<Note>,
     pub(super) border: Border,
-    pub(super) standing: Option<NodeStates>,
+    pub(super) progress: Option<NodeStates>,
     pub(super) inner: Option<Picture>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Border {
     Repeated,
     /// Nothing is done there.
     Join,
-    /// Nodes that see what is around them.
+    /// Nodes that see the outputs of the enclosing block.
     Group,
     /// A workflow by itself.
     Closed,
@@ -74,45 +74,45 @@ impl Picture {
                 on: edge.on,
                 label: label_of(edge.on, edge.when.as_ref()),
             }));
-            let key = way_to_node(path, &node.name, repeated);
-            picture.figures.push(Figure::of(node, key, &way_to_node(path, &node.name, None), states));
+            let key = path_of_node(path, &node.name, repeated);
+            picture.figures.push(Figure::of(node, key, &path_of_node(path, &node.name, None), states));
         }
         picture
     }
 }
 
 impl Figure {
-    fn of(node: &PlanNode, path: String, way: &str, states: States) -> Self {
-        let standing = states.and_then(|states| states.get(&path)).copied();
+    fn of(node: &PlanNode, path: String, inner: &str, states: States) -> Self {
+        let progress = states.and_then(|states| states.get(&path)).copied();
         let mut figure =
-            Self { path, name: node.name.to_string(), notes: Vec::new(), border: Border::Plain, standing, inner: None };
+            Self { path, name: node.name.to_string(), notes: Vec::new(), border: Border::Plain, progress, inner: None };
         match &node.work {
-            Work::Agent(_) | Work::Join => figure.tell_work(node),
+            Work::Agent(_) | Work::Join => figure.note_work(node),
             Work::Block { body, is_closed } => {
                 figure.border = if *is_closed { Border::Closed } else { Border::Group };
                 if *is_closed {
                     figure.note("workflow of its own".to_owned());
                 }
-                figure.inner = Some(Picture::within(way, None, body, states));
+                figure.inner = Some(Picture::within(inner, None, body, states));
             }
             Work::Loop { body, .. } | Work::Map { body, .. } => match body.nodes.as_slice() {
                 // A turn that is repeated is one box.
                 [only] if only.name == node.name && only.work.body().is_none() => {
-                    figure.tell_work(only);
-                    figure.tell_rules(only);
+                    figure.note_work(only);
+                    figure.note_rules(only);
                     figure.border = Border::Repeated;
                 }
-                _ => figure.inner = Some(Picture::within(way, Some(&node.name), body, states)),
+                _ => figure.inner = Some(Picture::within(inner, Some(&node.name), body, states)),
             },
         }
         if figure.inner.is_some() && figure.border == Border::Plain {
             figure.border = Border::Group;
         }
-        figure.tell_repetition(&node.work);
-        figure.tell_join(node);
-        figure.tell_rules(node);
-        if let Some(standing) = standing {
-            figure.note(standing_of(standing, &node.work));
+        figure.note_repetition(&node.work);
+        figure.note_join(node);
+        figure.note_rules(node);
+        if let Some(progress) = progress {
+            figure.note(state_of(progress, &node.work));
         }
         figure
     }
@@ -121,7 +121,7 @@ impl Figure {
         self.notes.push(Note { text, is_pause: false });
     }
 
-    fn tell_work(&mut self, node: &PlanNode) {
+    fn note_work(&mut self, node: &PlanNode) {
         match &node.work {
             Work::Agent(agent) if *agent == node.name => {}
             Work::Agent(agent) => self.note(agent.to_string()),
@@ -130,7 +130,7 @@ impl Figure {
         }
     }
 
-    fn tell_repetition(&mut self, work: &Work) {
+    fn note_repetition(&mut self, work: &Work) {
         match work {
             Work::Agent(_) | Work::Join | Work::Block { .. } => {}
             Work::Loop { until, max, ends_at_max, .. } => self.note(match until {
@@ -145,7 +145,7 @@ impl Figure {
         }
     }
 
-    fn tell_join(&mut self, node: &PlanNode) {
+    fn note_join(&mut self, node: &PlanNode) {
         let edges = node.after.len();
         match node.join {
             JoinPolicy::All => {}
@@ -155,7 +155,7 @@ impl Figure {
         }
     }
 
-    fn tell_rules(&mut self, node: &PlanNode) {
+    fn note_rules(&mut self, node: &PlanNode) {
         if let Some(condition) = &node.when {
             self.note(format!("if {}", condition_of(condition)));
         }
@@ -198,9 +198,9 @@ fn condition_of(condition: &Condition) -> String {
     }
 }
 
-fn standing_of(standing: NodeStates, work: &Work) -> String {
-    let state = standing.state.name();
-    match (standing.count, work) {
+fn state_of(progress: NodeStates, work: &Work) -> String {
+    let state = progress.state.name();
+    match (progress.count, work) {
         (None, _) => state.to_owned(),
         (Some(Count::Iteration(now)), Work::Loop { max, .. }) => format!("{state}, time {now} of {max}"),
         (Some(Count::Iteration(now)), Work::Agent(_) | Work::Join | Work::Block { .. } | Work::Map { .. }) => {

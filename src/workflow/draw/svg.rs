@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::messages::On;
 
 use super::layers::{self, Item, LABEL, Layout, Link};
+use super::node_state::NodeState;
 use super::picture::{Arrow, Border, Figure, Note, Picture};
-use super::standing::NodeState;
 use super::text::{clip, fit, width, xml};
 
 const MARGIN: i32 = 20;
@@ -24,7 +24,7 @@ const NARROWEST: i32 = 72;
 /// How much the second border of what is repeated stands out.
 const STACK: i32 = 4;
 /// The longest text that a tooltip has, in characters.
-const MAX_TOLD: usize = 20_000;
+const MAX_TITLE: usize = 20_000;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -60,7 +60,7 @@ pub(super) fn write(name: &str, picture: &Picture, legend: &[NodeState]) -> Stri
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{across}" height="{down}" viewBox="0 0 {across} {down}" role="img">"#
     );
-    let _ = writeln!(out, "<title>{}</title>", told(name));
+    let _ = writeln!(out, "<title>{}</title>", title_of(name));
     let _ = writeln!(out, "<style>\n{STYLE}</style>");
     let _ = writeln!(out, r#"<rect class="paper" width="{across}" height="{down}"/>"#);
     let _ = writeln!(out, r#"<text class="heading" x="{MARGIN}" y="{}">{}</text>"#, MARGIN + 12, xml(&title));
@@ -75,8 +75,8 @@ pub(super) fn write(name: &str, picture: &Picture, legend: &[NodeState]) -> Stri
     out
 }
 
-fn told(text: &str) -> String {
-    xml(&clip(text, MAX_TOLD))
+fn title_of(text: &str) -> String {
+    xml(&clip(text, MAX_TITLE))
 }
 
 impl<'a> Scene<'a> {
@@ -112,7 +112,7 @@ impl<'a> Scene<'a> {
             let shown = fit(label, NOTE_SIZE, WIDEST_LABEL);
             let wide = width(&shown, NOTE_SIZE);
             let (start, above) = (x - wide / 2, y - LABEL + 4);
-            let _ = writeln!(out, r#"<g><title>{}</title>"#, told(label));
+            let _ = writeln!(out, r#"<g><title>{}</title>"#, title_of(label));
             let _ = writeln!(out, r#"<rect class="blank" x="{start}" y="{above}" width="{wide}" height="{LABEL}"/>"#);
             let _ = writeln!(out, r#"<text class="label" x="{x}" y="{y}">{}</text></g>"#, xml(&shown));
         }
@@ -155,8 +155,8 @@ impl<'a> Placed<'a> {
         let inside = inner.as_ref().map_or((0, 0), |scene| (scene.layout.width, scene.layout.height + PAD));
         let count = i32::try_from(notes.len()).unwrap_or(i32::MAX);
         let head = NAME_LINE + NOTE_LINE * count + 12;
-        // The mark of a state stands in the upper corner.
-        let mark = if figure.standing.is_some() { 24 } else { 0 };
+        // The symbol of a state is in the upper corner.
+        let mark = if figure.progress.is_some() { 24 } else { 0 };
         let stack = if figure.border == Border::Repeated { STACK } else { 0 };
         let width = (texts + mark).max(inside.0).max(NARROWEST) + 2 * PAD + stack;
         Self { name, notes, width, height: head + inside.1 + stack, head, inner }
@@ -170,7 +170,7 @@ impl<'a> Placed<'a> {
             Border::Group => "box group",
             Border::Closed => "box closed",
         };
-        let state = figure.standing.map(|standing| standing.state);
+        let state = figure.progress.map(|progress| progress.state);
         let class = state.map_or("", NodeState::name);
         let _ = writeln!(out, r#"<g class="node {class}" data-path="{}">"#, xml(&figure.path));
         let mut whole = figure.name.clone();
@@ -178,7 +178,7 @@ impl<'a> Placed<'a> {
             whole.push_str("; ");
             whole.push_str(&note.text);
         }
-        let _ = writeln!(out, "<title>{}</title>", told(&whole));
+        let _ = writeln!(out, "<title>{}</title>", title_of(&whole));
         let (mut wide, mut high) = (self.width, self.height);
         if figure.border == Border::Repeated {
             (wide, high) = (wide - STACK, high - STACK);
@@ -204,7 +204,7 @@ impl<'a> Placed<'a> {
             let _ = writeln!(out, r#"<text class="note" x="{left}" y="{line}">{}</text>"#, xml(text));
         }
         if let Some(state) = state {
-            let _ = writeln!(out, r#"<path class="mark" d="{}"/>"#, mark_of(state, x + wide - 20, y + 8));
+            let _ = writeln!(out, r#"<path class="mark" d="{}"/>"#, symbol_of(state, x + wide - 20, y + 8));
         }
         out.push_str("</g>\n");
         if let Some(scene) = &self.inner {
@@ -213,8 +213,8 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// A mark of ten by ten pixels, so that states can be told apart without their colours.
-fn mark_of(state: NodeState, x: i32, y: i32) -> String {
+/// A symbol of ten by ten pixels, so that states are distinguished without colours.
+fn symbol_of(state: NodeState, x: i32, y: i32) -> String {
     match state {
         NodeState::Waiting => {
             format!("M{} {} m-4 0 a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 M{0} {1} v-3 M{0} {1} h2", x + 5, y + 5)
@@ -238,7 +238,7 @@ fn write_legend(out: &mut String, state: NodeState, x: i32, y: i32) {
     let name = state.name();
     let _ = writeln!(out, r#"<g class="legend {name}">"#);
     let _ = writeln!(out, r#"<rect class="box" x="{x}" y="{}" width="34" height="20" rx="4"/>"#, y - 10);
-    let _ = writeln!(out, r#"<path class="mark" d="{}"/>"#, mark_of(state, x + 12, y - 5));
+    let _ = writeln!(out, r#"<path class="mark" d="{}"/>"#, symbol_of(state, x + 12, y - 5));
     let _ = writeln!(out, r#"<text class="note" x="{}" y="{}">{name}</text>"#, x + 40, y + 4);
     out.push_str("</g>\n");
 }

@@ -23,11 +23,11 @@ pub(super) fn fit(text: &str, size: i32, most: i32) -> String {
     if width(&shown, size) <= most {
         return shown;
     }
-    let room = most - width("…", size);
+    let left = most - width("…", size);
     let mut end = 0;
     for (start, c) in shown.char_indices() {
         end = start;
-        if width(&shown[..start + c.len_utf8()], size) > room {
+        if width(&shown[..start + c.len_utf8()], size) > left {
             break;
         }
     }

@@ -1,23 +1,19 @@
-//! A plan made ready to run: who comes after whom, in what order, and what every template reads. What cannot be made ready
-//! is told defect by defect.
+//! A plan as it is run: compiled once, with the order of its nodes, its dominators, and what every template reads. `compile`
+//! makes it of a plan, or reports what is wrong with the plan.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use callboard_documents::template::{Compiled, Fault, Names, Template, is_free_name};
-use callboard_text::{cut, nearest, quoted};
-
-use crate::messages::{
-    AgentName, Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
-};
+use crate::messages::On;
+use callboard_documents::template::{Compiled, Fault, Template};
+use callboard_text::nearest;
 
 use super::checks::Checks;
-use super::progress::{Line, Point, Shape};
+use super::progress::Shape;
 
-use self::names::{Here, Scope};
 use self::vars::Var;
 
+mod compile;
 mod names;
 mod order;
 pub(crate) mod vars;
@@ -28,11 +24,8 @@ pub(crate) const MAX_NODES: usize = 10_000;
 /// How deep nodes may lie within nodes.
 pub(crate) const MAX_DEPTH: usize = crate::messages::MAX_PLAN_DEPTH;
 
-/// The most items that a map takes unless it says otherwise (SEMANTICS 2).
+/// The most items that a map takes by default (SEMANTICS 2).
 pub(crate) const MAP_BOUND: u32 = 1_000;
-
-/// The most iterations of a loop, and items of a map.
-const MAX_BOUND: u32 = 1_000_000;
 
 /// The longest name of a node, in bytes. Every edge from a node may hold it, and every event of its turns.
 pub(crate) const MAX_NAME: usize = 128;
@@ -40,10 +33,7 @@ pub(crate) const MAX_NAME: usize = 128;
 /// What to do about a channel that is not declared.
 const UNDECLARED: &str = "declare it among the channels of the workflow; one in a line has none";
 
-/// The most defects that are told at once.
-const MAX_FLAWS: usize = 100;
-
-/// A plan made ready.
+/// A compiled plan.
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The first is the workflow's own.
@@ -52,13 +42,13 @@ pub(crate) struct Graph {
     inputs: BTreeSet<Arc<str>>,
     /// What the channels have to meet.
     pub(crate) checks: Checks,
-    /// Somebody is named to take back what a node has done.
+    /// A node has a compensation.
     pub(crate) is_reversible: bool,
     /// There are workflows within it.
     pub(crate) has_workflows: bool,
 }
 
-/// A block made ready.
+/// A compiled block.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) shape: Shape,
@@ -66,10 +56,10 @@ pub(crate) struct Level {
     /// For each edge, what has to hold for it.
     pub(crate) conditions: Vec<Option<Test>>,
     pub(crate) output: Option<Template<Var>>,
-    /// The nearest node that every way through the block passes.
+    /// The nearest node that every path through the block passes.
     pub(crate) waist: Option<u32>,
     names: BTreeMap<Arc<str>, u32>,
-    /// The block around it, and the node there that it is the work of.
+    /// The enclosing block, and the node there whose work it is.
     pub(crate) within: Option<(u32, u32)>,
     kind: LevelKind,
     /// The closed block that it belongs to.
@@ -85,7 +75,7 @@ enum LevelKind {
     Map,
 }
 
-/// A node made ready.
+/// A compiled node.
 #[derive(Debug)]
 pub(crate) struct Station {
     pub(crate) name: Arc<str>,
@@ -93,11 +83,11 @@ pub(crate) struct Station {
     pub(crate) when: Option<Test>,
     pub(crate) input: Option<Template<Var>>,
     pub(crate) rules: Rules,
-    /// Nodes outside read what nodes within it have come to.
+    /// Nodes outside read the results of nodes within it.
     pub(crate) is_read_inside: bool,
 }
 
-/// What a node's author said about its turns.
+/// What the author of a node set for its turns.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) saves: Option<Arc<str>>,
@@ -138,11 +128,11 @@ pub(crate) enum Exit {
     NotRepeated,
 }
 
-/// A condition made ready.
+/// A compiled condition.
 #[derive(Debug)]
 pub(crate) enum Test {
     Expression(Compiled<Var>),
-    /// The predicate of this name, and what it has to say.
+    /// The predicate of this name, and the answer with which the condition holds.
     Predicate(Arc<str>, bool),
 }
 
@@ -155,13 +145,13 @@ pub(crate) struct Predicated<'a> {
 /// Something that is wrong with a plan, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
-    pub(crate) spot: Spot,
+    pub(crate) part: PlanPart,
     pub(crate) fault: Fault,
 }
 
 /// A part of a plan: the positions that lead to the node, and which part of it. No position: the workflow itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct PlanPart {
     pub(crate) node: Vec<u32>,
     pub(crate) aspect: Aspect,
 }
@@ -186,41 +176,13 @@ pub(crate) enum Aspect {
     Output,
 }
 
-/// What is said of more than [`MAX_NODES`].
+/// The fault of a plan with more than [`MAX_NODES`].
 pub(super) fn too_many_nodes() -> Fault {
     let fault = Fault::new(format!("the workflow has more than {MAX_NODES} nodes"));
     fault.advise("run parts of it as workflows of their own")
 }
 
 impl Graph {
-    /// Makes a plan ready.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it.
-    pub(crate) fn of(plan: &Plan) -> Result<Arc<Self>, Vec<Flaw>> {
-        if let Some(made) = plan.prepared() {
-            return Ok(made);
-        }
-        let (maker, checks) = Maker::made(plan, true);
-        let Maker { mut levels, flaws, inputs, read_inside, .. } = maker;
-        if !flaws.is_empty() {
-            return Err(flaws);
-        }
-        for (place, node) in read_inside {
-            levels[place as usize].nodes[node as usize].is_read_inside = true;
-        }
-        let is_reversible = levels.iter().flat_map(|level| &level.nodes).any(|node| node.rules.compensation.is_some());
-        let has_workflows = levels.iter().skip(1).any(Level::is_closed);
-        let made = Arc::new(Self { blocks: levels, inputs, checks, is_reversible, has_workflows });
-        plan.keep_prepared(Arc::clone(&made));
-        Ok(made)
-    }
-
-    /// What is wrong with a plan of which some edges are not known, beside that.
-    pub(super) fn flaws_of(plan: &Plan) -> Vec<Flaw> {
-        Maker::made(plan, false).0.flaws
-    }
-
     /// The fields that its input must have.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
         self.inputs.iter().map(|field| &**field)
@@ -252,7 +214,7 @@ impl Graph {
 }
 
 impl Level {
-    /// Whether a turn's `goto` within it speaks to it, and its end ends it.
+    /// Whether it resolves the `goto` of turns within it, and is ended by their `end`.
     pub(crate) fn is_closed(&self) -> bool {
         self.kind == LevelKind::Closed
     }
@@ -275,366 +237,4 @@ impl Level {
         let targets = outs.filter(|line| line.on == On::Goto).map(|line| &*self.nodes[line.to as usize].name);
         nearest(name, targets.chain(self.nodes[node as usize].rules.exits.iter().map(|name| &**name)))
     }
-}
-
-/// Makes blocks ready: first their outlines, so that templates can name whatever lies in them.
-struct Maker<'a> {
-    levels: Vec<Level>,
-    flaws: Vec<Flaw>,
-    inputs: BTreeSet<Arc<str>>,
-    /// For each closed block, where the nodes are that belong to it.
-    places: BTreeMap<u32, BTreeMap<Arc<str>, (u32, u32)>>,
-    /// Nodes within which nodes are read.
-    read_inside: BTreeSet<(u32, u32)>,
-    cast: u32,
-    nodes: usize,
-    /// Who comes after whom is certain: names are not unknown, and there is no circle. Else nothing is said that would follow
-    /// from it.
-    knows_edges: bool,
-    /// It is too large, or no plan that anybody has checked: the rest is not looked at.
-    is_broken: bool,
-    schema: &'a Schema,
-}
-
-impl<'a> Maker<'a> {
-    /// Makes ready what can be of a plan, and tells what is wrong with it.
-    fn made(plan: &'a Plan, knows_edges: bool) -> (Self, Checks) {
-        let (levels, inputs) = (Vec::new(), BTreeSet::new());
-        let (places, read_inside) = (BTreeMap::new(), BTreeSet::new());
-        let (checks, faults) = Checks::of(plan);
-        let flaw = |(channel, fault)| Flaw { spot: Spot { node: Vec::new(), aspect: Aspect::Channel(channel) }, fault };
-        let flaws = faults.into_iter().map(flaw).collect();
-        let (cast, nodes, is_broken, schema) = (0, 0, false, &*plan.schema);
-        let mut maker =
-            Self { levels, flaws, inputs, places, read_inside, cast, nodes, knows_edges, is_broken, schema };
-        maker.outline(&plan.body, &[], None, LevelKind::Closed);
-        if !maker.is_broken {
-            maker.fill(&plan.body, 0, &[]);
-        }
-        maker.flaws.truncate(MAX_FLAWS);
-        (maker, checks)
-    }
-
-    fn flaw(&mut self, node: &[u32], aspect: Aspect, fault: Fault) {
-        self.flaws.push(Flaw { spot: Spot { node: node.to_vec(), aspect }, fault });
-    }
-
-    /// Enters a block with its edges and names, and the blocks in it.
-    fn outline(&mut self, block: &Block, path: &[u32], within: Option<(u32, u32)>, kind: LevelKind) {
-        let place = u32::try_from(self.levels.len()).unwrap_or(u32::MAX);
-        let closed = match within {
-            Some((around, _)) if kind != LevelKind::Closed => self.levels[around as usize].closed,
-            Some(_) | None => place,
-        };
-        self.levels.push(Level {
-            shape: Shape::default(),
-            nodes: Vec::new(),
-            conditions: Vec::new(),
-            output: None,
-            waist: None,
-            names: BTreeMap::new(),
-            within,
-            kind,
-            closed,
-        });
-        self.nodes += block.nodes.len();
-        if self.nodes > MAX_NODES {
-            self.is_broken = true;
-            return self.flaw(path, Aspect::Whole, too_many_nodes());
-        }
-        if path.len() >= MAX_DEPTH {
-            self.is_broken = true;
-            let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
-            return self.flaw(path, Aspect::Whole, Fault::new(problem));
-        }
-        if block.nodes.is_empty() {
-            self.flaw(path, Aspect::Whole, Fault::new("there is nothing to do: it has no nodes"));
-        }
-        for (position, node) in (0..).zip(&block.nodes) {
-            let own = [path, &[position]].concat();
-            if !is_free_name(&node.name) {
-                let fault = Fault::new(format!("{} cannot be the name of a node", quoted(&node.name)));
-                let advice = "use letters, digits and `_`, beginning with a letter, and no word of the templates' own";
-                self.flaw(&own, Aspect::Name, fault.advise(advice));
-            }
-            if node.name.len() > MAX_NAME {
-                let problem =
-                    format!("the name of a node has {} bytes; at most {MAX_NAME} are allowed", node.name.len());
-                self.flaw(&own, Aspect::Name, Fault::new(problem));
-            }
-            // The one node of a repeated body goes by the name of what is repeated.
-            let is_body = |outer: &Level, at: u32| outer.names.get(&node.name) == Some(&at) && kind != LevelKind::Group;
-            let around = within.filter(|_| block.nodes.len() == 1);
-            let is_its_body = around.is_some_and(|(around, at)| is_body(&self.levels[around as usize], at));
-            let places = self.places.entry(closed).or_default();
-            if !is_its_body && places.insert(Arc::clone(&node.name), (place, position)).is_some() {
-                let fault = Fault::new(format!("there are two nodes named {}", quoted(&node.name)));
-                self.flaw(&own, Aspect::Name, fault.advise("give one of them another name"));
-            }
-            self.levels[place as usize].names.insert(Arc::clone(&node.name), position);
-            let kind = match &node.work {
-                Work::Agent(_) | Work::Join => continue,
-                Work::Block { is_closed: true, .. } => LevelKind::Closed,
-                Work::Block { is_closed: false, .. } => LevelKind::Group,
-                Work::Loop { .. } => LevelKind::Loop,
-                Work::Map { .. } => LevelKind::Map,
-            };
-            if let Work::Loop { body, until: Until::NotRepeated, .. } = &node.work {
-                // A command that goes to the node with which it begins goes to the loop.
-                let heads = body.nodes.iter().filter(|node| node.after.is_empty());
-                let names = &mut self.levels[place as usize].names;
-                heads.for_each(|head| _ = names.entry(Arc::clone(&head.name)).or_insert(position));
-            }
-            if let Some(body) = node.work.body() {
-                self.outline(body, &own, Some((place, position)), kind);
-            }
-        }
-        let shape = self.shape(block, path);
-        let level = &mut self.levels[place as usize];
-        let ends = (0..).zip(&shape.nodes).filter(|(_, node)| node.outs.is_empty()).map(|(node, _)| node);
-        level.waist = shape.meeting_point(ends);
-        level.shape = shape;
-    }
-
-    /// The edges of a block, and the order of its nodes.
-    fn shape(&mut self, block: &Block, path: &[u32]) -> Shape {
-        let mut shape = Shape { nodes: vec![Point::default(); block.nodes.len()], edges: Vec::new() };
-        for (to, node) in (0_u32..).zip(&block.nodes) {
-            let own = [path, &[to]].concat();
-            let ways = node.after.iter().filter(|edge| edge.on != On::Failure).count();
-            shape.nodes[to as usize].join = node.join;
-            if let JoinPolicy::AtLeast(needed) = node.join
-                && self.knows_edges
-                && (needed == 0 || needed as usize > node.after.len())
-            {
-                let problem = format!("{needed} nodes are to finish of the {} that it comes after", node.after.len());
-                self.flaw(&own, Aspect::Join, Fault::new(problem).advise("ask for 1 up to all of them"));
-            }
-            if node.join != JoinPolicy::All && ways == 0 && self.knows_edges {
-                self.flaw(&own, Aspect::Join, Fault::new("there is nothing to join: it comes after no node"));
-            }
-            for (position, edge) in node.after.iter().enumerate() {
-                if edge.from as usize >= block.nodes.len() {
-                    self.is_broken = true;
-                    self.flaw(&own, Aspect::Edge(position), Fault::new("it comes after a node that is not there"));
-                    continue;
-                }
-                let is_double = |line: &Line| (line.from, line.to) == (edge.from, to) && line.on == edge.on;
-                if shape.nodes[to as usize].ins.iter().any(|other| is_double(&shape.edges[*other as usize])) {
-                    let name = quoted(&block.nodes[edge.from as usize].name);
-                    self.flaw(&own, Aspect::Edge(position), Fault::new(format!("it comes after {name} twice")));
-                }
-                let number = u32::try_from(shape.edges.len()).unwrap_or(u32::MAX);
-                shape.edges.push(Line { from: edge.from, to, on: edge.on });
-                shape.nodes[edge.from as usize].outs.push(number);
-                shape.nodes[to as usize].ins.push(number);
-            }
-        }
-        if let Err(circle) = shape.put_in_order() {
-            if !std::mem::take(&mut self.knows_edges) {
-                return shape;
-            }
-            let names: Vec<String> = circle.iter().map(|node| block.nodes[*node as usize].name.to_string()).collect();
-            let own = [path, &circle[..1]].concat();
-            let fault = Fault::new(format!("nodes wait for each other in a circle: {}", cut(&names.join(" -> "))));
-            let advice = "use a loop with a bound, or let a command go back with `goto` and `max`";
-            self.flaw(&own, Aspect::Edge(0), fault.advise(advice));
-        }
-        shape
-    }
-
-    /// Makes the nodes of a block ready, in the order of the cast.
-    fn fill(&mut self, block: &Block, place: u32, path: &[u32]) {
-        // Blocks lie in the order in which they were outlined.
-        for (position, node) in (0..).zip(&block.nodes) {
-            let own = [path, &[position]].concat();
-            let station = self.station(node, place, position, &own);
-            if let Some(station) = station {
-                self.levels[place as usize].nodes.push(station);
-            }
-        }
-        let mut conditions = Vec::new();
-        for (to, node) in (0_u32..).zip(&block.nodes) {
-            for (position, edge) in node.after.iter().enumerate() {
-                let here = Here { place, node: Some(edge.from), is_after: true };
-                let own = [path, &[to]].concat();
-                conditions.push(self.test(edge.when.as_ref(), here, &own, Aspect::EdgeCondition(position)));
-            }
-        }
-        self.levels[place as usize].conditions = conditions;
-        let anywhere = Here { place, node: None, is_after: true };
-        if let Some(output) = &block.output {
-            let output = self.ready(anywhere, path, Aspect::Output, |names| template_of(output, names));
-            self.levels[place as usize].output = output;
-        }
-        self.saved_side_by_side(block, place, path);
-    }
-
-    fn station(&mut self, node: &PlanNode, place: u32, position: u32, path: &[u32]) -> Option<Station> {
-        let before = Here { place, node: Some(position), is_after: false };
-        let body = self.levels.iter().position(|level| level.within == Some((place, position)));
-        let body = u32::try_from(body.unwrap_or_default()).unwrap_or_default();
-        let task = match &node.work {
-            Work::Agent(_) => {
-                self.cast += 1;
-                Some(Task::Agent(self.cast - 1))
-            }
-            Work::Join => Some(Task::Join),
-            Work::Block { body: block, .. } => {
-                self.fill(block, body, path);
-                Some(Task::Block(body))
-            }
-            Work::Loop { body: block, until, max, ends_at_max } => {
-                self.fill(block, body, path);
-                self.bound(*max, path, "iterations");
-                let inside = Here { place: body, node: None, is_after: true };
-                let until = match until {
-                    Until::Bound => Some(Exit::Bound),
-                    Until::NotRepeated => Some(Exit::NotRepeated),
-                    Until::Holds(condition) => {
-                        self.test(Some(condition), inside, path, Aspect::Repeat).map(Exit::Holds)
-                    }
-                };
-                until.map(|until| Task::Loop { body, until, max: *max, ends_at_max: *ends_at_max })
-            }
-            Work::Map { body: block, over, max } => {
-                self.fill(block, body, path);
-                self.bound(*max, path, "items");
-                let over = self.ready(before, path, Aspect::Repeat, |names| Compiled::of(over, names));
-                over.map(|over| Task::Map { body, over, max: *max })
-            }
-        };
-        let compensation = node.compensation.as_ref().map(|_| {
-            self.cast += 1;
-            self.cast - 1
-        });
-        let when = self.test(node.when.as_ref(), before, path, Aspect::When);
-        let input = node
-            .input
-            .as_ref()
-            .and_then(|input| self.ready(before, path, Aspect::Input, |names| template_of(input, names)));
-        if let Some(channel) = &node.saves
-            && let Err(error) = self.schema.reducer(channel)
-        {
-            self.flaw(path, Aspect::Saves, Fault::new(error.to_string()).advise(UNDECLARED));
-        }
-        if node.attempts == Some(0) {
-            self.flaw(path, Aspect::Attempts, Fault::new("a turn is tried at least once"));
-        }
-        let agents = [node.work.agent(), node.compensation.as_ref()];
-        for error in agents.into_iter().flatten().filter_map(|agent| AgentName::new(agent).err()) {
-            self.flaw(path, Aspect::Name, Fault::new(error.to_string()));
-        }
-        if node.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            self.flaw(path, Aspect::Timeout, Fault::new("every turn takes longer than no time at all"));
-        }
-        let is_turn = matches!(node.work, Work::Agent(_));
-        if node.is_interrupted && !is_turn {
-            let fault = Fault::new("only the turn of an agent is interrupted");
-            self.flaw(path, Aspect::Name, fault.advise("interrupt the first nodes within"));
-        }
-        for (is_set, aspect, what) in [
-            (node.attempts.is_some(), Aspect::Attempts, "attempts"),
-            (node.timeout.is_some(), Aspect::Timeout, "a timeout"),
-        ] {
-            if is_set && !is_turn {
-                let fault = Fault::new(format!("only the turn of an agent has {what}"));
-                self.flaw(path, aspect, fault.advise("set it for the nodes within"));
-            }
-        }
-        let rules = Rules {
-            saves: node.saves.clone(),
-            may_repeat: node.may_repeat,
-            exits: node.exits.clone(),
-            attempts: node.attempts,
-            timeout: node.timeout,
-            compensation,
-            is_interrupted: node.is_interrupted,
-        };
-        let name = Arc::clone(&node.name);
-        task.map(|task| Station { name, task, when, input, rules, is_read_inside: false })
-    }
-
-    fn bound(&mut self, max: u32, path: &[u32], what: &str) {
-        if max == 0 || max > MAX_BOUND {
-            let problem = format!("{max} is no bound for {what}; it is from 1 to {MAX_BOUND}");
-            self.flaw(path, Aspect::Bound, Fault::new(problem));
-        }
-    }
-
-    fn test(&mut self, condition: Option<&Condition>, here: Here, path: &[u32], aspect: Aspect) -> Option<Test> {
-        match condition? {
-            Condition::Expression(source) => {
-                self.ready(here, path, aspect, |names| Compiled::of(source, names)).map(Test::Expression)
-            }
-            Condition::Predicate(name) => Some(Test::Predicate(Arc::clone(name), true)),
-            Condition::NotPredicate(name) => Some(Test::Predicate(Arc::clone(name), false)),
-        }
-    }
-
-    /// Makes a template ready, with what it reads noted.
-    fn ready<T>(
-        &mut self,
-        here: Here,
-        path: &[u32],
-        aspect: Aspect,
-        make: impl FnOnce(&dyn Names<Var>) -> Result<T, Fault>,
-    ) -> Option<T> {
-        let scope = Scope { maker: self, here, fields: RefCell::default(), inner: RefCell::default() };
-        let made = make(&scope);
-        let Scope { fields, inner, .. } = scope;
-        let (fields, inner) = (fields.into_inner(), inner.into_inner());
-        self.inputs.extend(fields);
-        self.read_inside.extend(inner);
-        match made {
-            Ok(made) => Some(made),
-            Err(fault) => {
-                self.flaw(path, aspect, fault);
-                None
-            }
-        }
-    }
-
-    /// Nodes that run beside each other for certain, and write their outputs to one last-value channel.
-    fn saved_side_by_side(&mut self, block: &Block, place: u32, path: &[u32]) {
-        let is_last = |channel: &Arc<str>| matches!(self.schema.reducer(channel), Ok(Reducer::LastValue));
-        let level = &self.levels[place as usize];
-        let is_certain = |node: &PlanNode| {
-            let is_plain = |edge: &crate::messages::Edge| edge.on == On::Success && edge.when.is_none();
-            node.when.is_none() && node.join == JoinPolicy::All && node.after.iter().all(is_plain)
-        };
-        if !self.knows_edges || !block.nodes.iter().all(is_certain) {
-            return;
-        }
-        let mut writers: BTreeMap<&Arc<str>, Vec<u32>> = BTreeMap::new();
-        for (position, node) in (0..).zip(&block.nodes) {
-            if let Some(channel) = node.saves.as_ref().filter(|channel| is_last(channel)) {
-                writers.entry(channel).or_default().push(position);
-            }
-        }
-        let mut clashes = Vec::new();
-        for (channel, nodes) in writers {
-            // In plan order: if each comes after the one before, none is beside another.
-            let mut nodes = nodes;
-            nodes.sort_unstable_by_key(|node| level.shape.nodes[*node as usize].rank);
-            let beside = |pair: &&[u32]| !level.shape.leads_to(pair[0], pair[1]);
-            let clash = nodes.windows(2).find(beside).map(|pair| (pair[0].min(pair[1]), pair[0].max(pair[1])));
-            clashes.extend(clash.map(|clash| (Arc::clone(channel), clash)));
-        }
-        for (channel, (one, other)) in clashes {
-            let name = quoted(&block.nodes[one as usize].name);
-            let fault =
-                Fault::new(format!("it writes {} beside {name}, and only one value can stay", quoted(&channel)));
-            let own = [path, &[other]].concat();
-            self.flaw(&own, Aspect::Saves, fault.advise("let one come after the other, or give the channel a reducer"));
-        }
-    }
-}
-
-/// A value with templates, made ready. A journal could not read a deeper one back.
-fn template_of(value: &Json, names: &dyn Names<Var>) -> Result<Template<Var>, Fault> {
-    if value.is_too_deep() {
-        return Err(Fault::new(format!("it nests deeper than {MAX_JSON_DEPTH} levels")));
-    }
-    Template::compile(value.value(), names)
 }

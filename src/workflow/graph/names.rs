@@ -1,4 +1,4 @@
-//! What the names in a template mean, by where it is written.
+//! Resolves the names in a template, by where it is written.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 use callboard_documents::template::{Fault, Names};
 use callboard_text::{did_you_mean, nearest, quoted};
 
+use super::compile::Compiler;
 use super::vars::{Part, Var};
-use super::{Level, LevelKind, Maker, UNDECLARED};
+use super::{Level, LevelKind, UNDECLARED};
 
 /// What can be read of a node.
 const PARTS: [&str; 3] = ["output", "outcome", "error"];
@@ -23,7 +24,7 @@ pub(super) struct Here {
 }
 
 pub(super) struct Scope<'a, 'b> {
-    pub(super) maker: &'a Maker<'b>,
+    pub(super) compiler: &'a Compiler<'b>,
     pub(super) here: Here,
     /// The fields of the workflow's input that were named.
     pub(super) fields: RefCell<Vec<Arc<str>>>,
@@ -33,7 +34,7 @@ pub(super) struct Scope<'a, 'b> {
 
 impl Scope<'_, '_> {
     fn level(&self, place: u32) -> &Level {
-        &self.maker.levels[place as usize]
+        &self.compiler.levels[place as usize]
     }
 
     /// How far up the first block is that is so.
@@ -66,22 +67,22 @@ impl Scope<'_, '_> {
         let own =
             Some(self.level(self.here.place)).filter(|level| level.names.len() == 1 && level.kind == LevelKind::Loop);
         let own = own.and_then(|level| level.names.get(name)).map(|node| (self.here.place, *node));
-        let (mut place, mut node) = own.or_else(|| self.maker.places.get(&closed)?.get(name).copied())?;
-        // The blocks around the template, with the nodes there that it lies in.
-        let mut around = vec![(self.here.place, self.here.node, self.here.is_after)];
-        while let Some((place, _, _)) = around.last().copied()
+        let (mut place, mut node) = own.or_else(|| self.compiler.places.get(&closed)?.get(name).copied())?;
+        // The blocks that enclose the template, with the nodes there that it lies in.
+        let mut enclosing = vec![(self.here.place, self.here.node, self.here.is_after)];
+        while let Some((place, _, _)) = enclosing.last().copied()
             && place != closed
             && let Some((outer, node)) = self.level(place).within
         {
-            around.push((outer, Some(node), false));
+            enclosing.push((outer, Some(node), false));
         }
         let mut inside = Vec::new();
         loop {
-            let seen = around.iter().position(|(around, _, _)| *around == place);
+            let seen = enclosing.iter().position(|(block, _, _)| *block == place);
             if let Some(up) = seen {
-                let (_, here, is_after) = around[up];
+                let (_, here, is_after) = enclosing[up];
                 let is_before = match here {
-                    _ if !self.maker.knows_edges => true,
+                    _ if !self.compiler.knows_edges => true,
                     None => true,
                     Some(here) if here == node => is_after,
                     Some(here) => self.level(place).shape.leads_to(node, here),
@@ -106,7 +107,7 @@ impl Scope<'_, '_> {
 
     fn nearest(&self, name: &str) -> Option<String> {
         let closed = self.level(self.here.place).closed;
-        nearest(name, self.maker.places.get(&closed)?.keys().map(|name| &**name))
+        nearest(name, self.compiler.places.get(&closed)?.keys().map(|name| &**name))
     }
 }
 
@@ -122,7 +123,7 @@ impl Names<Var> for Scope<'_, '_> {
                 let (up, _) = self.up(Level::is_closed).unwrap_or_default();
                 Ok((Var::Input { up }, 1))
             }
-            ("state", Some(channel)) => match self.maker.schema.reducer(channel) {
+            ("state", Some(channel)) => match self.compiler.schema.reducer(channel) {
                 Ok(_) => Ok((Var::Channel((*channel).into()), 2)),
                 Err(error) => Err(Fault::new(error.to_string()).advise(UNDECLARED)),
             },

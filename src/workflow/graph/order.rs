@@ -1,4 +1,4 @@
-//! In what order the nodes of a block come, and what every way to a node passes. Pure.
+//! The topological order of the nodes of a block, and their dominators. Pure.
 
 use std::cmp::Reverse;
 
@@ -30,7 +30,7 @@ impl Shape {
         if rank as usize == self.nodes.len() { Ok(()) } else { Err(self.circle(&left)) }
     }
 
-    /// The nearest node that every way to all of these passes, these among them. They have been put in order.
+    /// The nearest common dominator of these nodes, which may be one of them. They have been put in order.
     pub(super) fn meeting_point(&self, nodes: impl Iterator<Item = u32>) -> Option<u32> {
         let rank = |node: u32| self.nodes[node as usize].rank;
         let meet = |one: u32, other: u32| {
@@ -58,20 +58,20 @@ impl Shape {
     /// Nodes that each wait for the next, beginning and ending with the same.
     fn circle(&self, left: &[usize]) -> Vec<u32> {
         let Some(start) = left.iter().position(|left| *left > 0) else { return Vec::new() };
-        let mut way = vec![u32::try_from(start).unwrap_or_default()];
-        let mut is_on_way = vec![false; self.nodes.len()];
+        let mut path = vec![u32::try_from(start).unwrap_or_default()];
+        let mut is_on_path = vec![false; self.nodes.len()];
         loop {
-            let here = *way.last().unwrap_or(&0);
-            if std::mem::replace(&mut is_on_way[here as usize], true) {
-                let first = way.iter().position(|node| *node == here).unwrap_or_default();
-                let mut circle = way.split_off(first);
-                // Waiting for is the other way round than leading to.
+            let here = *path.last().unwrap_or(&0);
+            if std::mem::replace(&mut is_on_path[here as usize], true) {
+                let first = path.iter().position(|node| *node == here).unwrap_or_default();
+                let mut circle = path.split_off(first);
+                // The walk followed edges backwards.
                 circle.reverse();
                 return circle;
             }
             let before = self.nodes[here as usize].ins.iter().map(|edge| self.edges[*edge as usize].from);
-            let Some(next) = before.into_iter().find(|node| left[*node as usize] > 0) else { return way };
-            way.push(next);
+            let Some(next) = before.into_iter().find(|node| left[*node as usize] > 0) else { return path };
+            path.push(next);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Something that a template reads. `up` counts the blocks from the one that it is written in to the one that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Var {
-    /// All that the workflow was given.
+    /// The whole input of the workflow.
     Input {
         up: u32,
     },
@@ -17,25 +17,25 @@ pub(crate) enum Var {
     /// All channels.
     State,
     Channel(Arc<str>),
-    /// What came of a node; `inside` leads to nodes within it.
+    /// The result of a node; `inside` leads to nodes within it.
     Node {
         up: u32,
         node: u32,
         inside: Box<[u32]>,
         part: Part,
     },
-    /// What a map is at.
+    /// The current item of a map.
     Item {
         up: u32,
     },
     Index {
         up: u32,
     },
-    /// How often a loop has begun.
+    /// The iteration of a loop, from 1.
     Iteration {
         up: u32,
     },
-    /// What its last iteration came to.
+    /// The result of the iteration before.
     Previous {
         up: u32,
     },

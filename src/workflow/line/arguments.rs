@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::messages::Condition;
 use crate::workflow::draft::{GotoDraft, Node, RepeatDraft, WorkDraft};
 
-use super::Found;
+use super::defects::DefectList;
 
 /// A value as it is written.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 /// Keys that every node has.
 const KEYS: [&str; 8] = ["input", "when", "attempts", "timeout", "compensate", "interrupt", "goto", "save"];
 
-/// What is repeated, and how often, as the keys say.
+/// What is repeated and how often, by the keys.
 #[derive(Default)]
 struct Repeat {
     over: Option<Placed<String>>,
@@ -62,8 +62,14 @@ impl Kind {
         own.iter().chain(&KEYS).copied()
     }
 
-    /// Sets what the arguments say. `word` is what they belong to.
-    pub(super) fn set(self, node: &mut Node, arguments: Vec<Argument<'_>>, word: &Range<usize>, found: &mut Found) {
+    /// Applies the arguments to a node. `word` is the place of the word that they belong to.
+    pub(super) fn set(
+        self,
+        node: &mut Node,
+        arguments: Vec<Argument<'_>>,
+        word: &Range<usize>,
+        found: &mut DefectList,
+    ) {
         let mut seen: Vec<&str> = Vec::new();
         let mut repeat = Repeat::default();
         for (key, given) in arguments {
@@ -90,7 +96,7 @@ impl Kind {
     }
 }
 
-fn set(node: &mut Node, repeat: &mut Repeat, key: &str, given: Placed<Given<'_>>, found: &mut Found) {
+fn set(node: &mut Node, repeat: &mut Repeat, key: &str, given: Placed<Given<'_>>, found: &mut DefectList) {
     match key {
         "agent" => node.work = text(given, found).map_or_else(|| node.work.clone(), WorkDraft::Agent),
         "workflow" => node.work = text(given, found).map_or_else(|| node.work.clone(), WorkDraft::Workflow),
@@ -116,7 +122,7 @@ fn set(node: &mut Node, repeat: &mut Repeat, key: &str, given: Placed<Given<'_>>
 }
 
 impl Repeat {
-    fn finish(self, kind: Kind, seen: &[&str], word: &Range<usize>, found: &mut Found) -> Option<RepeatDraft> {
+    fn finish(self, kind: Kind, seen: &[&str], word: &Range<usize>, found: &mut DefectList) -> Option<RepeatDraft> {
         let is_seen = |key| seen.contains(&key);
         let is_loop =
             kind == Kind::Loop || is_seen("until") || is_seen("at_max") || (is_seen("max") && !is_seen("over"));
@@ -144,7 +150,7 @@ impl Repeat {
 }
 
 /// A text or `predicate("name")`.
-pub(super) fn condition(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<Condition>> {
+pub(super) fn condition(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<Condition>> {
     let place = given.place.clone();
     let value = match given.value {
         Given::Call("predicate", mut given) if given.len() == 1 => {
@@ -159,7 +165,7 @@ pub(super) fn condition(given: Placed<Given<'_>>, found: &mut Found) -> Option<P
     Some(Placed { value, place })
 }
 
-fn text(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<String>> {
+fn text(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<String>> {
     let place = given.place;
     match given.value {
         Given::Value(Value::String(value)) => Some(Placed { value, place }),
@@ -170,7 +176,7 @@ fn text(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<String>> {
     }
 }
 
-fn number(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<u32>> {
+fn number(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<u32>> {
     let place = given.place;
     match given.value {
         Given::Value(Value::Number(number)) => {
@@ -190,7 +196,7 @@ fn number(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<u32>> {
 fn choice<T, const N: usize>(
     given: Placed<Given<'_>>,
     choices: [(&str, T); N],
-    found: &mut Found,
+    found: &mut DefectList,
 ) -> Option<Placed<T>> {
     let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let Placed { value, place } = text(given, found)?;
@@ -200,7 +206,7 @@ fn choice<T, const N: usize>(
     }
 }
 
-fn timeout(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<Duration>> {
+fn timeout(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<Duration>> {
     const ADVICE: &str = "write \"500ms\", \"30s\", \"5m\", \"2h\", or a number of seconds";
     let place = given.place;
     let duration = match given.value {
@@ -229,7 +235,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// A list of names and `back("name", 3)`.
-fn goto(given: Placed<Given<'_>>, found: &mut Found) -> Vec<GotoDraft> {
+fn goto(given: Placed<Given<'_>>, found: &mut DefectList) -> Vec<GotoDraft> {
     const ADVICE: &str = "write goto=[\"later\", back(\"earlier\", 3)], with how often it may be begun in all";
     let place = given.place;
     match given.value {
@@ -241,7 +247,7 @@ fn goto(given: Placed<Given<'_>>, found: &mut Found) -> Vec<GotoDraft> {
     }
 }
 
-fn target(given: Placed<Given<'_>>, advice: &str, found: &mut Found) -> Option<GotoDraft> {
+fn target(given: Placed<Given<'_>>, advice: &str, found: &mut DefectList) -> Option<GotoDraft> {
     match given.value {
         Given::Call("back", mut back) if back.len() == 2 => {
             let (max, to) = (back.pop()?, back.pop()?);
@@ -255,7 +261,7 @@ fn target(given: Placed<Given<'_>>, advice: &str, found: &mut Found) -> Option<G
     }
 }
 
-fn json(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<Value>> {
+fn json(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<Value>> {
     let place = given.place;
     let value = match given.value {
         Given::Value(value) => value,
@@ -284,7 +290,7 @@ fn json(given: Placed<Given<'_>>, found: &mut Found) -> Option<Placed<Value>> {
     Some(Placed { value, place })
 }
 
-fn wrong<T>(place: &Place, expected: &str, advice: &str, found: &mut Found) -> Option<T> {
+fn wrong<T>(place: &Place, expected: &str, advice: &str, found: &mut DefectList) -> Option<T> {
     found.add(&place.clone().unwrap_or_default(), format!("this is not {expected}"), advice);
     None
 }

@@ -10,10 +10,11 @@ use crate::messages::{Condition, JoinPolicy, MAX_JSON_DEPTH};
 use crate::workflow::draft::{Draft, GotoDraft, Node, RepeatDraft, WorkDraft};
 
 use super::layout::Layout;
+use super::steps::{NodeStep, Step, UNNAMED};
 use super::syntax::{self, is_name};
-use super::{NodeStep, Step, UNNAMED, lower, raise, tokens};
+use super::{lower, raise, tokens};
 
-/// The draft as text, with a line break at its end; nothing if the syntax cannot say it. That is so if it has channels, a
+/// The draft as text, with a line break at its end; nothing if the syntax cannot express it. That is so if it has channels, a
 /// description or an output, names that are no identifiers or not unique, or edges that no groups, branchings and catches
 /// have.
 ///
@@ -167,7 +168,7 @@ fn arguments(node: &Node) -> Option<Vec<Layout>> {
                 add("until", condition(&until.value)?);
             }
             add("max", max.value.to_string());
-            // A loop without a condition stops at its bound, unless it is said.
+            // A loop without a condition stops at its bound by default.
             match (until, ends_at_max) {
                 (Some(_), true) => add("at_max", quoted("stop")),
                 (None, false) => add("at_max", quoted("refuse")),
@@ -180,7 +181,7 @@ fn arguments(node: &Node) -> Option<Vec<Layout>> {
                 add("max", max.value.to_string());
             }
         }
-        // Made of `goto`, which says it.
+        // Made of `goto`, which is written.
         Some(RepeatDraft::Back { .. }) => return None,
         None => {}
     }
@@ -230,7 +231,7 @@ fn target(target: &GotoDraft) -> Layout {
     })
 }
 
-/// In the largest unit that says it.
+/// In the largest unit that has it as a whole number.
 fn time(time: Duration) -> Option<String> {
     if !time.subsec_nanos().is_multiple_of(1_000_000) {
         return None;

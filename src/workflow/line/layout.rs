@@ -9,7 +9,7 @@ const INDENT: usize = 2;
 #[derive(Debug)]
 pub(super) enum Layout {
     Text(String),
-    /// A line break, or this where the group around it stays on one line.
+    /// A line break, or this where the enclosing group stays on one line.
     Break(&'static str),
     /// What it holds stays on one line if it fits; else it is broken at each of its breaks.
     Group(Vec<Layout>),
@@ -30,11 +30,11 @@ impl Layout {
     }
 
     /// Whether it fits into so many characters; what is left of them.
-    fn fits(&self, room: usize) -> Option<usize> {
+    fn fits(&self, width: usize) -> Option<usize> {
         match self {
-            Self::Text(text) => room.checked_sub(text.chars().take(room + 1).count()),
-            Self::Break(flat) => room.checked_sub(flat.len()),
-            Self::Group(parts) | Self::Indented(parts) => parts.iter().try_fold(room, |room, part| part.fits(room)),
+            Self::Text(text) => width.checked_sub(text.chars().take(width + 1).count()),
+            Self::Break(flat) => width.checked_sub(flat.len()),
+            Self::Group(parts) | Self::Indented(parts) => parts.iter().try_fold(width, |width, part| part.fits(width)),
         }
     }
 }

@@ -11,7 +11,7 @@ use callboard_documents::{Place, Placed};
 use crate::messages::{Condition, JoinPolicy, On};
 use crate::workflow::draft::{EdgeDraft, Node, RepeatDraft, WorkDraft};
 
-use super::{NodeStep, Sequence, Step};
+use super::steps::{NodeStep, Sequence, Step};
 
 /// What the next node comes after.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use crate::messages::{JoinPolicy, On};
 use crate::workflow::draft::{EdgeDraft, Node, WorkDraft};
 
 use super::lower::{self, Front, Names, failure, is_success, success};
-use super::{MAX_NESTING, NodeStep, Sequence, Step};
+use super::steps::{MAX_NESTING, NodeStep, Sequence, Step};
 
 /// How deep sequences may lie within sequences: a bracket can hold branches that each are a group.
 const MAX_DEPTH: usize = 2 * MAX_NESTING + 1;
@@ -111,7 +111,7 @@ impl Level<'_> {
         let mut steps: Sequence = Vec::new();
         let mut left = end;
         while left > start {
-            let Found { step, begins, before } = self.step(start, left, entry, &front, depth)?;
+            let RaisedStep { step, begins, before } = self.step(start, left, entry, &front, depth)?;
             // Edges that lead back have no steps.
             if begins >= left {
                 return None;
@@ -146,7 +146,7 @@ impl Level<'_> {
     }
 
     /// The step that ends before `end`, where `front` comes after it, in a sequence that begins at `start` after `entry`.
-    fn step(&self, start: usize, end: usize, entry: &[EdgeDraft], front: &Front, depth: usize) -> Option<Found> {
+    fn step(&self, start: usize, end: usize, entry: &[EdgeDraft], front: &Front, depth: usize) -> Option<RaisedStep> {
         let last = end.checked_sub(1)?;
         let is_all = front.join.value == JoinPolicy::All;
         match front.edges.as_slice() {
@@ -174,7 +174,7 @@ impl Level<'_> {
         }
     }
 
-    fn node(&self, at: usize, rescue: Option<Sequence>, depth: usize) -> Option<Found> {
+    fn node(&self, at: usize, rescue: Option<Sequence>, depth: usize) -> Option<RaisedStep> {
         let old = self.nodes.get(at)?;
         let before = Front { edges: old.after.clone(), join: old.join.clone(), place: None };
         let body = match &old.work {
@@ -205,11 +205,18 @@ impl Level<'_> {
             is_interrupted: old.is_interrupted,
         };
         let step = Step::Node(Box::new(NodeStep { node, body, rescue }));
-        Some(Found { step, begins: at, before })
+        Some(RaisedStep { step, begins: at, before })
     }
 
     /// A branching whose first arm ends before `middle`, and whose second, if there is one, before `end`.
-    fn branching(&self, start: usize, middle: usize, end: usize, not_taken: &EdgeDraft, depth: usize) -> Option<Found> {
+    fn branching(
+        &self,
+        start: usize,
+        middle: usize,
+        end: usize,
+        not_taken: &EdgeDraft,
+        depth: usize,
+    ) -> Option<RaisedStep> {
         let begins = self.begin(start, Some(not_taken));
         let taken = self.nodes.get(begins)?.after.clone();
         let condition = taken.first()?.when.clone()?;
@@ -219,10 +226,10 @@ impl Level<'_> {
             false => Some(self.closed(middle, end, std::slice::from_ref(not_taken), depth)?),
         };
         let before = Front::after(EdgeDraft { when: None, ..not_taken.clone() });
-        Some(Found { step: Step::If { condition, then, otherwise, place: None }, begins, before })
+        Some(RaisedStep { step: Step::If { condition, then, otherwise, place: None }, begins, before })
     }
 
-    fn group(&self, start: usize, end: usize, entry: &[EdgeDraft], front: &Front, depth: usize) -> Option<Found> {
+    fn group(&self, start: usize, end: usize, entry: &[EdgeDraft], front: &Front, depth: usize) -> Option<RaisedStep> {
         let ends = front.edges.iter().map(|edge| Some(self.position(edge)? + 1)).collect::<Option<Vec<usize>>>()?;
         if ends.last() != Some(&end) {
             return None;
@@ -238,7 +245,7 @@ impl Level<'_> {
         let branches = begin.zip(&ends).map(|(begin, end)| self.closed(begin, *end, &entry, depth));
         let branches = branches.collect::<Option<Vec<Sequence>>>()?;
         let before = Front { edges: entry, ..Front::default() };
-        Some(Found { step: Step::Group { branches, policy: front.join.clone(), place: None }, begins, before })
+        Some(RaisedStep { step: Step::Group { branches, policy: front.join.clone(), place: None }, begins, before })
     }
 
     /// A branch or an arm: it ends with one node.
@@ -277,7 +284,7 @@ impl Level<'_> {
 }
 
 /// A step that was found, where it begins, and what it comes after.
-struct Found {
+struct RaisedStep {
     step: Step,
     begins: usize,
     before: Front,

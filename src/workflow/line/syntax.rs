@@ -7,10 +7,12 @@ use callboard_text::{cut, did_you_mean, nearest};
 
 use crate::messages::{Condition, JoinPolicy};
 use crate::workflow::draft::{Node, WorkDraft};
+use crate::workflow::graph::{MAX_NAME, MAX_NODES};
 
 use super::arguments::{Argument, Given, Kind, condition};
-use super::tokens::{Bracket, Token};
-use super::{Found, MAX_NAME, MAX_NESTING, MAX_NODES, NodeStep, Sequence, Step};
+use super::defects::DefectList;
+use super::steps::{MAX_NESTING, NodeStep, Sequence, Step};
+use super::tokens::{Bracket, Token, begins_name, continues_name};
 
 /// Words that no node can be named by.
 pub(super) const RESERVED: [&str; 10] =
@@ -34,7 +36,7 @@ pub(super) fn read(
     tokens: &[(Token<'_>, Place)],
     end: usize,
 ) -> Result<(Option<Placed<String>>, Sequence), Vec<Defect>> {
-    let mut parser = Parser { tokens, at: 0, end, nesting: 0, nodes: 0, found: Found::default() };
+    let mut parser = Parser { tokens, at: 0, end, nesting: 0, nodes: 0, found: DefectList::default() };
     let read = parser.workflow().unwrap_or_default();
     parser.found.or(read)
 }
@@ -42,7 +44,7 @@ pub(super) fn read(
 /// Whether a node can be named so in a text.
 pub(super) fn is_name(name: &str) -> bool {
     let mut chars = name.chars();
-    let is_word = chars.next().is_some_and(super::begins_name) && chars.all(super::continues_name);
+    let is_word = chars.next().is_some_and(begins_name) && chars.all(continues_name);
     is_word && name.len() <= MAX_NAME && name != CATCH && !RESERVED.contains(&name)
 }
 
@@ -53,7 +55,7 @@ struct Parser<'a> {
     end: usize,
     nesting: usize,
     nodes: usize,
-    found: Found,
+    found: DefectList,
 }
 
 impl<'a> Parser<'a> {

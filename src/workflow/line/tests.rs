@@ -5,9 +5,11 @@ use callboard_documents::Defects;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
+use super::steps::MAX_NESTING;
 use super::*;
-use crate::messages::On;
-use crate::workflow::draft::{EdgeDraft, RepeatDraft, WorkDraft};
+use crate::messages::{Condition, JoinPolicy, On};
+use crate::workflow::draft::{EdgeDraft, Node, RepeatDraft, WorkDraft};
+use crate::workflow::graph::MAX_NODES;
 
 fn read(text: &str) -> Draft {
     parse(text).unwrap_or_else(|defects| panic!("{}", shown(text, defects)))
@@ -629,7 +631,7 @@ fn hostile_texts_are_refused_within_limits() {
         format!("a(x={0}, {0}=1)", "y".repeat(400_000)),
     ] {
         let defects = parse(&text).unwrap_err();
-        assert!(!defects.is_empty() && defects.len() <= MAX_DEFECTS);
+        assert!(!defects.is_empty() && defects.len() <= super::defects::MAX_DEFECTS);
         assert!(defects.iter().all(|defect| defect.problem.len() < 1_000));
         let shown = shown(&text, defects[..1].to_vec());
         assert!(shown.len() < 2_000, "{}", shown.len());

@@ -12,9 +12,9 @@ use winnow::prelude::*;
 use winnow::stream::{LocatingSlice, Location, Stream};
 use winnow::token::{any, one_of, take_till, take_while};
 
-use super::{Found, begins_name, continues_name};
+use super::defects::DefectList;
 
-/// A piece of text that means something.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     Name(&'a str),
@@ -58,19 +58,29 @@ impl Fault {
     }
 }
 
+/// Whether a name can begin with this character.
+pub(super) fn begins_name(c: char) -> bool {
+    c.is_alphabetic() || c == '_'
+}
+
+/// Whether a name can continue with this character.
+pub(super) fn continues_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 /// What a text consists of.
 ///
 /// # Errors
 /// Everything in it that is no token, and brackets without partners.
 pub(super) fn read(text: &str) -> Result<Tokens<'_>, Vec<Defect>> {
-    let mut found = Found::default();
+    let mut found = DefectList::default();
     let mut tokens = Tokens::new();
     let mut input = LocatingSlice::new(text);
     while skip(&mut input).is_ok() && input.peek_token().is_some() && !found.is_full() {
         let (start, checkpoint) = (input.current_token_start(), input.checkpoint());
         let read = token(&mut input).unwrap_or_else(|EmptyError| {
             input.reset(&checkpoint);
-            stray(&mut input)
+            unknown(&mut input)
         });
         let place = start..input.current_token_start().max(start + 1);
         match read {
@@ -116,7 +126,7 @@ fn number<'a>(input: &mut Input<'a>) -> Read<Result<Token<'a>, Fault>> {
     let digits = (opt('-'), digit1, opt(fraction), opt(exponent)).take().parse_next(input)?;
     let advice = "write a number as 3, -2 or 0.5; digits that are no number as text, in double quotes";
     let fault = |()| Fault::new(format!("{} cannot be held as a number", cut(digits)), advice);
-    // What is longer says nothing that can be held.
+    // A longer number cannot be held exactly.
     let number = if digits.len() > MAX_NUMBER { Err(fault(())) } else { digits.parse().map_err(|_| fault(())) };
     Ok(number.map(Token::Number))
 }
@@ -181,7 +191,7 @@ fn escape(input: &mut Input<'_>) -> Read<char> {
 }
 
 /// What no token begins with, up to where one may.
-fn stray<'a>(input: &mut Input<'a>) -> Result<Token<'a>, Fault> {
+fn unknown<'a>(input: &mut Input<'a>) -> Result<Token<'a>, Fault> {
     let ends = |c: char| c.is_whitespace() || continues_name(c) || "\"|,:()[]{}#".contains(c);
     let rest = input.peek_finish();
     let first = rest.chars().next().map_or(0, char::len_utf8);
@@ -202,7 +212,7 @@ fn stray<'a>(input: &mut Input<'a>) -> Result<Token<'a>, Fault> {
 }
 
 /// Finds brackets that are not closed, and those that close nothing.
-fn pair_brackets(tokens: &[(Token<'_>, Range<usize>)], found: &mut Found) {
+fn pair_brackets(tokens: &[(Token<'_>, Range<usize>)], found: &mut DefectList) {
     let mut open: Vec<(Bracket, &Range<usize>)> = Vec::new();
     for (token, place) in tokens {
         match token {
@@ -230,7 +240,7 @@ fn pair_brackets(tokens: &[(Token<'_>, Range<usize>)], found: &mut Found) {
     }
 }
 
-fn add_unclosed(found: &mut Found, bracket: Bracket, place: &Range<usize>) {
+fn add_unclosed(found: &mut DefectList, bracket: Bracket, place: &Range<usize>) {
     let problem = format!("this `{}` is not closed", bracket.open());
     found.add(place, problem, format!("write a `{}` where it ends", bracket.close()));
 }

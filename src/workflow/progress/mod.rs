@@ -1,7 +1,7 @@
-//! Which nodes of a block may start, and which need not any more (SEMANTICS 7). Pure: what a node came to is told, and what
-//! follows from it comes back.
+//! Which nodes of a block may start, and which are no longer needed (SEMANTICS 7). Pure: it takes how a node ended, and returns
+//! what follows from it.
 //!
-//! Every edge is marked once: taken, skipped, or lost (the node that it comes from has failed and nobody deals with it). A
+//! Every edge is marked once: taken, skipped, or lost (the node that it comes from has failed and no edge handles the failure). A
 //! node starts, is skipped, or fails by the marks of its edges, so every join resolves. A node whose edges all lead to nodes
 //! that wait no longer is of no use any more: it is dropped.
 
@@ -24,7 +24,7 @@ pub(crate) struct Point {
     pub(crate) join: JoinPolicy,
     /// Its place in plan order: after the nodes that it comes after, and else as the author has it.
     pub(crate) rank: u32,
-    /// The nearest node that every way to it passes, if there is one.
+    /// Its immediate dominator: the nearest node that every path to it passes, if there is one.
     pub(crate) dominator: Option<u32>,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Line {
     pub(crate) on: On,
 }
 
-/// How far a block is.
+/// The progress of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     nodes: Vec<NodeProgress>,
     /// Nodes that wait, may start, or are worked on.
     open: u32,
-    /// The node whose failure nobody deals with.
+    /// The node whose failure no edge handles.
     failed: Option<u32>,
 }
 
@@ -50,13 +50,13 @@ struct NodeProgress {
     stage: Stage,
     /// Edges to it that are not marked.
     left: u32,
-    /// The nodes whose edges to it are marked lost, unless it makes do without them.
+    /// The nodes whose edges to it are marked lost, unless its join does without them.
     lost: Vec<u32>,
     /// The nodes whose edges to it are marked taken, in the order in which they ended.
     taken: Vec<u32>,
 }
 
-/// Where a node stands.
+/// The stage of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     Waiting,
@@ -66,16 +66,16 @@ pub(crate) enum Stage {
     /// It has failed, or could not start after a failure.
     Failed,
     Skipped,
-    /// Nobody needs it any more.
+    /// It is no longer needed.
     Dropped,
 }
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// The node may start.
     Start(u32),
-    /// Whatever is done at the node is to stop.
+    /// The work of the node is to be cancelled.
     Cancel(u32),
     /// So few of the nodes before it can finish that it never can start: it has failed.
     OutOfReach(u32),
@@ -116,7 +116,7 @@ impl Progress {
         Self { open: u32::try_from(nodes.len()).unwrap_or(u32::MAX), nodes, failed: None }
     }
 
-    /// Where a node stands.
+    /// The stage of a node.
     pub(crate) fn stage(&self, node: u32) -> Stage {
         self.nodes[node as usize].stage
     }
@@ -151,21 +151,21 @@ impl Progress {
     }
 
     /// The finished nodes that nothing came after, in plan order: the block's result is theirs. One that led to nodes that
-    /// were dropped is not among them, nor one that led to a failure unless whoever was to deal with that was skipped.
+    /// were dropped is not among them, nor one that led to a failure unless the nodes that handle it were skipped.
     pub(crate) fn last(&self, shape: &Shape) -> Vec<u32> {
-        let goes_on = |node: u32, line: Line| match self.stage(line.to) {
+        let continues = |node: u32, line: Line| match self.stage(line.to) {
             Stage::Dropped => true,
             Stage::Failed => self.before(line.to).any(|before| before == node) && !self.is_passed_over(shape, line.to),
             Stage::Finished => self.taken(line.to).contains(&node),
             Stage::Waiting | Stage::Ready | Stage::Running | Stage::Skipped => false,
         };
-        let is_last = |node: u32| !shape.lines(&shape.node(node).outs).any(|(_, line)| goes_on(node, line));
+        let is_last = |node: u32| !shape.lines(&shape.node(node).outs).any(|(_, line)| continues(node, line));
         let mut last = self.finished(shape);
         last.retain(|node| is_last(*node));
         last
     }
 
-    /// Whether a failure was dealt with, and by nobody but nodes that were skipped.
+    /// Whether a failure was handled, and only by nodes that were skipped.
     fn is_passed_over(&self, shape: &Shape, failed: u32) -> bool {
         let (mut is_skipped, mut next) = (false, vec![failed]);
         while let Some(node) = next.pop() {
@@ -181,12 +181,12 @@ impl Progress {
         is_skipped
     }
 
-    /// The work of a node that may start has begun.
+    /// Starts the work of a node that may start.
     pub(crate) fn start(&mut self, node: u32) {
         self.nodes[node as usize].stage = Stage::Running;
     }
 
-    /// A node has finished; `takes` says of each of its edges whether it is taken.
+    /// Finishes a node; `takes` decides of each of its edges whether it is taken.
     pub(crate) fn finish(&mut self, shape: &Shape, node: u32, takes: impl Fn(u32, Line) -> bool, acts: &mut Vec<Act>) {
         if self.close(node, Stage::Finished) {
             let marks = shape
@@ -196,7 +196,7 @@ impl Progress {
         }
     }
 
-    /// A node does nothing.
+    /// Skips a node.
     pub(crate) fn skip(&mut self, shape: &Shape, node: u32, acts: &mut Vec<Act>) {
         if self.close(node, Stage::Skipped) {
             let outs = shape.lines(&shape.node(node).outs);
@@ -204,8 +204,8 @@ impl Progress {
         }
     }
 
-    /// A node has failed; `takes` says of its edges for that case whether they are taken. If none is, the failure goes on
-    /// to what comes after, and ends the block unless a join makes do without the node.
+    /// Fails a node; `takes` decides of its failure edges whether they are taken. If none is, the failure passes on to what
+    /// comes after, and ends the block unless a join does without the node.
     pub(crate) fn fail(&mut self, shape: &Shape, node: u32, takes: impl Fn(u32, Line) -> bool, acts: &mut Vec<Act>) {
         if !self.close(node, Stage::Failed) {
             return;
@@ -349,12 +349,12 @@ impl Progress {
         region
     }
 
-    /// Whether none of these came after nodes with which the block began but by way of `base`.
+    /// Whether none of these came after nodes with which the block began other than through `base`.
     pub(crate) fn all_came_after(&self, shape: &Shape, base: u32, of: &[u32]) -> bool {
         self.region(shape, of, Some(base)).iter().all(|node| !shape.node(*node).ins.is_empty())
     }
 
-    /// Whether `later` came after `earlier`, perhaps by way of others.
+    /// Whether `later` came after `earlier`, directly or through others.
     pub(crate) fn came_before(&self, shape: &Shape, earlier: u32, later: u32) -> bool {
         let rank = shape.node(earlier).rank;
         let mut seen = std::collections::BTreeSet::new();

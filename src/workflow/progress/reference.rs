@@ -1,4 +1,5 @@
-//! Who may start when, against a model that asks of every node and edge, again and again, what the words of the rule say.
+//! The rule of which node may start when, against a reference model that applies the rule's sentences to every node and edge
+//! until nothing changes.
 
 use proptest::prelude::*;
 
@@ -12,7 +13,7 @@ const NODES: usize = 8;
 struct Case {
     shape: Shape,
     fates: Vec<Fate>,
-    /// Who goes first, step by step.
+    /// Which of the open nodes is next, step by step.
     order: Vec<u8>,
     other_order: Vec<u8>,
 }
@@ -141,7 +142,7 @@ impl Model {
         self.settle(shape);
     }
 
-    /// Nobody deals with it: what comes after is lost, and the block where nothing does.
+    /// No edge handles the failure: what comes after is lost, and the block if nothing comes after.
     fn lose(&mut self, shape: &Shape, node: usize) {
         self.nodes[node] = Stands::Over;
         self.sign(shape, node, |_, line| if line.on == On::Failure { Sign::Skipped } else { Sign::Lost });
@@ -149,7 +150,7 @@ impl Model {
         self.has_failed |= outs.iter().all(|edge| shape.edges[*edge as usize].on == On::Failure);
     }
 
-    /// Asks every node until none has anything new to say.
+    /// Applies the rule to every node until nothing changes.
     fn settle(&mut self, shape: &Shape) {
         loop {
             let before = (self.nodes.clone(), self.edges.clone());
@@ -188,7 +189,7 @@ impl Model {
     }
 }
 
-/// What the rule says of a node, in the model's words.
+/// The stage of a node in the model's terms.
 fn stands(progress: &Progress, node: usize) -> Stands {
     match progress.stage(node as u32) {
         Stage::Waiting => Stands::Waits,
@@ -232,23 +233,23 @@ fn work_through(
             None => {
                 let open = |node: &u32| matches!(progress.stage(*node), Stage::Ready | Stage::Running);
                 let open: Vec<u32> = (0..shape.nodes.len() as u32).filter(open).collect();
-                prop_assert!(!open.is_empty(), "it is not over, and nobody works: {:?}", progress);
+                prop_assert!(!open.is_empty(), "it is not over, and no node is open: {:?}", progress);
                 open[usize::from(*choices.next().unwrap()) % open.len()] as usize
             }
         };
         let number = node as u32;
-        let mut said = Vec::new();
+        let mut followed = Vec::new();
         match (&case.fates[node], progress.stage(number)) {
             _ if out_of_reach.is_some() => {
                 let takes = taken(shape, node, true, &[true; NODES]);
                 if !takes.is_empty() {
                     seen.insert("an error edge of a join out of reach");
                 }
-                progress.fail(shape, number, |edge, _| takes.contains(&edge), &mut said);
+                progress.fail(shape, number, |edge, _| takes.contains(&edge), &mut followed);
                 model.as_deref_mut().iter_mut().for_each(|model| model.fail(shape, node, &takes));
             }
             (Fate::Skips, Stage::Ready) => {
-                progress.skip(shape, number, &mut said);
+                progress.skip(shape, number, &mut followed);
                 model.as_deref_mut().iter_mut().for_each(|model| model.skip(shape, node));
             }
             (Fate::Finishes(_) | Fate::Fails(_), Stage::Ready) => {
@@ -257,7 +258,7 @@ fn work_through(
             }
             (Fate::Finishes(places), _) => {
                 let takes = taken(shape, node, false, places);
-                progress.finish(shape, number, |edge, _| takes.contains(&edge), &mut said);
+                progress.finish(shape, number, |edge, _| takes.contains(&edge), &mut followed);
                 model.as_deref_mut().iter_mut().for_each(|model| model.finish(shape, node, &takes));
             }
             (Fate::Fails(places), _) => {
@@ -265,12 +266,12 @@ fn work_through(
                 if !takes.is_empty() {
                     seen.insert("an error edge");
                 }
-                progress.fail(shape, number, |edge, _| takes.contains(&edge), &mut said);
+                progress.fail(shape, number, |edge, _| takes.contains(&edge), &mut followed);
                 model.as_deref_mut().iter_mut().for_each(|model| model.fail(shape, node, &takes));
             }
             (Fate::Skips, _) => return Err(TestCaseError::fail("a node was started that is skipped")),
         }
-        for act in &said {
+        for act in &followed {
             match act {
                 Act::Start(node) => prop_assert!(!matches!(progress.stage(*node), Stage::Waiting | Stage::Running)),
                 Act::Cancel(node) => {
@@ -280,7 +281,7 @@ fn work_through(
                 Act::OutOfReach(_) => {}
             }
         }
-        acts.extend(said);
+        acts.extend(followed);
         let Some(model) = model.as_deref_mut() else { continue };
         prop_assert_eq!(progress.failed().is_some(), model.has_failed, "{:?}\n{:?}", progress, model);
         if model.has_failed {
@@ -302,7 +303,7 @@ fn work_through(
         }
         prop_assert_eq!(progress.is_over(), model.is_over());
     }
-    prop_assert!(progress.is_over(), "it goes on for ever: {:?}", progress);
+    prop_assert!(progress.is_over(), "it does not end: {:?}", progress);
     Ok(progress)
 }
 
@@ -312,11 +313,11 @@ const BRANCHES: [&str; 6] = [
     "an error edge",
     "cancelled",
     "the block fails",
-    "another order comes to the same",
+    "another order has the same result",
 ];
 
 #[test]
-fn every_node_starts_is_skipped_or_dropped_as_the_words_say_and_every_block_comes_to_its_end() {
+fn every_node_starts_is_skipped_or_dropped_as_the_rule_says_and_every_block_ends() {
     play("progress", &BRANCHES, cases(), |case, seen| {
         let mut model = Model::new(&case.shape);
         let progress = work_through(&case, &case.order, Some(&mut model), seen)?;
@@ -325,11 +326,11 @@ fn every_node_starts_is_skipped_or_dropped_as_the_words_say_and_every_block_come
         if case.shape.nodes.iter().any(is_timed) {
             return Ok(());
         }
-        // Nothing depends on who was first.
+        // Nothing depends on which node was first.
         let other = work_through(&case, &case.other_order, None, seen)?;
         prop_assert_eq!(progress.failed().is_some(), other.failed().is_some());
         if !case.fates.iter().any(|fate| matches!(fate, Fate::Fails(_))) {
-            seen.insert("another order comes to the same");
+            seen.insert("another order has the same result");
             for node in 0..case.shape.nodes.len() as u32 {
                 prop_assert_eq!(progress.stage(node), other.stage(node));
             }

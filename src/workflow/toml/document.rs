@@ -23,7 +23,7 @@ pub(super) fn read(document: &DeTable<'_>, found: &mut Found) -> Draft {
     match document.get("workflow") {
         Some(item) => workflow(item, found).unwrap_or_default(),
         None => {
-            // Another key has been told of, and says it better.
+            // The unknown key is among the defects, which is more precise.
             if document.is_empty() {
                 let advice = "begin with [workflow] and name = \"…\", then write [[workflow.tasks]] for each task";
                 found.add(Defect::new(&Some(0..0), "there is no workflow in this text").advise(advice));
@@ -76,7 +76,7 @@ fn channel(name: &Spanned<Cow<'_, str>>, item: &Item<'_>, found: &mut Found) -> 
 }
 
 fn reducer((key, item): Field<'_>, found: &mut Found) -> Option<Reducer> {
-    // The last one stands for what is told from the others by its prefix.
+    // The last one stands for what is recognised by its prefix.
     let words = [
         ("last_value", Some(Reducer::LastValue)),
         ("append", Some(Reducer::Append)),

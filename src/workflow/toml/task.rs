@@ -73,21 +73,21 @@ fn task(item: &Item<'_>, level: usize, found: &mut Found) -> Option<Node> {
 }
 
 fn work(fields: &mut Fields<'_>, level: usize, found: &mut Found) -> Option<WorkDraft> {
-    let ways = ["agent", "workflow", "tasks", "kind"].map(|key| fields.field(key));
-    only_one("a task", &ways, "say one of them", found);
+    let kinds = ["agent", "workflow", "tasks", "kind"].map(|key| fields.field(key));
+    only_one("a task", &kinds, "keep one of them", found);
     let result = fields.field("result");
     let output = result.and_then(|(_, item)| placed_json(item, found));
-    if let ([.., None, _], Some((_, item))) = (&ways, result) {
+    if let ([.., None, _], Some((_, item))) = (&kinds, result) {
         let defect = Defect::new(&Some(item.span()), "`result` is for a task that has `tasks`");
         found.add(defect.advise("remove it; the output of other tasks is what their agent answers"));
     }
-    match ways {
+    match kinds {
         [Some(agent), ..] => text(agent, found).map(WorkDraft::Agent),
         [_, Some(workflow), ..] => text(workflow, found).map(WorkDraft::Workflow),
         [.., Some(nodes), _] => Some(WorkDraft::Nodes { nodes: tasks(nodes, level + 1, found), output }),
         [.., Some(kind)] => word(kind, &[("join", WorkDraft::Join)], found),
         [None, None, None, None] => {
-            let defect = Defect::new(&Some(fields.place.clone()), "it is not said what this task does");
+            let defect = Defect::new(&Some(fields.place.clone()), "this task has nothing to do");
             found.add(defect.advise(EXAMPLE_WORK));
             None
         }
@@ -164,10 +164,10 @@ fn goto(item: &Item<'_>, found: &mut Found) -> Option<GotoDraft> {
 }
 
 fn repeat(fields: &mut Fields<'_>, found: &mut Found) -> Option<RepeatDraft> {
-    let ways = ["loop", "map"].map(|key| fields.field(key));
+    let repeats = ["loop", "map"].map(|key| fields.field(key));
     let advice = "give one of them to a task that has the other in its `tasks`";
-    only_one("a task", &ways, advice, found);
-    let [repeated, mapped] = ways.map(|field| field.map(|(_, item)| item));
+    only_one("a task", &repeats, advice, found);
+    let [repeated, mapped] = repeats.map(|field| field.map(|(_, item)| item));
     let repeated = repeated.and_then(|item| repeated_until(item, found));
     let mapped = mapped.and_then(|item| mapped_over(item, found));
     repeated.or(mapped)
@@ -182,7 +182,7 @@ fn repeated_until(item: &Item<'_>, found: &mut Found) -> Option<RepeatDraft> {
     let ends_at_max = at_max.and_then(|field| word(field, &[("refuse", false), ("stop", true)], found));
     if let (None, Some(false), Some((_, item))) = (until, ends_at_max, at_max) {
         let problem = "a loop without `until` ends at its `max`: nothing could be refused there";
-        found.add(Defect::new(&Some(item.span()), problem).advise("remove `at_max`, or say `until` when it ends"));
+        found.add(Defect::new(&Some(item.span()), problem).advise("remove `at_max`, or add `until`"));
     }
     fields.close(found);
     Some(RepeatDraft::Loop { until: condition, max: max?, ends_at_max: ends_at_max.unwrap_or(until.is_none()) })

@@ -286,7 +286,7 @@ loop = { max = 3, at_max = "refuse" }
       |        ^
       advice: write notes = "append", or notes = { reducer = "append", schema = { … } }
 
-    w.toml:11:8: it is not said what this task does
+    w.toml:11:8: this task has nothing to do
        |
     11 | name = "analyze"
        |        ^^^^^^^^^
@@ -319,7 +319,7 @@ loop = { max = 3, at_max = "refuse" }
        |
     18 | workflow = "reviewing"
        |            ^^^^^^^^^^^
-      advice: say one of them
+      advice: keep one of them
 
     w.toml:19:10: `result` is for a task that has `tasks`
        |
@@ -413,7 +413,7 @@ loop = { max = 3, at_max = "refuse" }
        |
     32 | loop = { max = 3, at_max = "refuse" }
        |                            ^^^^^^^^
-      advice: remove `at_max`, or say `until` when it ends
+      advice: remove `at_max`, or add `until`
     "##);
 }
 
@@ -598,7 +598,7 @@ fn a_task_does_one_thing() {
             assert_eq!(told, [format!("a task cannot have both `{}` and `{}`", key(first), key(second))]);
         }
     }
-    assert_eq!(problems(&with_lines("join = \"any\"")), ["it is not said what this task does"]);
+    assert_eq!(problems(&with_lines("join = \"any\"")), ["this task has nothing to do"]);
     assert_eq!(problems(&with_lines("kind = \"any\"")), ["`kind` must be \"join\", not \"any\""]);
 }
 

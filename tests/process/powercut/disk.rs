@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use callboard::testing::conformance::Told;
+use callboard::testing::conformance::WriteReport;
 
 /// Places in the record at which a call began and ended.
 type Span = (usize, usize);
@@ -38,7 +38,7 @@ pub(crate) struct Disk {
     /// Where everything is as the running process sees it.
     paths: BTreeMap<String, Node>,
     moments: usize,
-    heard: Vec<(usize, Told)>,
+    heard: Vec<(usize, WriteReport)>,
     lives: Vec<usize>,
 }
 
@@ -97,11 +97,11 @@ impl Disk {
         self.heard.extend(words.lines().filter_map(|line| Some((moment, line.parse().ok()?))));
     }
 
-    /// The life that a moment is in, and what its process had told by then.
-    pub(crate) fn told_by(&self, moment: usize) -> (usize, Vec<Told>) {
+    /// The life that a moment is in, and what its process had reported by then.
+    pub(crate) fn reports_by(&self, moment: usize) -> (usize, Vec<WriteReport>) {
         let life = self.lives.iter().rposition(|begin| *begin <= moment).unwrap();
-        let told = self.heard.iter().filter(|(heard, _)| (self.lives[life]..=moment).contains(heard));
-        (life, told.map(|(_, told)| *told).collect())
+        let reports = self.heard.iter().filter(|(heard, _)| (self.lives[life]..=moment).contains(heard));
+        (life, reports.map(|(_, report)| *report).collect())
     }
 
     fn parent(&self, path: &str) -> Option<(Node, String)> {

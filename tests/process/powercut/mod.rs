@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use callboard::storage::{Sled, StorageError};
-use callboard::testing::conformance::{Contents, Script, Told};
+use callboard::testing::conformance::{Contents, CrashScript, WriteReport};
 use futures::StreamExt;
 use tempfile::{TempDir, tempdir};
 
@@ -31,11 +31,11 @@ const LIVES: u64 = 3;
 const WRITES: u64 = 40;
 
 /// The scripts of all lives: each goes on where the one before was closed.
-fn scripts(seed: u64) -> Vec<Script> {
+fn scripts(seed: u64) -> Vec<CrashScript> {
     let mut base = Contents::default();
     (0..LIVES)
         .map(|life| {
-            let script = Script::new(seed.wrapping_add(life), base.clone());
+            let script = CrashScript::new(seed.wrapping_add(life), base.clone());
             base = script.contents_after(WRITES);
             script
         })
@@ -50,7 +50,7 @@ fn the_child() {
     let script = &scripts(number(SEED))[number(LIFE) as usize];
     let store = Sled::open(place).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(script.play(&store, WRITES).for_each(async |told| println!("{told}")));
+    runtime.block_on(script.play(&store, WRITES).for_each(async |report| println!("{report}")));
 }
 
 /// What the processes did; `None` where it cannot be recorded.
@@ -89,7 +89,7 @@ enum Met {
     Refused(String),
 }
 
-fn open(image: &Path, script: &Script, told: &[Told]) -> Result<Met, String> {
+fn open(image: &Path, script: &CrashScript, reports: &[WriteReport]) -> Result<Met, String> {
     let met = catch_unwind(AssertUnwindSafe(|| {
         let store = match Sled::open(image) {
             Ok(store) => store,
@@ -98,7 +98,7 @@ fn open(image: &Path, script: &Script, told: &[Told]) -> Result<Met, String> {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (found, _) = runtime.block_on(Contents::read(&store)).map_err(|error| error.to_string())?;
-        script.judge(told, &found).map(Met::Held)
+        script.judge(reports, &found).map(Met::Held)
     }));
     met.unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
@@ -133,17 +133,17 @@ fn nothing_acknowledged_is_lost_to_power_cuts() {
         for _ in 0..OF_ONE_RECORD.min(images) {
             let moment = campaign.below(disk.moments());
             let (image, left_out_here) = disk.cut_at(moment, &mut || campaign.random());
-            let (life, told) = disk.told_by(moment);
+            let (life, reports) = disk.reports_by(moment);
             let folder = in_memory();
             image.write(folder.path());
             left_out += u64::from(left_out_here > 0);
             let script = &scripts[life];
-            campaign.count(match open(folder.path(), script, &told) {
+            campaign.count(match open(folder.path(), script, &reports) {
                 Ok(Met::Held(kept)) => {
-                    beyond_certain += u64::from(kept > script.certain(&told));
+                    beyond_certain += u64::from(kept > script.certain(&reports));
                     Ok(())
                 }
-                Ok(Met::Refused(_)) if life == 0 && script.certain(&told) == 0 => {
+                Ok(Met::Refused(_)) if life == 0 && script.certain(&reports) == 0 => {
                     refused_empty += 1;
                     Ok(())
                 }

@@ -1,4 +1,4 @@
-//! The chore `public-names`: everything of the root package that its users can name.
+//! The chore `public-names`: everything of the root package that its users can name. No two types may have one name.
 //!
 //! rustdoc resolves the names: its JSON output has each item and each re-export. That output is not stable yet, so rustdoc
 //! is run with `RUSTC_BOOTSTRAP`. Cargo does not get that variable: it would build all dependencies again. So cargo runs
@@ -6,7 +6,7 @@
 
 mod listing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -51,6 +51,12 @@ fn check(names: &[String], file: &Path) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let shared = shared_names(names);
+    if !shared.is_empty() {
+        shared.iter().for_each(|paths| println!("{paths}"));
+        eprintln!("public-names: types share a name: rename the one that is less central");
+        return ExitCode::FAILURE;
+    }
     let changes = changes(&known, names);
     changes.iter().for_each(|change| println!("{change}"));
     if changes.is_empty() {
@@ -68,6 +74,19 @@ fn changes(known: &str, names: &[String]) -> Vec<String> {
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let sign = |name: &&str| if known.contains(name) { '-' } else { '+' };
     known.symmetric_difference(&names).map(|name| format!("{}{name}", sign(name))).collect()
+}
+
+/// For each name that several types have, their paths.
+fn shared_names(names: &[String]) -> Vec<String> {
+    let mut paths: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        let Some((path, kind)) = name.trim_end_matches(')').split_once(" (") else { continue };
+        if ["struct", "enum", "union", "trait", "type"].contains(&kind) {
+            let last = path.rsplit("::").next().unwrap_or(path);
+            paths.entry(last).or_default().push(path);
+        }
+    }
+    paths.into_values().filter(|paths| paths.len() > 1).map(|paths| paths.join(" and ")).collect()
 }
 
 fn names() -> Result<Vec<String>, String> {
@@ -112,7 +131,13 @@ pub(crate) fn rustdoc() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::changes;
+    use super::{changes, shared_names};
+
+    #[test]
+    fn types_that_share_a_name_are_found_and_other_items_may_have_it_too() {
+        let names = ["a::B (struct)", "a::b::C (enum)", "a::c (module)", "c::B (trait)", "d::c (fn)", "d::C (macro)"];
+        assert_eq!(shared_names(&names.map(str::to_owned)), ["a::B and c::B"]);
+    }
 
     #[test]
     fn a_change_names_what_is_gone_and_what_is_new() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::supervision::runs::breaker::{BreakerPolicy, Signal, Ticket};
+use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerTicket, Signal};
 
 use super::registry::Listed;
 
@@ -13,7 +13,7 @@ pub(super) struct Admitted {
     listed: Arc<Listed>,
     env: Env,
     policy: BreakerPolicy,
-    tickets: Option<(Ticket, Ticket)>,
+    tickets: Option<(BreakerTicket, BreakerTicket)>,
 }
 
 impl Admitted {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard::supervision::runs::breaker::{Breaker, BreakerPolicy, Signal, Ticket};
+use callboard::supervision::runs::breaker::{Breaker, BreakerPolicy, BreakerTicket, Signal};
 use parking_lot::Mutex;
 
 /// The breaker of one tool. Only silence counts against it: a tool that answers with an error is there.
@@ -20,7 +20,7 @@ impl Gate {
         Ok(Admitted { gate: self, ticket: Some(breaker.admit()) })
     }
 
-    fn record(&self, ticket: Ticket, signal: Signal, now: Duration) {
+    fn record(&self, ticket: BreakerTicket, signal: Signal, now: Duration) {
         self.0.lock().record(&BreakerPolicy::default(), ticket, signal, now);
     }
 }
@@ -28,7 +28,7 @@ impl Gate {
 /// A use that was let through. Dropped, it says nothing about the tool.
 pub(crate) struct Admitted<'a> {
     gate: &'a Gate,
-    ticket: Option<Ticket>,
+    ticket: Option<BreakerTicket>,
 }
 
 impl Admitted<'_> {

@@ -13,7 +13,7 @@ use callboard::env::Env;
 use callboard::messages::{Limits, Message};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::supervision::tree::NodeState;
+use callboard::supervision::tree::ActorState;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
     AgentFolder, CatalogFile, Definition, LlmAgent, ModelEntry, Models, ProcessAgent, Reload, Team, Tools,
@@ -322,7 +322,7 @@ async fn a_program_that_dies_again_and_again_is_rebuilt_as_often_as_its_file_say
         restarts = { max = 1, within = \"60s\" }\n";
     let folder = folder(&[("dies.py", "hear()\nos._exit(3)\n"), ("agents/dies.toml", text)]);
     let board = start(&mut agents(&folder, &ScriptedModel::new())).await;
-    for (deaths, state) in [(1, NodeState::Running), (2, NodeState::Failed)] {
+    for (deaths, state) in [(1, ActorState::Running), (2, ActorState::Failed)] {
         let once = Limits { attempts: 1, ..Limits::default() };
         let run = board.submit(Task::new("x").limits(once)).await.unwrap();
         let result = timeout(AT_MOST, run.result()).await.unwrap().unwrap();

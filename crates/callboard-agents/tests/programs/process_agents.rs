@@ -14,7 +14,7 @@ use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::breaker::BreakerPolicy;
-use callboard::supervision::tree::{NodeState, TreeNode};
+use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard_agents::ProcessAgent;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -704,7 +704,7 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
         reaped(pid(&before.to_string())).await;
     }
     let node = node(&board).await;
-    assert_eq!((node.state, node.restarts), (NodeState::Running, 0));
+    assert_eq!((node.state, node.restarts), (ActorState::Running, 0));
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }
@@ -876,7 +876,7 @@ end(turn, output="done")
     assert_eq!((said.len(), said[0], said[19]), (20, "line 81 \\u{1b}[31m", "no ink"));
     assert_eq!(ended(&run).await.output, "done");
     let node = node(&board).await;
-    assert_eq!((node.state, node.restarts, node.generation), (NodeState::Running, 1, 2));
+    assert_eq!((node.state, node.restarts, node.generation), (ActorState::Running, 1, 2));
     let logged = logged.text();
     for line in ["callboard::process: line 0 \\u{1b}[31m agent=worker pid=", "callboard::process: no ink agent=worker"]
     {
@@ -924,7 +924,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         let error = failure(&board, once(Task::new("x"))).await;
         assert!(error.ends_with("was ended by signal: 9 (SIGKILL) before it ended its turn"), "{error}");
         let node = node(&board).await;
-        let state = if restarts <= 5 { NodeState::Running } else { NodeState::Failed };
+        let state = if restarts <= 5 { ActorState::Running } else { ActorState::Failed };
         assert_eq!((node.state, node.restarts), (state, restarts));
     }
     let refused = board.submit(Task::new("x")).await.unwrap_err().to_string();

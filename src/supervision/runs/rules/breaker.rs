@@ -48,7 +48,7 @@ pub struct BreakerStatus {
 
 /// Given to an admitted turn; comes back with how the turn ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticket {
+pub struct BreakerTicket {
     /// How often the breaker had opened when the turn was admitted.
     epoch: u32,
     probe: bool,
@@ -96,10 +96,10 @@ impl Breaker {
 
     /// Takes the place of an admitted turn; call only after [`Breaker::check`] under the same lock.
     #[must_use]
-    pub fn admit(&mut self) -> Ticket {
+    pub fn admit(&mut self) -> BreakerTicket {
         let probe = self.opened_at.is_some();
         self.probing |= probe;
-        Ticket { epoch: self.epoch, probe }
+        BreakerTicket { epoch: self.epoch, probe }
     }
 
     /// Whether it lets everything through.
@@ -110,19 +110,19 @@ impl Breaker {
 
     /// Whether the ticket is that of the probe that is under way.
     #[must_use]
-    pub fn is_probed_by(&self, ticket: Ticket) -> bool {
+    pub fn is_probed_by(&self, ticket: BreakerTicket) -> bool {
         ticket.probe && ticket.epoch == self.epoch && self.probing
     }
 
     /// Takes back the probe of a turn that waits for something else than its agent, such as a person; another turn may be the
     /// probe now. The ticket that the turn has from then on neither closes nor opens it while it is open.
     #[must_use]
-    pub fn give_back(&mut self, ticket: Ticket) -> Ticket {
+    pub fn give_back(&mut self, ticket: BreakerTicket) -> BreakerTicket {
         if !self.is_probed_by(ticket) {
             return ticket;
         }
         self.probing = false;
-        Ticket { epoch: self.epoch.wrapping_sub(1), probe: false }
+        BreakerTicket { epoch: self.epoch.wrapping_sub(1), probe: false }
     }
 
     /// When a turn failed last, as a reading of the monotonic clock; `None` if it has not failed since it was last
@@ -133,7 +133,7 @@ impl Breaker {
     }
 
     /// Counts the end of an admitted turn.
-    pub fn record(&mut self, policy: &BreakerPolicy, ticket: Ticket, signal: Signal, now: Duration) {
+    pub fn record(&mut self, policy: &BreakerPolicy, ticket: BreakerTicket, signal: Signal, now: Duration) {
         let is_current = ticket.epoch == self.epoch;
         if ticket.probe && is_current {
             self.probing = false;

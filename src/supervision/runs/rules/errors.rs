@@ -1,11 +1,11 @@
-//! Why a task, an answer or a run was not taken.
+//! Why a task or an answer is not accepted, or a run cannot be read.
 
 use std::sync::Arc;
 
 use callboard_text::visible_lines;
 
 use crate::messages::state::StateError;
-use crate::messages::{ConversationId, Refusal, RequestId, RunId, TooLong};
+use crate::messages::{AgentName, ConversationId, Refusal, RequestId, RunId, TooDeep, TooLong, Unacknowledged};
 use crate::storage::StorageError;
 use crate::workflow::Defects;
 
@@ -18,16 +18,16 @@ pub enum SubmitError {
     /// The guard refused it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It could not be journaled, or the store's answer was lost.
+    /// It could not be journaled, or the store's acknowledgement was lost.
     #[error("{}", not_accepted(.0))]
     Storage(#[from] StorageError),
     /// The task names no target, and there are several agents.
-    #[error("the task names no target; say `.to(…)` one of: {agents}")]
+    #[error("the task names no target; choose one with `.to(…)`: {}", listed(agents))]
     NoTarget {
-        /// Who there is.
-        agents: String,
+        /// The agents of the board, by name.
+        agents: Box<[AgentName]>,
     },
-    /// The board has no agent.
+    /// The board has no agents.
     #[error(
         "no agent is registered; add one with `Builder::agent`, or with `board.agents().spawn` while the board runs"
     )]
@@ -35,7 +35,7 @@ pub enum SubmitError {
     /// Its plan cannot be run, or its input lacks what the plan needs.
     #[error(transparent)]
     Plan(Defects),
-    /// The run that is there under the task's id began with another plan.
+    /// The run of the task's id began with another plan.
     #[error(
         "run {run} began with another definition: {}; give the task another id, or have the run migrated",
         visible_lines(&difference.join("; "))
@@ -54,21 +54,27 @@ pub enum SubmitError {
     OtherConversation {
         /// The conversation.
         conversation: ConversationId,
-        /// Whose it is.
+        /// The agent or workflow that it belongs to.
         owner: Arc<str>,
-        /// Whom the task is for.
+        /// The agent or workflow that the task is for.
         asked: Arc<str>,
     },
     /// The input is nested deeper than it could be read back from the journal.
-    #[error("the input is nested too deeply; at most {max} levels are allowed")]
-    TooDeep {
-        /// The limit.
-        max: usize,
-    },
-    /// The supervisor that took it was restarted, and again when it was sent once more; or the board has ended.
-    /// Submitting it again is safe for a task with an id of its own.
-    #[error("the task was not journaled; submit it again")]
-    Interrupted,
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
+    /// The supervisor that took it was restarted, and again when it was enqueued once more; or the board has ended.
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
+}
+
+/// The first of many names, and how many more there are.
+fn listed(agents: &[AgentName]) -> String {
+    const SHOWN: usize = 20;
+    let shown: Vec<&str> = agents.iter().take(SHOWN).map(AgentName::as_str).collect();
+    match agents.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 fn not_accepted(error: &StorageError) -> String {
@@ -92,7 +98,7 @@ pub enum LoadError {
     Panicked(String),
 }
 
-/// Why an answer was not taken.
+/// Why an answer was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -105,17 +111,16 @@ pub enum AnswerError {
     /// The question was not answered in time.
     #[error("question {0} has expired; its turn continues without an answer")]
     Expired(RequestId),
-    /// The run's supervisor was restarted, or the board ended, before the answer was known to be journaled; the run's
-    /// open questions show it.
-    #[error("nothing is known about the answer to {0}; look at the open questions")]
-    Interrupted(RequestId),
-    /// The question is whether something was done, and the answer does not state that.
+    /// It is not known whether the answer was journaled.
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
+    /// The question is whether something was done, and the answer is none of those that it has.
     #[error("question {0} is answered with \"run it again\", \"give up\" or {{\"done\": RESULT}}")]
     NotAnOutcome(RequestId),
     /// The answer is nested too deeply to be stored.
-    #[error("the answer is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
-    TooDeep,
-    /// Who answers is named at too great a length.
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
+    /// The name of the person is too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The answer could not be journaled.
@@ -148,15 +153,15 @@ pub enum OverwriteError {
         /// The size in bytes.
         size: usize,
     },
-    /// Who writes is named at too great a length.
+    /// The name of the person is too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// A value is nested too deeply to be stored.
-    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
-    TooDeep,
-    /// It is not known whether the overwrite was journaled; the run shows it.
-    #[error("nothing is known about the overwrite; look at the run")]
-    Interrupted,
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
+    /// It is not known whether the overwrite was journaled.
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),

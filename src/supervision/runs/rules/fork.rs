@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use crate::messages::state::{StateError, StateRules};
 use crate::messages::{
-    AgentName, Goto, Json, Limits, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict,
+    AgentName, Goto, Json, Limits, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TooDeep, TurnId,
+    Unacknowledged, Update, Verdict,
 };
 use crate::storage::StorageError;
 
@@ -84,8 +85,8 @@ pub enum ForkError {
         used: u32,
     },
     /// A value is nested too deeply to be stored.
-    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
-    TooDeep,
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
     /// The board takes no new work.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -99,8 +100,8 @@ pub enum ForkError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// It is not known whether the fork was journaled.
-    #[error("nothing is known about the fork; look whether there is a run {0}")]
-    Interrupted(RunId),
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
 }
 
 impl Fork {
@@ -149,7 +150,7 @@ impl Fork {
     fn check_size(&self) -> Result<(), ForkError> {
         let values = || self.input.iter().chain(self.update.writes().iter().map(|write| &write.value));
         if values().any(Json::is_too_deep) {
-            return Err(ForkError::TooDeep);
+            return Err(TooDeep::new("a value").into());
         }
         let channels: usize = self.update.writes().iter().map(|write| write.channel.len()).sum();
         let size = channels + values().map(Json::size).sum::<usize>();

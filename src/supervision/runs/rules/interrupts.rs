@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::messages::state::StateError;
-use crate::messages::{AgentName, Json, RunEvent, Timestamp, TooLong, TurnId, Update};
+use crate::messages::{AgentName, Json, RunEvent, Timestamp, TooDeep, TooLong, TurnId, Unacknowledged, Update};
 use crate::storage::StorageError;
 
 use super::run::{Phase, Run};
@@ -46,14 +46,14 @@ pub enum ResumeError {
     #[error("a reducer panicked: {0}")]
     Panicked(String),
     /// A value is nested too deeply to be stored.
-    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
-    TooDeep,
-    /// Who resumes is named at too great a length.
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
+    /// The name of the person is too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// It is not known whether it was journaled; the run's open interrupts show it.
-    #[error("nothing is known about turn {0}; look at the open interrupts")]
-    Interrupted(TurnId),
+    /// It is not known whether it was journaled.
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
     /// It could not be journaled.
     #[error(transparent)]
     Storage(#[from] StorageError),

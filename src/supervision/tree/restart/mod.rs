@@ -117,8 +117,8 @@ pub(super) struct Policy {
     pub(super) auto_shutdown: AutoShutdown,
 }
 
-/// Where a child stands in the start order. A place is not given twice.
-pub(super) type Place = u64;
+/// The position of a child in the start order. None is assigned twice.
+pub(super) type Position = u64;
 
 /// What the rule needs to know of one child.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +143,7 @@ pub(super) enum Presence {
 /// One child's end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incident {
-    pub(super) child: Place,
+    pub(super) child: Position,
     pub(super) facts: ChildFacts,
     pub(super) normal: bool,
     pub(super) now: Duration,
@@ -156,8 +156,8 @@ pub(super) enum Decision {
     /// The child is done and stays listed as stopped.
     Keep,
     /// Stop these in this order, then start those in that order. `attempt` counts the child's recent incidents.
-    Restart { stop: Vec<Place>, start: Vec<Place>, attempt: u32 },
-    /// The child has failed for good; the supervisor goes on.
+    Restart { stop: Vec<Position>, start: Vec<Position>, attempt: u32 },
+    /// The child has failed for good; the supervisor continues.
     Fail,
     /// Too many restarts: the supervisor stops its children and fails.
     Escalate,
@@ -166,10 +166,10 @@ pub(super) enum Decision {
 }
 
 /// Decides what follows from `incident`, and enters it into the windows when it asks for a restart. `children` gives those
-/// at the places, in order; it is asked for no more than the rule looks at.
+/// at the positions, in order; it is asked for no more than the rule looks at.
 pub(super) fn decide(
     policy: &Policy,
-    children: impl Fn(RangeInclusive<Place>) -> Vec<(Place, ChildFacts)>,
+    children: impl Fn(RangeInclusive<Position>) -> Vec<(Position, ChildFacts)>,
     incident: Incident,
     shared: &mut Window,
     own: &mut Window,
@@ -181,14 +181,14 @@ pub(super) fn decide(
         Restart::Temporary => false,
     };
     if !comes_back {
-        let is_active = |(other, facts): (Place, ChildFacts)| {
+        let is_active = |(other, facts): (Position, ChildFacts)| {
             other != child && facts.significant && facts.presence != Presence::Down
         };
         let shuts_down = facts.significant
             && match policy.auto_shutdown {
                 AutoShutdown::Never => false,
                 AutoShutdown::AnySignificant => true,
-                AutoShutdown::AllSignificant => !children(Place::MIN..=Place::MAX).into_iter().any(is_active),
+                AutoShutdown::AllSignificant => !children(Position::MIN..=Position::MAX).into_iter().any(is_active),
             };
         return match (shuts_down, facts.restart, policy.strategy) {
             (true, ..) => Decision::Shutdown,
@@ -206,8 +206,8 @@ pub(super) fn decide(
     }
     let affected = children(match policy.strategy {
         Strategy::OneForOne | Strategy::SimpleOneForOne => child..=child,
-        Strategy::OneForAll => Place::MIN..=Place::MAX,
-        Strategy::RestForOne => child..=Place::MAX,
+        Strategy::OneForAll => Position::MIN..=Position::MAX,
+        Strategy::RestForOne => child..=Position::MAX,
     });
     let stops = affected.iter().rev().filter(|(other, facts)| *other != child && facts.presence == Presence::Up);
     let starts = affected.iter().filter(|(_, facts)| facts.restart != Restart::Temporary);
@@ -233,13 +233,15 @@ mod tests {
         Policy { strategy, intensity: Intensity::default(), auto_shutdown: AutoShutdown::Never }
     }
 
-    /// The places are the indices.
-    fn at(children: &[ChildFacts]) -> impl Fn(RangeInclusive<Place>) -> Vec<(Place, ChildFacts)> {
-        move |places| (0..).zip(children.iter().copied()).filter(|(place, _)| places.contains(place)).collect()
+    /// The positions are the indices.
+    fn at(children: &[ChildFacts]) -> impl Fn(RangeInclusive<Position>) -> Vec<(Position, ChildFacts)> {
+        move |positions| {
+            (0..).zip(children.iter().copied()).filter(|(position, _)| positions.contains(position)).collect()
+        }
     }
 
     fn decide_once(policy: &Policy, children: &[ChildFacts], child: usize, normal: bool) -> Decision {
-        let incident = Incident { child: child as Place, facts: children[child], normal, now: Duration::ZERO };
+        let incident = Incident { child: child as Position, facts: children[child], normal, now: Duration::ZERO };
         decide(policy, at(children), incident, &mut Window::default(), &mut Window::default())
     }
 
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_cleared_counts_anew() {
+    fn a_window_that_was_cleared_counts_from_zero() {
         let (mut window, once) = (Window::default(), Intensity::new(1, Duration::from_secs(60)));
         assert!(window.admit(Duration::ZERO, once) && !window.admit(Duration::ZERO, once));
         window.clear();

@@ -1,23 +1,23 @@
-//! The restart rule against a model that keeps every restart ever made and walks the list for each question.
+//! The restart rule against a reference model that keeps every restart ever made and walks the list for each question.
 
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof};
 use proptest::sample::Index;
 use proptest::strategy::Strategy as Generate;
 
-use super::super::backoff::Backoff;
+use super::super::backoff::RestartBackoff;
 use super::*;
 use crate::testing::rules::play;
 
 #[derive(Default)]
 struct Model {
-    restarts: Vec<(Place, Duration)>,
+    restarts: Vec<(Position, Duration)>,
 }
 
 impl Model {
     fn next(&mut self, policy: &Policy, children: &[ChildFacts], incident: Incident) -> Decision {
         let it = incident.facts;
         if it.restart == Restart::Temporary || (it.restart == Restart::Transient && incident.normal) {
-            let others = (0..children.len()).filter(|&i| i as Place != incident.child && children[i].significant);
+            let others = (0..children.len()).filter(|&i| i as Position != incident.child && children[i].significant);
             let left = others.filter(|&i| children[i].presence != Presence::Down).count();
             let shutdown = match policy.auto_shutdown {
                 AutoShutdown::Never => false,
@@ -31,7 +31,7 @@ impl Model {
                 (false, _) => Decision::Keep,
             };
         }
-        let recent = |limit: Intensity, whose: &dyn Fn(Place) -> bool| {
+        let recent = |limit: Intensity, whose: &dyn Fn(Position) -> bool| {
             let young = |at: Duration| incident.now - at <= limit.within;
             1 + self.restarts.iter().filter(|&&(child, at)| whose(child) && young(at)).count() as u32
         };
@@ -95,13 +95,13 @@ fn policies() -> impl Generate<Value = Policy> {
     })
 }
 
-/// The places are the indices.
-fn at(children: &[ChildFacts]) -> impl Fn(RangeInclusive<Place>) -> Vec<(Place, ChildFacts)> {
-    move |places| (0..).zip(children.iter().copied()).filter(|(place, _)| places.contains(place)).collect()
+/// The positions are the indices.
+fn at(children: &[ChildFacts]) -> impl Fn(RangeInclusive<Position>) -> Vec<(Position, ChildFacts)> {
+    move |positions| (0..).zip(children.iter().copied()).filter(|(position, _)| positions.contains(position)).collect()
 }
 
-fn backoffs() -> impl Generate<Value = Backoff> {
-    (0_u64..500, 0_u64..5_000, 0_u32..=100).prop_map(|(base, cap, percent)| Backoff {
+fn backoffs() -> impl Generate<Value = RestartBackoff> {
+    (0_u64..500, 0_u64..5_000, 0_u32..=100).prop_map(|(base, cap, percent)| RestartBackoff {
         base: Duration::from_millis(base),
         cap: Duration::from_millis(cap),
         jitter: f64::from(percent) / 100.0,
@@ -109,7 +109,7 @@ fn backoffs() -> impl Generate<Value = Backoff> {
 }
 
 /// The longest wait before a restart: none before the first, the base before the second, and each twice the one before.
-fn longest_wait(backoff: &Backoff, attempt: u32) -> Duration {
+fn longest_wait(backoff: &RestartBackoff, attempt: u32) -> Duration {
     let mut wait = if attempt < 2 { Duration::ZERO } else { backoff.base };
     for _ in 2..attempt {
         wait = (wait * 2).min(backoff.cap);
@@ -118,7 +118,7 @@ fn longest_wait(backoff: &Backoff, attempt: u32) -> Duration {
 }
 
 #[test]
-fn whoever_comes_back_goes_down_or_takes_the_supervisor_along_is_whom_the_model_names() {
+fn the_children_that_restart_stop_or_escalate_are_those_of_the_model() {
     let branches = [
         "forgotten",
         "kept",
@@ -140,7 +140,7 @@ fn whoever_comes_back_goes_down_or_takes_the_supervisor_along_is_whom_the_model_
             now += Duration::from_secs(pause);
             let child = child.index(children.len());
             let facts = children[child];
-            let incident = Incident { child: child as Place, facts, normal, now };
+            let incident = Incident { child: child as Position, facts, normal, now };
             let decided = decide(&policy, at(&children), incident, &mut shared, &mut own[child]);
             prop_assert_eq!(&decided, &model.next(&policy, &children, incident));
             let branch = match decided {

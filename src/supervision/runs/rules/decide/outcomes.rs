@@ -40,7 +40,7 @@ pub fn likely_misspellings(run: &Run, ended: &RunEvent) -> Vec<String> {
     let RunEvent::TurnEnded { turn, command, .. } = ended else { return Vec::new() };
     let Some(turn) = run.turn(*turn).filter(|_| !command.update.is_empty()) else { return Vec::new() };
     let notice = |(new, known)| format!("the channel {} is new; did you mean {}?", quoted(new), quoted(known));
-    run.branch_of(turn).view.slips(&command.update, &run.rules().schema).map(notice).collect()
+    run.branch_of(turn).view.typos(&command.update, &run.rules().schema).map(notice).collect()
 }
 
 fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, context: &DecisionContext<'_>) -> RunEvent {

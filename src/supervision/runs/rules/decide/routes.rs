@@ -94,9 +94,9 @@ pub(super) fn route(
         Asked::AtTheEnd | Asked::Approved => guard::admit(&request, &mut context.facts.lock()),
     };
     Ok(match answer {
-        guard::Answer::Admit => Verdict::Admitted(targets),
-        guard::Answer::Refuse(refusal) => Verdict::Refused(refusal),
-        guard::Answer::Park => {
+        guard::Admission::Admit => Verdict::Admitted(targets),
+        guard::Admission::Refuse(refusal) => Verdict::Refused(refusal),
+        guard::Admission::Park => {
             let action = match <[Action; 1]>::try_from(actions.collect::<Vec<_>>()) {
                 Ok([action]) => action,
                 Err(actions) => {
@@ -193,9 +193,9 @@ fn admit_delegation(
     let waiter = (!order.is_detached).then_some((asked, &turn.agent));
     let request = request(run, turn, Kind::Delegation, std::slice::from_ref(&target), waiter, consent, context);
     match guard::admit(&request, &mut context.facts.lock()) {
-        guard::Answer::Admit => Ok(target),
-        guard::Answer::Refuse(refusal) => Err(refusal),
-        guard::Answer::Park => unreachable!("a delegation is allowed or denied"),
+        guard::Admission::Admit => Ok(target),
+        guard::Admission::Refuse(refusal) => Err(refusal),
+        guard::Admission::Park => unreachable!("a delegation is allowed or denied"),
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::env::Now;
 use crate::messages::{AgentName, RequestId, RunId, TurnId};
 
-use super::breaker::{Breaker, BreakerPolicy, BreakerState, BreakerStatus, Signal, Ticket};
+use super::breaker::{Breaker, BreakerPolicy, BreakerState, BreakerStatus, BreakerTicket, Signal};
 use super::wait_for::{WaitGraph, Waiting};
 
 /// The shared facts behind their lock. It is held for one admission, so that check and reservation are one step, and
@@ -38,7 +38,7 @@ pub struct AdmissionFacts {
     /// One breaker for each agent that ever failed or was admitted; those that it makes share its.
     pub breakers: HashMap<AgentName, Breaker>,
     /// The places that open turns have taken at their agents' breakers.
-    pub tickets: HashMap<TurnId, (AgentName, Ticket)>,
+    pub tickets: HashMap<TurnId, (AgentName, BreakerTicket)>,
     /// Who waits for whom.
     pub waits: WaitGraph,
     /// Agents that keep their slot while a turn of theirs waits.
@@ -84,7 +84,7 @@ impl AdmissionFacts {
     /// The time to wait.
     pub fn readmit(&mut self, turn: TurnId, agent: &AgentName, now: Duration) -> Result<(), Duration> {
         let Some(breaker) = self.breakers.get_mut(agent.host()) else { return Ok(()) };
-        let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.host_name(), Ticket::default()));
+        let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.host_name(), BreakerTicket::default()));
         if breaker.is_closed() || breaker.is_probed_by(*ticket) {
             return Ok(());
         }

@@ -95,7 +95,7 @@ pub struct Request<'a> {
 
 /// The guard's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Admission {
     /// It may go ahead; places at the breakers are taken and the waits noted.
     Admit,
     /// It may not.
@@ -106,30 +106,30 @@ pub enum Answer {
 
 /// Decides, and takes what an admission needs in the same step.
 #[must_use]
-pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Answer {
+pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admission {
     if let Err(refusal) = check(request, facts) {
-        return Answer::Refuse(refusal);
+        return Admission::Refuse(refusal);
     }
     match request.consent {
         Consent::Auto => {
             for (number, target) in (request.first.number..).zip(request.targets) {
                 facts.admit(TurnId { number, ..request.first }, target, request.waiter);
             }
-            Answer::Admit
+            Admission::Admit
         }
-        Consent::Ask | Consent::AskWithin(_) => Answer::Park,
-        Consent::Deny => Answer::Refuse(denied(request)),
+        Consent::Ask | Consent::AskWithin(_) => Admission::Park,
+        Consent::Deny => Admission::Refuse(denied(request)),
     }
 }
 
 /// What [`admit`] would return; nothing is taken.
 #[must_use]
-pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Answer {
+pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Admission {
     match (check(request, facts), request.consent) {
-        (Err(refusal), _) => Answer::Refuse(refusal),
-        (Ok(()), Consent::Auto) => Answer::Admit,
-        (Ok(()), Consent::Ask | Consent::AskWithin(_)) => Answer::Park,
-        (Ok(()), Consent::Deny) => Answer::Refuse(denied(request)),
+        (Err(refusal), _) => Admission::Refuse(refusal),
+        (Ok(()), Consent::Auto) => Admission::Admit,
+        (Ok(()), Consent::Ask | Consent::AskWithin(_)) => Admission::Park,
+        (Ok(()), Consent::Deny) => Admission::Refuse(denied(request)),
     }
 }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     impl Case {
-        fn ask(&mut self, kind: Kind<'_>) -> Answer {
+        fn ask(&mut self, kind: Kind<'_>) -> Admission {
             let request = Request {
                 kind,
                 from: &self.from,
@@ -334,11 +334,11 @@ mod tests {
         }
     }
 
-    fn named(answer: Answer) -> &'static str {
+    fn named(answer: Admission) -> &'static str {
         match answer {
-            Answer::Admit => "Admit",
-            Answer::Refuse(refusal) => refusal.name(),
-            Answer::Park => "Park",
+            Admission::Admit => "Admit",
+            Admission::Refuse(refusal) => refusal.name(),
+            Admission::Park => "Park",
         }
     }
 
@@ -346,10 +346,10 @@ mod tests {
     fn what_is_switched_off_is_refused_before_all_else_and_delegations_are_not() {
         let mut case = Case { switch: Handoffs::Off, handoffs: u32::MAX, ..Case::default() };
         let handoff = Kind::Handoff { mark: 0, recent: &[] };
-        assert_eq!(case.ask(handoff), Answer::Refuse(Refusal::HandoffsOff));
-        assert_eq!(case.ask(Kind::FanOut), Answer::Refuse(Refusal::HandoffsOff));
+        assert_eq!(case.ask(handoff), Admission::Refuse(Refusal::HandoffsOff));
+        assert_eq!(case.ask(Kind::FanOut), Admission::Refuse(Refusal::HandoffsOff));
         case.handoffs = 0;
-        assert_eq!(case.ask(Kind::Delegation), Answer::Admit);
+        assert_eq!(case.ask(Kind::Delegation), Admission::Admit);
     }
 
     #[test]
@@ -467,7 +467,9 @@ mod tests {
         );
         let asked = RequestId { turn: turn(9), ordinal: 2 };
         case.facts.waits.add(holder, Waiting::Turn(turn(1), agent("a")), Some(asked));
-        let Answer::Refuse(Refusal::WaitCycle { cycle }) = case.ask(Kind::Delegation) else { panic!("no cycle found") };
+        let Admission::Refuse(Refusal::WaitCycle { cycle }) = case.ask(Kind::Delegation) else {
+            panic!("no cycle found")
+        };
         let expected = [
             Wait::Turn { turn: turn(1), agent: agent("a"), request: Some(RequestId { turn: turn(1), ordinal: 4 }) },
             Wait::Slot(agent("b")),
@@ -489,7 +491,7 @@ mod tests {
         assert_eq!(case.handoff(), "Park");
         assert!(case.facts.breakers.is_empty());
         let mut denied = Case { consent: Consent::Deny, targets: vec![agent("b"), agent("c")], ..Case::default() };
-        let Answer::Refuse(refusal) = denied.ask(Kind::FanOut) else { panic!("it was not denied") };
+        let Admission::Refuse(refusal) = denied.ask(Kind::FanOut) else { panic!("it was not denied") };
         assert_eq!(refusal.to_string(), "handoff to b, c was denied by policy");
     }
 }

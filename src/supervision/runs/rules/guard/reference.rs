@@ -80,7 +80,7 @@ fn predict(chain: &Model, asked: &Asked) -> Said {
 }
 
 /// Asks where nothing but the chain and its depth is in the way.
-fn ask(chain: &Chain, asked: &Asked) -> Answer {
+fn ask(chain: &Chain, asked: &Asked) -> Admission {
     let (kind, targets) = match &asked.what {
         What::Handoff(to) => (Kind::Handoff { mark: 0, recent: &[] }, vec![NAMES[*to].clone()]),
         What::FanOut(all) => (Kind::FanOut, all.iter().map(|to| NAMES[*to].clone()).collect()),
@@ -134,20 +134,20 @@ fn no_delegation_comes_back_to_its_chain_or_grows_it_too_deep_and_no_handoff_goe
             let is_delegation = matches!(asked.what, What::Delegation(_));
             let answer = ask(chain, &asked);
             let shown = match &answer {
-                Answer::Refuse(refusal) => refusal.to_string(),
-                Answer::Admit | Answer::Park => String::new(),
+                Admission::Refuse(refusal) => refusal.to_string(),
+                Admission::Admit | Admission::Park => String::new(),
             };
             let said = match answer {
-                Answer::Admit => Said::Admitted,
-                Answer::Refuse(Refusal::AlreadyInChain { agent, chain: named }) => {
+                Admission::Admit => Said::Admitted,
+                Admission::Refuse(Refusal::AlreadyInChain { agent, chain: named }) => {
                     prop_assert_eq!(&named, chain);
                     Said::AlreadyInChain(NAMES.iter().position(|name| *name == agent).unwrap())
                 }
-                Answer::Refuse(Refusal::MaxDepth { max, chain: named }) => {
+                Admission::Refuse(Refusal::MaxDepth { max, chain: named }) => {
                     prop_assert_eq!((max, &named), (asked.depth, chain));
                     Said::MaxDepth
                 }
-                Answer::Refuse(_) | Answer::Park => return Err(TestCaseError::fail(format!("{answer:?}"))),
+                Admission::Refuse(_) | Admission::Park => return Err(TestCaseError::fail(format!("{answer:?}"))),
             };
             prop_assert_eq!(&said, &predicted, "{:?} with {}", asked, chain);
             match said {

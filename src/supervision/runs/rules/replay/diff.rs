@@ -8,25 +8,25 @@ use std::fmt;
 
 use callboard_text::cut;
 
-use crate::messages::state::{Change, changes};
+use crate::messages::state::{StateChange, changes};
 use crate::messages::{
     ApprovalId, Envelope, Json, Outcome, RunEvent, RunId, Submission, Timestamp, TraceId, Verdict, visible,
 };
 
-use super::{Cause, Deed, Replay, Step, TurnEnd, TurnStory};
+use super::{Cause, Deed, Replay, ReplayStep, TurnEnd, TurnStory};
 
 /// What is different about two runs.
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// The first events that are not alike, of the first run and of the second; one that has ended by then has none. If one of
     /// them is a fork, what forks do not copy (notices, tokens, failed attempts) is passed over.
-    pub first: Option<(Option<Step>, Option<Step>)>,
+    pub first: Option<(Option<ReplayStep>, Option<ReplayStep>)>,
     /// How they ended, if not in the same way; nothing for one that has not.
     pub outcomes: Option<(Option<Outcome>, Option<Outcome>)>,
     /// Their outputs, if not the same; null for one that has none.
     pub outputs: Option<(Json, Json)>,
     /// What the second has in its channels at the end that the first has not, or the other way round.
-    pub channels: Vec<Change>,
+    pub channels: Vec<StateChange>,
     /// The turns that only one has, or that went differently, in the order of what caused them.
     pub turns: Vec<TurnDifference>,
 }
@@ -84,13 +84,13 @@ impl Diff {
     }
 }
 
-fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<Step>, Option<Step>)> {
+fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<ReplayStep>, Option<ReplayStep>)> {
     let has_copies = is_fork(first) || is_fork(second);
-    let told = |replay: &Replay| -> Vec<Step> {
+    let told = |replay: &Replay| -> Vec<ReplayStep> {
         replay.steps.iter().filter(|step| is_compared(&step.event, has_copies)).cloned().collect()
     };
     let (steps, others) = (told(first), told(second));
-    let bare = |replay: &Replay, step: Option<&Step>| step.map(|step| bare(&step.event, replay.run.id()));
+    let bare = |replay: &Replay, step: Option<&ReplayStep>| step.map(|step| bare(&step.event, replay.run.id()));
     let differ = |at: &usize| bare(first, steps.get(*at)) != bare(second, others.get(*at));
     let at = (0..steps.len().max(others.len())).find(differ)?;
     Some((steps.get(at).cloned(), others.get(at).cloned()))
@@ -393,11 +393,11 @@ impl fmt::Display for Diff {
 }
 
 /// Which event, and whose turn it is about.
-struct Whose<'a>(&'a Step);
+struct Whose<'a>(&'a ReplayStep);
 
 impl fmt::Display for Whose<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { number, event, agent, .. } = self.0;
+        let ReplayStep { number, event, agent, .. } = self.0;
         match (event.turn(), agent) {
             (Some(turn), Some(agent)) => write!(f, "event {number}, turn {turn} ({agent}): "),
             (Some(turn), None) => write!(f, "event {number}, turn {turn}: "),

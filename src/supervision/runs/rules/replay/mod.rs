@@ -9,7 +9,7 @@ mod story;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::messages::state::{Change, FinalState, StateRules};
+use crate::messages::state::{FinalState, StateChange, StateRules};
 use crate::messages::{
     AgentName, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Update, Verdict,
 };
@@ -48,14 +48,14 @@ pub use story::{Cause, Deed, TurnEnd, TurnStory};
 #[derive(Clone, Debug)]
 pub struct Replay {
     rules: StateRules,
-    steps: Vec<Step>,
+    steps: Vec<ReplayStep>,
     turns: BTreeMap<u32, TurnStory>,
     run: Run,
 }
 
 /// One event and what it changed.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ReplayStep {
     /// Its number, from 1, in the order in which events take effect: as in the journal, but for overwrites, which come
     /// before the event whose join had failed.
     pub number: usize,
@@ -120,7 +120,7 @@ impl Replay {
             replay.begin_turn(*turn, cause, 1);
         }
         let nothing = FinalState::from(crate::messages::State::default());
-        replay.steps.push(Step {
+        replay.steps.push(ReplayStep {
             number: 1,
             event: first,
             agent,
@@ -139,7 +139,7 @@ impl Replay {
 
     /// Every event with what it changed.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[ReplayStep] {
         &self.steps
     }
 
@@ -202,7 +202,7 @@ impl Replay {
         Some(AtTurn { turn, saw, left })
     }
 
-    fn moment(&self, step: &Step, state: Json) -> Moment {
+    fn moment(&self, step: &ReplayStep, state: Json) -> Moment {
         let (mut run, _) = Run::begin(Arc::clone(self.run.submission()), self.rules.clone());
         for earlier in &self.steps[1..step.number] {
             run.step(&earlier.event);
@@ -258,7 +258,7 @@ impl Replay {
             };
             self.begin_turn(*turn, cause, number);
         }
-        self.steps.push(Step { number, event, agent, begun, closed, at, before, after });
+        self.steps.push(ReplayStep { number, event, agent, begun, closed, at, before, after });
     }
 
     /// The cause of a turn that its plan begins.
@@ -273,7 +273,7 @@ impl Replay {
     }
 }
 
-impl Step {
+impl ReplayStep {
     /// The channels after it, as the turn that it is about has them; the run's own if it is about none, or ended the run. What
     /// a turn writes that takes back is dropped: after its end they are as it found them.
     #[must_use]
@@ -283,7 +283,7 @@ impl Step {
 
     /// What it changed there.
     #[must_use]
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<StateChange> {
         self.before.changes(&self.after)
     }
 }

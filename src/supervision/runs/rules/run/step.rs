@@ -64,7 +64,7 @@ impl Run {
             run.begin_block(root, 0, input);
             run.drain_agenda(&mut effects);
         } else {
-            let outcome = Outcome::Failed { error: "the plan of the run cannot be made ready".to_owned() };
+            let outcome = Outcome::Failed { error: "the plan of the run cannot be compiled".to_owned() };
             run.end_branch(root, outcome, Json::null(), &mut effects);
         }
         (run, effects)

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
-use crate::messages::{Backoff, Durability, OnUnknown, RunId};
+use crate::messages::{Backoff, Durability, OnUnknown, RunId, Unacknowledged};
 use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::rules::decide::DecisionContext;
 use crate::supervision::runs::rules::errors::SubmitError;
@@ -126,7 +126,7 @@ impl ShardContext {
             }
             let _ = ack.send(match there {
                 Ok(true) => Ok(run),
-                Ok(false) => Err(SubmitError::Interrupted),
+                Ok(false) => Err(Unacknowledged::Submission.into()),
                 Err(error) => Err(error.into()),
             });
         });

@@ -10,7 +10,7 @@ use crate::supervision::runs::rules::run::fold::Run;
 use crate::supervision::runs::rules::run::turn::Phase;
 use crate::workflow::graph::{Graph, Station, Task};
 use crate::workflow::progress::Stage;
-use crate::workflow::{Count, NodeState, NodeStates, way_to_node};
+use crate::workflow::{Count, NodeState, NodeStates, path_of_node};
 
 use super::scope::NodePath;
 
@@ -139,7 +139,7 @@ impl Run {
                 Stage::Failed => NodeState::Failed,
                 Stage::Skipped => NodeState::Skipped,
             };
-            let place = (items.clone(), way_to_node(&path, &station.name, repeated));
+            let place = (items.clone(), path_of_node(&path, &station.name, repeated));
             states.entry(place).or_insert_with(|| state.into()).state = state;
         }
     }
@@ -204,7 +204,7 @@ fn path_to(graph: &Graph, block: u32, node: u32) -> String {
     }
     names.reverse();
     let (block, node) = around;
-    way_to_node(&names.join("/"), name, repeated(&graph.level(block).nodes[node as usize]))
+    path_of_node(&names.join("/"), name, repeated(&graph.level(block).nodes[node as usize]))
 }
 
 /// The name of a loop or map.
@@ -254,7 +254,7 @@ impl NotBegun {
         states: &mut BTreeMap<String, NodeStates>,
     ) {
         for node in &block.nodes {
-            let key = way_to_node(path, &node.name, repeated);
+            let key = path_of_node(path, &node.name, repeated);
             if let Some(around) = around {
                 states.entry(key.clone()).or_insert_with(|| around.into());
             }
@@ -272,7 +272,7 @@ impl NotBegun {
                 Work::Agent(_) | Work::Join | Work::Block { .. } => None,
             };
             if let Some(body) = node.work.body() {
-                self.tell(body, &way_to_node(path, &node.name, None), repeats, within, states);
+                self.tell(body, &path_of_node(path, &node.name, None), repeats, within, states);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Side by side, in rounds, over a channel that all of them read.
+//! Concurrently, in rounds, over a channel that all of them read.
 
 use callboard_text::quoted;
 use serde_json::json;
@@ -7,29 +7,31 @@ use crate::messages::Reducer;
 
 use super::super::draft::Node;
 use super::super::written::Workflow;
-use super::{Defects, Member, defect, group, identifier, last_word, node_names, with_members, without_last_line};
+use super::{
+    Defects, Participant, defect, group, identifier, last_word, node_names, with_participants, without_last_line,
+};
 
 const ANSWER_WITH: &str = "Say what the others should know; all of them read it in the next round. If you have nothing to add and \
                            agree with where things stand, end with a line that is only DONE.";
 
-/// Peers that work side by side in rounds, and read what all of them have written to a channel that they share.
+/// Peers that work concurrently in rounds, and read what all of them have written to a channel that they share.
 ///
 /// In each round every peer is given `task` (what the workflow is given), `you`, `others`, `round` (from 1), `rounds`, `said` and
 /// `answer_with`. `said` is what was written in the rounds before, in the order of the peers: a list of objects with `by`,
-/// `round` and `text`. What is written beside a peer in the same round it sees in the next one, however quick the others are: so
-/// the same answers always make the same discussion.
+/// `round` and `text`. A peer sees what the others write in one round in the next, however quick they are: so the same answers
+/// always make the same discussion.
 ///
-/// A peer answers with a text; `DONE` on its last line says that it has nothing to add (small letters and marks around it do no
-/// harm, and the line is not told to the others). Or it answers with an object: `done` (true or false) and `text`, of any
-/// shape. The rounds end when all say in one round that they are done, or with the last one.
+/// A peer answers with a text; `DONE` on its last line means that it has nothing to add (small letters and punctuation are
+/// ignored, and the others do not get the line). Or it answers with an object: `done` (true or false) and `text`, of any
+/// shape. The rounds end when all are done in one round, or with the last one.
 ///
-/// The workflow comes to an object: `done` (whether all were done), `rounds` (how many there were), and `said`, of all rounds. The
+/// The result is an object: `done` (whether all were done), `rounds` (how many there were), and `said`, of all rounds. The
 /// channel is a part of the run's state, so others can read it too; discussions of one name in one run add to one channel, and
 /// each reads its own part. A peer that fails for good fails it.
 ///
 /// ```
 /// use callboard::prelude::*;
-/// use callboard::workflow::ways::Peers;
+/// use callboard::workflow::patterns::Peers;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let panel = Peers::new("panel").with("ann").with("bob").rounds(5).build()?;
 /// let peer = |turn: Turn| async move {
@@ -48,46 +50,46 @@ const ANSWER_WITH: &str = "Say what the others should know; all of them read it 
 #[must_use = "peers are a workflow once they are built"]
 pub struct Peers {
     name: String,
-    members: Vec<Member>,
+    participants: Vec<Participant>,
     channel: Option<String>,
     rounds: u32,
 }
 
 impl Peers {
-    /// Nobody yet, in (3) rounds at most, over a channel that is named as this is.
+    /// No peers yet, in (3) rounds at most, over a channel of the same name.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), members: Vec::new(), channel: None, rounds: 3 }
+        Self { name: name.to_owned(), participants: Vec::new(), channel: None, rounds: 3 }
     }
 
     /// Adds a peer.
-    pub fn with(mut self, member: impl Into<Member>) -> Self {
-        self.members.push(member.into());
+    pub fn with(mut self, participant: impl Into<Participant>) -> Self {
+        self.participants.push(participant.into());
         self
     }
 
     /// Adds several.
-    pub fn all(self, members: impl IntoIterator<Item = impl Into<Member>>) -> Self {
-        members.into_iter().fold(self, Self::with)
+    pub fn all(self, participants: impl IntoIterator<Item = impl Into<Participant>>) -> Self {
+        participants.into_iter().fold(self, Self::with)
     }
 
-    /// The channel of the state that they write to: a name of letters, digits and `_`.
+    /// Sets the channel of the state that they write to: a name of letters, digits and `_`.
     pub fn channel(mut self, channel: &str) -> Self {
         self.channel = Some(channel.to_owned());
         self
     }
 
-    /// How many rounds there are at most, from 1.
+    /// Sets the most rounds, from 1.
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Makes the workflow.
+    /// Builds the workflow.
     ///
     /// # Errors
     /// There are fewer than two peers, no rounds, a name breaks a rule, or two workflows that differ have one name.
     pub fn build(&self) -> Result<Workflow, Defects> {
-        if self.members.len() < 2 {
+        if self.participants.len() < 2 {
             return Err(defect(&self.name, "peers are at least two", "name them with `with`"));
         }
         if self.rounds == 0 {
@@ -101,13 +103,13 @@ impl Peers {
         let said = format!("(state.{channel} | default([], true))");
         // What this discussion has written, and no earlier one.
         let own = format!("{said}[begin.output:]");
-        let names = node_names(&self.members, &["begin", "discuss"]);
+        let names = node_names(&self.participants, &["begin", "discuss"]);
         let done: Vec<String> = names.iter().map(|name| Answer::of(name).is_done()).collect();
         let done = done.join(" and ");
         let peers = (0..names.len()).map(|position| self.peer(position, &names, &own).saved_to(&channel));
         let round = json!({ "done": format!("{{{{ {done} }}}}"), "rounds": "{{ iteration }}" });
         let rounds = group("discuss", peers.collect(), round);
-        with_members(Workflow::builder(&self.name), (&self.name, Some(&channel)), &self.members)?
+        with_participants(Workflow::builder(&self.name), (&self.name, Some(&channel)), &self.participants)?
             .channel(&channel, Reducer::Append)
             .node(Node::join("begin").input(format!("{{{{ {said} | length }}}}")))
             .node(rounds.after("begin").until(&done, self.rounds).or_stop())
@@ -119,13 +121,13 @@ impl Peers {
             .build()
     }
 
-    /// A peer's part in a round: what it says, made into what is written.
+    /// The node of a peer in a round: its answer, and the entry of the channel that is made of it.
     fn peer(&self, position: usize, names: &[String], own: &str) -> Node {
         let (name, label) = (&names[position], self.label(position, names));
         let others = (0..names.len()).filter(|other| *other != position).map(|other| self.label(other, names));
         let others: Vec<&str> = others.collect();
         let answer = Answer::of(name);
-        let says = self.members[position].node(&answer.node).input(json!({
+        let says = self.participants[position].node(&answer.node).input(json!({
             "task": "{{ input }}",
             "you": label,
             "others": others,
@@ -138,11 +140,14 @@ impl Peers {
         group(name, vec![says], json!({ "by": label, "round": "{{ iteration }}", "text": text }))
     }
 
-    /// What the others call a peer: its own name, unless another one has the same.
+    /// The name of a peer for the others: its own name, unless another one has the same.
     fn label<'a>(&'a self, position: usize, names: &'a [String]) -> &'a str {
-        let own = self.members[position].name();
-        let has_namesake =
-            self.members.iter().enumerate().any(|(other, member)| other != position && member.name() == own);
+        let own = self.participants[position].name();
+        let has_namesake = self
+            .participants
+            .iter()
+            .enumerate()
+            .any(|(other, participant)| other != position && participant.name() == own);
         if has_namesake { &names[position] } else { own }
     }
 }

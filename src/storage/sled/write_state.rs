@@ -1,8 +1,8 @@
-//! Where writes are decided and applied, one after the other: by their callers, or by the writer for those that line up.
+//! Decides and applies writes, one after the other: on their callers' threads, or on the writer's for those in its queue.
 //!
-//! What a write may wait for is the writer's: room in the line, payload files, syncs. A short write that finds nobody
-//! in line waits for none of these and is cheaper than waking a thread, so its caller applies it, in memory, under the
-//! desk's lock. Either way the order in which writes are issued is the order in which they are applied and synced.
+//! What a write may wait for is the writer's: a permit of the queue, payload files, syncs. A short write that finds the queue
+//! empty waits for none of these and is cheaper than waking a thread, so its caller applies it, in memory, under the lock of
+//! the state. Either way the order in which writes are issued is the order in which they are applied and synced.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::payloads::PayloadName;
-use super::staging::{Staging, Trouble};
+use super::shared::{ENDED, QUEUE, Shared};
+use super::staging::{StageError, Staging};
 use super::writes::{Answer, Change, Request, Write};
-use super::{ENDED, QUEUE, Shared};
 use crate::env::{Clock, SystemClock};
 use crate::messages::{Durability, Timestamp};
 use crate::storage::StorageError;
@@ -20,11 +20,11 @@ use crate::storage::StorageError;
 /// Within this time after its acknowledgement a buffered write is on disk, give or take one sync.
 const BUFFERED_FOR: Duration = Duration::from_millis(80);
 
-/// How long a caller waits for another one's write before it lines up.
+/// How long a caller waits for another one's write before it goes to the queue.
 const A_WRITE_TAKES: Duration = Duration::from_micros(50);
 
-/// What is stored, what is to be synced, and who waits for that.
-pub(super) struct Desk {
+/// What is stored, what is to be synced, and the answers that wait for the sync.
+pub(super) struct WriteState {
     pub(super) staging: Staging,
     /// Real time: how long a write has been waiting does not depend on a test's clock.
     timer: SystemClock,
@@ -42,7 +42,7 @@ pub(super) struct Desk {
     pub(super) is_closing: bool,
 }
 
-/// What a sync makes true.
+/// What a sync covers.
 #[derive(Default)]
 pub(super) struct Covered {
     pub(super) answers: Vec<Answer>,
@@ -51,8 +51,8 @@ pub(super) struct Covered {
     pub(super) loose_payloads: Vec<PayloadName>,
 }
 
-impl Desk {
-    /// The desk of a store that has just been opened, which is to be synced.
+impl WriteState {
+    /// The state of a store that was just opened, which has to be synced.
     pub(super) fn new(staging: Staging) -> Self {
         let timer = SystemClock::default();
         let sync_by = Some(Duration::ZERO);
@@ -91,7 +91,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Has writes that are not to be synced at once synced within this time.
+    /// Sets the time within which writes that are not synced at once are synced.
     pub(super) fn buffer_within(&mut self, within: Duration) {
         self.buffered_for = within - within / 5;
     }
@@ -105,19 +105,19 @@ impl Desk {
         !self.for_sync.is_empty() || self.sync_in() == Some(Duration::ZERO)
     }
 
-    /// Marks what a sync that begins now covers. What is applied from here on is for the next one.
+    /// Begins a sync: returns what it covers. What is applied from here on is for the next one.
     pub(super) fn begin_sync(&mut self) -> (Covered, Result<(), String>) {
         let mut covered = Covered { answers: std::mem::take(&mut self.for_sync), ..Covered::default() };
         if self.sync_by.take().is_none() {
             return (covered, Ok(()));
         }
         covered.loose_payloads = self.staging.rows.take_loose_payloads();
-        let marked = self.staging.mark_progress().map_err(|error| format!("the log was not written: {error}"));
+        let written = self.staging.write_progress().map_err(|error| format!("the log was not written: {error}"));
         covered.sync = Some(self.staging.progress().sync);
-        (covered, marked)
+        (covered, written)
     }
 
-    /// The writer is here and will see what there is to sync.
+    /// The writer has woken up and will see what there is to sync.
     pub(super) fn writer_looks(&mut self) {
         (self.wants_writer, self.has_called) = (false, false);
     }
@@ -132,8 +132,8 @@ impl Desk {
     fn apply(&mut self, shared: &Shared, change: Change, now: Timestamp) -> Result<Result<u64, StorageError>, String> {
         match self.staging.stage(change, now) {
             Ok(number) => self.commit(shared).map(|()| Ok(number)),
-            Err(Trouble::Refused(error)) => Ok(Err(error)),
-            Err(Trouble::Broken(reason)) => Err(reason),
+            Err(StageError::Refused(error)) => Ok(Err(error)),
+            Err(StageError::Broken(reason)) => Err(reason),
         }
     }
 }
@@ -146,26 +146,26 @@ pub(super) enum Applied {
 }
 
 impl Shared {
-    /// Applies a change on this thread and answers it, if it is a short one and nobody is in line; else gives it back.
+    /// Applies a change on this thread and answers it, if it is a short one and the queue is empty; else returns it.
     pub(super) fn apply_here(&self, change: Change, now: Timestamp) -> Result<Applied, Change> {
-        if !change.is_short() || self.room.available_permits() < QUEUE {
+        if !change.is_short() || self.permits.available_permits() < QUEUE {
             return Err(change);
         }
-        let Some(mut guard) = self.desk.try_lock_for(A_WRITE_TAKES) else { return Err(change) };
-        let Some(desk) = guard.as_mut() else { return Err(change) };
-        if self.stopped.get().is_some() || desk.is_closing || desk.staging.rows.is_sweep_due(now) {
+        let Some(mut guard) = self.state.try_lock_for(A_WRITE_TAKES) else { return Err(change) };
+        let Some(state) = guard.as_mut() else { return Err(change) };
+        if self.stopped.get().is_some() || state.is_closing || state.staging.rows.is_expiry_due(now) {
             return Err(change);
         }
         let durability = change.durability();
         // sled answers some damage with a panic.
-        let applied = std::panic::catch_unwind(AssertUnwindSafe(|| desk.apply(self, change, now)));
+        let applied = std::panic::catch_unwind(AssertUnwindSafe(|| state.apply(self, change, now)));
         let answer = match applied.unwrap_or_else(|_| Err(ENDED.to_owned())) {
             Ok(answer) => answer,
             Err(reason) => {
                 self.stop(&reason);
                 *guard = None;
-                // It finds no desk, reports why, and ends.
-                let _ = self.requests.send(Request { write: Write::Look, now, room: None });
+                // The writer finds no state, reports why, and ends.
+                let _ = self.requests.send(Request { write: Write::Look, now, permit: None });
                 return Ok(Applied::Now(Err(self.why_stopped())));
             }
         };
@@ -173,15 +173,15 @@ impl Shared {
             Durability::Buffered | Durability::Memory => Applied::Now(answer),
             Durability::Sync => {
                 let (reply, synced) = oneshot::channel();
-                desk.hold_back(Answer::Number(reply, answer));
+                state.hold_back(Answer::Number(reply, answer));
                 Applied::Soon(synced)
             }
         };
-        let calls = desk.calls_writer();
+        let calls = state.calls_writer();
         drop(guard);
         self.count_batch(1);
         if calls {
-            let _ = self.requests.send(Request { write: Write::Look, now, room: None });
+            let _ = self.requests.send(Request { write: Write::Look, now, permit: None });
         }
         Ok(applied)
     }

@@ -1,6 +1,6 @@
 //! A supervisor's state, and how it starts and stops children in their order.
 //!
-//! Children move through [`Phase`]s. Each change only sets phases; [`Board::advance`] then starts and stops those whose
+//! Children move through [`Phase`]s. Each change only sets phases; [`SupervisorState::advance`] then starts and stops those whose
 //! turn it is, in tasks that report back with a message.
 
 use std::collections::HashMap;
@@ -13,26 +13,26 @@ use tokio::task::JoinSet;
 
 use super::child::{Child, Launching, Origin, Phase, Then};
 use super::children::Children;
+use super::errors::EndReason;
 use super::event::Events;
-use super::handle::EndReason;
 use super::intensity::Window;
 use super::lifecycle::{Launch, halt};
-use super::restart::{Exit, Place};
+use super::message::{Arguments, Msg};
+use super::restart::{Exit, Position};
 use super::spec::SupervisorSpec;
-use super::supervisor::{Arguments, Msg};
 use crate::env::Env;
 
 pub(super) enum Life {
     Starting(oneshot::Sender<Result<(), EndReason>>),
     Running,
-    /// Children are being stopped. Who waits for the start is told when they are down.
+    /// Children are being stopped. A caller that waits for the start is answered when they are down.
     Ending(EndReason, Option<oneshot::Sender<Result<(), EndReason>>>),
     /// All children are down.
     Over,
 }
 
 /// A supervisor's state.
-pub(super) struct Board {
+pub(super) struct SupervisorState {
     pub(super) myself: ActorRef<Msg>,
     pub(super) spec: Arc<SupervisorSpec>,
     pub(super) path: Arc<str>,
@@ -54,7 +54,7 @@ pub(super) struct Board {
     tasks: JoinSet<()>,
 }
 
-impl Board {
+impl SupervisorState {
     pub(super) fn new(myself: ActorRef<Msg>, arguments: Arguments) -> Self {
         let Arguments { spec, path, generation, env, events, ready, ended } = arguments;
         let mut children = Children::default();
@@ -91,13 +91,13 @@ impl Board {
             }
         };
         self.life = Life::Ending(reason, ready);
-        for place in self.children.places() {
-            match self.children[place].phase() {
-                Phase::Waiting(_) => self.settle(place, Then::Stay),
+        for position in self.children.positions() {
+            match self.children[position].phase() {
+                Phase::Waiting(_) => self.settle(position, Then::Stay),
                 Phase::Starting | Phase::Running | Phase::Doomed(_) => {
-                    self.children.enter(place, Phase::Doomed(Then::Stay));
+                    self.children.enter(position, Phase::Doomed(Then::Stay));
                 }
-                Phase::Stopping(_) => self.children.enter(place, Phase::Stopping(Then::Stay)),
+                Phase::Stopping(_) => self.children.enter(position, Phase::Stopping(Then::Stay)),
                 Phase::Down | Phase::Failed => {}
             }
         }
@@ -108,22 +108,22 @@ impl Board {
     /// # Errors
     /// When the supervisor gives up; its own supervisor then sees a failed child.
     pub(super) fn advance(&mut self) -> Result<(), ActorProcessingErr> {
-        while let Some((place, then)) = self.children.next_to_stop(self.spec.policy.strategy) {
-            self.begin_stop(place, then);
+        while let Some((position, then)) = self.children.next_to_stop(self.spec.policy.strategy) {
+            self.begin_stop(position, then);
         }
         match &self.life {
             Life::Ending(..) if !self.children.are_stopping() => return self.close(),
             Life::Ending(..) | Life::Over => return Ok(()),
             Life::Starting(_) | Life::Running => {}
         }
-        for place in self.children.next_to_start(self.spec.policy.strategy) {
-            self.begin_start(place);
+        for position in self.children.next_to_start(self.spec.policy.strategy) {
+            self.begin_start(position);
         }
         match std::mem::replace(&mut self.life, Life::Running) {
             Life::Starting(ready) if self.children.are_starting() => self.life = Life::Starting(ready),
             Life::Starting(ready) => {
                 if ready.send(Ok(())).is_err() {
-                    // Whoever started this supervisor has left, so nobody could ever stop it.
+                    // The caller that started this supervisor is gone, so nothing could ever stop it.
                     self.end(EndReason::Stopped);
                     return self.advance();
                 }
@@ -133,10 +133,10 @@ impl Board {
         Ok(())
     }
 
-    fn begin_start(&mut self, place: Place) {
-        self.children.enter(place, Phase::Starting);
+    fn begin_start(&mut self, position: Position) {
+        self.children.enter(position, Phase::Starting);
         self.launches += 1;
-        let child = &mut self.children[place];
+        let child = &mut self.children[position];
         let (cancel, cancelled) = oneshot::channel();
         let spawned = Arc::new(OnceLock::new());
         child.generation += 1;
@@ -150,20 +150,20 @@ impl Board {
             events: self.events.clone(),
             spawned,
         };
-        let (key, myself) = (self.children.key(place), self.myself.clone());
+        let (key, myself) = (self.children.key(position), self.myself.clone());
         self.spawn(async move {
             let outcome = launch.run(cancelled).await;
             report(&myself, Msg::Launched { key, outcome });
         });
     }
 
-    pub(super) fn begin_stop(&mut self, place: Place, then: Then) {
-        self.children.enter(place, Phase::Stopping(then));
-        let key = self.children.key(place);
-        let child = &mut self.children[place];
+    pub(super) fn begin_stop(&mut self, position: Position, then: Then) {
+        self.children.enter(position, Phase::Stopping(then));
+        let key = self.children.key(position);
+        let child = &mut self.children[position];
         if let Some(launching) = &mut child.launching {
             if let Some(cancel) = launching.cancel.take() {
-                // If the start is over already, its report is on the way and leads here again.
+                // If the start has ended already, its report is on the way and this function is called again.
                 let _ = cancel.send(());
             }
         } else if let Some(cell) = child.cell.clone() {
@@ -173,11 +173,11 @@ impl Board {
                 report(&myself, Msg::Halted { key, killed });
             });
         } else {
-            self.settle(place, then);
+            self.settle(position, then);
         }
     }
 
-    /// All children are down: says why, and ends the actor.
+    /// All children are down: publishes the reason, and ends the actor.
     fn close(&mut self) -> Result<(), ActorProcessingErr> {
         let Life::Ending(reason, ready) = std::mem::replace(&mut self.life, Life::Over) else { return Ok(()) };
         self.ended.send_replace(Some(reason.clone()));
@@ -195,7 +195,7 @@ impl Board {
     }
 
     /// Stops all children in reverse order and waits for them: the end of a supervisor that was stopped from outside,
-    /// without a word to it.
+    /// without a message.
     pub(super) async fn stop_all(&mut self) {
         self.tasks.shutdown().await;
         for child in self.children.iter().rev() {
@@ -215,7 +215,7 @@ impl Board {
     }
 }
 
-/// Tells the supervisor how a task ended.
+/// Reports the end of a task to the supervisor.
 pub(super) fn report(supervisor: &ActorRef<Msg>, message: Msg) {
     // A supervisor that is gone has nothing left to do about it.
     let _ = supervisor.cast(message);

@@ -9,7 +9,7 @@ use callboard::messages::{Message, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::testing::Script;
-use callboard::workflow::ways::{Member, Peers, Pipeline, Review};
+use callboard::workflow::patterns::{Participant, Peers, Pipeline, Review};
 use callboard::workflow::{Node, Workflow};
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, LlmAgent, Model, ModelErrorKind, Tools};
@@ -293,13 +293,15 @@ async fn a_pipeline_may_have_a_review_in_its_middle_whose_executor_is_a_panel() 
 #[test]
 fn what_cannot_be_built_says_what_is_missing() {
     let told = |built: Result<Workflow, callboard::workflow::Defects>| built.unwrap_err().to_string();
-    assert!(told(Pipeline::new("p").build()).contains("a pipeline of nobody"));
+    assert!(told(Pipeline::new("p").build()).contains("a pipeline without participants"));
     assert!(told(Peers::new("p").with("a").build()).contains("peers are at least two"));
     assert!(told(Peers::new("p").all(["a", "b"]).rounds(0).build()).contains("peers without rounds"));
     assert!(told(Peers::new("p").all(["a", "b"]).channel("a b").build()).contains("the channel \"a b\""));
     assert!(told(Review::new("p", "a", "b", "c").rounds(0).build()).contains("a review of no rounds"));
     let [one, other] = ["a", "b"].map(|agent| Pipeline::new("same").then(agent).build().unwrap());
-    assert!(told(Pipeline::new("p").then(&one).then(Member::workflow(&other)).build()).contains("are named \"same\""));
+    assert!(
+        told(Pipeline::new("p").then(&one).then(Participant::workflow(&other)).build()).contains("are named \"same\"")
+    );
     Pipeline::new("p").then(&one).then(&one).build().unwrap();
 }
 

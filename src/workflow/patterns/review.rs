@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::draft::Node;
 use super::super::written::Workflow;
-use super::{Defects, Member, defect, group, last_word, with_members, without_last_line};
+use super::{Defects, Participant, defect, group, last_word, with_participants, without_last_line};
 
 /// How often a reviewer is asked in one round whose answer has no verdict.
 const ASKS: u32 = 2;
@@ -15,30 +15,30 @@ const ANSWER_WITH: &str = "Say what is good and what has to change. End with a l
 const NO_VERDICT: &str = "Your answer before (`last_answer`) had no verdict. Answer again, and end with a line that is only \
                           ACCEPTED or REJECTED.";
 
-/// A planner, an executor and a reviewer. The planner makes a plan of what the workflow is given; the executor works by it; the
-/// reviewer accepts the work, or says what is missing, and the executor works again with that, as often as there are rounds.
+/// A planner, an executor and a reviewer. The planner makes a plan of the input of the workflow; the executor works by it; the
+/// reviewer accepts the work, or names what is missing, and the executor works again with that, as often as there are rounds.
 ///
-/// Whoever takes part is given
+/// The input of each:
 ///
 /// | who | what |
 /// |---|---|
-/// | planner | what the workflow is given, as it is |
+/// | planner | the input of the workflow, as it is |
 /// | executor | `task`, `plan`, `round` (from 1), `rounds`, and from the second round on `work` (what it made last) and `feedback`; null before |
 /// | planner, in later rounds of a review with [`Review::replans`] | `task`, and of the round before `plan`, `work` and `feedback`; `round`, `rounds` |
-/// | reviewer | `task`, `plan`, `work`, `round`, `rounds`, `feedback` (what it said of the work before), `answer_with`; `problem` and `last_answer` if it is asked again, else null |
+/// | reviewer | `task`, `plan`, `work`, `round`, `rounds`, `feedback` (its own on the work before), `answer_with`; `problem` and `last_answer` if it is asked again, else null |
 ///
 /// A reviewer accepts with an object that has `accepted` (true or false) and may have `feedback`, or with a text whose last line
-/// is `ACCEPTED` or `REJECTED` (small letters, marks around it, and `Verdict:` before it do no harm). Anything else is no
+/// is `ACCEPTED` or `REJECTED` (small letters, punctuation, and `Verdict:` before it are ignored). Anything else is no
 /// verdict: the reviewer is asked once more in that round, with what was wrong; if there is none then either, the work is not
-/// accepted, and what the reviewer said is the feedback. So nothing is accepted that nobody has accepted.
+/// accepted, and the reviewer's answer is the feedback. So nothing is accepted without a reviewer's verdict.
 ///
-/// The workflow comes to an object: `accepted`, `rounds` (how many there were), `work` and `feedback` of the last round, and
-/// `plan`. One whose rounds are over without acceptance has finished, and says `"accepted": false`; who wants it otherwise reads
-/// that. A member that fails for good fails it.
+/// The result is an object: `accepted`, `rounds` (how many there were), `work` and `feedback` of the last round, and
+/// `plan`. A review whose rounds are over without acceptance has finished, with `"accepted": false`. A participant that fails
+/// for good fails it.
 ///
 /// ```
 /// use callboard::prelude::*;
-/// use callboard::workflow::ways::Review;
+/// use callboard::workflow::patterns::Review;
 /// use serde_json::json;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let review = Review::new("letter", "planner", "writer", "critic").rounds(3).build()?;
@@ -66,9 +66,9 @@ const NO_VERDICT: &str = "Your answer before (`last_answer`) had no verdict. Ans
 #[must_use = "a review is a workflow once it is built"]
 pub struct Review {
     name: String,
-    planner: Member,
-    executor: Member,
-    reviewer: Member,
+    planner: Participant,
+    executor: Participant,
+    reviewer: Participant,
     rounds: u32,
     replans: bool,
 }
@@ -77,28 +77,28 @@ impl Review {
     /// One with (3) rounds at most.
     pub fn new(
         name: &str,
-        planner: impl Into<Member>,
-        executor: impl Into<Member>,
-        reviewer: impl Into<Member>,
+        planner: impl Into<Participant>,
+        executor: impl Into<Participant>,
+        reviewer: impl Into<Participant>,
     ) -> Self {
         let (planner, executor, reviewer) = (planner.into(), executor.into(), reviewer.into());
         Self { name: name.to_owned(), planner, executor, reviewer, rounds: 3, replans: false }
     }
 
-    /// How often the executor works at most, from 1.
+    /// Sets how often the executor works at most, from 1.
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// After a rejection the planner makes another plan first, with the feedback, and the executor works by that one. By
+    /// Lets the planner make another plan after a rejection, with the feedback, and the executor works by that one. By
     /// default there is one plan, and the feedback goes to the executor alone.
     pub fn replans(mut self) -> Self {
         self.replans = true;
         self
     }
 
-    /// Makes the workflow.
+    /// Builds the workflow.
     ///
     /// # Errors
     /// There are no rounds, a name breaks a rule, or two workflows that differ have one name.
@@ -106,8 +106,8 @@ impl Review {
         if self.rounds == 0 {
             return Err(defect(&self.name, "a review of no rounds", "give it at least one with `rounds`"));
         }
-        let members = [&self.planner, &self.executor, &self.reviewer];
-        let builder = with_members(Workflow::builder(&self.name), (&self.name, None), members)?;
+        let participants = [&self.planner, &self.executor, &self.reviewer];
+        let builder = with_participants(Workflow::builder(&self.name), (&self.name, None), participants)?;
         let round = json!({
             "accepted": "{{ judge.output.accepted }}",
             "rounds": "{{ iteration }}",
@@ -115,7 +115,7 @@ impl Review {
             "feedback": "{{ judge.output.feedback }}",
             "plan": "{{ plan.output }}",
         });
-        // Within the loop around the reviewer, the round is known by this alone.
+        // Within the loop of the reviewer, the round is known through this node alone.
         let so_far = Node::join("so_far").input(json!({
             "round": "{{ iteration }}",
             "work": "{{ previous.work if previous else none }}",
@@ -135,7 +135,7 @@ impl Review {
         .build()
     }
 
-    /// Plans within each round: the first time for the task, then with what was said of the work.
+    /// Plans within each round: the first time for the task, then with the feedback on the work.
     fn replan(&self, plan: Node) -> Node {
         let again = format!(
             "dict(task=input, plan=so_far.output.plan, work=so_far.output.work, feedback=so_far.output.feedback, \
@@ -156,7 +156,7 @@ impl Review {
         }))
     }
 
-    /// Asks the reviewer until there is a verdict. `said` is what it answered, of whatever kind.
+    /// Asks the reviewer until there is a verdict. `said` is its answer, of any type.
     fn judge(&self) -> Node {
         let said = "review.output";
         let word = last_word(said);

@@ -1,15 +1,15 @@
 //! One after another.
 
 use super::super::written::Workflow;
-use super::{Defects, Member, defect, node_names, with_members};
+use super::{Defects, Participant, defect, node_names, with_participants};
 
-/// Members that work one after another: each gets what the one before made, and the first what the workflow is given.
+/// Participants that work one after another: each gets the output of the one before, and the first the input of the workflow.
 ///
 /// One that fails for good fails the pipeline; the error names it.
 ///
 /// ```
 /// use callboard::prelude::*;
-/// use callboard::workflow::ways::Pipeline;
+/// use callboard::workflow::patterns::Pipeline;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let pipeline = Pipeline::new("shout").then("loud").then("twice").build()?;
 /// let board = Callboard::builder()
@@ -26,38 +26,38 @@ use super::{Defects, Member, defect, node_names, with_members};
 #[must_use = "a pipeline is a workflow once it is built"]
 pub struct Pipeline {
     name: String,
-    members: Vec<Member>,
+    participants: Vec<Participant>,
 }
 
 impl Pipeline {
-    /// A pipeline without members yet.
+    /// A pipeline without participants yet.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), members: Vec::new() }
+        Self { name: name.to_owned(), participants: Vec::new() }
     }
 
     /// Adds who works next.
-    pub fn then(mut self, member: impl Into<Member>) -> Self {
-        self.members.push(member.into());
+    pub fn then(mut self, participant: impl Into<Participant>) -> Self {
+        self.participants.push(participant.into());
         self
     }
 
     /// Adds several, one after another.
-    pub fn all(self, members: impl IntoIterator<Item = impl Into<Member>>) -> Self {
-        members.into_iter().fold(self, Self::then)
+    pub fn all(self, participants: impl IntoIterator<Item = impl Into<Participant>>) -> Self {
+        participants.into_iter().fold(self, Self::then)
     }
 
-    /// Makes the workflow.
+    /// Builds the workflow.
     ///
     /// # Errors
-    /// There are no members, a name breaks a rule, or two workflows that differ have one name.
+    /// There are no participants, a name breaks a rule, or two workflows that differ have one name.
     pub fn build(&self) -> Result<Workflow, Defects> {
-        if self.members.is_empty() {
-            return Err(defect(&self.name, "a pipeline of nobody", "name who works with `then`"));
+        if self.participants.is_empty() {
+            return Err(defect(&self.name, "a pipeline without participants", "name who works with `then`"));
         }
-        let names = node_names(&self.members, &[]);
-        let mut builder = with_members(Workflow::builder(&self.name), (&self.name, None), &self.members)?;
-        for (position, (member, name)) in self.members.iter().zip(&names).enumerate() {
-            let node = member.node(name);
+        let names = node_names(&self.participants, &[]);
+        let mut builder = with_participants(Workflow::builder(&self.name), (&self.name, None), &self.participants)?;
+        for (position, (participant, name)) in self.participants.iter().zip(&names).enumerate() {
+            let node = participant.node(name);
             let before = position.checked_sub(1).and_then(|before| names.get(before));
             builder = builder.node(before.into_iter().fold(node, |node, before| node.after(before)));
         }

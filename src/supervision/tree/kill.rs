@@ -1,16 +1,17 @@
-//! Kills in a tree whose actors nobody outside can reach, for tests.
+//! Kills actors inside a tree, which nothing outside can reach, for tests.
 
 use std::sync::Arc;
 
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
-use super::board::Board;
-use super::handle::{ControlError, SupervisorRef};
-use super::supervisor::Msg;
+use super::errors::ControlError;
+use super::handle::SupervisorRef;
+use super::message::Msg;
+use super::state::SupervisorState;
 
 impl SupervisorRef {
-    /// Kills the actor at this path below the supervisor, as ractor does; `false` if nobody is there now.
+    /// Kills the actor at this path below the supervisor, as ractor does; `false` if no actor is there now.
     ///
     /// # Errors
     /// When the supervisor is down.
@@ -22,12 +23,12 @@ impl SupervisorRef {
     }
 }
 
-impl Board {
-    /// Whoever asked is told by the supervisor above the one that is killed; a reply that is dropped says nobody is
-    /// there.
+impl SupervisorState {
+    /// The supervisor above the actor that is killed replies to the caller; a reply that is dropped means that there is no
+    /// such actor.
     pub(super) fn kill(&self, path: &[Arc<str>], reply: oneshot::Sender<bool>) {
         let Some((id, below)) = path.split_first() else { return };
-        let child = self.children.named(id).map(|place| &self.children[place]);
+        let child = self.children.named(id).map(|position| &self.children[position]);
         let Some((child, cell)) = child.and_then(|child| Some((child, child.actor()?))) else { return };
         if below.is_empty() {
             cell.kill();

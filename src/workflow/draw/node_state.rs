@@ -1,14 +1,14 @@
-//! How the nodes of a run stand.
+//! The states of the nodes of a run.
 
-/// How a node of a workflow stands in a run.
+/// The state of a node of a workflow in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NodeState {
     /// What it comes after has not ended.
     Waiting,
-    /// It is worked on.
+    /// Its work has begun and has not ended.
     Running,
-    /// It starts when a person says so.
+    /// It starts when a person resumes it.
     Interrupted,
     /// It has finished.
     Finished,
@@ -20,21 +20,21 @@ pub enum NodeState {
     Skipped,
     /// What needed it has ended without it.
     Dropped,
-    /// It has begun and has not ended, and no process works on its run: in pictures of runs that were left, in place of
+    /// It has begun and has not ended, and no process works on its run: in pictures of such runs, in place of
     /// [`NodeState::Running`].
     Open,
 }
 
-/// How a node stands, and how far it is if it is done several times.
+/// The state of a node, and its progress if it is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeStates {
-    /// How it stands; of a node that is done for several items, the state that says most about what is to come.
+    /// Its state; of a node that runs for several items, their most urgent one: interrupted before running before failed.
     pub state: NodeState,
-    /// How far it is.
+    /// Its progress, if it is repeated.
     pub count: Option<Count>,
 }
 
-/// How far a node is that is done several times.
+/// The progress of a node that is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Count {
@@ -50,7 +50,7 @@ pub enum Count {
 }
 
 impl NodeState {
-    /// Those that nodes may have, in the order in which they are explained. `is_left`: no process works on the run.
+    /// The states of the legend, in its order. `is_left`: no process works on the run.
     pub(super) fn all(is_left: bool) -> [Self; 8] {
         [
             Self::Waiting,
@@ -64,7 +64,7 @@ impl NodeState {
         ]
     }
 
-    /// How a node stands that stood so, if no process works on its run.
+    /// The state to show when no process works on the run: running nodes are open.
     #[must_use]
     pub fn when_left(self) -> Self {
         match self {
@@ -80,7 +80,7 @@ impl NodeState {
         }
     }
 
-    /// As it is called in pictures.
+    /// The word for it in pictures.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl NodeState {
         }
     }
 
-    /// Of several items that stand differently, the state that says most about what is to come is the greatest.
+    /// Of several items in different states, the state of the greatest urgency is shown.
     pub(crate) fn urgency(self) -> u32 {
         match self {
             Self::Interrupted => 7,
@@ -117,9 +117,9 @@ impl From<NodeState> for NodeStates {
     }
 }
 
-/// How a node is named among the nodes of a run: the names on the way to it. The one node of a repeated body goes by the
-/// name of what is repeated, if it has the same; `repeated` is that name, and `path` the way to it.
-pub(crate) fn way_to_node(path: &str, name: &str, repeated: Option<&str>) -> String {
+/// The path of a node in a run: the names that lead to it. The one node of a repeated body has the path of what is repeated,
+/// if they have one name; `repeated` is that name, and `path` its path.
+pub(crate) fn path_of_node(path: &str, name: &str, repeated: Option<&str>) -> String {
     match repeated {
         Some(repeated) if repeated == name => path.to_owned(),
         Some(_) | None if path.is_empty() => name.to_owned(),

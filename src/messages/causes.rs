@@ -1,0 +1,44 @@
+//! Causes that several errors share.
+
+use super::{MAX_JSON_DEPTH, RequestId, RunId, TurnId};
+
+/// A JSON value that is nested too deeply: a journal could not read it back. Nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is nested deeper than {max} levels")]
+pub struct TooDeep {
+    /// What is too deep.
+    pub what: &'static str,
+    /// How many levels are allowed.
+    pub max: usize,
+}
+
+impl TooDeep {
+    pub(crate) const fn new(what: &'static str) -> Self {
+        Self { what, max: MAX_JSON_DEPTH }
+    }
+}
+
+/// A call that was not acknowledged: the run's supervisor was restarted, or the board ended, before it replied. It is not
+/// known whether the call was journaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unacknowledged {
+    /// A task. Submitting it again is safe for one with an id of its own.
+    #[error("the task was not journaled; submit it again")]
+    Submission,
+    /// The answer to this question. The run's open questions show whether it was journaled.
+    #[error("nothing is known about the answer to {0}; look at the open questions")]
+    Answer(RequestId),
+    /// The resumption of this turn. The run's open interrupts show whether it was journaled.
+    #[error("nothing is known about turn {0}; look at the open interrupts")]
+    Resume(TurnId),
+    /// An overwrite. The run shows whether it was journaled.
+    #[error("nothing is known about the overwrite; look at the run")]
+    Overwrite,
+    /// A fork that was to become this run.
+    #[error("nothing is known about the fork; look whether there is a run {0}")]
+    Fork(RunId),
+    /// The retry of this dead letter. Retrying it again is safe.
+    #[error("nothing is known about the retry of {0}; ask for it again")]
+    Retry(TurnId),
+}

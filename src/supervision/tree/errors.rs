@@ -1,0 +1,151 @@
+//! Why a tree does not start, ends, or refuses a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_text::{quoted, visible_lines};
+
+use super::child_ref::Down;
+use super::intensity::Intensity;
+use super::node::ActorState;
+use super::restart::Strategy;
+
+/// Why a supervisor ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndReason {
+    /// It was stopped.
+    #[error("stopped")]
+    Stopped,
+    /// Its significant children have ended.
+    #[error("`{child}` has ended and took its supervisor along")]
+    AutoShutdown {
+        /// The path of the child that ended last.
+        child: Arc<str>,
+    },
+    /// A child was restarted too often.
+    #[error("`{child}` was restarted too often: {}", visible_lines(error))]
+    IntensityExceeded {
+        /// The path of the child.
+        child: Arc<str>,
+        /// The last cause.
+        error: String,
+    },
+    /// A child could not be started when the supervisor started.
+    #[error("`{child}` could not be started: {}", visible_lines(error))]
+    StartFailed {
+        /// The path of the child.
+        child: Arc<str>,
+        /// The cause.
+        error: String,
+    },
+    /// It was killed, or its runtime ended, and its children with it.
+    #[error("killed")]
+    Killed,
+}
+
+/// Why a tree did not start. What had started by then has been stopped again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The specification is invalid.
+    #[error(transparent)]
+    Invalid(#[from] SpecError),
+    /// The supervisor ended before all of its children ran.
+    #[error(transparent)]
+    Ended(EndReason),
+}
+
+/// Why a request to a supervisor was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The supervisor has no such child.
+    #[error("there is no child {}", quoted(child))]
+    UnknownChild {
+        /// The id that was asked for.
+        child: Arc<str>,
+    },
+    /// Only a child that is stopped or failed can be started by hand.
+    #[error("`{child}` is {state}")]
+    NotStopped {
+        /// The id of the child.
+        child: Arc<str>,
+        /// The state of the child.
+        state: ActorState,
+    },
+    /// The supervisor cannot take this child.
+    #[error(transparent)]
+    Invalid(#[from] SpecError),
+    /// The child could not be started.
+    #[error("`{child}` could not be started: {}", visible_lines(error))]
+    StartFailed {
+        /// The id of the child.
+        child: Arc<str>,
+        /// The cause.
+        error: String,
+    },
+    /// The child was stopped before it had started.
+    #[error("the start was cancelled")]
+    Cancelled,
+    /// The supervisor is still starting its first children, or is ending.
+    #[error("the supervisor is {state}")]
+    NotReady {
+        /// The state of the supervisor.
+        state: ActorState,
+    },
+    /// The supervisor does not run.
+    #[error("the supervisor is {down}")]
+    SupervisorDown {
+        /// Why the supervisor's reference has no actor.
+        down: Down,
+    },
+    /// The supervisor did not answer in time.
+    #[error("the supervisor did not answer")]
+    TimedOut,
+}
+
+/// Why a tree cannot be built as described.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Two children of one supervisor have the same id.
+    #[error("there is already a child `{child}`")]
+    DuplicateId {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// A permanent child never ends for good, so nothing can follow from it.
+    #[error("`{child}` is permanent and cannot be significant")]
+    SignificantPermanent {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// The supervisor would not act on a significant child.
+    #[error("`{child}` is significant but its supervisor never shuts down by itself")]
+    SignificantWithoutShutdown {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// The restarts wait so long that there are never too many of them in the window, and a child that always crashes would
+    /// be restarted for ever.
+    #[error("the intensity of `{whose}` is never exceeded: {} restarts wait {waits:?}, but only those in {:?} count", intensity.max, intensity.within)]
+    UnreachableIntensity {
+        /// The supervisor, or the child with an intensity of its own.
+        whose: Arc<str>,
+        /// The intensity that was set.
+        intensity: Intensity,
+        /// How long so many restarts wait.
+        waits: Duration,
+    },
+    /// The children of a simple_one_for_one supervisor come from a template.
+    #[error("`{child}` is listed below a simple_one_for_one supervisor; start it from a ChildTemplate")]
+    ListedBelowSimple {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// A child that is restarted with its siblings cannot count for itself.
+    #[error("`{child}` has its own intensity, which {strategy} does not allow")]
+    OwnIntensityInGroup {
+        /// The id.
+        child: Arc<str>,
+        /// The supervisor's strategy.
+        strategy: Strategy,
+    },
+}

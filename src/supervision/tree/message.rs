@@ -1,0 +1,89 @@
+//! The messages of a supervisor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::ActorCell;
+use tokio::sync::{oneshot, watch};
+
+use super::errors::{ControlError, EndReason};
+use super::event::Events;
+use super::node::TreeNode;
+use super::restart::Position;
+use super::spec::{ChildSpec, SupervisorSpec};
+use crate::env::Env;
+
+/// Answers a request once the child is in the state that the caller wants.
+pub(super) type Reply = oneshot::Sender<Result<(), ControlError>>;
+
+/// One start of one child; reports of an earlier start do not match.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub(super) position: Position,
+    pub(super) generation: u64,
+}
+
+/// How a launch ended.
+pub(super) enum Launched {
+    Started(ActorCell),
+    Failed(String),
+    /// Cancelled and undone.
+    Cancelled {
+        killed: bool,
+    },
+}
+
+/// A message to a supervisor.
+pub(super) enum Msg {
+    StartChild {
+        child: ChildSpec,
+        reply: Reply,
+    },
+    TerminateChild {
+        id: Arc<str>,
+        remove: bool,
+        reply: Reply,
+    },
+    RestartChild {
+        id: Arc<str>,
+        reply: Reply,
+    },
+    Snapshot {
+        budget: Duration,
+        reply: oneshot::Sender<TreeNode>,
+    },
+    /// A test kills the actor at this path below the supervisor.
+    #[cfg(any(test, feature = "testing"))]
+    Kill {
+        path: Vec<Arc<str>>,
+        reply: oneshot::Sender<bool>,
+    },
+    Shutdown,
+    /// A start has ended.
+    Launched {
+        key: Key,
+        outcome: Launched,
+    },
+    /// A stop has ended.
+    Halted {
+        key: Key,
+        killed: bool,
+    },
+    /// The pause of an incident is over.
+    PauseOver {
+        incident: u64,
+        positions: Vec<Position>,
+    },
+}
+
+/// What a supervisor starts with.
+pub(super) struct Arguments {
+    pub(super) spec: Arc<SupervisorSpec>,
+    pub(super) path: Arc<str>,
+    pub(super) generation: u64,
+    pub(super) env: Env,
+    pub(super) events: Events,
+    /// Answered when all first children run, or when the supervisor ends before.
+    pub(super) ready: oneshot::Sender<Result<(), EndReason>>,
+    pub(super) ended: watch::Sender<Option<EndReason>>,
+}
