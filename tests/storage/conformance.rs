@@ -28,7 +28,7 @@ callboard::storage_crash_conformance! {
 struct Simulated;
 
 impl Simulated {
-    fn check<F: Future<Output = ()>>(self, rule: impl Fn(Mortal) -> F) {
+    fn check(self, rule: &str) {
         simulate(seeds(20), async |sim: Sim| {
             let (opened, crashed) = (sim.clone(), sim);
             let open = move || std::future::ready(opened.storage());
@@ -36,7 +36,7 @@ impl Simulated {
                 let sim = crashed.clone();
                 async move { sim.crash().await }
             };
-            rule(Mortal::in_process(open, crash)).await;
+            Mortal::in_process(open, crash).keeps(rule).await;
             Ok(())
         });
     }

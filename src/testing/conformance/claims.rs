@@ -21,7 +21,7 @@ impl Subject {
 }
 
 /// After a claim only its holder can append.
-pub async fn a_claim_shuts_out_older_fences(subject: Subject) {
+pub(super) async fn a_claim_shuts_out_older_fences(subject: Subject) {
     assert_eq!(subject.append(&stream(), 0, "unclaimed").await, Ok(1));
     let first = expect(subject.claim("a").await);
     assert!(first > Fence::FIRST);
@@ -38,7 +38,7 @@ pub async fn a_claim_shuts_out_older_fences(subject: Subject) {
 }
 
 /// The refusal names the owner and the end.
-pub async fn a_live_claim_is_held(subject: Subject) {
+pub(super) async fn a_live_claim_is_held(subject: Subject) {
     expect(subject.claim("a").await);
     subject.advance_secs(9);
     let until = ManualClock::START + Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub async fn a_live_claim_is_held(subject: Subject) {
 }
 
 /// Claiming again replaces one's own fence.
-pub async fn the_holder_may_claim_again(subject: Subject) {
+pub(super) async fn the_holder_may_claim_again(subject: Subject) {
     let first = expect(subject.claim("a").await);
     let second = expect(subject.claim("a").await);
     assert!(second > first);
@@ -56,14 +56,14 @@ pub async fn the_holder_may_claim_again(subject: Subject) {
 }
 
 /// Expiry is at the very second.
-pub async fn a_claim_that_ran_out_can_be_taken(subject: Subject) {
+pub(super) async fn a_claim_that_ran_out_can_be_taken(subject: Subject) {
     let first = expect(subject.claim("a").await);
     subject.advance_secs(10);
     assert!(expect(subject.claim("b").await) > first);
 }
 
 /// A renewal counts from now.
-pub async fn a_renewed_claim_lasts_longer(subject: Subject) {
+pub(super) async fn a_renewed_claim_lasts_longer(subject: Subject) {
     let fence = expect(subject.claim("a").await);
     subject.advance_secs(9);
     assert_eq!(subject.store().renew(&stream(), fence, 10).await, Ok(()));
@@ -73,7 +73,7 @@ pub async fn a_renewed_claim_lasts_longer(subject: Subject) {
 }
 
 /// An owner that was slow and lost nothing continues.
-pub async fn a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it(subject: Subject) {
+pub(super) async fn a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it(subject: Subject) {
     let fence = expect(subject.claim("a").await);
     subject.advance_secs(60);
     assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
@@ -84,7 +84,7 @@ pub async fn a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it(su
 }
 
 /// A release frees the stream for others and does not let older writers back in.
-pub async fn a_released_stream_is_free_and_keeps_its_fence(subject: Subject) {
+pub(super) async fn a_released_stream_is_free_and_keeps_its_fence(subject: Subject) {
     let first = expect(subject.claim("a").await);
     assert_eq!(subject.append_as(&stream(), first, 0, "x").await, Ok(1));
     assert_eq!(subject.store().release(&stream(), first).await, Ok(()));
@@ -95,7 +95,7 @@ pub async fn a_released_stream_is_free_and_keeps_its_fence(subject: Subject) {
 }
 
 /// While a claim lives, an emptied stream continues to count.
-pub async fn a_claim_keeps_an_emptied_stream(subject: Subject) {
+pub(super) async fn a_claim_keeps_an_emptied_stream(subject: Subject) {
     let fence = expect(subject.claim("a").await);
     assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
     expect(subject.store().purge(&stream(), 1).await);
@@ -105,7 +105,7 @@ pub async fn a_claim_keeps_an_emptied_stream(subject: Subject) {
 }
 
 /// Also not when the stream was forgotten in between; its owner then is shut out.
-pub async fn fences_never_come_twice(subject: Subject) {
+pub(super) async fn fences_never_come_twice(subject: Subject) {
     let mut last = Fence::FIRST;
     for _ in 0..3 {
         let fence = expect(subject.claim("a").await);

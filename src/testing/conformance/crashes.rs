@@ -80,11 +80,12 @@ impl Mortal {
         Self { open, path: PathBuf::new(), death: crash }
     }
 
-    /// Runs one rule; in a child, what is to be killed.
+    /// Checks the rule of this name, one of [`storage_crash_conformance!`](crate::storage_crash_conformance); in a child, runs what
+    /// is to be killed.
     ///
     /// # Panics
     /// If the backend breaks the rule.
-    pub fn check<F: Future<Output = ()>>(self, rule: impl FnOnce(Self) -> F) {
+    pub fn check(self, rule: &str) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => panic!("cannot start a runtime: {error}"),
@@ -92,9 +93,17 @@ impl Mortal {
         runtime.block_on(async move {
             match (std::env::var_os(PATH), std::env::var(SCRIPT)) {
                 (Some(path), Ok(seed)) => self.live(path.into(), &seed).await,
-                _ => rule(self).await,
+                _ => self.keeps(rule).await,
             }
         });
+    }
+
+    /// As [`Mortal::check`], on the runtime of the caller, as within a simulation.
+    ///
+    /// # Panics
+    /// If the backend breaks the rule.
+    pub async fn keeps(self, rule: &str) {
+        super::check_of(&super::CRASH_RULES, rule)(self).await;
     }
 
     async fn live(&self, path: PathBuf, seed: &str) {
@@ -179,7 +188,7 @@ fn marker(name: &str) -> Put {
 }
 
 /// Everything up to the last acknowledged `Sync` write, whatever its own durability was.
-pub async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Mortal) {
+pub(super) async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Mortal) {
     store
         .lives(async |life| {
             let judged = life.script.judge(&life.reports, &life.found);
@@ -189,12 +198,12 @@ pub async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Morta
 }
 
 /// Long and short payloads, records, values and queues: in the order in which they were issued, each whole.
-pub async fn what_a_crash_leaves_is_a_beginning_of_what_was_written(store: Mortal) {
+pub(super) async fn what_a_crash_leaves_is_a_beginning_of_what_was_written(store: Mortal) {
     store.lives(async |life| assert!(life.script.kept(&life.reports, &life.found).is_some())).await;
 }
 
 /// Revisions, fences and queue positions.
-pub async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
+pub(super) async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
     store
         .lives(async |life| {
             let (fence, revision) = life.script.given_out(&life.reports);
@@ -207,7 +216,7 @@ pub async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
 }
 
 /// A caller that does not know whether an item was queued before the crash may queue it again.
-pub async fn a_repeated_enqueue_is_a_repeat_across_a_crash(store: Mortal) {
+pub(super) async fn a_repeated_enqueue_is_a_repeat_across_a_crash(store: Mortal) {
     store
         .lives(async |life| {
             let Some(kept) = life.script.kept(&life.reports, &life.found) else { panic!("another rule is broken") };

@@ -41,65 +41,96 @@ mod streams;
 mod subject;
 mod values;
 
-pub use self::claims::*;
-pub use self::crashes::*;
-pub use self::queues::*;
-pub use self::reopening::*;
+use futures::future::LocalBoxFuture;
+
+pub use self::crashes::Mortal;
 pub use self::script::{Contents, CrashScript, WriteReport};
-pub use self::streams::*;
 pub use self::subject::{ManualClock, Subject};
-pub use self::values::*;
+
+/// What checks one rule with a backend, and the rule's name.
+type Rule<Backend> = (&'static str, fn(Backend) -> LocalBoxFuture<'static, ()>);
+
+/// The rules of every store, and those of stores that can be opened again.
+static RULES: [&[Rule<Subject>]; 2] =
+    [crate::storage_conformance!(@in_memory (@table)), crate::storage_conformance!(@reopening (@table))];
+
+static CRASH_RULES: [&[Rule<Mortal>]; 1] = [crate::storage_crash_conformance!(@crashes (@table))];
+
+/// The check of the rule of this name.
+fn check_of<Backend>(rules: &[&[Rule<Backend>]], name: &str) -> fn(Backend) -> LocalBoxFuture<'static, ()> {
+    match rules.iter().copied().flatten().find(|(rule, _)| *rule == name) {
+        Some((_, check)) => *check,
+        None => panic!("there is no rule {name:?}"),
+    }
+}
+
 /// Makes a module with one test for each rule of [`Storage`](crate::storage::Storage); see
 /// [`testing::conformance`](crate::testing::conformance).
 #[macro_export]
 macro_rules! storage_conformance {
     (in_memory $name:ident: $subject:expr) => {
-        $crate::storage_conformance! { @tests $name, $subject;
-            appends_count_from_one
-            an_append_that_expects_another_sequence_is_refused_and_writes_nothing
-            of_concurrent_appends_exactly_one_wins
-            reads_start_where_asked_and_stop_at_the_limit
-            streams_are_listed_by_prefix_in_order
-            a_stream_does_not_show_records_of_streams_with_similar_names
-            payloads_come_back_byte_for_byte
-            purged_records_are_gone_and_sequences_go_on
-            a_stream_without_records_or_claim_is_forgotten
-            what_is_too_large_is_refused
-            a_put_is_read_back_with_its_revision
-            revisions_grow_across_keys
-            a_put_that_expects_another_revision_is_refused
-            of_concurrent_puts_exactly_one_wins
-            a_delete_needs_the_current_revision
-            expired_values_are_absent
-            a_new_value_replaces_the_expiry
-            scans_page_through_a_prefix_in_order
-            watches_report_changes_under_their_prefix
-            a_slow_watch_learns_how_much_it_missed
-            a_claim_shuts_out_older_fences
-            a_live_claim_is_held
-            the_holder_may_claim_again
-            a_claim_that_ran_out_can_be_taken
-            a_renewed_claim_lasts_longer
-            a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it
-            a_released_stream_is_free_and_keeps_its_fence
-            a_claim_keeps_an_emptied_stream
-            fences_never_come_twice
-            items_come_out_in_the_order_they_went_in
-            a_leased_item_is_not_delivered_until_the_lease_runs_out
-            an_extended_lease_lasts_longer
-            an_acknowledged_item_is_gone
-            a_returned_item_comes_back_after_its_delay
-            an_older_delivery_is_fenced
-            a_repeated_dedupe_id_adds_nothing_for_two_minutes
-            queues_do_not_share_items_or_ids
-        }
+        $crate::storage_conformance! { @in_memory (@tests $name, $subject) }
     };
     (on_disk $name:ident: $subject:expr) => {
         mod $name {
             #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
             use super::*;
             $crate::storage_conformance! { in_memory rules: $subject }
-            $crate::storage_conformance! { @tests reopening, $subject;
+            $crate::storage_conformance! { @reopening (@tests reopening, $subject) }
+        }
+    };
+    (@in_memory ($($use:tt)*)) => {
+        $crate::storage_conformance! { $($use)*;
+            streams {
+                appends_count_from_one
+                an_append_that_expects_another_sequence_is_refused_and_writes_nothing
+                of_concurrent_appends_exactly_one_wins
+                reads_start_where_asked_and_stop_at_the_limit
+                streams_are_listed_by_prefix_in_order
+                a_stream_does_not_show_records_of_streams_with_similar_names
+                payloads_come_back_byte_for_byte
+                purged_records_are_gone_and_sequences_go_on
+                a_stream_without_records_or_claim_is_forgotten
+                what_is_too_large_is_refused
+            }
+            values {
+                a_put_is_read_back_with_its_revision
+                revisions_grow_across_keys
+                a_put_that_expects_another_revision_is_refused
+                of_concurrent_puts_exactly_one_wins
+                a_delete_needs_the_current_revision
+                expired_values_are_absent
+                a_new_value_replaces_the_expiry
+                scans_page_through_a_prefix_in_order
+                watches_report_changes_under_their_prefix
+                a_slow_watch_learns_how_much_it_missed
+            }
+            claims {
+                a_claim_shuts_out_older_fences
+                a_live_claim_is_held
+                the_holder_may_claim_again
+                a_claim_that_ran_out_can_be_taken
+                a_renewed_claim_lasts_longer
+                a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it
+                a_released_stream_is_free_and_keeps_its_fence
+                a_claim_keeps_an_emptied_stream
+                fences_never_come_twice
+            }
+            queues {
+                items_come_out_in_the_order_they_went_in
+                a_leased_item_is_not_delivered_until_the_lease_runs_out
+                an_extended_lease_lasts_longer
+                an_acknowledged_item_is_gone
+                a_returned_item_comes_back_after_its_delay
+                an_older_delivery_is_fenced
+                a_repeated_dedupe_id_adds_nothing_for_two_minutes
+                queues_do_not_share_items_or_ids
+            }
+        }
+    };
+    (@reopening ($($use:tt)*)) => {
+        $crate::storage_conformance! { $($use)*;
+            reopening {
                 synced_records_are_there_after_reopening
                 synced_values_are_there_after_reopening
                 every_write_of_a_closed_store_is_there_after_reopening
@@ -113,12 +144,15 @@ macro_rules! storage_conformance {
             }
         }
     };
-    (@tests $name:ident, $subject:expr; $($rule:ident)*) => {
+    (@tests $name:ident, $subject:expr; $($file:ident { $($rule:ident)* })*) => {
         mod $name {
             #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
             use super::*;
-            $(#[test] fn $rule() { ($subject).check($crate::testing::conformance::$rule); })*
+            $($(#[test] fn $rule() { ($subject).check(stringify!($rule)); })*)*
         }
+    };
+    (@table; $($file:ident { $($rule:ident)* })*) => {
+        &[$($((stringify!($rule), |subject| Box::pin($file::$rule(subject))),)*)*]
     };
 }
 
@@ -130,30 +164,37 @@ macro_rules! storage_conformance {
 #[macro_export]
 macro_rules! storage_crash_conformance {
     (in_process $name:ident: $mortal:expr) => {
-        $crate::storage_crash_conformance! { @rules $name, |_: &'static str| $mortal }
+        $crate::storage_crash_conformance! { @crashes (@tests $name, |_: &'static str| $mortal) }
     };
     ($name:ident: $open:expr) => {
-        $crate::storage_crash_conformance! { @rules $name, |test| $crate::testing::conformance::Mortal::new(test, $open) }
-    };
-    (@rules $name:ident, $mortal:expr) => {
-        $crate::storage_crash_conformance! { @tests $name, $mortal;
-            what_was_acknowledged_as_synced_is_there_after_a_crash
-            what_a_crash_leaves_is_a_beginning_of_what_was_written
-            no_number_is_given_out_twice_across_a_crash
-            a_repeated_enqueue_is_a_repeat_across_a_crash
+        $crate::storage_crash_conformance! {
+            @crashes (@tests $name, |test| $crate::testing::conformance::Mortal::new(test, $open))
         }
     };
-    (@tests $name:ident, $mortal:expr; $($rule:ident)*) => {
+    (@crashes ($($use:tt)*)) => {
+        $crate::storage_crash_conformance! { $($use)*;
+            crashes {
+                what_was_acknowledged_as_synced_is_there_after_a_crash
+                what_a_crash_leaves_is_a_beginning_of_what_was_written
+                no_number_is_given_out_twice_across_a_crash
+                a_repeated_enqueue_is_a_repeat_across_a_crash
+            }
+        }
+    };
+    (@tests $name:ident, $mortal:expr; $($file:ident { $($rule:ident)* })*) => {
         mod $name {
             #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
             use super::*;
-            $(
+            $($(
                 #[test]
                 fn $rule() {
                     let mortal = $mortal;
-                    mortal(concat!(module_path!(), "::", stringify!($rule))).check($crate::testing::conformance::$rule);
+                    mortal(concat!(module_path!(), "::", stringify!($rule))).check(stringify!($rule));
                 }
-            )*
+            )*)*
         }
+    };
+    (@table; $($file:ident { $($rule:ident)* })*) => {
+        &[$($((stringify!($rule), |mortal| Box::pin($file::$rule(mortal))),)*)*]
     };
 }

@@ -25,7 +25,7 @@ impl Subject {
 }
 
 /// First in, first out.
-pub async fn items_come_out_in_the_order_they_went_in(subject: Subject) {
+pub(super) async fn items_come_out_in_the_order_they_went_in(subject: Subject) {
     subject.nothing(subject.next(&queue()).await, "the queue is new");
     for id in ["c", "a", "b"] {
         subject.enqueue(&queue(), id).await;
@@ -37,7 +37,7 @@ pub async fn items_come_out_in_the_order_they_went_in(subject: Subject) {
 }
 
 /// An item whose lease ran out comes before younger ones, and its deliveries are counted.
-pub async fn a_leased_item_is_not_delivered_until_the_lease_runs_out(subject: Subject) {
+pub(super) async fn a_leased_item_is_not_delivered_until_the_lease_runs_out(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     subject.enqueue(&queue(), "b").await;
     subject.item(subject.next(&queue()).await, "a", 1);
@@ -51,7 +51,7 @@ pub async fn a_leased_item_is_not_delivered_until_the_lease_runs_out(subject: Su
 }
 
 /// An extension counts from now.
-pub async fn an_extended_lease_lasts_longer(subject: Subject) {
+pub(super) async fn an_extended_lease_lasts_longer(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
     subject.advance_secs(9);
@@ -63,7 +63,7 @@ pub async fn an_extended_lease_lasts_longer(subject: Subject) {
 }
 
 /// It is never delivered again, and acknowledging it again is fine; holding it longer is not.
-pub async fn an_acknowledged_item_is_gone(subject: Subject) {
+pub(super) async fn an_acknowledged_item_is_gone(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
     expect(subject.store().ack(&delivery.id).await);
@@ -74,7 +74,7 @@ pub async fn an_acknowledged_item_is_gone(subject: Subject) {
 }
 
 /// The delay replaces the lease.
-pub async fn a_returned_item_comes_back_after_its_delay(subject: Subject) {
+pub(super) async fn a_returned_item_comes_back_after_its_delay(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
     expect(subject.store().nack(&delivery.id, 30).await);
@@ -85,7 +85,7 @@ pub async fn a_returned_item_comes_back_after_its_delay(subject: Subject) {
 }
 
 /// A consumer that was too slow can neither hold, remove nor return the item of the next one.
-pub async fn an_older_delivery_is_fenced(subject: Subject) {
+pub(super) async fn an_older_delivery_is_fenced(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let old = subject.item(subject.next(&queue()).await, "a", 1);
     subject.advance_secs(10);
@@ -102,7 +102,7 @@ pub async fn an_older_delivery_is_fenced(subject: Subject) {
 }
 
 /// Held, done or not yet delivered: a repeat is acknowledged and adds nothing.
-pub async fn a_repeated_dedupe_id_adds_nothing_for_two_minutes(subject: Subject) {
+pub(super) async fn a_repeated_dedupe_id_adds_nothing_for_two_minutes(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     subject.enqueue(&queue(), "a").await;
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
@@ -118,7 +118,7 @@ pub async fn a_repeated_dedupe_id_adds_nothing_for_two_minutes(subject: Subject)
 }
 
 /// Queues with similar names are different queues.
-pub async fn queues_do_not_share_items_or_ids(subject: Subject) {
+pub(super) async fn queues_do_not_share_items_or_ids(subject: Subject) {
     let queues = [&["a"][..], &["a", ""], &["a", "b"], &["a\0"], &[]].map(|name| Key::new(name.iter().copied()));
     for queue in &queues {
         subject.enqueue(queue, "x").await;

@@ -12,7 +12,7 @@ fn key(name: &str) -> Key {
 }
 
 /// Sequences, bytes and order.
-pub async fn synced_records_are_there_after_reopening(mut subject: Subject) {
+pub(super) async fn synced_records_are_there_after_reopening(mut subject: Subject) {
     let big = "x".repeat(100_000);
     for (last, payload) in (0..).zip(["1", &big, "3"]) {
         expect(subject.append(&stream(), last, payload).await);
@@ -23,7 +23,7 @@ pub async fn synced_records_are_there_after_reopening(mut subject: Subject) {
 }
 
 /// Values, revisions and deletions.
-pub async fn synced_values_are_there_after_reopening(mut subject: Subject) {
+pub(super) async fn synced_values_are_there_after_reopening(mut subject: Subject) {
     let kept = expect(subject.put(&key("kept"), "x", Expected::Any).await);
     let deleted = expect(subject.put(&key("deleted"), "y", Expected::Any).await);
     expect(subject.store().delete_if_revision(&key("deleted"), deleted, Durability::Sync).await);
@@ -34,7 +34,7 @@ pub async fn synced_values_are_there_after_reopening(mut subject: Subject) {
 }
 
 /// Closing is not a crash: whatever was acknowledged is written first.
-pub async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject: Subject) {
+pub(super) async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject: Subject) {
     for (expected, durability) in (0..).zip([Durability::Memory, Durability::Buffered, Durability::Memory]) {
         let (payload, fence) = (b"x".as_slice().into(), Fence::FIRST);
         expect(subject.store().append(Append { stream: stream(), fence, expected, payload, durability }).await);
@@ -48,7 +48,7 @@ pub async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject:
 }
 
 /// Nothing is given out twice.
-pub async fn sequences_and_revisions_go_on_after_reopening(mut subject: Subject) {
+pub(super) async fn sequences_and_revisions_go_on_after_reopening(mut subject: Subject) {
     expect(subject.append(&stream(), 0, "1").await);
     let before = expect(subject.put(&key("a"), "x", Expected::Any).await);
     expect(subject.store().delete_if_revision(&key("a"), before, Durability::Sync).await);
@@ -59,7 +59,7 @@ pub async fn sequences_and_revisions_go_on_after_reopening(mut subject: Subject)
 }
 
 /// What was purged stays away, and the rest keeps its sequences.
-pub async fn purges_hold_after_reopening(mut subject: Subject) {
+pub(super) async fn purges_hold_after_reopening(mut subject: Subject) {
     for last in 0..4 {
         expect(subject.append(&stream(), last, "x").await);
         expect(subject.append(&Key::new(["emptied"]), last, &"y".repeat(70_000)).await);
@@ -74,7 +74,7 @@ pub async fn purges_hold_after_reopening(mut subject: Subject) {
 }
 
 /// Expiry is a date, not a timer.
-pub async fn expiry_holds_after_reopening(mut subject: Subject) {
+pub(super) async fn expiry_holds_after_reopening(mut subject: Subject) {
     subject.put_for(&key("a"), "x", 10).await;
     subject.put_for(&key("b"), "y", 30).await;
     subject.advance_secs(10);
@@ -84,7 +84,7 @@ pub async fn expiry_holds_after_reopening(mut subject: Subject) {
 }
 
 /// The process that held them is gone, and its fences stay old.
-pub async fn claims_of_the_process_before_are_void_and_fences_still_grow(mut subject: Subject) {
+pub(super) async fn claims_of_the_process_before_are_void_and_fences_still_grow(mut subject: Subject) {
     let first = expect(subject.store().claim(&stream(), "a", 3600).await);
     expect(subject.append_as(&stream(), first, 0, "x").await);
     subject.reopen().await;
@@ -97,7 +97,7 @@ pub async fn claims_of_the_process_before_are_void_and_fences_still_grow(mut sub
 }
 
 /// Order and count of deliveries.
-pub async fn queues_are_there_after_reopening(mut subject: Subject) {
+pub(super) async fn queues_are_there_after_reopening(mut subject: Subject) {
     let queue = Key::new(["inbox"]);
     for id in ["a", "b", "c"] {
         subject.enqueue(&queue, id).await;
@@ -115,7 +115,7 @@ pub async fn queues_are_there_after_reopening(mut subject: Subject) {
 }
 
 /// An item that a dead process held is delivered at once.
-pub async fn leases_of_the_process_before_are_void(mut subject: Subject) {
+pub(super) async fn leases_of_the_process_before_are_void(mut subject: Subject) {
     let queue = Key::new(["inbox"]);
     subject.enqueue(&queue, "a").await;
     let Some(before) = expect(subject.store().next(&queue, 3600).await) else { panic!("a is delivered") };
@@ -126,7 +126,7 @@ pub async fn leases_of_the_process_before_are_void(mut subject: Subject) {
 }
 
 /// A repeat of an enqueue across a crash is still a repeat.
-pub async fn dedupe_ids_are_remembered_after_reopening(mut subject: Subject) {
+pub(super) async fn dedupe_ids_are_remembered_after_reopening(mut subject: Subject) {
     let queue = Key::new(["inbox"]);
     subject.enqueue(&queue, "a").await;
     let Some(delivery) = subject.next(&queue).await else { panic!("a is delivered") };

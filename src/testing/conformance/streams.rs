@@ -23,14 +23,14 @@ impl Subject {
 }
 
 /// The first record has sequence 1.
-pub async fn appends_count_from_one(subject: Subject) {
+pub(super) async fn appends_count_from_one(subject: Subject) {
     assert_eq!(subject.records(&stream()).await, []);
     subject.filled(&stream(), 3).await;
     assert_eq!(subject.records(&stream()).await, numbered(1..=3));
 }
 
 /// The refusal names both sequences.
-pub async fn an_append_that_expects_another_sequence_is_refused_and_writes_nothing(subject: Subject) {
+pub(super) async fn an_append_that_expects_another_sequence_is_refused_and_writes_nothing(subject: Subject) {
     subject.filled(&stream(), 2).await;
     for expected in [0, 1, 3, u64::MAX] {
         let refused = StorageError::WrongSequence { stream: stream(), expected, actual: 2 };
@@ -40,14 +40,14 @@ pub async fn an_append_that_expects_another_sequence_is_refused_and_writes_nothi
 }
 
 /// Appends are linearisable.
-pub async fn of_concurrent_appends_exactly_one_wins(subject: Subject) {
+pub(super) async fn of_concurrent_appends_exactly_one_wins(subject: Subject) {
     let results = join_all((0..20).map(|_| async { subject.append(&stream(), 0, "x").await })).await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
     assert_eq!(subject.records(&stream()).await.len(), 1);
 }
 
 /// `from` and `limit` are kept.
-pub async fn reads_start_where_asked_and_stop_at_the_limit(subject: Subject) {
+pub(super) async fn reads_start_where_asked_and_stop_at_the_limit(subject: Subject) {
     subject.filled(&stream(), 5).await;
     for (from, limit, expected) in
         [(0, 2, vec![1, 2]), (1, 1, vec![1]), (4, 9, vec![4, 5]), (6, 9, vec![]), (2, 0, vec![])]
@@ -58,7 +58,7 @@ pub async fn reads_start_where_asked_and_stop_at_the_limit(subject: Subject) {
 }
 
 /// Listing takes whole segments or the beginning of one.
-pub async fn streams_are_listed_by_prefix_in_order(subject: Subject) {
+pub(super) async fn streams_are_listed_by_prefix_in_order(subject: Subject) {
     let names = [["run", "a"], ["run", "b"], ["run", "ba"], ["runs", "a"]].map(Key::new);
     for name in names.iter().rev() {
         subject.filled(name, 2).await;
@@ -71,7 +71,7 @@ pub async fn streams_are_listed_by_prefix_in_order(subject: Subject) {
 }
 
 /// Names that are prefixes of each other, or differ in where a segment ends, are different streams.
-pub async fn a_stream_does_not_show_records_of_streams_with_similar_names(subject: Subject) {
+pub(super) async fn a_stream_does_not_show_records_of_streams_with_similar_names(subject: Subject) {
     let hostile = ["", "a", "a/b", "b", "a\0b", "a\0", "\0", "\u{1}", "ä", "\0\u{1}"];
     let mut names = vec![Key::new([])];
     names.extend(hostile.iter().map(|name| Key::new([*name])));
@@ -87,7 +87,7 @@ pub async fn a_stream_does_not_show_records_of_streams_with_similar_names(subjec
 }
 
 /// Empty, binary and long payloads; lengths near powers of two and near 64 KiB.
-pub async fn payloads_come_back_byte_for_byte(subject: Subject) {
+pub(super) async fn payloads_come_back_byte_for_byte(subject: Subject) {
     let sizes = [0, 1, 255, 4096, 65_000, 65_535, 65_536, 65_537, 200_000, 3_000_000];
     for (last, size) in (0..).zip(sizes) {
         let payload: Vec<u8> = (0..size).map(|byte| (byte * 31 % 251) as u8).collect();
@@ -105,7 +105,7 @@ pub async fn payloads_come_back_byte_for_byte(subject: Subject) {
 }
 
 /// A purge removes a beginning of the stream and leaves the rest with its sequences.
-pub async fn purged_records_are_gone_and_sequences_go_on(subject: Subject) {
+pub(super) async fn purged_records_are_gone_and_sequences_go_on(subject: Subject) {
     subject.filled(&stream(), 4).await;
     for up_to in [2, 1, 0, 2] {
         expect(subject.store().purge(&stream(), up_to).await);
@@ -117,7 +117,7 @@ pub async fn purged_records_are_gone_and_sequences_go_on(subject: Subject) {
 }
 
 /// Purging everything ends an unclaimed stream; its name can be used again from sequence 1.
-pub async fn a_stream_without_records_or_claim_is_forgotten(subject: Subject) {
+pub(super) async fn a_stream_without_records_or_claim_is_forgotten(subject: Subject) {
     subject.filled(&stream(), 3).await;
     expect(subject.store().purge(&stream(), u64::MAX).await);
     assert_eq!(subject.records(&stream()).await, []);
@@ -127,7 +127,7 @@ pub async fn a_stream_without_records_or_claim_is_forgotten(subject: Subject) {
 }
 
 /// The limits are the same for every store.
-pub async fn what_is_too_large_is_refused(subject: Subject) {
+pub(super) async fn what_is_too_large_is_refused(subject: Subject) {
     let too_large = |result| assert!(matches!(result, Err(StorageError::TooLarge { .. })), "{result:?}");
     too_large(subject.append(&Key::new([&*"k".repeat(MAX_KEY)]), 0, "x").await);
     too_large(subject.append(&stream(), 0, &"x".repeat(MAX_RECORD + 1)).await);

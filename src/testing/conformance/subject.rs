@@ -75,12 +75,16 @@ impl Subject {
         Self { open, clock: Arc::new(ManualClock::new()), store: None, patience: PATIENCE }
     }
 
-    /// Runs one rule on an empty store.
+    /// Checks the rule of this name, one of [`storage_conformance!`](crate::storage_conformance), on an empty store.
     ///
     /// # Panics
     /// If the backend breaks the rule, or does not answer for two minutes.
+    pub fn check(self, rule: &str) {
+        self.check_with(super::check_of(&super::RULES, rule));
+    }
+
     #[allow(clippy::disallowed_methods, reason = "a backend that never answers has to be reported")]
-    pub fn check<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
+    fn check_with<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => panic!("cannot start a runtime: {error}"),
@@ -192,7 +196,7 @@ mod tests {
         let open = |clock| async move { Arc::new(Memory::new(clock)) as Arc<dyn Storage> };
         let subject = Subject { patience: Duration::from_millis(1), ..Subject::new(open) };
         let rule = |_: Subject| std::future::pending();
-        let failed = catch_unwind(AssertUnwindSafe(|| subject.check(rule)));
+        let failed = catch_unwind(AssertUnwindSafe(|| subject.check_with(rule)));
         let text = failed.map_or_else(|panic| panic_text(&*panic), |()| "it passed".to_owned());
         assert_eq!(text, "the store has kept this rule waiting for 1ms: a call never returned");
     }

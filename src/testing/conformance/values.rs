@@ -11,7 +11,7 @@ fn key(name: &str) -> Key {
 }
 
 /// What was put is what is read.
-pub async fn a_put_is_read_back_with_its_revision(subject: Subject) {
+pub(super) async fn a_put_is_read_back_with_its_revision(subject: Subject) {
     assert_eq!(expect(subject.store().get(&key("a")).await), None);
     let revision = expect(subject.put(&key("a"), "1", Expected::Any).await);
     let entry = expect(subject.store().get(&key("a")).await);
@@ -22,7 +22,7 @@ pub async fn a_put_is_read_back_with_its_revision(subject: Subject) {
 }
 
 /// Revisions order the writes of the whole store.
-pub async fn revisions_grow_across_keys(subject: Subject) {
+pub(super) async fn revisions_grow_across_keys(subject: Subject) {
     let mut last = 0;
     for name in ["b", "a", "b", "c"] {
         let revision = expect(subject.put(&key(name), "x", Expected::Any).await);
@@ -32,7 +32,7 @@ pub async fn revisions_grow_across_keys(subject: Subject) {
 }
 
 /// The refusal has the actual revision.
-pub async fn a_put_that_expects_another_revision_is_refused(subject: Subject) {
+pub(super) async fn a_put_that_expects_another_revision_is_refused(subject: Subject) {
     let refused = |expected, actual| Err(StorageError::WrongRevision { key: key("a"), expected, actual });
     let never = Expected::Revision(99);
     assert_eq!(subject.put(&key("a"), "0", never).await, refused(never, None));
@@ -45,13 +45,13 @@ pub async fn a_put_that_expects_another_revision_is_refused(subject: Subject) {
 }
 
 /// Writes to one key are linearisable.
-pub async fn of_concurrent_puts_exactly_one_wins(subject: Subject) {
+pub(super) async fn of_concurrent_puts_exactly_one_wins(subject: Subject) {
     let results = join_all((0..20).map(|_| async { subject.put(&key("a"), "x", Expected::Absent).await })).await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
 }
 
 /// A deleted value is absent, and only the newest can be deleted.
-pub async fn a_delete_needs_the_current_revision(subject: Subject) {
+pub(super) async fn a_delete_needs_the_current_revision(subject: Subject) {
     let delete = |revision| subject.store().delete_if_revision(&key("a"), revision, Durability::Sync);
     let refused = |revision, actual| {
         Err(StorageError::WrongRevision { key: key("a"), expected: Expected::Revision(revision), actual })
@@ -68,7 +68,7 @@ pub async fn a_delete_needs_the_current_revision(subject: Subject) {
 }
 
 /// From the very second of expiry on a value is neither read nor scanned, and a put finds nothing.
-pub async fn expired_values_are_absent(subject: Subject) {
+pub(super) async fn expired_values_are_absent(subject: Subject) {
     let revision = subject.put_for(&key("a"), "x", 10).await;
     subject.advance_secs(9);
     let entry = expect(subject.store().get(&key("a")).await);
@@ -87,7 +87,7 @@ pub async fn expired_values_are_absent(subject: Subject) {
 }
 
 /// A put without a TTL keeps the value; one with a TTL, the first or another, moves the expiry.
-pub async fn a_new_value_replaces_the_expiry(subject: Subject) {
+pub(super) async fn a_new_value_replaces_the_expiry(subject: Subject) {
     subject.put_for(&key("kept"), "1", 10).await;
     expect(subject.put(&key("kept"), "2", Expected::Any).await);
     subject.put_for(&key("later"), "1", 10).await;
@@ -109,7 +109,7 @@ pub async fn a_new_value_replaces_the_expiry(subject: Subject) {
 }
 
 /// `after` continues where the last page ended; it may lie outside the prefix.
-pub async fn scans_page_through_a_prefix_in_order(subject: Subject) {
+pub(super) async fn scans_page_through_a_prefix_in_order(subject: Subject) {
     let names = ["a", "aa", "b", "c"];
     for name in names.iter().rev() {
         expect(subject.put(&key(name), name, Expected::Any).await);
@@ -134,7 +134,7 @@ pub async fn scans_page_through_a_prefix_in_order(subject: Subject) {
 }
 
 /// Puts and deletes, in order, and nothing else.
-pub async fn watches_report_changes_under_their_prefix(subject: Subject) {
+pub(super) async fn watches_report_changes_under_their_prefix(subject: Subject) {
     expect(subject.put(&key("before"), "x", Expected::Any).await);
     let mut watch = subject.store().watch(&Key::new(["context"]).children());
     let revision = expect(subject.put(&key("a"), "1", Expected::Any).await);
@@ -149,7 +149,7 @@ pub async fn watches_report_changes_under_their_prefix(subject: Subject) {
 }
 
 /// The marker stands where the lost changes would, and later changes follow it.
-pub async fn a_slow_watch_learns_how_much_it_missed(subject: Subject) {
+pub(super) async fn a_slow_watch_learns_how_much_it_missed(subject: Subject) {
     const HELD: usize = 256;
     let mut watch = subject.store().watch(&Key::new(["context"]).children());
     for number in 0..HELD + 44 {
