@@ -120,8 +120,15 @@ fn a_key_that_was_written_into_the_file_is_not_shown() {
 
 #[test]
 fn an_address_that_is_none_is_refused() {
-    for url in ["", "example.org", "ftp://example.org", "https://", "https://example.org/#a"] {
-        assert!(Address::of(url).is_err(), "{url}");
+    for (url, why) in [
+        ("", "is none: relative URL without a base"),
+        ("example.org", "is none: relative URL without a base"),
+        ("ftp://example.org", "begins neither with https:// nor with http://"),
+        ("https://", "is none: empty host"),
+        ("https://example.org/#a", "has a part behind #"),
+    ] {
+        let refused = Address::of(url).map(drop).unwrap_err().to_string();
+        assert!(refused.contains(why), "{url}: {refused}");
     }
     assert_eq!(Address::of("http://127.0.0.1:80/v1?a=b").unwrap().url(), "http://127.0.0.1/v1/?a=b");
 }

@@ -291,7 +291,8 @@ mod tests {
         let both = json!({ "namespaces": ["memory:planner", "plans"], "limit": 3 });
         assert_eq!(keys(used(context_search(), both, &scope).await.unwrap()), ["m", "a/1", "b"]);
         let others = json!({ "namespaces": ["plans", "memory:other"] });
-        assert!(used(context_search(), others, &scope).await.is_err());
+        let refused = used(context_search(), others, &scope).await.unwrap_err();
+        assert!(refused.starts_with("agent planner has no grant for namespace \"memory:other\""), "{refused}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -313,7 +314,8 @@ mod tests {
         let again = used(context_delete(), json!({ "key": "read" }), &scope).await.unwrap_err();
         assert_eq!(again, "there is no \"read\" in \"memory:planner\"");
         tokio::time::advance(2 * DAY).await;
-        assert!(used(context_get(), json!({ "key": "touched" }), &scope).await.is_err());
+        let expired = used(context_get(), json!({ "key": "touched" }), &scope).await.unwrap_err();
+        assert_eq!(expired, "there is no \"touched\" in \"memory:planner\"");
         for (tool, namespace) in [(true, "security"), (false, "memory:other")] {
             let entry = json!({ "namespace": namespace, "key": "k" });
             let refused = if tool {
@@ -321,7 +323,9 @@ mod tests {
             } else {
                 used(context_delete(), entry, &scope).await
             };
-            assert!(refused.is_err(), "{namespace}");
+            let refused = refused.unwrap_err();
+            let why = format!("agent planner has no grant for namespace {namespace:?}");
+            assert!(refused.starts_with(&why), "{refused}");
         }
     }
 
@@ -337,12 +341,17 @@ mod tests {
         );
         assert_eq!(used(context_query(), json!({}), &other).await.unwrap(), "(there are none)");
         for namespace in ["memory:one", "security", "plans/x", "", "\u{202e}"] {
+            let why = format!("agent other has no grant for namespace {namespace:?}");
+            let refused = |said: Result<String, String>| {
+                let refused = said.unwrap_err();
+                assert!(refused.starts_with(&why), "{refused}");
+            };
             let get = json!({ "namespace": namespace, "key": "k" });
-            assert!(used(context_get(), get, &other).await.is_err(), "{namespace:?}");
+            refused(used(context_get(), get, &other).await);
             let set = json!({ "namespace": namespace, "key": "k", "value": "x" });
-            assert!(used(context_set(), set, &other).await.is_err(), "{namespace:?}");
+            refused(used(context_set(), set, &other).await);
             let query = json!({ "namespace": namespace });
-            assert!(used(context_query(), query, &other).await.is_err(), "{namespace:?}");
+            refused(used(context_query(), query, &other).await);
         }
         assert!(used(context_get(), json!({ "key": "k" }), &one).await.unwrap().ends_with("\nmine"));
     }
@@ -354,8 +363,13 @@ mod tests {
         let largest = "x".repeat(64 << 10);
         used(context_set(), json!({ "key": "k", "value": largest, "ttl_seconds": u64::MAX }), &scope).await.unwrap();
         assert!(used(context_get(), json!({ "key": "k" }), &scope).await.unwrap().ends_with(&largest));
-        assert!(used(context_set(), json!({ "key": "k", "value": largest.clone() + "x" }), &scope).await.is_err());
-        assert!(used(context_set(), json!({ "key": "k".repeat(129), "value": "" }), &scope).await.is_err());
+        let larger = json!({ "key": "k", "value": largest.clone() + "x" });
+        assert_eq!(
+            used(context_set(), larger, &scope).await.unwrap_err(),
+            "the value of memory:writer/k has 65537 bytes; at most 65536 are allowed"
+        );
+        let longer = used(context_set(), json!({ "key": "k".repeat(129), "value": "" }), &scope).await.unwrap_err();
+        assert!(longer.ends_with("has 129 characters; at most 128 are allowed"), "{longer}");
         for number in 0..150 {
             let value = "ä".repeat(1000);
             used(context_set(), json!({ "key": format!("n{number}"), "value": value }), &scope).await.unwrap();

@@ -562,7 +562,7 @@ mod tests {
         let write = Write { path: "a".to_owned(), content: Some("x".to_owned()), old: None, new: None };
         let given_up = GivenUp::default();
         given_up.give_up();
-        assert!(written(&root, write, &given_up).is_err());
+        assert_eq!(written(&root, write, &given_up).unwrap_err().0, "it was given up");
         assert!(!folder.path().join("a").exists());
     }
 }

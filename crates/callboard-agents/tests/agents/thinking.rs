@@ -8,7 +8,7 @@ use crate::common::{assert_nothing_left, builder, finish, until};
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
-use callboard::messages::{AgentEvent, Cost, Refusal, RunEvent, Usage};
+use callboard::messages::{AgentEvent, Cost, Message, Refusal, RunEvent, Usage};
 use callboard::prelude::*;
 use callboard::testing::Replay;
 use callboard_agents::testing::ScriptedModel;
@@ -205,6 +205,36 @@ async fn tasks_run_side_by_side_and_their_answers_come_in_order() {
     assert_eq!(two.requests()[0].messages[0], callboard::messages::Message::user("{\"n\":2}"));
     let task = &lead.requests()[0].tools.iter().find(|tool| &*tool.name == "Task").unwrap().clone();
     assert!(task.description.contains("- helper: helps") && !task.description.contains("lead"), "{}", task.description);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_refused_is_an_error_to_the_model_and_the_run_continues_without_it() {
+    let task = json!({ "agent": "helper", "task": "one" });
+    let lead = ScriptedModel::new().calls("Task", task.clone()).calls("Task", task).says("I did it myself.");
+    let helper = ScriptedModel::new().says("helped");
+    let board = builder()
+        .with(agent(LEAD, lead.clone(), &Tools::new()))
+        .with(agent(HELPER, helper.clone(), &Tools::new()))
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { handoffs: 1, ..Limits::default() };
+    let result = finish(&board, Task::new("x").to("lead").limits(limits)).await;
+    assert_eq!((result.outcome, result.output.as_str()), (Outcome::Finished, Some("I did it myself.")));
+    let requests = lead.requests();
+    let answers: Vec<(&str, bool)> = requests[2]
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::Tool { text, is_error, .. } => Some((&**text, *is_error)),
+            Message::User { .. } | Message::Assistant { .. } => None,
+        })
+        .collect();
+    let refusal = Refusal::HandoffLimit { max: 1, asked: 1 }.to_string();
+    assert_eq!(answers, [("helped", false), (refusal.as_str(), true)]);
+    assert_eq!((helper.requests().len(), result.metrics.handoffs), (1, 1), "it was given one task");
+    assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }
 

@@ -173,6 +173,6 @@ mod tests {
         fs::write(&place, "a person's").unwrap();
         drop(placeholder);
         assert_eq!(fs::read_to_string(&place).unwrap(), "a person's");
-        assert!(Placeholder::at(&place).is_err());
+        assert_eq!(Placeholder::at(&place).unwrap_err().kind(), io::ErrorKind::NotADirectory);
     }
 }

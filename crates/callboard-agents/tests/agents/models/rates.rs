@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard_agents::{Model, ModelChoice, Models};
+use callboard_agents::{Model, ModelChoice, ModelErrorKind, Models};
 use tokio::time::Instant;
 
 use super::{all, asked};
@@ -37,7 +37,8 @@ async fn rates_of_a_catalog_hold_for_a_model_and_for_all_of_a_provider() {
         let model = models.chosen(&ModelChoice::of(name)).unwrap();
         let begun = Instant::now();
         for _ in 0..8 {
-            assert!(all(model.call(asked())).await[0].is_err());
+            let refused = all(model.call(asked())).await.remove(0).unwrap_err();
+            assert_eq!(refused.kind, ModelErrorKind::Unauthorised, "{refused}");
         }
         let waited = begun.elapsed();
         assert_eq!(Duration::from_secs(waited.as_secs()), Duration::from_secs(seconds), "{catalog}");
