@@ -349,7 +349,8 @@ fn what_thinks_is_not_made_of_a_program_nor_a_program_of_what_thinks() {
     );
     let error = ProcessAgent::spec(&thinker, ".".as_ref()).unwrap_err().to_string();
     assert!(error.starts_with("agent t is no program"), "{error}");
-    assert!(Team::new(thinker, model.clone()).worker(program, model).specs().is_err());
+    let error = Team::new(thinker, model.clone()).worker(program, model).specs().map(drop).unwrap_err().to_string();
+    assert!(error.contains("agent p is a program, and thinks with no model"), "{error}");
 }
 
 #[tokio::test]
