@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Callboard::builder().channel(TerminalChannel::new().deny_at_end()).agent("clerk", move |turn: Turn| {
             let letter = Action::new("write_file", &target, format!("Dear {},\nall is well.\n", turn.task().body));
             async move {
-                let approved = turn.approve(letter).await?;
+                let approved = turn.people().approve(letter).await?;
                 // The approved arguments are executed unchanged, wherever they were stored meanwhile.
                 fs::write(&*approved.target, approved.arguments.as_str().unwrap_or_default())?;
                 Ok(Command::output(format!("wrote {}", approved.target)))

@@ -177,7 +177,7 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
 
 fn asking() -> callboard::runtime::Builder {
     chain_of_three()
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("which one?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("which one?").await?)) })
         .capacity(|capacity| capacity.runs_in_flight(100_000))
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn idle_agents(report: &mut Report, effort: Effort) {
 /// Runs whose only turn waits for an answer.
 pub(crate) fn waiting(count: usize) -> Each {
     run(&two_workers(), async move {
-        let asking = |turn: Turn| async move { Ok(Command::output(turn.ask("which one?").await?)) };
+        let asking = |turn: Turn| async move { Ok(Command::output(turn.people().ask("which one?").await?)) };
         let board = Callboard::builder()
             .agent("asker", asking)
             .capacity(|capacity| capacity.runs_in_flight(count + 1))

@@ -229,7 +229,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let pays = |turn: Turn| async move {
-                turn.approve(Action::new("pay", "order 1", json!({}))).await?;
+                turn.people().approve(Action::new("pay", "order 1", json!({}))).await?;
                 Ok(Command::new())
             };
             let board = Callboard::builder().agent("pays", pays).start().await.unwrap();

@@ -34,7 +34,8 @@ mod turn;
 pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
 pub use router::{ApprovalPolicy, DelegationStatus, InboxMessage, PolicyQuestion, default_policy};
 pub use turn::{
-    Delegation, DelegationError, OutsideEffect, Reservation, SettledTooLate, Settlement, Terminal, Turn, TurnError,
+    Delegation, DelegationError, OutsideEffect, Reservation, SettledTooLate, Settlement, Terminal, Turn, TurnAgents,
+    TurnError, TurnPeople,
 };
 
 pub(crate) use agent::AgentMsg;

@@ -239,7 +239,7 @@ impl Callboard {
     ///         .storage(store.clone())
     ///         .on_unfinished(Unfinished::Leave)
     ///         .agent("host", move |turn: Turn| async move {
-    ///             if agent == "slow" { turn.ask("Who is there?").await? } else { "Ann".into() };
+    ///             if agent == "slow" { turn.people().ask("Who is there?").await? } else { "Ann".into() };
     ///             Ok(Command::output(agent))
     ///         })
     /// };
@@ -294,7 +294,7 @@ impl Callboard {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let board = Callboard::builder()
     ///     .agent("clerk", |turn: Turn| async move {
-    ///         let approved = turn.approve(Action::new("write_file", "a.txt", "hello")).await?;
+    ///         let approved = turn.people().approve(Action::new("write_file", "a.txt", "hello")).await?;
     ///         Ok(Command::output(approved.arguments))
     ///     })
     ///     .start()

@@ -293,7 +293,7 @@ impl RunHandle {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let board = Callboard::builder()
     ///     .agent("host", |turn: Turn| async move {
-    ///         let name: String = turn.ask("Who is there?").await?.parse()?;
+    ///         let name: String = turn.people().ask("Who is there?").await?.parse()?;
     ///         Ok(Command::output(format!("Welcome, {name}")))
     ///     })
     ///     .start()

@@ -381,8 +381,8 @@ impl Script {
             Act::End => return Ok(command.end()),
             Act::ReturnMalformed => return Ok(command.with("malformed", too_deep())),
             Act::Delegate { to, body } => answered(turn.delegate(to, body).await?),
-            Act::Ask(question) => answered(turn.ask(question.clone()).await?),
-            Act::Approve(action) => drop(turn.approve(action.clone()).await?),
+            Act::Ask(question) => answered(turn.people().ask(question.clone()).await?),
+            Act::Approve(action) => drop(turn.people().approve(action.clone()).await?),
             Act::Step { name, result } => {
                 answered(turn.step(name, async { Ok::<_, TurnError>(result.clone()) }).await?);
             }

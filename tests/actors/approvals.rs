@@ -47,7 +47,7 @@ fn write_file() -> Action {
 /// Asks for consent to one action and says what came of it.
 fn asking(builder: Builder) -> Builder {
     builder.agent("writer", |turn: Turn| async move {
-        let output = match turn.approve(write_file()).await {
+        let output = match turn.people().approve(write_file()).await {
             Ok(action) => json!({ "executed": action.arguments.value(), "same": action == write_file() }),
             Err(error) => json!({ "error": error.to_string() }),
         };
@@ -208,8 +208,8 @@ async fn what_an_action_is_called_decides_nothing() {
         let board = World::new()
             .board()
             .agent("writer", move |turn: Turn| async move {
-                let done = turn.approve(Action::new(name, "everything", "rm")).await?;
-                let again = turn.approve_each_time(Action::new(name, "everything", "rm -r")).await?;
+                let done = turn.people().approve(Action::new(name, "everything", "rm")).await?;
+                let again = turn.people().approve_each_time(Action::new(name, "everything", "rm -r")).await?;
                 Ok(Command::output(json!([done.arguments, again.arguments])))
             })
             .start()
@@ -233,7 +233,7 @@ async fn a_policy_decides_about_delegations_too() {
         (Consent::Deny, "delegation to helper was denied by policy".to_owned()),
         (
             Consent::Ask,
-            "delegation to helper was denied by policy: a delegation is not put before people; ask with Turn::approve \
+            "delegation to helper was denied by policy: a delegation is not put before people; ask with TurnPeople::approve \
              before it"
                 .to_owned(),
         ),
@@ -283,7 +283,7 @@ async fn agents_that_only_analyse_are_approved_and_others_ask() {
     for (mode, is_approved) in [(Mode::Plan, true), (Mode::Explore, true), (Mode::Build, false), (Mode::General, false)]
     {
         let agent = AgentSpec::new("one", |turn: Turn| async move {
-            Ok(Command::output(turn.approve(write_file()).await?.arguments))
+            Ok(Command::output(turn.people().approve(write_file()).await?.arguments))
         });
         let board = World::new().board().with(agent.mode(mode)).start().await.unwrap();
         let run = submit(&board, "one").await;
@@ -584,7 +584,7 @@ async fn a_repeated_attempt_gets_the_decision_that_was_recorded() {
     let board = World::new()
         .board()
         .agent("writer", |turn: Turn| async move {
-            turn.approve(write_file()).await?;
+            turn.people().approve(write_file()).await?;
             if turn.attempt() == 1 { Err(TurnError::transient("flaky")) } else { Ok(Command::output("done")) }
         })
         .start()
@@ -602,7 +602,7 @@ async fn a_repeated_attempt_gets_the_decision_that_was_recorded() {
 /// Asks three questions at once and gives the answers in that order.
 fn curious(builder: Builder) -> Builder {
     builder.agent("curious", |turn: Turn| async move {
-        let asked = ["one?", "two?", "three?"].map(|question| turn.ask(question));
+        let asked = ["one?", "two?", "three?"].map(|question| turn.people().ask(question));
         let answers: Result<Vec<Json>, TurnError> = futures::future::join_all(asked).await.into_iter().collect();
         Ok(Command::output(json!(answers?)))
     })
@@ -663,8 +663,8 @@ async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
         .agent("asker", move |turn: Turn| {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             async move {
-                let first = turn.ask("first?").await?;
-                let second = turn.ask("second?").await?;
+                let first = turn.people().ask("first?").await?;
+                let second = turn.people().ask("second?").await?;
                 Ok(Command::output(json!([first, second])))
             }
         })

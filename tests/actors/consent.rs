@@ -19,7 +19,7 @@ fn write(text: &str) -> Action {
 
 /// Asks for consent, and says what came of it.
 async fn writer(turn: Turn) -> Result<Command, TurnError> {
-    Ok(Command::output(match turn.approve(write("the review")).await {
+    Ok(Command::output(match turn.people().approve(write("the review")).await {
         Ok(action) => action.to_string(),
         Err(error) => error.to_string(),
     }))
@@ -70,7 +70,7 @@ async fn a_policy_that_panics_denies() {
 async fn changed_arguments_do_not_use_an_approval_again() {
     let board = builder()
         .agent("writer", |turn: Turn| async move {
-            let approved = turn.approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
+            let approved = turn.people().approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
             assert_eq!(approved, write("this"), "it goes ahead with what nobody has approved");
             Err::<Command, _>(broken().into())
         })
@@ -238,7 +238,7 @@ async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_howeve
     let store = Arc::new(Shaky::new(&env, 0));
     let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
     let asker = |turn: Turn| async move {
-        Ok(Command::output(turn.approve(Action::new(&turn.task().body, "it", ())).await?.arguments))
+        Ok(Command::output(turn.people().approve(Action::new(&turn.task().body, "it", ())).await?.arguments))
     };
     let board = builder().env(env).storage(shared).agent("asker", asker).channel(Diary(Arc::clone(&told)));
     let board = board.start().await.unwrap();
@@ -266,8 +266,8 @@ async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_howeve
 async fn a_name_or_a_reason_too_long_to_be_shown_is_refused_and_nothing_is_decided() {
     let board = builder()
         .agent("writer", |turn: Turn| async move {
-            let answer = turn.ask("which?").await?;
-            Ok(Command::output(json!([answer, turn.approve(write("the review")).await?.to_string()])))
+            let answer = turn.people().ask("which?").await?;
+            Ok(Command::output(json!([answer, turn.people().approve(write("the review")).await?.to_string()])))
         })
         .start()
         .await

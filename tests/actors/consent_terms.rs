@@ -31,7 +31,7 @@ fn asks(actions: Vec<Action>) -> AgentSpec {
         async move {
             let mut done = Vec::new();
             for action in actions {
-                done.push(turn.approve(action).await?.arguments);
+                done.push(turn.people().approve(action).await?.arguments);
             }
             Ok(Command::output(done.into_iter().collect::<Json>()))
         }
@@ -54,10 +54,10 @@ async fn what_is_approved_for_a_run_is_not_asked_again_in_it_until_it_expires() 
         let reordered = reordered.clone();
         async move {
             for action in [same(), same(), reordered] {
-                turn.approve(action).await?;
+                turn.people().approve(action).await?;
             }
-            turn.ask("and later?").await?;
-            turn.approve(same()).await?;
+            turn.people().ask("and later?").await?;
+            turn.people().approve(same()).await?;
             Ok(Command::output("done"))
         }
     });
@@ -181,7 +181,7 @@ async fn what_only_looks_like_what_was_approved_for_a_run_is_asked_again() {
 async fn consent_for_a_run_is_the_agents_who_asked_and_not_anothers() {
     let agent = |name: &str, next: Option<&'static str>| {
         AgentSpec::new(name, move |turn: Turn| async move {
-            turn.approve(run_shell(json!({ "command": "make" }))).await?;
+            turn.people().approve(run_shell(json!({ "command": "make" }))).await?;
             let done = Command::output("done");
             Ok(match next {
                 Some(next) => done.goto(next),
@@ -209,8 +209,8 @@ async fn consent_for_a_run_is_the_agents_who_asked_and_not_anothers() {
 async fn what_is_asked_each_time_is_asked_each_time() {
     let agent = AgentSpec::new("coder", |turn: Turn| async move {
         let action = || run_shell(json!({ "command": "make" }));
-        turn.approve(action()).await?;
-        turn.approve_each_time(action()).await?;
+        turn.people().approve(action()).await?;
+        turn.people().approve_each_time(action()).await?;
         Ok(Command::output("done"))
     });
     let board = board(agent).await;
@@ -273,7 +273,7 @@ async fn arguments_that_a_person_has_changed_are_a_question_of_their_own_and_are
     let agent = AgentSpec::new("coder", move |turn: Turn| {
         let tries = counted.clone();
         async move {
-            let done = turn.approve(run_shell(json!({ "command": "rm -r x", "timeout": 60 }))).await?;
+            let done = turn.people().approve(run_shell(json!({ "command": "rm -r x", "timeout": 60 }))).await?;
             if tries.count() == 0 {
                 return Err(TurnError::transient("once"));
             }

@@ -258,7 +258,7 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
                 Ok(Command::output(late.answer.output).with("messages", "told"))
             })
             .agent("developer", |turn: Turn| async move {
-                let version = turn.ask("version?").await?;
+                let version = turn.people().ask("version?").await?;
                 Ok(Command::output(version).with("messages", "looked it up"))
             })
             .start()

@@ -6,7 +6,7 @@ use callboard::prelude::*;
 async fn result_under(consent: Consent) -> callboard::messages::RunResult {
     let board = Callboard::builder()
         .agent("writer", |turn: Turn| async move {
-            let approved = turn.approve(Action::new("write_file", "a.txt", "text")).await?;
+            let approved = turn.people().approve(Action::new("write_file", "a.txt", "text")).await?;
             Ok(Command::output(approved.arguments))
         })
         .approval_policy(move |_| consent)

@@ -44,7 +44,7 @@ impl World {
             .channel(Diary { told: Arc::clone(&self.told), env: self.env.clone(), began: self.env.now().monotonic })
             .agent("writer", |turn: Turn| async move {
                 let target: String = turn.input()?;
-                Ok(Command::output(match turn.approve(Action::new("write_file", &target, "x")).await {
+                Ok(Command::output(match turn.people().approve(Action::new("write_file", &target, "x")).await {
                     Ok(_) => "written".to_owned(),
                     Err(error) => error.to_string(),
                 }))
@@ -253,7 +253,7 @@ async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
     let world = World::new();
     let start = || {
         let host = AgentSpec::new("host", |turn: Turn| async move {
-            Ok(Command::output(match turn.ask("Who is there?").await {
+            Ok(Command::output(match turn.people().ask("Who is there?").await {
                 Ok(answer) => answer.to_string(),
                 Err(error) => error.to_string(),
             }))
@@ -306,8 +306,8 @@ async fn a_decision_is_kept_for_its_approval_s_life_and_sixty_days() {
 fn curious(builder: Builder) -> Builder {
     let spec = AgentSpec::new("curious", |turn: Turn| async move {
         let asked = match turn.input::<Option<u64>>()? {
-            Some(hours) => turn.ask_within("Which colour?", HOUR * u32::try_from(hours).unwrap()).await,
-            None => turn.ask("Which colour?").await,
+            Some(hours) => turn.people().ask_within("Which colour?", HOUR * u32::try_from(hours).unwrap()).await,
+            None => turn.people().ask("Which colour?").await,
         };
         match asked {
             Ok(colour) => Ok(Command::output(colour)),
@@ -384,8 +384,8 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
     let board = world
         .board()
         .agent("curious", |turn: Turn| async move {
-            let first = turn.ask_within("quick?", HOUR).await;
-            let second = turn.ask("slow?").await?;
+            let first = turn.people().ask_within("quick?", HOUR).await;
+            let second = turn.people().ask("slow?").await?;
             Ok(Command::output(json!([first.is_err(), second])))
         })
         .start()

@@ -359,7 +359,7 @@ fn moody(tries: &Counter, inside: &Peak) -> AgentSpec {
                 "terminal" => Err(Terminal(broken()))?,
                 "refused" => drop(turn.reserve(u64::MAX).await?),
                 "slow" => tokio::time::sleep(secs(5)).await,
-                "ask" => drop(turn.ask("sure?").await?),
+                "ask" => drop(turn.people().ask("sure?").await?),
                 "delegate" => drop(turn.delegate("helper", "help").await?),
                 "change" if turn.attempt() == 1 => {
                     turn.step("first", async { Ok::<_, TurnError>(1) }).await?;
@@ -516,8 +516,8 @@ async fn a_probe_whose_delegation_waits_for_a_person_is_given_back() {
             .with(moody(&tries, &inside))
             .agent("helper", move |turn: Turn| async move {
                 match way {
-                    "question" => drop(turn.ask("sure?").await?),
-                    "consent" => drop(turn.approve(Action::new("write_file", "a.md", "x")).await?),
+                    "question" => drop(turn.people().ask("sure?").await?),
+                    "consent" => drop(turn.people().approve(Action::new("write_file", "a.md", "x")).await?),
                     _ => return Ok(Command::output("on").goto("other")),
                 }
                 Ok(Command::output("helped"))

@@ -366,7 +366,8 @@ fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more
                 .node(Node::join("first").after("pays").after("waits").any())
                 .build()
                 .unwrap();
-            let clerk = |turn: Turn| async move { Ok(Command::output(turn.ask("did they bring cash?").await?)) };
+            let clerk =
+                |turn: Turn| async move { Ok(Command::output(turn.people().ask("did they bring cash?").await?)) };
             let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).agent("clerk", clerk).start();
             let mut board = start().await?;
             let run = board.submit(plan.task("order 7")).await?.id();

@@ -515,7 +515,7 @@ async fn only_the_runtime_writes_the_figures_and_a_repeated_attempt_sees_the_sam
                 let seen = Arc::clone(&seen);
                 async move {
                     seen.lock().push(turn.state().to_json());
-                    turn.ask("well?").await?;
+                    turn.people().ask("well?").await?;
                     if turn.attempt() == 1 {
                         return Err(TurnError::transient("once"));
                     }

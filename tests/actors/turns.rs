@@ -284,7 +284,7 @@ async fn each_turn_is_stopped_by_its_own_time_in_whatever_order_they_began() {
 async fn work_around_a_question(before: u64, after: u64) -> Outcome {
     let agent = move |turn: Turn| async move {
         tokio::time::sleep(secs(before)).await;
-        turn.ask("go on?").await?;
+        turn.people().ask("go on?").await?;
         tokio::time::sleep(secs(after)).await;
         Ok(Command::output("done"))
     };
@@ -495,7 +495,7 @@ async fn a_retry_that_asks_for_something_else_needs_attention_and_can_be_cancell
     let other: [Ask; 3] = [
         |turn| Box::pin(async move { turn.step("other", async { Ok::<_, TurnError>(1) }).await.map(drop) }),
         |turn| Box::pin(async move { turn.delegate("helper", "other").await.map(drop).map_err(Into::into) }),
-        |turn| Box::pin(async move { turn.ask("other").await.map(drop) }),
+        |turn| Box::pin(async move { turn.people().ask("other").await.map(drop) }),
     ];
     for (number, ask) in other.into_iter().enumerate() {
         let board = builder()
@@ -632,8 +632,8 @@ async fn cancelling_a_run_leaves_nothing() {
                         return Ok(Command::new().goto_many(sends.map(|to| Send::new(to, 1))));
                     }
                     "sleeper" => tokio::time::sleep(secs(3600)).await,
-                    "asker" => drop(turn.ask("well?").await?),
-                    "approver" => drop(turn.approve(Action::new("write", "file", "text")).await?),
+                    "asker" => drop(turn.people().ask("well?").await?),
+                    "approver" => drop(turn.people().approve(Action::new("write", "file", "text")).await?),
                     "delegator" => drop(turn.delegate("single", "go on").await?),
                     "single" => drop(turn.delegate("sleeper", "sleep").await?),
                     _ => Err(broken())?,
@@ -834,7 +834,7 @@ async fn the_work_of_a_step_asks_its_turn_for_nothing_but_reservations() {
             let work = async move {
                 match &*inner.task().body {
                     "step" => inner.step("inner", async { Ok::<_, TurnError>(1) }).await,
-                    "ask" => Ok(inner.ask("?").await.map(|_| 1)?),
+                    "ask" => Ok(inner.people().ask("?").await.map(|_| 1)?),
                     "delegate" => Ok(inner.delegate("worker", "x").await.map(|_| 1)?),
                     _ => {
                         inner.reserve(10).await?.release();
@@ -872,8 +872,8 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
     let board = builder()
         .agent("deep", move |turn: Turn| async move {
             match &*turn.task().body {
-                "ask" => drop(turn.ask(deep()).await?),
-                "approve" => drop(turn.approve(Action::new("write", "x", deep())).await?),
+                "ask" => drop(turn.people().ask(deep()).await?),
+                "approve" => drop(turn.people().approve(Action::new("write", "x", deep())).await?),
                 "delegate" => drop(turn.delegate("deep", "x").input(deep()).await?),
                 "step" => drop(turn.step("s", async { Ok::<_, TurnError>(deep()) }).await?),
                 "far" => drop(turn.step("s", async { Ok::<_, TurnError>(nested(3_000)) }).await?),
@@ -883,7 +883,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
             }
             Ok(Command::new())
         })
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("fine?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("fine?").await?)) })
         .start()
         .await
         .unwrap();
@@ -908,9 +908,9 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
 async fn whoever_waits_for_the_next_question_gets_them_in_order_until_the_run_ends() {
     let board = builder()
         .agent("asker", |turn: Turn| async move {
-            let (first, second) = tokio::join!(turn.ask("first?"), turn.ask("second?"));
+            let (first, second) = tokio::join!(turn.people().ask("first?"), turn.people().ask("second?"));
             tokio::time::sleep(secs(60)).await;
-            Ok(Command::output([first?, second?, turn.ask("third?").await?].into_iter().collect::<Json>()))
+            Ok(Command::output([first?, second?, turn.people().ask("third?").await?].into_iter().collect::<Json>()))
         })
         .start()
         .await
@@ -936,7 +936,7 @@ async fn whoever_waits_for_the_next_approval_gets_it_and_the_end_of_the_board() 
     let board = builder()
         .agent("clerk", |turn: Turn| async move {
             tokio::time::sleep(secs(60)).await;
-            let approved = turn.approve(Action::new("write", &turn.input::<String>()?, "text")).await?;
+            let approved = turn.people().approve(Action::new("write", &turn.input::<String>()?, "text")).await?;
             Ok(Command::output(&*approved.target))
         })
         .start()

@@ -85,7 +85,7 @@ fn resident_kb() -> u64 {
 async fn start() -> Callboard {
     let lead = |turn: Turn| async move {
         if turn.task().body.as_ref() == "ask" {
-            turn.approve(Action::new("write", "file", "text")).await?;
+            turn.people().approve(Action::new("write", "file", "text")).await?;
         }
         turn.notice("on it");
         let number: u64 = turn.input()?;

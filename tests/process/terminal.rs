@@ -33,7 +33,7 @@ fn the_program() {
         let terminal = if std::env::var_os(DENIES_AT_END).is_some() { terminal.deny_at_end() } else { terminal };
         let clerk = |turn: Turn| async move {
             let (action, target, arguments): (String, String, Value) = turn.input()?;
-            let told = match turn.approve(Action::new(&action, &target, arguments)).await {
+            let told = match turn.people().approve(Action::new(&action, &target, arguments)).await {
                 Ok(approved) => format!("done: {}", approved.arguments),
                 Err(error) => format!("{error}"),
             };

@@ -47,7 +47,7 @@ fn counting(builder: Builder) -> Builder {
 fn asking(builder: Builder) -> Builder {
     builder.agent("host", |turn: Turn| async move {
         let before = seen(&turn)?;
-        let answer = turn.ask("What now?").await?;
+        let answer = turn.people().ask("What now?").await?;
         Ok(Command::output(json!({ "saw": before, "messages": turn.conversation()?.len(), "answer": answer })))
     })
 }

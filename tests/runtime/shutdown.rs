@@ -115,7 +115,7 @@ async fn a_turn_that_waits_for_one_under_way_may_finish_and_one_that_waits_for_a
             let answer = turn.delegate("worker", "work").input(3).await?;
             Ok(Command::output(json!(["told", answer])))
         })
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) })
         .start()
         .await
         .unwrap();
@@ -225,7 +225,7 @@ fn a_terminal_channel_and_a_terminal_error_have_names_of_their_own() {
 async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of_the_board_live() {
     let folder = tempfile::tempdir().unwrap();
     let start = async |store: Sled| {
-        let asks = |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) };
+        let asks = |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) };
         let board = Callboard::builder().storage(store).agent("quick", |_: Turn| async { Ok(Command::output(1)) });
         board.agent("asks", asks).shutdown_grace(Duration::ZERO).start().await.unwrap()
     };

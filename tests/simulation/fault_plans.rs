@@ -33,9 +33,9 @@ impl Channel for Desk {
 
 async fn lead(turn: Turn) -> Result<Command, TurnError> {
     try_join(turn.delegate("coder", "one"), turn.delegate("coder", "two")).await?;
-    let write = |file: &str| turn.approve(Action::new("write_file", file, "fine"));
+    let write = |file: &str| turn.people().approve(Action::new("write_file", file, "fine"));
     try_join(write("a"), write("b")).await?;
-    try_join(turn.ask("which?"), turn.ask("when?")).await?;
+    try_join(turn.people().ask("which?"), turn.people().ask("when?")).await?;
     Ok(Command::new().goto("closer"))
 }
 
@@ -318,7 +318,7 @@ fn an_inbox_shows_a_message_once_that_arrives_twice_and_finds_a_lost_one_in_the_
 }
 
 async fn asks(turn: Turn) -> Result<Command, TurnError> {
-    turn.approve(Action::new("write_file", "a", "fine")).await?;
+    turn.people().approve(Action::new("write_file", "a", "fine")).await?;
     Ok(Command::output("written"))
 }
 

@@ -237,7 +237,7 @@ fn a_fork_of_which_the_store_does_not_tell_goes_on_all_the_same() {
 #[test]
 fn a_run_that_was_found_is_counted_until_it_has_ended() {
     simulate(seeds(20), async |sim: Sim| {
-        let asker = |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) };
+        let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) };
         let first = sim.board().agent("asker", asker).start().await?;
         let run = first.submit(Task::new("ask").to("asker")).await?;
         let question = run.next_question().await?.expect("it asks");
@@ -495,7 +495,7 @@ fn an_approval_that_is_left_is_named() {
     let text = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
             let asks = async |turn: Turn| {
-                turn.approve(Action::new("push", "main", ())).await?;
+                turn.people().approve(Action::new("push", "main", ())).await?;
                 Ok(Command::new())
             };
             let board = sim.board().agent("coder", asks).start().await?;
@@ -655,7 +655,7 @@ fn silence_denies_an_approval_after_seven_days() {
     simulate(seeds(1), async |sim: Sim| {
         sim.time_limit(Duration::from_secs(8 * 24 * 3600));
         let writer = |turn: Turn| async move {
-            turn.approve(Action::new("write_file", "REVIEW.md", "fine")).await?;
+            turn.people().approve(Action::new("write_file", "REVIEW.md", "fine")).await?;
             Ok(Command::output("written"))
         };
         let board = sim.board().agent("writer", writer).start().await?;

@@ -29,7 +29,7 @@ fn described(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Op
         .agent("counter", move |turn: Turn| async move {
             let n: u64 = turn.input()?;
             if pause == Some(n) {
-                turn.ask("go on?").await?;
+                turn.people().ask("go on?").await?;
             }
             let command = Command::output(n + 1).with("n", 1);
             let end: u64 = turn.task().body.parse().map_err(|_| TurnError::terminal("no number"))?;

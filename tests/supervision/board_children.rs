@@ -114,7 +114,7 @@ impl Stage {
             .capacity(|capacity| capacity.run_supervisors(1))
             .agent("lead", |turn: Turn| async move {
                 let helped = turn.delegate("helper", "help").await?;
-                turn.approve(Action::new("write", "file", "text")).await?;
+                turn.people().approve(Action::new("write", "file", "text")).await?;
                 Ok(Command::output(helped).with("messages", "done"))
             })
             .agent("helper", move |_: Turn| {
@@ -474,7 +474,7 @@ async fn a_card_is_taken_down_also_by_a_gateway_or_channel_that_crashes_over_it(
         for is_cancelled in [false, true] {
             let (plan, cards) = (Plan::default(), Cards::default());
             let clerk = |turn: Turn| async move {
-                turn.approve(Action::new("write", "file", "text")).await?;
+                turn.people().approve(Action::new("write", "file", "text")).await?;
                 Ok(Command::output("written"))
             };
             let board = builder().env(plan.env()).channel(cards.clone()).agent("clerk", clerk).start().await.unwrap();

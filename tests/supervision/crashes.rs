@@ -86,7 +86,7 @@ fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
     let board = |builder: Builder| {
         builder
             .agent("lead", |turn: Turn| async move {
-                let answer = turn.ask("which one?").await?;
+                let answer = turn.people().ask("which one?").await?;
                 Ok(Command::output(answer).with("messages", "lead").goto("writer"))
             })
             .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
@@ -147,8 +147,8 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
             counted.count();
             async move {
                 let helped = turn.delegate("helper", "help").await?;
-                let answer = turn.ask("well?").await?;
-                turn.approve(Action::new("write", "file", "text")).await?;
+                let answer = turn.people().ask("well?").await?;
+                turn.people().approve(Action::new("write", "file", "text")).await?;
                 Ok(Command::output(json!([helped, answer])))
             }
         })
@@ -206,7 +206,7 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
     let board = builder()
         .env(env)
         .storage(Arc::clone(&store) as Arc<dyn Storage>)
-        .agent("worker", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
+        .agent("worker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) })
         .start()
         .await
         .unwrap();
@@ -326,7 +326,7 @@ async fn a_run_whose_end_was_written_and_not_acknowledged_leaves_no_turn_at_work
 #[tokio::test(start_paused = true)]
 async fn a_run_keeps_its_place_when_its_supervisor_is_killed() {
     let board = builder()
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("now?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("now?").await?)) })
         .capacity(|capacity| capacity.run_supervisors(1).runs_in_flight(2))
         .start()
         .await

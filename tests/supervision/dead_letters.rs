@@ -235,8 +235,8 @@ async fn whoever_waits_for_the_failed_turn_goes_on_with_what_it_had() {
                         })
                     })
                     .await?;
-                let name = turn.ask("which one?").await?;
-                turn.approve(Action::new("open", "the door", json!({}))).await?;
+                let name = turn.people().ask("which one?").await?;
+                turn.people().approve(Action::new("open", "the door", json!({}))).await?;
                 let other = turn.delegate("helper", "other").await?;
                 let answer = turn.delegate("helper", "needed").await;
                 outside.work("after");

@@ -233,7 +233,7 @@ impl Book {
             std::thread::sleep(if blocks { TIMEOUT + Duration::from_secs(6) } else { Duration::from_millis(1) });
         }
         if plan.asks_consent {
-            turn.approve(Action::new("write", "file", plan.key)).await?;
+            turn.people().approve(Action::new("write", "file", plan.key)).await?;
         }
         let given = |child: &Plan| turn.delegate(&child.to, "part").input(Json::of(child).unwrap());
         let asked = plan.delegations.iter().map(|child| self.delegate(&turn, child, given(child)));

@@ -261,8 +261,8 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
     let world = World::new();
     let start = || {
         let agent = |turn: Turn| async move {
-            let name = turn.ask("name?").await?;
-            let place = turn.ask("place?").await?;
+            let name = turn.people().ask("name?").await?;
+            let place = turn.people().ask("place?").await?;
             Ok(Command::output(json!([name, place])))
         };
         world.board().agent("asker", agent).start()
@@ -294,7 +294,7 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
 async fn an_answer_given_right_after_the_start_is_taken() {
     let world = World::new();
     let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
         world.board().agent("asker", agent).start()
     };
     let first = start().await.unwrap();
@@ -316,7 +316,7 @@ async fn an_answer_given_right_after_the_start_is_taken() {
 async fn a_deadline_counts_from_the_submission() {
     let world = World::new();
     let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
         world.board().agent("asker", agent).start()
     };
     let first = start().await.unwrap();
@@ -406,7 +406,7 @@ async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
 async fn a_turn_that_waits_for_an_answer_is_not_held_against_it_at_any_number_of_starts() {
     let world = World::new();
     let start = || {
-        let asks = |turn: Turn| async move { Ok(Command::output(turn.ask("go on?").await?)) };
+        let asks = |turn: Turn| async move { Ok(Command::output(turn.people().ask("go on?").await?)) };
         let leads = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "ask").await?)) };
         world.board().agent("lead", leads).agent("asker", asks).start()
     };
@@ -436,7 +436,7 @@ async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() 
         async move {
             let step = async move { Ok::<_, TurnError>(count.fetch_add(1, Ordering::Relaxed)) };
             turn.step("paid", step).await?;
-            Ok(Command::output(turn.ask("name?").await?))
+            Ok(Command::output(turn.people().ask("name?").await?))
         }
     };
     let leads = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "ask").await?)) };
@@ -467,7 +467,7 @@ async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can
     let world = World::new();
     let first = world
         .board()
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
         .start()
         .await
         .unwrap();
@@ -477,7 +477,7 @@ async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can
     first.shutdown().await;
     let second = world
         .board()
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("place?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("place?").await?)) })
         .start()
         .await
         .unwrap();
@@ -496,7 +496,7 @@ async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can
 async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     let world = World::new();
     let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
         world.board().agent("asker", agent).start()
     };
     let first = start().await.unwrap();
@@ -533,7 +533,7 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
 async fn a_run_that_cannot_be_replayed_is_quarantined_and_says_so_to_whoever_waits_for_it() {
     let world = World::new();
     let start = |is_sound: bool| {
-        let asker = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
         world
             .board()
             .agent("writer", |_: Turn| async { Ok(Command::update("best", 1).goto("asker")) })
@@ -566,7 +566,7 @@ async fn the_same_id_is_the_same_run() {
         let begun = Arc::clone(&begun);
         let agent = move |turn: Turn| {
             begun.fetch_add(1, Ordering::Relaxed);
-            async move { Ok(Command::output(turn.ask("name?").await?)) }
+            async move { Ok(Command::output(turn.people().ask("name?").await?)) }
         };
         world.board().agent("asker", agent).start()
     };
@@ -614,7 +614,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
         .pool(100)
         .agent("crasher", |turn: Turn| async move {
             tokio::time::sleep(Duration::from_secs(5)).await;
-            turn.approve(Action::new("crash", "the supervisor", json!(null))).await?;
+            turn.people().approve(Action::new("crash", "the supervisor", json!(null))).await?;
             Ok(Command::output("survived"))
         })
         .with(
@@ -625,7 +625,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
                     // All end, ask and fail in the moment in which the supervisor crashes.
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Ok(match turn.input::<u64>()? % 4 {
-                        0 => Command::output(turn.ask("name?").await?),
+                        0 => Command::output(turn.people().ask("name?").await?),
                         1 => Command::output(turn.delegate("helper", "help").await?),
                         2 if turn.attempt() == 1 => return Err(TurnError::transient("once")),
                         _ => Command::output("done"),
@@ -682,11 +682,11 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
         .agent("crasher", move |turn: Turn| {
             let others = Arc::clone(&found);
             async move {
-                turn.ask("now?").await?;
+                turn.people().ask("now?").await?;
                 let (board, stopped, name) = others.get().unwrap();
                 // In one go: the supervisor finds all three when it is woken, and crashes over the first.
                 let (approved, was_stopped, taken) = tokio::join!(
-                    turn.approve(Action::new("crash", "the supervisor", json!(null))),
+                    turn.people().approve(Action::new("crash", "the supervisor", json!(null))),
                     stopped.cancel("enough"),
                     board.answer(name.id, "ann", "tester"),
                 );
@@ -694,7 +694,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
                 Ok(Command::output(json!([was_stopped?, taken.is_ok()])))
             }
         })
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
         .approval_policy(move |_| {
             if !has_crashed.swap(true, Ordering::Relaxed) {
                 crash.0.store(true, Ordering::Relaxed);
@@ -727,7 +727,7 @@ impl Faults for Mute {
 
 /// The question of a run, once a board works on it.
 fn asker(board: Builder) -> Builder {
-    board.agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+    board.agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
 }
 
 #[tokio::test(start_paused = true)]
@@ -798,7 +798,7 @@ fn with_delegations(builder: Builder) -> Builder {
     let coder = |turn: Turn| async move {
         turn.notice("on it");
         if turn.input::<String>()? == "two" {
-            turn.ask("which way?").await?;
+            turn.people().ask("which way?").await?;
         }
         Ok(Command::output("done"))
     };

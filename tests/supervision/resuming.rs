@@ -149,7 +149,7 @@ async fn one_of_two_people_wins() {
 #[tokio::test(start_paused = true)]
 async fn only_a_run_that_ended_in_a_conflict_can_be_written_over() {
     let board = judges(builder())
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
         .start()
         .await
         .unwrap();

@@ -535,7 +535,7 @@ async fn finished_nodes_do_not_run_again_after_a_crash_of_their_supervisor() {
         .node(Node::agent("ask", "ask").after("b"))
         .node(Node::agent("c", "count").after("ask"));
     let asking = |builder: Builder| {
-        builder.agent("ask", |turn: Turn| async move { Ok(Command::output(turn.ask("go on?").await?)) })
+        builder.agent("ask", |turn: Turn| async move { Ok(Command::output(turn.people().ask("go on?").await?)) })
     };
     let first = asking(agents(Arc::clone(&counter))).storage(Arc::clone(&store)).start().await.unwrap();
     let task = plan.build().unwrap().task("x").durability(callboard::messages::Durability::Sync);

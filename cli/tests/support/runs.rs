@@ -50,7 +50,7 @@ pub(crate) fn press(builder: Builder, search_time: Duration) -> Builder {
             Ok(callboard::prelude::Command::output(format!("printed: {text}")).with("messages", "printed"))
         })
         .agent("host", |turn: Turn| async move {
-            let answer: String = turn.ask("Who is there?").await?.parse()?;
+            let answer: String = turn.people().ask("Who is there?").await?.parse()?;
             Ok(callboard::prelude::Command::output(answer))
         })
         .agent("panel", |_: Turn| async {

@@ -299,7 +299,7 @@ impl Agent for Writer {
         let report = turn.step("write the text", self.report(&turn, &shelf, &assignment)).await?;
         let action = Action::new("write_file", &assignment.output.to_string_lossy(), report.text.as_str());
         // What comes back is what was approved: its bytes are written, and no others.
-        let approved = turn.approve(action).await?;
+        let approved = turn.people().approve(action).await?;
         turn.step("write the file", async {
             let text = approved.arguments.as_str().unwrap_or_default();
             replace(Path::new(&*approved.target), text)

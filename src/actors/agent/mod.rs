@@ -44,7 +44,7 @@ pub trait Agent: Send + Sync + 'static {
     /// Takes one turn. It is cancelled by dropping the future, at an await.
     fn turn(&self, turn: Turn) -> impl Future<Output = Result<Command, TurnError>> + Send;
 
-    /// Builds a dynamic agent that a turn of this one has described ([`Turn::make_agent`]). It is rebuilt for each of its turns,
+    /// Builds a dynamic agent that a turn of this one has described ([`TurnAgents::make`](crate::actors::TurnAgents::make)). It is rebuilt for each of its turns,
     /// and built once before by the supervisor of the run, to see whether it can be: so this must not block, nor wait for
     /// anything. It is built with what this agent has, so it can be given no more.
     ///

@@ -168,7 +168,7 @@ impl AgentSpec {
     }
 
     /// Agents that it makes may be kept after their run, if a person approves
-    /// ([`Turn::keep_agent`](crate::actors::Turn::keep_agent)).
+    /// ([`TurnAgents::keep`](crate::actors::TurnAgents::keep)).
     #[must_use]
     pub fn keeps_agents(mut self) -> Self {
         self.keeps_agents = true;

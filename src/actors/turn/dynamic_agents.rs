@@ -11,30 +11,36 @@ use super::error::unexpected;
 use super::{Turn, TurnError};
 
 impl Turn {
+    /// The dynamic agents that the turn may make, change, and have kept.
+    #[must_use]
+    pub fn agents(&self) -> TurnAgents<'_> {
+        TurnAgents { turn: self }
+    }
+}
+
+/// Makes dynamic agents on behalf of a turn; made by [`Turn::agents`].
+#[derive(Clone, Copy, Debug)]
+pub struct TurnAgents<'t> {
+    turn: &'t Turn,
+}
+
+impl TurnAgents<'_> {
     /// Makes a dynamic agent for the rest of the run, which others of the run call by this name. Its maker builds it from
     /// `draft` ([`Agent::make`](crate::actors::Agent::make)), for each of its turns, and its turns take slots of the agent that its
     /// makers came from. It may cause nothing that this turn may not (SEMANTICS 13).
     ///
     /// # Errors
     /// [`Refusal::AgentNotMade`]: the name is in use, the run has (16) of them, or its maker cannot make it.
-    pub fn make_agent(
-        &self,
-        name: &str,
-        draft: Json,
-    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
-        self.have_agent(name, draft, false)
+    pub fn make(self, name: &str, draft: Json) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        self.request(name, draft, false)
     }
 
     /// Changes an agent that this turn's agent has made. Its turns under way finish as they were.
     ///
     /// # Errors
     /// [`Refusal::AgentNotMade`]: it is not there, was made by another one, or cannot be made so.
-    pub fn change_agent(
-        &self,
-        name: &str,
-        draft: Json,
-    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
-        self.have_agent(name, draft, true)
+    pub fn change(self, name: &str, draft: Json) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        self.request(name, draft, true)
     }
 
     /// Asks people to keep an agent that this turn's agent has made, as `draft` describes it: once it is approved, it is an agent
@@ -44,21 +50,17 @@ impl Turn {
     /// it for the host (SEMANTICS 13).
     ///
     /// # Errors
-    /// [`Refusal::AgentNotMade`] as for [`Turn::change_agent`], or where agents may not be kept; [`Refusal::Denied`] or
+    /// [`Refusal::AgentNotMade`] as for [`TurnAgents::change`], or where agents may not be kept; [`Refusal::Denied`] or
     /// [`Refusal::ApprovalExpired`].
-    pub fn keep_agent(
-        &self,
-        name: &str,
-        draft: Json,
-    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
-        let (turn, name) = (self.clone(), Arc::<str>::from(name));
-        let is_fit = self.change_agent(&name, draft.clone());
-        let authority = self.authority();
+    pub fn keep(self, name: &str, draft: Json) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        let (turn, name) = (self.turn.clone(), Arc::<str>::from(name));
+        let is_fit = self.change(&name, draft.clone());
+        let authority = turn.authority();
         let effects = Effect::ALL.into_iter().filter(|effect| authority.allows(*effect)).map(Effect::name);
         let asked = serde_json::json!({ "draft": draft, "may_cause": effects.collect::<Vec<_>>() });
         let action = Action::new("keep_agent", &name, asked);
         // The order of the calls counts, so all are numbered before the first is awaited.
-        let (consent, change) = (self.take_ordinal(), self.take_ordinal());
+        let (consent, change) = (turn.take_ordinal(), turn.take_ordinal());
         async move {
             let not_kept = |why: &str| Refusal::AgentNotMade { name: name.to_string(), why: why.to_owned() };
             let Some(kept) = &turn.shared.kept_agents else {
@@ -88,13 +90,13 @@ impl Turn {
         }
     }
 
-    fn have_agent(
-        &self,
+    fn request(
+        self,
         name: &str,
         draft: Json,
         is_change: bool,
     ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
-        let (ordinal, turn, name) = (self.take_ordinal(), self.clone(), name.into());
+        let (ordinal, turn, name) = (self.turn.take_ordinal(), self.turn.clone(), name.into());
         async move {
             match turn.request(ordinal, TurnRequest::MakeAgent { name, draft, is_change }).await? {
                 TurnReply::Made(made) => Ok(made?),

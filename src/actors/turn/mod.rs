@@ -28,9 +28,11 @@ use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 use super::context::{ContextAccess, Writer, within_host};
 
 pub use delegation::Delegation;
+pub use dynamic_agents::TurnAgents;
 pub use effect::OutsideEffect;
 pub(super) use error::changed;
 pub use error::{DelegationError, Terminal, TurnError};
+pub use people::TurnPeople;
 pub use reservation::{Reservation, SettledTooLate, Settlement};
 pub(super) use shared::{TurnServices, TurnSettings, TurnShared};
 pub(super) use stop::StopReason;

@@ -12,17 +12,46 @@ use super::error::unexpected;
 use super::{Turn, TurnError};
 
 impl Turn {
-    /// Asks people and waits for the answer, over restarts too: as long as it takes, or as long as the agent's
-    /// [`question_ttl`](crate::AgentSpec::question_ttl) says.
+    /// What the turn may ask people: questions, and consent to actions.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("painter", |turn: Turn| async move { Ok(Command::output(turn.people().ask("Which colour?").await?)) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("paint")).await?;
+    /// let question = run.next_question().await?.expect("the painter asks");
+    /// board.answer(question.id, "white", "ann").await?;
+    /// assert_eq!(run.result().await?.output, "white");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn people(&self) -> TurnPeople<'_> {
+        TurnPeople { turn: self }
+    }
+}
+
+/// Asks people on behalf of a turn; made by [`Turn::people`]. While a turn waits for people, it holds neither permit nor slot.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnPeople<'t> {
+    turn: &'t Turn,
+}
+
+impl TurnPeople<'_> {
+    /// Asks people and waits for the answer, over restarts too: as long as it takes, or for the agent's
+    /// [`question_ttl`](crate::AgentSpec::question_ttl).
     ///
     /// # Errors
     /// [`Refusal::QuestionExpired`] if the agent's questions expire and nobody answered in time. When an earlier attempt asked for
     /// something else in this place.
-    pub fn ask(&self, question: impl Into<Json>) -> impl Future<Output = Result<Json, TurnError>> + Send {
-        self.ask_for_at_most(question.into(), self.shared.question_ttl)
+    pub fn ask(self, question: impl Into<Json>) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        self.ask_for_at_most(question.into(), self.turn.shared.question_ttl)
     }
 
-    /// As [`Turn::ask`], with a time for this question: when it is over, also while no process runs, the question is withdrawn.
+    /// As [`TurnPeople::ask`], with a time for this question: when it is over, also while no process runs, the question is withdrawn.
     ///
     /// ```
     /// use callboard::messages::Refusal;
@@ -31,7 +60,7 @@ impl Turn {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let board = Callboard::builder()
     ///     .agent("painter", |turn: Turn| async move {
-    ///         let colour = match turn.ask_within("Which colour?", Duration::from_millis(1)).await {
+    ///         let colour = match turn.people().ask_within("Which colour?", Duration::from_millis(1)).await {
     ///             Ok(colour) => colour,
     ///             Err(error) if matches!(error.refusal(), Some(Refusal::QuestionExpired { .. })) => "white".into(),
     ///             Err(error) => return Err(error),
@@ -47,9 +76,9 @@ impl Turn {
     /// ```
     ///
     /// # Errors
-    /// [`Refusal::QuestionExpired`] if nobody answered in time; as [`Turn::ask`].
+    /// [`Refusal::QuestionExpired`] if nobody answered in time; as [`TurnPeople::ask`].
     pub fn ask_within(
-        &self,
+        self,
         question: impl Into<Json>,
         time: Duration,
     ) -> impl Future<Output = Result<Json, TurnError>> + Send {
@@ -57,13 +86,13 @@ impl Turn {
     }
 
     fn ask_for_at_most(
-        &self,
+        self,
         question: Json,
         ttl: Option<Duration>,
     ) -> impl Future<Output = Result<Json, TurnError>> + Send {
-        let ordinal = self.take_ordinal();
+        let ordinal = self.turn.take_ordinal();
         async move {
-            match self.request(ordinal, TurnRequest::Ask { question: question.clone(), ttl }).await? {
+            match self.turn.request(ordinal, TurnRequest::Ask { question: question.clone(), ttl }).await? {
                 TurnReply::Answered(answer) => Ok(answer),
                 TurnReply::QuestionExpired => Err(Refusal::QuestionExpired { question: question.to_string() }.into()),
                 reply => Err(unexpected(&reply)),
@@ -76,23 +105,23 @@ impl Turn {
     ///
     /// # Errors
     /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn's branch as denied if passed on with `?`.
-    pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+    pub fn approve(self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
         self.ask_consent(action, false)
     }
 
-    /// As [`Turn::approve`]; what people have approved for the whole run does not count.
+    /// As [`TurnPeople::approve`]; what people have approved for the whole run does not count.
     ///
     /// # Errors
     /// As there.
-    pub fn approve_each_time(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+    pub fn approve_each_time(self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
         self.ask_consent(action, true)
     }
 
-    fn ask_consent(&self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
-        let ordinal = self.take_ordinal();
+    fn ask_consent(self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        let ordinal = self.turn.take_ordinal();
         async move {
             let asked = Mutant::RunUnapproved.is_injected().then(|| action.clone());
-            match self.request(ordinal, TurnRequest::Approve { action, each_time }).await? {
+            match self.turn.request(ordinal, TurnRequest::Approve { action, each_time }).await? {
                 TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
                 TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
                 reply => Err(unexpected(&reply)),

@@ -20,7 +20,7 @@ pub enum ActionKind {
     Handoff,
     /// An agent gives another one a task.
     Delegation,
-    /// A turn asks before it does something: [`Turn::approve`](crate::Turn::approve), and tools that need consent.
+    /// A turn asks before it does something: [`TurnPeople::approve`](crate::actors::TurnPeople::approve), and tools that need consent.
     Requested,
 }
 

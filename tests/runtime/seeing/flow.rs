@@ -119,7 +119,7 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
     let board = builder()
         .agent("lead", |_: Turn| async { Ok(Command::new().goto("writer")) })
         .agent("writer", |turn: Turn| async move {
-            turn.ask(if turn.attempt() == 2 { "that?" } else { "this?" }).await?;
+            turn.people().ask(if turn.attempt() == 2 { "that?" } else { "this?" }).await?;
             Err::<Command, _>(std::io::Error::other("broken").into())
         })
         .start()
@@ -149,7 +149,7 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_could_not_do_without_consent_ends_denied_and_says_nothing_more() {
     let clerk = |turn: Turn| async move {
-        let approved = turn.approve(Action::new("delete", "/etc", ())).await?;
+        let approved = turn.people().approve(Action::new("delete", "/etc", ())).await?;
         Ok(Command::output(approved.arguments))
     };
     let board = builder().agent("clerk", clerk).approval_policy(|_| Consent::Deny).start().await.unwrap();

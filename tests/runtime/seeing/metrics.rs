@@ -37,10 +37,10 @@ async fn runs_are_counted_by_how_they_end() {
         .agent("fails", |_: Turn| async { Err(TurnError::terminal("no")) })
         .agent("refused", |_: Turn| async { Ok(Command::output(1).goto("finishes")) })
         .agent("denied", |turn: Turn| async move {
-            turn.approve(callboard::messages::Action::new("write", "file", "text")).await?;
+            turn.people().approve(callboard::messages::Action::new("write", "file", "text")).await?;
             Ok(Command::new())
         })
-        .agent("waits", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
+        .agent("waits", |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) })
         .approval_policy(|question| if &*question.action.action == "write" { Consent::Deny } else { Consent::Auto })
         .start()
         .await

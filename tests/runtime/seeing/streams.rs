@@ -22,8 +22,8 @@ fn busy(builder: Builder) -> Builder {
             turn.notice("looked");
             turn.reserve(10).await?.settle(Usage::of(3, 4));
             turn.delegate("helper", "help").await?;
-            let name = turn.ask("name?").await?;
-            turn.approve(Action::new("write", "file", "text")).await?;
+            let name = turn.people().ask("name?").await?;
+            turn.people().approve(Action::new("write", "file", "text")).await?;
             Ok(Command::output(name).with("artifacts", json!({ "a": 1 })).goto("writer"))
         })
         .agent("helper", |_: Turn| async { Ok(Command::output("helped")) })
@@ -192,7 +192,7 @@ fn talkative(builder: Builder) -> Builder {
         for n in 0..10 {
             turn.notice(&format!("{n}"));
         }
-        turn.ask("more?").await?;
+        turn.people().ask("more?").await?;
         for n in 10..20 {
             turn.notice(&format!("{n}"));
         }
@@ -300,7 +300,7 @@ async fn events_keep_their_numbers_when_older_ones_are_forgotten() {
         .agent("counter", |turn: Turn| async move {
             let n: u64 = turn.input()?;
             if n == 3_000 {
-                turn.ask("enough?").await?;
+                turn.people().ask("enough?").await?;
                 return Ok(Command::output(n));
             }
             Ok(Command::output(n + 1).goto("counter"))

@@ -134,14 +134,14 @@ async fn fulfil(wish: Wish, number: usize, turn: &Turn, effects: &Effects) -> Re
     match wish {
         Wish::Answer => {
             let question = json!([turn.id().to_string(), number]);
-            let answer = turn.ask(question.clone()).await?;
+            let answer = turn.people().ask(question.clone()).await?;
             if answer != answer_to(&question.into()) {
                 return Err(TurnError::terminal(format!("the answer is to something else: {answer}")));
             }
         }
         Wish::Approval(reaction) => {
             let action = Action::new("push", &turn.id().to_string(), json!([reaction, number]));
-            match (turn.approve(action.clone()).await, reaction) {
+            match (turn.people().approve(action.clone()).await, reaction) {
                 (Ok(approved), Reaction::Approve) if approved == action => {
                     let step = format!("push {number}");
                     let push = async { Ok::<_, TurnError>(effects.apply(turn, &step, &approved.to_string())) };

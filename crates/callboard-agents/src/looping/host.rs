@@ -140,11 +140,15 @@ impl Host for InTurn<'_> {
     }
 
     fn ask(&self, _: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>> {
-        self.0.ask(question).boxed()
+        self.0.people().ask(question).boxed()
     }
 
     fn approve(&self, _: &Arc<str>, action: Action, each_time: bool) -> BoxFuture<'_, Result<Permission, TurnError>> {
-        let asked = if each_time { self.0.approve_each_time(action).boxed() } else { self.0.approve(action).boxed() };
+        let asked = if each_time {
+            self.0.people().approve_each_time(action).boxed()
+        } else {
+            self.0.people().approve(action).boxed()
+        };
         async move {
             match asked.await {
                 Ok(action) => Ok(Permission::Granted(action)),
@@ -195,8 +199,11 @@ impl Host for InTurn<'_> {
         draft: Json,
         is_change: bool,
     ) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
-        let made =
-            if is_change { self.0.change_agent(name, draft).boxed() } else { self.0.make_agent(name, draft).boxed() };
+        let made = if is_change {
+            self.0.agents().change(name, draft).boxed()
+        } else {
+            self.0.agents().make(name, draft).boxed()
+        };
         async move {
             match made.await {
                 Ok(_) => Ok(Ok(())),
@@ -210,7 +217,7 @@ impl Host for InTurn<'_> {
     }
 
     fn keep_agent(&self, name: &str, draft: Json) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
-        let kept = self.0.keep_agent(name, draft);
+        let kept = self.0.agents().keep(name, draft);
         async move {
             match kept.await {
                 Ok(_) => Ok(Ok(())),

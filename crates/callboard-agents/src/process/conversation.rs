@@ -280,11 +280,11 @@ impl<'a> Conversation<'a> {
         Ok(match request {
             Request::Step(name, once) => step(turn, name, once, id, self.begun.clone()).boxed(),
             Request::Delegate(delegate) => delegated(turn, delegate).boxed(),
-            Request::Ask(question) => async move { Reply::of(turn.ask(question).await) }.boxed(),
+            Request::Ask(question) => async move { Reply::of(turn.people().ask(question).await) }.boxed(),
             Request::Approve(action, each_time) => async move {
                 let approved = match each_time {
-                    true => turn.approve_each_time(action).await,
-                    false => turn.approve(action).await,
+                    true => turn.people().approve_each_time(action).await,
+                    false => turn.people().approve(action).await,
                 };
                 Reply::of(approved.and_then(|action| Json::of(action).map_err(TurnError::from)))
             }

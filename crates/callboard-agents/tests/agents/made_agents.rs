@@ -362,8 +362,8 @@ struct Maker {
 
 impl Agent for Maker {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
-        turn.make_agent("echo", json!("twice").into()).await?;
-        let refused = turn.make_agent("other", json!(7).into()).await.unwrap_err();
+        turn.agents().make("echo", json!("twice").into()).await?;
+        let refused = turn.agents().make("other", json!(7).into()).await.unwrap_err();
         assert!(matches!(refused.refusal(), Some(Refusal::AgentNotMade { .. })));
         if self.fails_first && turn.attempt() == 1 {
             return Err(TurnError::transient("again"));
@@ -383,7 +383,7 @@ impl Agent for Maker {
                 turn.context().set("notes", "k", "v", None).await?;
                 let beyond = turn.context().set(&word, "k", "v", None).await;
                 assert!(matches!(beyond, Err(ContextError::NotGranted { .. })), "{beyond:?}");
-                turn.approve(Action::new("repeat", &word, json!({}))).await?;
+                turn.people().approve(Action::new("repeat", &word, json!({}))).await?;
                 Ok(Command::output(format!("{word} {}", turn.input::<String>()?)))
             }
         });
@@ -540,8 +540,8 @@ struct Founder;
 
 impl Agent for Founder {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
-        turn.make_agent("helper", json!("help").into()).await?;
-        let kept = turn.keep_agent("helper", json!("help").into()).await?;
+        turn.agents().make("helper", json!("help").into()).await?;
+        let kept = turn.agents().keep("helper", json!("help").into()).await?;
         Ok(Command::output(kept.as_str()))
     }
 
@@ -635,7 +635,7 @@ async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
     board.shutdown().await;
 
     let keeps = |turn: Turn| async move {
-        let error = turn.keep_agent("echo", json!("twice").into()).await.unwrap_err();
+        let error = turn.agents().keep("echo", json!("twice").into()).await.unwrap_err();
         Ok(Command::output(error.to_string()))
     };
     let board = builder().agent("maker", keeps).start().await.unwrap();

@@ -185,7 +185,7 @@ fn admit_delegation(
         Consent::Deny => Consent::Deny,
         // Its turn continues meanwhile, so it cannot be parked; without a way to ask, it is refused.
         Consent::Ask | Consent::AskWithin(_) => {
-            let reason = "a delegation is not put before people; ask with Turn::approve before it".to_owned();
+            let reason = "a delegation is not put before people; ask with TurnPeople::approve before it".to_owned();
             let action = format!("delegation to {target}");
             return Err(Refusal::Denied { action, by: "policy".into(), reason });
         }

@@ -16,7 +16,7 @@ impl Run {
     /// ```
     /// use callboard::prelude::*;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let host = |turn: Turn| async move { Ok(Command::output(turn.ask("Who is there?").await?)) };
+    /// let host = |turn: Turn| async move { Ok(Command::output(turn.people().ask("Who is there?").await?)) };
     /// let board = Callboard::builder().agent("host", host).start().await?;
     /// let run = board.submit(Task::new("receive")).await?;
     /// run.next_question().await?;
@@ -109,7 +109,7 @@ mod tests {
                 Ok(Command::output(format!("{:?} {:?}", both.0.is_ok(), both.1.is_ok())))
             })
             .agent("asks", |turn: Turn| async move {
-                let both = futures::future::join(turn.ask("one?"), turn.ask("two?")).await;
+                let both = futures::future::join(turn.people().ask("one?"), turn.people().ask("two?")).await;
                 both.0.and(both.1)?;
                 Ok(Command::output("answered"))
             })
