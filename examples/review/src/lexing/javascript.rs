@@ -1,7 +1,7 @@
 //! JavaScript and TypeScript: template literals and, as well as tokens alone can tell, regular expressions.
 
 use super::cursor::{Cursor, is_word_char};
-use super::{Lexed, Token, TokenKind};
+use super::lexed::{Lexed, Token, TokenKind};
 
 pub(super) fn lex<'a>(cursor: &mut Cursor<'a>, lexed: &mut Lexed<'a>) {
     if cursor.rest().starts_with("#!") {
@@ -137,11 +137,11 @@ fn regex_length(rest: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Lexed;
     use crate::languages::Language;
+    use crate::lexing::lex;
 
     fn tokens(text: &str) -> Vec<&str> {
-        Lexed::new(Language::JavaScript, text).tokens.into_iter().map(|token| token.text).collect()
+        lex(Language::JavaScript, text).tokens.into_iter().map(|token| token.text).collect()
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn comments_and_strings_hide_what_they_hold() {
-        let lexed = Lexed::new(Language::JavaScript, "#!/usr/bin/env node\na /* { ` */ = '//' // catch {}\r\nb");
+        let lexed = lex(Language::JavaScript, "#!/usr/bin/env node\na /* { ` */ = '//' // catch {}\r\nb");
         let words: Vec<_> = lexed.tokens.iter().map(|token| (token.text, token.line)).collect();
         assert_eq!(words, [("a", 2), ("=", 2), ("'//'", 2), ("b", 3)]);
     }

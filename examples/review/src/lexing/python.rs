@@ -1,7 +1,7 @@
 //! Python: prefixed and triple-quoted strings.
 
 use super::cursor::{Cursor, is_word_char};
-use super::{Lexed, TokenKind};
+use super::lexed::{Lexed, TokenKind};
 
 pub(super) fn lex<'a>(cursor: &mut Cursor<'a>, lexed: &mut Lexed<'a>) {
     while let Some(next) = cursor.peek() {
@@ -52,11 +52,11 @@ fn eat_string(cursor: &mut Cursor<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Lexed;
     use crate::languages::Language;
+    use crate::lexing::lex;
 
     fn tokens(text: &str) -> Vec<&str> {
-        Lexed::new(Language::Python, text).tokens.into_iter().map(|token| token.text).collect()
+        lex(Language::Python, text).tokens.into_iter().map(|token| token.text).collect()
     }
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_comment_ends_with_its_line() {
-        let lexed = Lexed::new(Language::Python, "a = 1  # except: 'x\r\nb");
+        let lexed = lex(Language::Python, "a = 1  # except: 'x\r\nb");
         assert_eq!(lexed.comments[0].text, "# except: 'x");
         assert_eq!(lexed.tokens.last().map(|token| (token.text, token.line)), Some(("b", 2)));
     }

@@ -1,7 +1,7 @@
 //! Rust: nested block comments, raw strings, characters and lifetimes.
 
 use super::cursor::{Cursor, is_word_char};
-use super::{Lexed, TokenKind};
+use super::lexed::{Lexed, TokenKind};
 
 pub(super) fn lex<'a>(cursor: &mut Cursor<'a>, lexed: &mut Lexed<'a>) {
     if cursor.rest().starts_with("#!") && !cursor.rest().starts_with("#![") {
@@ -113,11 +113,11 @@ fn eat_raw_string(cursor: &mut Cursor<'_>, hashes: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Lexed;
     use crate::languages::Language;
+    use crate::lexing::lex;
 
     fn tokens(text: &str) -> Vec<&str> {
-        Lexed::new(Language::Rust, text).tokens.into_iter().map(|token| token.text).collect()
+        lex(Language::Rust, text).tokens.into_iter().map(|token| token.text).collect()
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn comments_nest_and_hide_what_they_hold() {
-        let lexed = Lexed::new(Language::Rust, "a /* x /* \" */ unwrap() */ b // 'c {\n/// d.unwrap()\ne");
+        let lexed = lex(Language::Rust, "a /* x /* \" */ unwrap() */ b // 'c {\n/// d.unwrap()\ne");
         let words: Vec<_> = lexed.tokens.iter().map(|token| (token.text, token.line)).collect();
         assert_eq!(words, [("a", 1), ("b", 1), ("e", 3)]);
         assert_eq!(lexed.comments.len(), 3);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_string_over_lines_keeps_the_lines_after_it() {
-        let lexed = Lexed::new(Language::Rust, "let a = \"x\r\n  y\";\r\nb");
+        let lexed = lex(Language::Rust, "let a = \"x\r\n  y\";\r\nb");
         assert_eq!(lexed.tokens.last().map(|token| (token.text, token.line)), Some(("b", 3)));
     }
 }

@@ -1,6 +1,6 @@
 //! Functions whose control structures and closures stand too deep inside each other.
 
-use super::Source;
+use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};
 
 /// Levels a function may have. Arms of a `match` or `switch` stand on the level of their body.

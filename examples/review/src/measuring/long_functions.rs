@@ -1,6 +1,6 @@
 //! Functions that are too long to hold in mind.
 
-use super::Source;
+use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};
 
 /// Code lines a function may have.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Source;
+use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};
 
 const MARKS: [(&str, Severity); 3] = [("TODO", Severity::Low), ("FIXME", Severity::Medium), ("XXX", Severity::Low)];

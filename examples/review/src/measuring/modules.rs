@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Measurement;
+use super::measurement::Measurement;
 use crate::findings::{Finding, Kind, Severity};
 use crate::outlining::Module;
 
@@ -69,10 +69,10 @@ fn standing(file: &str, declared: &HashMap<String, (String, Module)>) -> Standin
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure;
     use super::*;
     use crate::languages::Language;
     use crate::listing::SourceFile;
+    use crate::measuring::measure;
 
     fn settled(files: &[(&str, &str)]) -> Vec<String> {
         let file = |path: &str| SourceFile { path: path.to_owned(), language: Language::Rust, bytes: 1 };

@@ -3,7 +3,7 @@
 //! Not counted: `assert!` and `unreachable!`, which state a belief; the unwrapping of a lock, which passes on a panic
 //! that already happened; and `expect` methods of other types, told by an argument that is not a text.
 
-use super::Source;
+use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};
 use crate::languages::Language;
 use crate::lexing::Lexed;

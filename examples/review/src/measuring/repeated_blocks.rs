@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Measurement;
+use super::measurement::{Measurement, SignificantLine};
 use crate::findings::{Finding, Kind, Observation, Place, Severity, seal};
 use crate::lexing::{Lexed, Token, normalised};
 use crate::outlining::Outline;
@@ -17,15 +17,6 @@ const VARIETY: usize = 6;
 
 /// Earlier occurrences that a block is compared with.
 const CANDIDATES: usize = 64;
-
-/// A line that does something: not an import, an attribute or a header, and not only brackets and numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SignificantLine {
-    line: usize,
-    /// Hash of the code without comments and spacing.
-    hash: u64,
-    is_test: bool,
-}
 
 /// A construct that may span lines and cannot be lifted into a function.
 #[derive(Clone, Copy, PartialEq)]
@@ -215,10 +206,10 @@ fn hash_of(window: &[SignificantLine]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure;
     use super::*;
     use crate::languages::Language;
     use crate::listing::SourceFile;
+    use crate::measuring::measure;
 
     fn measured(path: &str, text: &str) -> Measurement {
         measure(&SourceFile { path: path.to_owned(), language: Language::Rust, bytes: text.len() as u64 }, text)

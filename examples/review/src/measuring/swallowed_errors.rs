@@ -2,7 +2,7 @@
 //!
 //! A handler that raises again is not counted, nor is one that says in a comment why nothing is to be done.
 
-use super::Source;
+use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};
 use crate::languages::Language;
 use crate::outlining::{LogicalLine, logical_lines};

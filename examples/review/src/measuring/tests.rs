@@ -1,5 +1,6 @@
 use super::*;
 use crate::findings::Severity;
+use crate::languages::Language;
 
 fn measured(path: &str, text: &str) -> Measurement {
     let language = Language::of(std::path::Path::new(path)).unwrap();

@@ -1,6 +1,6 @@
 //! Public items that nobody described.
 
-use super::Source;
+use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};
 
 pub(super) fn measure(source: &Source<'_>, out: &mut Vec<Observation>) {

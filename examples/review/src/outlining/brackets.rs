@@ -65,10 +65,10 @@ impl Brackets {
 mod tests {
     use super::*;
     use crate::languages::Language;
-    use crate::lexing::Lexed;
+    use crate::lexing::lex;
 
     fn partners(text: &str) -> Vec<usize> {
-        let lexed = Lexed::new(Language::JavaScript, text);
+        let lexed = lex(Language::JavaScript, text);
         let brackets = Brackets::new(&lexed.tokens);
         (0..lexed.tokens.len()).map(|at| brackets.partner(at)).collect()
     }

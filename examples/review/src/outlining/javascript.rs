@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::brackets::Brackets;
-use super::{Functions, Item, Outline};
+use super::functions::Functions;
+use super::shape::{Item, Outline};
 use crate::lexing::Lexed;
 
 /// How a function without a name is called in reports.

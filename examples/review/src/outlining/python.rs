@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Functions, Item, Outline};
+use super::functions::Functions;
+use super::shape::{Item, Outline};
 use crate::lexing::{Lexed, Token};
 
 pub(super) fn outline(lexed: &Lexed<'_>) -> Outline {

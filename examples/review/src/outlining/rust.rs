@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::brackets::Brackets;
-use super::{Functions, Item, Module, Outline};
+use super::functions::Functions;
+use super::shape::{Item, Module, Outline};
 use crate::lexing::Lexed;
 
 pub(super) fn outline(path: &str, lexed: &Lexed<'_>) -> Outline {
