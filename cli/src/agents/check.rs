@@ -15,7 +15,8 @@ use crate::signals::Signals;
 use crate::workflow::check::defects_json;
 
 use super::arguments::Check;
-use super::load::{FAKE, has_shell};
+use super::built_in::FAKE;
+use super::load::has_shell;
 use super::read::{self, Mcp, Read};
 use crate::quote::quoted;
 

@@ -1,6 +1,7 @@
 //! `callboard init|check|run`: agents from files, on a board in this process.
 
 pub(crate) mod arguments;
+mod built_in;
 mod check;
 pub(crate) mod decide;
 pub(crate) mod dialog;

@@ -11,7 +11,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use callboard::Callboard;
 use callboard_agents::{AgentFolder, FileChange, FileReport, Reload};
 
-use super::load::BuiltIns;
+use super::built_in::BuiltIns;
 
 /// How often the files are checked.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -1,0 +1,85 @@
+//! The built-in agents beside those of a folder, and the models that both use.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use callboard::AgentSpec;
+use callboard::env::Env;
+use callboard_agents::{
+    AgentFolder, BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate, Tools,
+};
+
+/// The name of the model that needs no network.
+pub(super) const FAKE: &str = "fake";
+
+/// The library's built-in agents, without those whose names others had when the folder was loaded; none where all of its agents are
+/// programs and no model is available.
+pub(super) struct BuiltIns {
+    /// The agents of the folder.
+    pub(super) definitions: Vec<Definition>,
+    tools: Tools,
+    /// The model that all use, if the command line names one.
+    named: Option<String>,
+    /// The names that other agents have.
+    left: BTreeSet<String>,
+    /// Whether there are no built-in agents, for want of a model.
+    are_absent: bool,
+}
+
+impl BuiltIns {
+    /// The built-in agents beside `definitions`, the agents of `folder`.
+    pub(super) fn of(
+        definitions: Vec<Definition>,
+        tools: Tools,
+        named: Option<&str>,
+        left: BTreeSet<String>,
+        folder: &AgentFolder,
+    ) -> Self {
+        // Programs need no model, so there may be none.
+        let are_programs = definitions.iter().all(|definition| definition.process.is_some());
+        let has_model = |models: &Models| model(models, &BuiltIn::Summarizer.definition(), None).is_ok();
+        let are_absent = named.is_none() && are_programs && !folder.current_models().is_some_and(has_model);
+        Self { definitions, tools, named: named.map(str::to_owned), left, are_absent }
+    }
+
+    /// The built-in agents that are there.
+    pub(super) fn all(&self) -> impl Iterator<Item = BuiltIn> {
+        let beside = BuiltIn::beside(&self.definitions).filter(|_| !self.are_absent);
+        beside.filter(|agent| !self.left.contains(agent.name()))
+    }
+
+    /// The built-in agents, with the models that the folder's agents have now.
+    ///
+    /// # Errors
+    /// One of them has no model.
+    pub(super) fn specs(&self, folder: &AgentFolder) -> Result<Vec<AgentSpec>, String> {
+        let none = Models::new(&Env::system());
+        let models = folder.current_models().unwrap_or(&none);
+        self.all().map(|agent| self.spec(agent, models)).collect()
+    }
+
+    fn spec(&self, agent: BuiltIn, models: &Models) -> Result<AgentSpec, String> {
+        let (definition, named) = (agent.definition(), self.named.as_deref());
+        // Without a default model, the model of the folder's first agent that has one is used.
+        let usual = model(models, &definition, named);
+        let first = self.definitions.iter().find(|definition| definition.process.is_none());
+        let model = usual.or_else(|error| first.map_or(Err(error), |first| model(models, first, named)))?;
+        let team: Vec<Teammate> = self.definitions.iter().map(teammate).collect();
+        let agent = LlmAgent::new(&definition, model, &self.tools, &team).map_err(|error| error.to_string())?;
+        Ok(agent.spec())
+    }
+}
+
+fn teammate(definition: &Definition) -> Teammate {
+    Teammate { name: definition.name.to_string(), description: definition.description.clone() }
+}
+
+/// The model that an agent uses.
+pub(super) fn model(models: &Models, definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
+    let choice = named.map_or_else(|| definition.model.clone(), ModelChoice::of);
+    if choice.preferred.as_deref() == Some(FAKE) {
+        return Ok(Arc::new(FakeModel));
+    }
+    let chosen = models.chosen(&choice).map_err(|error| error.to_string())?;
+    Ok(Arc::new(chosen))
+}
