@@ -183,6 +183,8 @@ mod tests {
         assert_eq!(read("a,b c,d"), names(&["a", "b c", "d"]));
         assert_eq!(read("\"a b,c\",good"), names(&["a b,c", "good"]));
         assert_eq!(read("\"say \"\"hi\"\"\""), names(&["say \"hi\""]));
-        assert!(read("\"a").is_err() && read("\"a\"b").is_err());
+        let refused = |text: &str| read(text).unwrap_err();
+        assert_eq!(refused("\"a"), "a name begins with a double quote and has none at its end");
+        assert_eq!(refused("\"a\"b"), "after a name in double quotes comes a comma, or nothing");
     }
 }

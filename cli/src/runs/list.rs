@@ -254,7 +254,8 @@ mod tests {
     fn a_duration_has_a_unit() {
         assert_eq!(["90m", "12h", "7d"].map(time_span), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
         for wrong in ["", "7", "d", "7 d", "-1d", "7w", "99999999999999999999d", "1ä"] {
-            assert!(time_span(wrong).is_err(), "{wrong}");
+            let problem = "write a number of seconds, minutes, hours or days: 30s, 90m, 12h or 7d";
+            assert_eq!(time_span(wrong), Err(problem.to_owned()), "{wrong}");
         }
     }
 
@@ -264,8 +265,12 @@ mod tests {
             ["finished", "fa", "waits for c", "waits_for_a", "o"].map(state),
             ["finished", "failed", "waits_for_consent", "waits_for_answer", "open"].map(Ok)
         );
-        for wrong in ["", "f", "waits", "Finished", "finishes", "open (1 turn)"] {
-            assert!(state(wrong).is_err(), "{wrong}");
+        for (ambiguous, states) in [("f", "finished or failed"), ("waits", "waits_for_answer or waits_for_consent")] {
+            assert_eq!(state(ambiguous), Err(format!("this could be {states}")), "{ambiguous}");
+        }
+        for unknown in ["", "Finished", "finishes", "open (1 turn)"] {
+            let problem = format!("there is no such state; the states are {}", STATES.join(", "));
+            assert_eq!(state(unknown), Err(problem), "{unknown}");
         }
     }
 

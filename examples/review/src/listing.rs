@@ -369,7 +369,9 @@ mod tests {
 
     #[test]
     fn a_missing_root_is_an_error() {
-        assert!(list(Path::new("/nowhere/at/all"), &Scope::Everything).is_err());
+        let tree = tree(&[]);
+        let error = list(&tree.path().join("nowhere"), &Scope::Everything).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
     }
 
     #[cfg(unix)]
