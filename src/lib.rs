@@ -22,7 +22,7 @@
 //! - [`messages`]: the vocabulary, plain data: tasks, commands, state, limits, refusals, events.
 //! - [`actors`]: agents and what they are given, approvals, the shared context, events to watch.
 //! - [`runtime`]: the builder, and the handles of a board and its runs.
-//! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
+//! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: what can be read of a run.
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
@@ -49,7 +49,9 @@ pub mod testing;
 pub use actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
 pub use error::Error;
 pub use runtime::{Builder, Callboard, RunHandle};
-pub use supervision::runs::rules::errors::{AnswerError, SubmitError};
+pub use supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
+pub use supervision::runs::rules::fork::ForkError;
+pub use supervision::runs::rules::interrupts::ResumeError;
 
 /// What a first program, and each of the small examples, needs. It has no `Send` and no `Error`, so that it hides nothing of
 /// the standard library.
@@ -65,7 +67,7 @@ pub mod prelude {
     #[cfg(feature = "sled")]
     pub use crate::storage::Sled;
     pub use crate::storage::{Memory, Storage};
-    pub use crate::supervision::runs::interrupts::Resume;
+    pub use crate::supervision::runs::Resume;
     pub use crate::workflow::{Node, Workflow};
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use callboard::messages::Reducer;
 use callboard::prelude::*;
 use callboard::storage::{Journal, Storage};
-use callboard::supervision::runs::interrupts::Resume;
+use callboard::supervision::runs::Resume;
 use callboard::workflow::{Drawing, Node, Workflow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};

@@ -2,8 +2,7 @@
 
 use callboard::messages::state::StateRules;
 use callboard::messages::{Limits, Outcome, Refusal, RunEvent, Verdict};
-use callboard::supervision::runs::fork::Fork;
-use callboard::supervision::runs::replay::{Cause, Replay};
+use callboard::supervision::runs::{Cause, Fork, Replay};
 use serde_json::json;
 
 use crate::limits::LimitChoice;

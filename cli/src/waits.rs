@@ -12,9 +12,7 @@ use callboard::env::Env;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Envelope, Question, RunId, Timestamp};
 use callboard::runtime::{RunError, RunHandle};
-use callboard::supervision::runs::follow::Follower;
-use callboard::supervision::runs::interrupts::Interrupt;
-use callboard::supervision::runs::run::Run;
+use callboard::supervision::runs::{Follower, Interrupt, Run};
 
 use crate::agents::dialog;
 use crate::output::note_words;
@@ -44,7 +42,7 @@ pub(crate) fn all(run: &Run) -> Vec<Wait> {
     let mut questions: Vec<Question> = run.open_questions().collect();
     questions.sort_by_key(|question| (question.asked_at, question.id.request));
     let troubled = run.turns_that_need_attention().map(|(turn, why)| {
-        let is_compensation = run.turn(turn.number).is_some_and(|open| run.is_compensation(open));
+        let is_compensation = run.is_compensation(turn.number);
         let node = run.node_of(turn.number).map(|node| if is_compensation { compensation(&node) } else { node });
         Wait::Attention { turn: turn.number, node, why: why.to_owned() }
     });

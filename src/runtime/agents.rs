@@ -284,7 +284,7 @@ impl AgentsHandle {
     ///
     /// ```
     /// use callboard::prelude::*;
-    /// use callboard::supervision::runs::breaker::BreakerState;
+    /// use callboard::supervision::runs::BreakerState;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let board = Callboard::builder().agent("idle", |_: Turn| async { Ok(Command::new()) }).start().await?;
     /// let status = board.agents().breaker("idle");

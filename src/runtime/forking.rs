@@ -6,7 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::messages::{Durability, Refusal, RunEvent, RunId, Unacknowledged};
 use crate::storage::{Fence, Journal, StorageError};
-use crate::supervision::runs::fork::{Fork, ForkError, fork_at};
+use crate::supervision::runs::fork::{Fork, ForkError};
 use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::snapshot::is_left;
 
@@ -24,7 +24,7 @@ impl Callboard {
     ///
     /// ```
     /// use callboard::prelude::*;
-    /// use callboard::supervision::runs::fork::Fork;
+    /// use callboard::supervision::runs::Fork;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let board = Callboard::builder()
     ///     .agent("scout", |_: Turn| async { Ok(Command::output("three pages").with("messages", "found").goto("writer")) })
@@ -64,7 +64,7 @@ impl Callboard {
             Some(RunEvent::Submitted(original)) => original.task.durability,
             Some(_) => return Err(ForkError::Trimmed),
         };
-        let events = fork_at(&history, turn, &fork, (id, board.env.now().wall), &board.rules)?;
+        let events = fork.events(&history, turn, (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await;
         begun.map_err(|error| if error.may_pass() { Unacknowledged::Fork(id).into() } else { error.into() })
     }

@@ -19,7 +19,7 @@ use crate::supervision::runs::interrupts::{Interrupt, Resume, ResumeError};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
-use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
+use crate::supervision::runs::snapshot::{Loaded, load};
 
 use super::handle::Callboard;
 
@@ -350,7 +350,7 @@ impl RunHandle {
     ///
     /// ```
     /// use callboard::prelude::*;
-    /// use callboard::supervision::runs::interrupts::Resume;
+    /// use callboard::supervision::runs::Resume;
     /// use callboard::workflow::{Node, Workflow};
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
@@ -478,7 +478,7 @@ impl RunHandle {
     ///
     /// ```
     /// use callboard::prelude::*;
-    /// use callboard::supervision::runs::follow::TurnStatus;
+    /// use callboard::supervision::runs::TurnStatus;
     /// use callboard::workflow::Workflow;
     /// use futures::StreamExt;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -531,7 +531,7 @@ impl RunHandle {
         if !matches!(history.first(), Some(RunEvent::Submitted(_))) {
             return Err(RunError::Trimmed(self.id));
         }
-        let late = late_turns(&history, &self.board.board.rules);
+        let late = Run::late_turns(&history, &self.board.board.rules);
         Ok(Flow::of(&history, late))
     }
 

@@ -24,7 +24,3 @@ pub use self::simulation::{
 };
 #[doc(inline)]
 pub use crate::assert_tree;
-pub use crate::supervision::runs::fork::{Fork, ForkError};
-pub use crate::supervision::runs::replay::{
-    Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, ReplayStep, TurnDifference, TurnEnd, TurnStory,
-};

@@ -2,7 +2,7 @@
 
 use callboard::messages::{FailureKind, Refusal, RunResult, Send};
 use callboard::prelude::*;
-use callboard::supervision::runs::breaker::BreakerState;
+use callboard::supervision::runs::BreakerState;
 use serde_json::json;
 
 async fn run(board: &Callboard, task: Task) -> RunResult {

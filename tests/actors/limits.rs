@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, quiet, secs, until};
-use callboard::SubmitError;
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
-use callboard::messages::{Action, ActionKind, Backoff, Consent, Refusal, RunEvent, Send, Timestamp, Usage, Verdict};
+use callboard::messages::{
+    Action, ActionKind, Backoff, Consent, Published, Refusal, RunEvent, Send, Timestamp, Usage, Verdict,
+};
 use callboard::prelude::*;
-use callboard::supervision::runs::breaker::{BreakerState, BreakerStatus};
-use callboard::supervision::runs::fork::{Fork, ForkError};
-use callboard::supervision::runs::run::Run;
+use callboard::supervision::runs::{BreakerState, BreakerStatus, Follower, Fork};
 use callboard::workflow::Workflow;
+use callboard::{ForkError, SubmitError};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -78,17 +78,15 @@ async fn a_thousand_reservations_at_once_never_exceed_the_budget() {
     let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!(result.metrics.tokens_spent, admitted.get() as u64 * 90, "every call that is admitted is paid for");
-    let mut events = run.history().await.unwrap().into_iter();
-    let Some(RunEvent::Submitted(submission)) = events.next() else { panic!("no submission") };
-    let (mut fold, _) = Run::begin(submission, StateRules::default());
+    let mut follower = Follower::new(StateRules::default());
     let (mut asked, mut refused, mut highest) = (0, 0, 0);
-    for event in events {
+    for (sequence, event) in (1..).zip(run.history().await.unwrap()) {
         if let RunEvent::Reserved { verdict, .. } = &event {
             asked += 1;
             refused += usize::from(matches!(verdict, Verdict::Refused(Refusal::TokenBudget { .. })));
         }
-        fold.step(&event);
-        highest = highest.max(fold.metrics().tokens_spent);
+        let _ = follower.take(&Published { run: run.id(), sequence, event: Arc::new(event) });
+        highest = highest.max(follower.run().unwrap().metrics().tokens_spent);
     }
     assert_eq!((asked, asked - refused), (1_000, admitted.get()));
     assert_eq!(highest, 10_000, "it is used up, and never exceeded");

@@ -8,7 +8,7 @@ use crate::common::{World, builder, finish, until};
 use callboard::messages::{AgentName, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
-use callboard::supervision::runs::fork::Fork;
+use callboard::supervision::runs::Fork;
 use callboard::workflow::Workflow;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::tools::{context_get, context_query, context_set};

@@ -12,8 +12,7 @@ use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::storage::Storage;
-use callboard::supervision::runs::snapshot::fold;
-use callboard::supervision::runs::supervisor::APPLIED;
+use callboard::supervision::runs::Run;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde::{Deserialize, Serialize};
@@ -355,7 +354,7 @@ struct Crashes {
 
 impl Faults for Crashes {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        if point != APPLIED {
+        if point != "runs.applied" {
             return None;
         }
         let round = self.rounds.count() + 1;
@@ -376,7 +375,7 @@ async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize
 }
 
 async fn play(builder: Builder, script: &Script, delays: u64) -> (RunResult, Vec<RunEvent>) {
-    let mut builder = builder.pool(100).breaker(callboard::supervision::runs::breaker::BreakerPolicy {
+    let mut builder = builder.pool(100).breaker(callboard::supervision::runs::BreakerPolicy {
         threshold: u32::MAX,
         cooldown: secs(1),
         max_cooldown: secs(1),
@@ -414,7 +413,7 @@ proptest! {
         prop_assert_eq!(&first.state, &second.state);
         prop_assert_eq!(first.outcome.is_finished(), second.outcome.is_finished());
         for (result, history) in &played {
-            let folded = fold(history.clone(), &StateRules::default()).unwrap();
+            let folded = Run::of(history.clone(), &StateRules::default()).unwrap();
             prop_assert_eq!(&**folded.result().unwrap(), result);
         }
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::common::{Counter, Peak, World, assert_nothing_left, pass};
 use callboard::messages::state::StateRules;
-use callboard::messages::{Message, Refusal, RunEvent, RunId, Send, StopReason, ToolCall, Usage};
+use callboard::messages::{Message, Published, Refusal, RunId, Send, StopReason, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::supervision::runs::run::Run;
+use callboard::supervision::runs::Follower;
 use callboard_agents::{
     Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
 };
@@ -170,12 +170,11 @@ fn what_a_thousand_agents_of_a_run_spend_stays_within_its_budget_also_if_they_ar
         let (board, _) = outside.board(builder.with(lead()), RUNS).await;
         let result = board.run(run).result().await.unwrap();
         assert!(matches!(result.outcome, Outcome::Refused(Refusal::TokenBudget { .. })), "{:?}", result.outcome);
-        let mut events = board.run(run).history().await.unwrap().into_iter();
-        let Some(RunEvent::Submitted(submission)) = events.next() else { panic!("no submission") };
-        let (mut fold, _) = Run::begin(submission, StateRules::default());
-        let highest = events.map(|event| {
-            fold.step(&event);
-            fold.metrics().tokens_spent
+        let events = board.run(run).history().await.unwrap();
+        let mut follower = Follower::new(StateRules::default());
+        let highest = (1..).zip(events).map(|(sequence, event)| {
+            let _ = follower.take(&Published { run, sequence, event: Arc::new(event) });
+            follower.run().unwrap().metrics().tokens_spent
         });
         let highest = highest.max().unwrap();
         assert!(highest <= BUDGET && highest > BUDGET - 10_000, "{highest}");

@@ -10,7 +10,6 @@ use callboard::env::{Env, Fault, Faults};
 use callboard::messages::RunResult;
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::supervision::runs::supervisor::TAKEN;
 use futures::executor::block_on;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -58,7 +57,7 @@ struct Sometimes(AtomicUsize);
 
 impl Faults for Sometimes {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        let count = if point == TAKEN { self.0.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let count = if point == "runs.taken" { self.0.fetch_add(1, Ordering::Relaxed) } else { 0 };
         match count {
             150 => Some(Fault::Panic("injected".into())),
             450 => Some(Fault::Error("injected".into())),

@@ -9,7 +9,7 @@ use callboard::messages::{ConversationId, Durability, Message, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, ConversationError, RunHandle};
 use callboard::storage::{Key, Memory, Storage};
-use callboard::supervision::runs::fork::Fork;
+use callboard::supervision::runs::Fork;
 use callboard::testing::{Sim, seeds, simulate};
 use callboard::workflow::Workflow;
 use callboard_agents::testing::ScriptedModel;

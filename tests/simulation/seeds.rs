@@ -7,7 +7,8 @@ use std::time::Duration;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{Action, Durability, RunId, Send, Status, TurnId};
 use callboard::prelude::*;
-use callboard::testing::{FaultPlan, Fork, Gate, Script, Seeds, Sim, seeds, simulate};
+use callboard::supervision::runs::Fork;
+use callboard::testing::{FaultPlan, Gate, Script, Seeds, Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
 

@@ -16,7 +16,6 @@ use callboard::messages::{Action, AgentName, Decision, Envelope, RequestId, RunE
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Storage, StorageError};
-use callboard::supervision::runs::supervisor::{APPLIED, TAKEN};
 use callboard::supervision::tree::{ActorState, EndReason};
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -308,9 +307,12 @@ async fn an_agent_that_cannot_be_restarted_fails_its_turns_and_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anything() {
-    for (point, fault, times) in
-        [(TAKEN, panic(), 1), (TAKEN, error(), 5), (APPLIED, panic(), 5), (APPLIED, error(), 1)]
-    {
+    for (point, fault, times) in [
+        ("runs.taken", panic(), 1),
+        ("runs.taken", error(), 5),
+        ("runs.applied", panic(), 5),
+        ("runs.applied", error(), 1),
+    ] {
         let stage = Stage::new(Plan::default());
         let board = stage.start().await;
         let before = stage.submit(&board).await;
@@ -334,7 +336,7 @@ async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anythin
 
 #[test]
 fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_the_next() {
-    for point in [TAKEN, APPLIED] {
+    for point in ["runs.taken", "runs.applied"] {
         let world = World::new();
         let run = world.process(async |builder| {
             let stage = Stage::new(Plan::default());

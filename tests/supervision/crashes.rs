@@ -12,7 +12,6 @@ use callboard::messages::{Action, Consent, RunEvent, TurnId, Unacknowledged};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Storage, StorageError};
-use callboard::supervision::runs::supervisor::APPLIED;
 use callboard::supervision::tree::TreeEventKind;
 use callboard::testing::{TreeRecorder, kill};
 use parking_lot::Mutex;
@@ -122,7 +121,7 @@ struct Once(AtomicBool);
 
 impl Faults for Once {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == APPLIED && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("injected".into()))
+        (point == "runs.applied" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("injected".into()))
     }
 }
 

@@ -23,8 +23,7 @@ use callboard::messages::state::{Reducer, Schema, StateRules};
 use callboard::messages::{Action, Backoff, LateAnswer, RunId, RunResult, Send, TurnId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
-use callboard::supervision::runs::breaker::BreakerPolicy;
-use callboard::supervision::runs::snapshot::fold;
+use callboard::supervision::runs::{BreakerPolicy, Run};
 use callboard::supervision::tree::{ActorState, EndReason, TreeNode};
 use callboard::testing::kill;
 use parking_lot::Mutex;
@@ -615,7 +614,7 @@ impl Round {
         };
         self.book.judge(&plan, &result)?;
         let history = run.history().await.map_err(|error| format!("no history: {error}"))?;
-        let folded = fold(history, &StateRules::default()).and_then(|run| run.result().cloned());
+        let folded = Run::of(history, &StateRules::default()).and_then(|run| run.result().cloned());
         check("folded result", &folded.as_deref(), &Some(&result))
     }
 

@@ -1,4 +1,4 @@
-//! The supervision tree, and runs: their rules against a model, and what becomes of them when parts of the system fail.
+//! The supervision tree, and what becomes of runs when parts of the system fail.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +9,6 @@ mod campaigns;
 mod common;
 mod crashes;
 mod dead_letters;
-mod engine;
 mod faults;
 mod recovery;
 mod replay;

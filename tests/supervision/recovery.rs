@@ -17,8 +17,7 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
 use callboard::storage::{Append, Fence, Journal, Memory, Sled, Storage};
-use callboard::supervision::runs::fork::Fork;
-use callboard::supervision::runs::supervisor::TAKEN;
+use callboard::supervision::runs::Fork;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -39,7 +38,7 @@ struct Crash(AtomicBool);
 
 impl Faults for Crash {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == TAKEN && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("injected".into()))
+        (point == "runs.taken" && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("injected".into()))
     }
 }
 

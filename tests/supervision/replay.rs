@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::ForkError;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Json, Limits, Reducer, RunEvent, RunResult, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
-use callboard::testing::{Aspect, Cause, Diff, Fork, ForkError, Replay, ReplayError, ReplayStep, TurnEnd};
+use callboard::supervision::runs::{Aspect, Cause, Diff, Fork, Replay, ReplayError, ReplayStep, TurnEnd};
 use callboard::workflow::{Node, Workflow};
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -405,7 +406,7 @@ proptest! {
         let old = Replay::of(history.clone(), &rules()).unwrap();
         let turn = u32::try_from(turn.index(old.turns().count())).unwrap() + 1;
         let id = (callboard::messages::RunId(uuid::Uuid::from_u128(9)), old.submission().at);
-        let events = callboard::supervision::runs::fork::fork_at(&history, turn, &Fork::new().input("new"), id, &rules());
+        let events = Fork::new().input("new").events(&history, turn, id, &rules());
         let fork = Replay::of(events.unwrap(), &rules()).unwrap();
         let last = fork.steps().last().unwrap();
         let is_fork = matches!(last.event, RunEvent::Forked { from, .. } if from.number == turn);

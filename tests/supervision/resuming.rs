@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::common::{assert_nothing_left, builder, finish, quiet, secs};
+use callboard::OverwriteError;
 use callboard::env::Env;
 use callboard::messages::state::StateError;
 use callboard::messages::{Durability, RunEvent, RunId, Send};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Memory, Storage};
-use callboard::supervision::runs::reopen::OverwriteError;
 use serde_json::json;
 
 /// A lead that has two judges write what they were given, side by side.

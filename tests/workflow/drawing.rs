@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::builder;
 use callboard::messages::state::StateRules;
 use callboard::prelude::*;
-use callboard::supervision::runs::node_states::node_states_of;
+use callboard::supervision::runs::Run;
 use callboard::workflow::{Count, Drawing, Node, NodeState, NodeStates, Workflow};
 use proptest::prelude::*;
 use serde_json::json;
@@ -138,7 +138,7 @@ async fn states_after(workflow: &Workflow, input: serde_json::Value) -> BTreeMap
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(workflow.task(input)).await.unwrap_or_else(|error| panic!("{error}"));
     run.result().await.unwrap();
-    let states = node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
+    let states = Run::node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
     board.shutdown().await;
     states
 }
@@ -190,11 +190,11 @@ async fn a_run_in_flight_can_be_drawn() {
     let run = board.submit(workflow.task("x")).await.unwrap();
     // Everything that can be done has been done: the clock goes on only then.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let states = node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
+    let states = Run::node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
     insta::assert_snapshot!("states_of_a_run_in_flight", told(&states));
     run.cancel("enough").await.unwrap();
     run.result().await.unwrap();
-    let states = node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
+    let states = Run::node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
     insta::assert_snapshot!("states_of_a_run_that_was_cancelled", told(&states));
     board.shutdown().await;
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder};
+use callboard::ResumeError;
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, WorkflowStoreError};
-use callboard::supervision::runs::follow::{TurnEvent, TurnStatus};
-use callboard::supervision::runs::interrupts::{Resume, ResumeError};
+use callboard::supervision::runs::{Resume, TurnEvent, TurnStatus};
 use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -577,7 +577,7 @@ async fn interrupted_nodes_wait_for_people_each_for_itself_and_go_on_with_what_w
     run.resume(one.turn, Resume::default(), "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!(result.output, json!({ "seen": ["x", "a", "by ann", "B"] }));
-    let replay = callboard::testing::Replay::of(run.history().await.unwrap(), &Default::default()).unwrap();
+    let replay = callboard::supervision::runs::Replay::of(run.history().await.unwrap(), &Default::default()).unwrap();
     assert_eq!(replay.result(), Some(&result));
     let nodes: Vec<String> = replay.turns().map(|turn| format!("{:?}", turn.cause)).collect();
     assert_eq!(nodes, ["draft", "a", "b", "end"].map(|node| format!("Node {{ node: {node:?} }}")));

@@ -12,8 +12,7 @@ use callboard::messages::state::StateRules;
 use callboard::messages::{AgentName, ConversationId, RunEvent, RunId, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle};
-use callboard::supervision::runs::replay::Replay;
-use callboard::supervision::runs::run::Run as State;
+use callboard::supervision::runs::{Replay, Run as State};
 use callboard::workflow::Workflow;
 
 use crate::conversations::check_none_is_open;
@@ -382,8 +381,8 @@ impl<'a> Session<'a> {
 
 /// The agent of a turn, open or ended.
 async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
-    if let Some(open) = run.read().await.ok()?.turn(turn) {
-        return Some(open.agent().clone());
+    if let Some(agent) = run.read().await.ok()?.agent_of(turn) {
+        return Some(agent.clone());
     }
     let replay = Replay::of(run.history().await.ok()?, &StateRules::default()).ok()?;
     replay.turn(turn).map(|turn| turn.agent.clone())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::supervision::runs::replay::{Diff, ReplayStep, TurnDifference};
+use callboard::supervision::runs::{Diff, ReplayStep, TurnDifference};
 
 use crate::page::Page;
 use crate::runs::replay::step_json;

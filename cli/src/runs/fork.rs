@@ -8,10 +8,10 @@ use std::path::Path;
 
 use serde_json::json;
 
+use callboard::ForkError;
 use callboard::env::Env;
 use callboard::messages::{Durability, RunId, visible};
-use callboard::supervision::runs::fork::{Fork, ForkError, fork_at};
-use callboard::supervision::runs::replay::Replay;
+use callboard::supervision::runs::{Fork, Replay};
 
 use crate::agents::hints::store_flag;
 use crate::page::{Failure, Page, brief_json, count};
@@ -37,11 +37,10 @@ pub(crate) async fn fork(
     let mut fork =
         settings.iter().fold(Fork::new(), |fork, Setting { channel, value }| fork.set(channel, value.clone()));
     fork.input = input.map(|input| input.clone().into());
-    let events =
-        fork_at(&loaded.history, turn, &fork, (run, at), &loaded.rules.state).map_err(|error| match error {
-            ForkError::NoTurn { .. } => Failure::unknown(format!("run {}: {error}", loaded.id)),
-            _ => Failure::trouble(format!("run {}: {error}", loaded.id)),
-        })?;
+    let events = fork.events(&loaded.history, turn, (run, at), &loaded.rules.state).map_err(|error| match error {
+        ForkError::NoTurn { .. } => Failure::unknown(format!("run {}: {error}", loaded.id)),
+        _ => Failure::trouble(format!("run {}: {error}", loaded.id)),
+    })?;
     let replay = Replay::of(events.clone(), &loaded.rules.state);
     let replay = replay.map_err(|error| Failure::trouble(format!("the fork cannot be replayed: {error}")))?;
     store.begin(run, &events, Durability::Sync).await?;

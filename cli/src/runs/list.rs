@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use callboard::env::Env;
 use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
-use callboard::supervision::runs::run::Run;
-use callboard::supervision::runs::snapshot::fold;
+use callboard::supervision::runs::Run;
 
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::shapes;
@@ -204,7 +203,7 @@ fn origin(history: &[RunEvent]) -> Option<TurnId> {
 /// The state of a run after its events; an error if the first is missing.
 pub(crate) fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
     let rules = Rules::of(&history);
-    fold(history, &rules.state).ok_or_else(|| "its journal does not go back to its beginning".to_owned())
+    Run::of(history, &rules.state).ok_or_else(|| "its journal does not go back to its beginning".to_owned())
 }
 
 /// How the run ended, or what it waits for, in words.

@@ -6,7 +6,7 @@ use callboard::messages::Json;
 use callboard::messages::state::METRICS;
 use serde_json::{Value, json};
 
-use callboard::supervision::runs::replay::{Moment, ReplayStep};
+use callboard::supervision::runs::{Moment, ReplayStep};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, lines_of, table, whole_json};
 use crate::runs::show::{actions, head, turn_json};

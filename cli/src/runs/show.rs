@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use callboard::env::Env;
 use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
-use callboard::supervision::runs::replay::{Cause, Deed, Replay, TurnEnd, TurnStory};
-use callboard::supervision::runs::snapshot::late_turns;
+use callboard::supervision::runs::{Cause, Deed, Replay, Run, TurnEnd, TurnStory};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, lines_of, table, time, whole_json};
 use crate::runs::list::status;
@@ -21,7 +20,7 @@ const SHOWN: usize = 10;
 pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let Loaded { id, replay, history, rules } = loaded;
     let now = Env::system().now().wall;
-    let flow = Flow::of(history, late_turns(history, &rules.state));
+    let flow = Flow::of(history, Run::late_turns(history, &rules.state));
     let mut text = head(loaded);
     text.push_str(&format!("\n{}", lines_of(&turns_table(replay))));
     let drawn = flow.to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
-use callboard::supervision::runs::run::Run;
+use callboard::supervision::runs::Run;
 
 use crate::stable_json::{stable, time};
 use crate::waits::Status;

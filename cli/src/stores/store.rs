@@ -9,7 +9,7 @@ use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules
 use callboard::messages::{Durability, RunEvent, RunId, visible};
 use callboard::runtime::ConversationsHandle;
 use callboard::storage::{Fence, Journal, Sled, StorageError};
-use callboard::supervision::runs::replay::{Replay, ReplayError};
+use callboard::supervision::runs::{Replay, ReplayError};
 
 use tempfile::TempDir;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use callboard::supervision::runs::node_states::node_states_of;
+use callboard::supervision::runs::Run;
 use callboard::workflow::{Drawing, NodeStates};
 
 use crate::page::{Failure, Page};
@@ -30,7 +30,7 @@ pub(crate) async fn draw(
     let mut drawing = Drawing::of(&workflow);
     if let Some((run, choice)) = run {
         let loaded = choice.stores()?.load(run).await?;
-        let states = node_states_of(loaded.history.clone(), &loaded.rules.state);
+        let states = Run::node_states_of(loaded.history.clone(), &loaded.rules.state);
         let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
         // The store could be opened, so no process works on the run: running nodes are shown as open.
         let left = |(node, mut states): (String, NodeStates)| {

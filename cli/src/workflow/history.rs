@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use callboard::messages::{AgentName, visible};
-use callboard::supervision::runs::replay::{Cause, TurnEnd, TurnStory};
+use callboard::supervision::runs::{Cause, TurnEnd, TurnStory};
 
 use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
 use crate::runs::show::{ending, head};

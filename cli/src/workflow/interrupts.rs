@@ -2,7 +2,7 @@
 
 use callboard::actors::approvals::Withdrawal;
 use callboard::messages::visible;
-use callboard::supervision::runs::interrupts::Interrupt;
+use callboard::supervision::runs::Interrupt;
 use serde_json::Value;
 
 use crate::page::{brief_json, whole_json};

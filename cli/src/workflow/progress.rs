@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use callboard::messages::state::StateRules;
 use callboard::messages::{Command, Failure, Published, visible};
-use callboard::supervision::runs::follow::{self, TurnEvent, TurnStatus};
-use callboard::supervision::runs::interrupts::Interrupt;
-use callboard::supervision::runs::run::Run;
+use callboard::supervision::runs::{self, Interrupt, Run, TurnEvent, TurnStatus};
 
 use crate::page::{brief, brief_json, duration};
 
@@ -15,7 +13,7 @@ const SHOWN: usize = 120;
 
 /// Follows the events of a run and turns them into lines.
 pub(crate) struct Follower {
-    turns: follow::Follower,
+    turns: runs::Follower,
     /// The last iteration of each loop, by the loop's path.
     iterations: BTreeMap<String, String>,
 }
@@ -43,7 +41,7 @@ pub(crate) enum Kind {
 impl Follower {
     /// A follower that has received no event: the first is the submission.
     pub(crate) fn new(rules: StateRules) -> Self {
-        Self { turns: follow::Follower::new(rules), iterations: BTreeMap::new() }
+        Self { turns: runs::Follower::new(rules), iterations: BTreeMap::new() }
     }
 
     /// The number of the next event.
@@ -103,7 +101,7 @@ impl Follower {
         let node = |turn: u32| {
             let node = self.turns.node_of(turn).unwrap_or_default();
             let run = self.turns.run();
-            let is_compensation = run.is_some_and(|run| run.turn(turn).is_some_and(|open| run.is_compensation(open)));
+            let is_compensation = run.is_some_and(|run| run.is_compensation(turn));
             if is_compensation { compensation(node) } else { node.to_owned() }
         };
         turns.map(|(turn, why)| (node(turn.number), why.to_owned())).collect()

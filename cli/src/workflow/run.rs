@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use callboard::ForkError;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Json, Reducer, visible};
-use callboard::supervision::runs::fork::{Fork, ForkError};
-use callboard::supervision::runs::interrupts::{Interrupt, Resume};
-use callboard::supervision::runs::replay::{Cause, Replay};
+use callboard::supervision::runs::{Cause, Fork, Interrupt, Replay, Resume};
 use callboard::workflow::Workflow;
 
 use crate::conversations;

@@ -12,8 +12,7 @@ use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{ConversationId, Limits, RunEvent, RunId, RunResult, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
-use callboard::supervision::runs::interrupts::{Interrupt, Resume};
-use callboard::supervision::runs::run::Run as State;
+use callboard::supervision::runs::{Interrupt, Resume, Run as State};
 
 use crate::agents::decide::{self, next_asked, settle, unless_closed};
 use crate::agents::process_log;

@@ -45,7 +45,7 @@ impl Drawing {
     /// Shows the states of nodes. Each is named by its path, as [`Run::node_of`] writes it without iterations and items:
     /// `group/review`. Nodes that are not named have no state.
     ///
-    /// [`Run::node_of`]: crate::supervision::runs::run::Run::node_of
+    /// [`Run::node_of`]: crate::supervision::runs::Run::node_of
     #[must_use]
     pub fn with(mut self, states: BTreeMap<String, NodeStates>) -> Self {
         self.states = Some(states);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard::messages::{Consent, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
-use callboard::supervision::runs::breaker::BreakerPolicy;
+use callboard::supervision::runs::BreakerPolicy;
 
 use super::recorder::Recorder;
 use crate::common::{broken, builder, finish, quiet, secs};

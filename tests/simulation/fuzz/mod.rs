@@ -13,17 +13,14 @@ use callboard::actors::approvals::{card, folded};
 use callboard::messages::state::{Reducer, Schema, State, StateRules};
 use callboard::messages::{
     Action, ActionKind, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan,
-    RequestId, RunEvent, RunId, Send, Submission, Task, TraceId, TurnId, Verdict, visible_lines,
+    Published, RequestId, RunEvent, RunId, Send, Submission, Task, TraceId, TurnId, Verdict, visible_lines,
 };
 use callboard::storage::codec::{self, HEADER, Stored};
 use callboard::storage::{
     Append, Durability, Expected, Fence, Journal, Key, LetterNote, Memory, Put, Storage, transfer,
 };
-use callboard::supervision::runs::fork::fork_at;
-use callboard::supervision::runs::run::Run;
-use callboard::supervision::runs::snapshot::{fold, late_turns};
+use callboard::supervision::runs::{Diff, Follower, Fork, Replay, ReplayError, Run};
 use callboard::testing::conformance::ManualClock;
-use callboard::testing::{Diff, Fork, Replay, ReplayError};
 use callboard::workflow::{Defects, Node, Workflow};
 use futures::FutureExt;
 use serde::Serialize;
@@ -148,7 +145,7 @@ fn any_record_of_a_journal_is_read_and_folded_or_an_error() {
         let journal = Journal::new(Arc::new(Memory::default()));
         let stream = Key::new(["run", "again"]);
         journal.append(&stream, Fence::FIRST, 0, &events, Durability::Memory).now_or_never().unwrap().unwrap();
-        let _ = fold(events, &StateRules::default());
+        let _ = Run::of(events, &StateRules::default());
         Ok(true)
     });
 }
@@ -179,7 +176,7 @@ fn orders_of_events(events: &[RunEvent]) -> Vec<Vec<u8>> {
 fn any_order_of_events_folds() {
     let events = journal_of(&hex_files("golden", "journal-record")).unwrap();
     fuzz("fold", &orders_of_events(&events), |which| {
-        Ok(fold(events_of(&events, which), &StateRules::default()).is_some())
+        Ok(Run::of(events_of(&events, which), &StateRules::default()).is_some())
     });
 }
 
@@ -203,14 +200,14 @@ fn any_order_of_events_is_replayed_compared_and_forked() {
         });
         let replay = Replay::of(history.clone(), &rules).map_err(|error| error.to_string())?;
         if replay.result().map(|result| &result.outcome)
-            != fold(history.clone(), &rules).unwrap().result().map(|result| &result.outcome)
+            != Run::of(history.clone(), &rules).unwrap().result().map(|result| &result.outcome)
         {
             return Err("the replay comes to another result than the fold".to_owned());
         }
         if !Diff::of(&replay, &replay).is_empty() {
             return Err("it differs from itself".to_owned());
         }
-        let shown = format!("{}{}", Diff::of(&plain, &replay), Flow::of(&history, late_turns(&history, &rules)));
+        let shown = format!("{}{}", Diff::of(&plain, &replay), Flow::of(&history, Run::late_turns(&history, &rules)));
         let shown = replay.steps().iter().fold(shown, |shown, step| shown + &step.event.to_string() + "\n");
         if visible_lines(&shown) != shown {
             return Err("it is shown with what deceives".to_owned());
@@ -220,7 +217,7 @@ fn any_order_of_events_is_replayed_compared_and_forked() {
             replay.at_turn(turn.number).ok_or("a turn is not found")?;
             let (fork, id) =
                 (Fork::new().input("new").set("note", 1), (RunId(Uuid::from_u128(9)), replay.submission().at));
-            let Ok(forked) = fork_at(&history, turn.number, &fork, id, &rules) else { continue };
+            let Ok(forked) = fork.events(&history, turn.number, id, &rules) else { continue };
             let forked = Replay::of(forked, &rules).map_err(|error| format!("the fork: {error}"))?;
             let last = forked.steps().last().unwrap().event.turn().unwrap();
             let begun = forked.turn(last).ok_or("the fork has not the turn that it begins at")?;
@@ -502,14 +499,19 @@ fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
     let task = Task::new("x").input(input.clone()).plan(plan);
     let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
     let submission = Submission { run, trace, task, agent: agent.clone(), cast, chain: Chain::default(), at };
-    let (mut run, _) = Run::begin(Arc::new(submission), StateRules::default());
+    let mut follower = Follower::new(StateRules::default());
+    let step = |follower: &mut Follower, event| {
+        let sequence = follower.next_sequence();
+        let _ = follower.take(&Published { run, sequence, event: Arc::new(event) });
+    };
+    step(&mut follower, RunEvent::Submitted(Arc::new(submission)));
     for way in ways.iter().chain(std::iter::repeat_n(&0, 300)) {
-        let open: Vec<u32> = run.open_turns().collect();
+        let open: Vec<u32> = follower.run()?.open_turns().collect();
         if open.is_empty() {
             break;
         }
         let turn = open[usize::from(*way >> 3) % open.len()];
-        let node = run.node_of(turn);
+        let node = follower.run()?.node_of(turn);
         let agent = agent.clone();
         let command = match way & 7 {
             0 => Command::output(json!({ "files": [1, 2], "text": "{{ state }}" })),
@@ -520,19 +522,19 @@ fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
             6 => Command::output("end").end(),
             _ => {
                 let failure = Failure::new(FailureKind::Terminal, "no");
-                run.step(&RunEvent::TurnFailed { turn, agent, input: Json::null(), attempt: 1, failure, at });
+                step(&mut follower, RunEvent::TurnFailed { turn, agent, input: Json::null(), attempt: 1, failure, at });
                 continue;
             }
         };
         let (command, verdict) = (Arc::new(command), Verdict::Nothing);
-        run.step(&RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict, at });
-        let interrupted = run.open_turns().next();
+        step(&mut follower, RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict, at });
+        let interrupted = follower.run()?.open_turns().next();
         if let Some(interrupted) = interrupted {
             let (input, update, by) = (None, Default::default(), "ann".into());
-            run.step(&RunEvent::Resumed { turn: interrupted, input, update, by, at });
+            step(&mut follower, RunEvent::Resumed { turn: interrupted, input, update, by, at });
         }
     }
-    Some(run)
+    follower.run().cloned()
 }
 
 /// A plan that nobody has checked, as a stranger may submit it: what passes is run to its end. Before a line break, the

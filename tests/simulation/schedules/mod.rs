@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use callboard::messages::RunId;
 use callboard::messages::state::StateRules;
 use callboard::prelude::*;
-use callboard::supervision::runs::snapshot::fold;
+use callboard::supervision::runs::Run;
 use callboard::testing::{Seeds, Sim, TestError, seeds, simulate};
 use serde_json::json;
 use swarm::{Plan, board, insist, one_fault, task};
@@ -29,7 +29,7 @@ async fn all_end(sim: &Sim, tasks: &[(RunId, Plan)], acknowledged: &mut BTreeSet
         let result = insist(sim, async || run.result().await).await;
         assert_eq!(result.outcome, Outcome::Finished);
         assert_eq!(result.state["count"], json!(plan.turns()));
-        let folded = fold(insist(sim, async || run.history().await).await, &StateRules::default()).unwrap();
+        let folded = Run::of(insist(sim, async || run.history().await).await, &StateRules::default()).unwrap();
         assert_eq!(**folded.result().unwrap(), result);
     }
 }

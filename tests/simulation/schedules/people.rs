@@ -7,7 +7,7 @@ use std::time::Duration;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Refusal, RunId, RunResult};
 use callboard::prelude::*;
-use callboard::supervision::runs::snapshot::fold;
+use callboard::supervision::runs::Run;
 use callboard::testing::{FaultPlan, Seeds, Sim, TestError, seeds, simulate};
 use serde_json::json;
 
@@ -160,7 +160,7 @@ async fn work(sim: &Sim, orders: &mut [Order], boards: &[Callboard], restart_aft
     for (order, result) in orders.iter().zip(results) {
         order.check(&result);
         let history = insist(sim, async || boards[0].run(order.id).history().await).await;
-        assert_eq!(**fold(history, &StateRules::default()).unwrap().result().unwrap(), result);
+        assert_eq!(**Run::of(history, &StateRules::default()).unwrap().result().unwrap(), result);
     }
     // A turn whose run has ended under it may go on until it lets go.
     sim.assert_nothing_left().await;

@@ -7,11 +7,8 @@ use callboard::messages::state::{Reducer, StateRules};
 use callboard::messages::{Durability, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::supervision::runs::breaker::BreakerPolicy;
-use callboard::supervision::runs::interrupts::Resume;
-use callboard::supervision::runs::replay::Cause;
-use callboard::supervision::runs::snapshot::fold;
-use callboard::testing::{Effects, Replay, Sim, TestError, seeds, simulate};
+use callboard::supervision::runs::{BreakerPolicy, Cause, Replay, Resume, Run};
+use callboard::testing::{Effects, Sim, TestError, seeds, simulate};
 use callboard::workflow::{Node, Workflow};
 use serde_json::{Value, json};
 
@@ -249,7 +246,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
                 let history = insist(&sim, async || run.history().await).await;
                 let replay = Replay::of(history.clone(), &StateRules::default()).unwrap();
                 assert_eq!(taken_back(&replay), undone, "{:#?}", workflow.plan().body);
-                assert_eq!(**fold(history, &StateRules::default()).unwrap().result().unwrap(), result);
+                assert_eq!(**Run::of(history, &StateRules::default()).unwrap().result().unwrap(), result);
                 sim.assert_nothing_left().await;
             })
             .await;

@@ -7,7 +7,7 @@ use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{Action, RunId, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::supervision::runs::breaker::BreakerPolicy;
+use callboard::supervision::runs::BreakerPolicy;
 use callboard::testing::{Effects, FaultKind, FaultPlan, Sim, fault_points};
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};

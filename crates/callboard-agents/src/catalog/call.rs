@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::supervision::runs::breaker::Signal;
+use callboard::supervision::runs::Signal;
 use futures::StreamExt;
 
 use crate::model::{ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::supervision::runs::breaker::Signal;
+use callboard::supervision::runs::Signal;
 
 use crate::model::{ModelError, ModelErrorKind};
 

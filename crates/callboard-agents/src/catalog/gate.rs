@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::supervision::runs::breaker::{Breaker, BreakerState};
+use callboard::supervision::runs::{Breaker, BreakerState};
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};

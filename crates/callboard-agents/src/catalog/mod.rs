@@ -23,7 +23,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use callboard::env::Env;
-use callboard::supervision::runs::breaker::BreakerState;
+use callboard::supervision::runs::BreakerState;
 use callboard_documents::Defects;
 use futures::{FutureExt, StreamExt};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard::supervision::runs::breaker::{Breaker, BreakerPolicy, BreakerTicket, Signal};
+use callboard::supervision::runs::{Breaker, BreakerPolicy, BreakerTicket, Signal};
 use parking_lot::Mutex;
 
 /// The breaker of one tool. Only silence counts against it: a tool that answers with an error is there.

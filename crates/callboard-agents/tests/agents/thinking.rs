@@ -10,7 +10,7 @@ use callboard::env::Env;
 use callboard::messages::state::StateRules;
 use callboard::messages::{AgentEvent, Cost, Message, Refusal, RunEvent, Usage};
 use callboard::prelude::*;
-use callboard::testing::Replay;
+use callboard::supervision::runs::Replay;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
     Definition, Effect, LlmAgent, Model, ModelChoice, ModelEntry, ModelErrorKind, Models, Teammate, Tool, ToolError,

@@ -13,7 +13,7 @@ use crate::common::{assert_nothing_left, builder, finish, secs, until};
 use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
-use callboard::supervision::runs::breaker::BreakerPolicy;
+use callboard::supervision::runs::BreakerPolicy;
 use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard_agents::ProcessAgent;
 use parking_lot::Mutex;

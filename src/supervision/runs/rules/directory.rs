@@ -3,7 +3,7 @@
 use crate::messages::{Action, ActionKind, AgentName, Authority, Consent, Json, KeptAgent, Refusal};
 
 /// Knows the agents of a board. The agents' side implements it.
-pub trait AgentDirectory: Send + Sync + 'static {
+pub(crate) trait AgentDirectory: Send + Sync + 'static {
     /// The agent that a name, role or capability stands for.
     ///
     /// # Errors

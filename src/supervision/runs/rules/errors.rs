@@ -89,7 +89,7 @@ fn not_accepted(error: &StorageError) -> String {
 
 /// Why a run could not be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
+pub(crate) enum LoadError {
     /// The store failed, or the journal is damaged.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -162,7 +162,7 @@ impl Follower {
         let begun = run.turn(turn).filter(|_| !self.open.contains_key(&turn))?;
         let status = if begun.phase == Phase::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Started };
         let (agent, node) = (begun.agent().clone(), run.node_of(turn).map(Arc::from));
-        let open = Open { agent, node, is_compensation: run.is_compensation(begun), since: run.last_at() };
+        let open = Open { agent, node, is_compensation: run.is_compensation(turn), since: run.last_at() };
         let event = self.event(turn, &open, status);
         self.open.insert(turn, open);
         event

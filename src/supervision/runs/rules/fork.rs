@@ -8,7 +8,7 @@
 //! Not copied are tokens (the fork has a budget of its own), failed attempts, open questions, and any consent that a turn
 //! asked for while it ran: an approval binds to its run. A turn that has ended is not asked about again.
 //!
-//! A turn that failed for good is a dead letter, and its retry is a fork; [`fork_at`] forks at any turn, and may change what
+//! A turn that failed for good is a dead letter, and its retry is a fork; [`Fork::events`] forks at any turn, and may change what
 //! that one works on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 /// What is different about a fork, and about the turn that it begins at; by default nothing.
 ///
 /// ```
-/// use callboard::supervision::runs::fork::Fork;
+/// use callboard::supervision::runs::Fork;
 /// let fork = Fork::new().input("the short version").set("verdict", "accept");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -147,6 +147,50 @@ impl Fork {
         self
     }
 
+    /// The first events of the run `run`, forked from `history` at a turn, whether that has ended or not: the turn is open in it,
+    /// with nothing recorded and with what this changes. `at` is the time of the fork.
+    ///
+    /// # Errors
+    /// See [`ForkError`].
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    pub fn events(
+        &self,
+        history: &[RunEvent],
+        turn: u32,
+        (run, at): (RunId, Timestamp),
+        rules: &StateRules,
+    ) -> Result<Vec<RunEvent>, ForkError> {
+        self.check_size()?;
+        let history = &*in_order_of_effect(history.to_vec());
+        let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
+        let (end, last) = end_of(history, turn, original, rules);
+        if !(1..=last).contains(&turn) {
+            return Err(ForkError::NoTurn { turn, last });
+        }
+        let from = TurnId { run: original.run, number: turn };
+        let mut submission = submission(original, run, at);
+        if let Some(limits) = &self.limits {
+            submission.task.limits = Some(limits.clone());
+        }
+        let copy = copy_around(history, turn, end, submission, rules).ok_or(ForkError::Trimmed)?;
+        let (Some(name), mut events) = (copy.names.get(&turn).copied(), copy.events) else {
+            return Err(ForkError::NotReached(turn));
+        };
+        let open = copy.new.turn(name).ok_or(ForkError::NotReached(turn))?;
+        copy.new.branch_of(open).view.clone().apply(&self.update, copy.new.rules())?;
+        if self.limits.is_some() {
+            check_limits(&copy.new)?;
+        }
+        let Fork { input, update, limits: _, is_in_conversation } = self.clone();
+        events.push(RunEvent::Forked { turn: name, from, input, update, at });
+        if is_in_conversation {
+            events.extend(entry(history));
+        }
+        Ok(events)
+    }
+
     fn check_size(&self) -> Result<(), ForkError> {
         let values = || self.input.iter().chain(self.update.writes().iter().map(|write| &write.value));
         if values().any(Json::is_too_deep) {
@@ -160,7 +204,7 @@ impl Fork {
 
 /// What a fork of a run is submitted as.
 #[must_use]
-pub fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submission {
+pub(crate) fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submission {
     let mut submission = Submission { run, at, ..original.clone() };
     submission.task.id = None;
     submission
@@ -172,55 +216,16 @@ pub fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submissio
 /// # Panics
 /// When a custom reducer does.
 #[must_use]
-pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &StateRules) -> Option<Vec<RunEvent>> {
+pub(crate) fn fork(
+    history: &[RunEvent],
+    dead: u32,
+    submission: Submission,
+    rules: &StateRules,
+) -> Option<Vec<RunEvent>> {
     let history = &*in_order_of_effect(history.to_vec());
     let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead))?;
     let copy = copy_around(history, dead, end, submission, rules)?;
     copy.names.contains_key(&dead).then_some(copy.events)
-}
-
-/// The first events of the run `run`, forked from `history` at a turn, whether that has ended or not: the turn is open in it,
-/// with nothing recorded and with what `fork` changes.
-///
-/// # Errors
-/// See [`ForkError`].
-///
-/// # Panics
-/// When a custom reducer does.
-pub fn fork_at(
-    history: &[RunEvent],
-    turn: u32,
-    fork: &Fork,
-    (run, at): (RunId, Timestamp),
-    rules: &StateRules,
-) -> Result<Vec<RunEvent>, ForkError> {
-    fork.check_size()?;
-    let history = &*in_order_of_effect(history.to_vec());
-    let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
-    let (end, last) = end_of(history, turn, original, rules);
-    if !(1..=last).contains(&turn) {
-        return Err(ForkError::NoTurn { turn, last });
-    }
-    let from = TurnId { run: original.run, number: turn };
-    let mut submission = submission(original, run, at);
-    if let Some(limits) = &fork.limits {
-        submission.task.limits = Some(limits.clone());
-    }
-    let copy = copy_around(history, turn, end, submission, rules).ok_or(ForkError::Trimmed)?;
-    let (Some(name), mut events) = (copy.names.get(&turn).copied(), copy.events) else {
-        return Err(ForkError::NotReached(turn));
-    };
-    let open = copy.new.turn(name).ok_or(ForkError::NotReached(turn))?;
-    copy.new.branch_of(open).view.clone().apply(&fork.update, copy.new.rules())?;
-    if fork.limits.is_some() {
-        check_limits(&copy.new)?;
-    }
-    let Fork { input, update, limits: _, is_in_conversation } = fork.clone();
-    events.push(RunEvent::Forked { turn: name, from, input, update, at });
-    if is_in_conversation {
-        events.extend(entry(history));
-    }
-    Ok(events)
 }
 
 /// The event with which the run entered its conversation, if it is in one.
@@ -250,7 +255,7 @@ fn check_limits(copied: &Run) -> Result<(), ForkError> {
 ///
 /// # Panics
 /// When a custom reducer does.
-pub fn migrate(
+pub(crate) fn migrate(
     history: &[RunEvent],
     (plan, cast): (Arc<Plan>, Vec<AgentName>),
     (run, at): (RunId, Timestamp),

@@ -1,25 +1,26 @@
 //! The rules of runs: pure functions over a run's state and its events. They know neither tokio nor ractor.
 
-pub mod breaker;
-pub mod budget;
+pub(crate) mod breaker;
+pub(crate) mod budget;
 pub(crate) mod conversation;
-pub mod decide;
-pub mod directory;
-pub mod errors;
+pub(crate) mod decide;
+pub(crate) mod directory;
+pub(crate) mod errors;
 pub(crate) mod expiry;
-pub mod facts;
-pub mod follow;
-pub mod fork;
-pub mod guard;
+pub(crate) mod facts;
+pub(crate) mod follow;
+pub(crate) mod fork;
+pub(crate) mod guard;
 pub(crate) mod history;
-pub mod interrupts;
+pub(crate) mod interrupts;
 pub(crate) mod once;
-pub mod reopen;
-pub mod replay;
-pub mod requests;
-pub mod retry;
-pub mod run;
-pub mod snapshot;
-pub mod wait_for;
+pub(crate) mod reopen;
+pub(crate) mod replay;
+pub(crate) mod requests;
+pub(crate) mod retry;
+pub(crate) mod run;
+pub(crate) mod snapshot;
+pub(crate) mod wait_for;
 
-pub use run::node_states;
+#[cfg(test)]
+mod reference;

@@ -10,13 +10,13 @@ use crate::messages::state::StateError;
 use crate::messages::{Durability, RunEvent, Timestamp, Update, Verdict};
 
 use super::decide::{self, DecisionContext};
-pub use super::errors::OverwriteError;
+pub(crate) use super::errors::OverwriteError;
 use super::history::in_order_of_effect;
 use super::run::Run;
 
 /// A run as it was before the event whose join failed and ended it.
 #[derive(Debug)]
-pub struct Conflicted {
+pub(crate) struct Conflicted {
     pub(in crate::supervision::runs) run: Run,
     pub(in crate::supervision::runs) ender: RunEvent,
     pub(in crate::supervision::runs) ended_at: Timestamp,
@@ -27,7 +27,7 @@ impl Conflicted {
     ///
     /// # Errors
     /// It has not ended, or not because of a conflict.
-    pub fn find(base: &Run, tail: Vec<RunEvent>) -> Result<Self, OverwriteError> {
+    pub(crate) fn find(base: &Run, tail: Vec<RunEvent>) -> Result<Self, OverwriteError> {
         let mut events = in_order_of_effect(tail);
         let mut ended = base.clone();
         let last = events.iter().position(|event| {
@@ -57,7 +57,7 @@ impl Conflicted {
     ///
     /// # Panics
     /// When a custom reducer does.
-    pub fn overwrite(
+    pub(crate) fn overwrite(
         &self,
         update: Update,
         by: Arc<str>,

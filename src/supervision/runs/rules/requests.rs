@@ -8,11 +8,11 @@ use crate::messages::{
 };
 
 /// The largest command, in bytes of its parts as text.
-pub const MAX_COMMAND: usize = 8 << 20;
+pub(crate) const MAX_COMMAND: usize = 8 << 20;
 
 /// A request of a turn to its run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TurnRequest {
+pub(crate) enum TurnRequest {
     /// To have everything so far on disk, because the step of this name is about to have effects.
     StartStep(Arc<str>),
     /// To keep a step's result.
@@ -82,7 +82,7 @@ pub enum TurnRequest {
 impl TurnRequest {
     /// Whether it holds JSON that nests deeper than can be stored.
     #[must_use]
-    pub fn is_too_deep(&self) -> bool {
+    pub(crate) fn is_too_deep(&self) -> bool {
         match self {
             Self::FinishStep(_, json) | Self::Ask { question: json, .. } => json.is_too_deep(),
             Self::Delegate(order) => order.input.is_too_deep(),
@@ -103,7 +103,7 @@ impl TurnRequest {
 
 /// What a turn receives for a request.
 #[derive(Debug)]
-pub enum TurnReply {
+pub(crate) enum TurnReply {
     /// It is on disk.
     Done,
     /// The reservation's number, or why there is none.
@@ -137,7 +137,7 @@ pub enum TurnReply {
 
 /// How an attempt ended, as the agent's side saw it.
 #[derive(Clone, Debug)]
-pub enum TurnOutcome {
+pub(crate) enum TurnOutcome {
     /// The agent returned a command.
     Command(Command),
     /// The attempt failed.

@@ -8,7 +8,7 @@ use super::breaker::Signal;
 
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+pub(crate) enum AfterFailure {
     /// The turn is tried again after this time.
     Retry(Duration),
     /// The turn is a dead letter and its branch fails.
@@ -19,7 +19,7 @@ pub enum AfterFailure {
 
 /// Decides after the `failures`-th failed attempt of a turn that may have `attempts` of them.
 #[must_use]
-pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
+pub(crate) fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
     match kind {
         // A command that cannot be applied is the work of code that would return it again.
         FailureKind::Terminal
@@ -40,7 +40,7 @@ pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff
 
 /// The signal of a turn that failed for good to its agent's breaker.
 #[must_use]
-pub fn signal(kind: FailureKind) -> Signal {
+pub(crate) fn signal(kind: FailureKind) -> Signal {
     match kind {
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout => Signal::Failure,
         FailureKind::Terminal

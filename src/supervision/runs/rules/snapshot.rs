@@ -83,7 +83,7 @@ impl Cadence {
 
 /// A run read back from its journal, and the sequence of the last record.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The run; `None` if nothing is journaled.
     pub run: Option<Run>,
     /// The last record.
@@ -97,13 +97,13 @@ pub struct Loaded {
 ///
 /// # Panics
 /// When a custom reducer does.
-pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
+pub(crate) async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
     Ok(read(journal, id, rules).await?.replay())
 }
 
 /// Whether a run has not ended and has no note with its board: a crash has lost the note alone. One that cannot be read is
 /// left alone, and one in memory only has none. `durability` is what tasks get that name none.
-pub async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
+pub(crate) async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
     let Ok(None) = journal.owner_of(id).await else { return false };
     let Ok(Loaded { run: Some(run), .. }) = answer_of(load(journal, id, rules)).await else { return false };
     run.result().is_none() && run.submission().task.durability.unwrap_or(durability) != Durability::Memory
@@ -164,7 +164,7 @@ pub(in crate::supervision::runs) async fn read(
 
 /// A run as far back as its journal has it, to be stepped through the events that came after.
 #[derive(Debug)]
-pub struct Past {
+pub(crate) struct Past {
     /// The run before the events.
     pub run: Run,
     /// The events, in the order in which they take effect.
@@ -178,7 +178,7 @@ pub struct Past {
 ///
 /// # Errors
 /// As [`load`].
-pub async fn past(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Option<Past>, StorageError> {
+pub(crate) async fn past(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Option<Past>, StorageError> {
     let history = journal.read(id).await?;
     let in_first = history.in_first.saturating_sub(1);
     let mut events = history.events.into_iter();
@@ -190,19 +190,32 @@ pub async fn past(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Op
     Ok(base.map(|run| Past { run, events: in_order_of_effect(tail), in_first: 0 }))
 }
 
-/// The fold over a whole journal; `None` if it does not begin with a submission.
-#[must_use]
-pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
-    let mut events = events.into_iter();
-    let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
-    let (run, _) = Run::begin(submission, rules.clone());
-    Some(replay(run, events.collect()))
+impl Run {
+    /// The run that a whole history makes; `None` if it does not begin with a submission.
+    ///
+    /// # Panics
+    /// When a custom reducer or a predicate does.
+    #[must_use]
+    pub fn of(history: Vec<RunEvent>, rules: &StateRules) -> Option<Self> {
+        let mut events = history.into_iter();
+        let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
+        let (run, _) = Self::begin(submission, rules.clone());
+        Some(replay(run, events.collect()))
+    }
+
+    /// The turns of a history that took the answers to detached delegations, and those of a plan, with their agents: no event
+    /// names them when they begin. [`Flow::of`](crate::messages::Flow::of) needs them. Empty if the history does not begin with a
+    /// submission.
+    ///
+    /// # Panics
+    /// When a custom reducer or a predicate does.
+    #[must_use]
+    pub fn late_turns(history: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
+        late_turns(history, rules)
+    }
 }
 
-/// The turns that took the answers to detached delegations, and those of a plan, with their agents: no event names them
-/// when they begin. Empty if the journal does not begin with a submission.
-#[must_use]
-pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
+fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
     let events = in_order_of_effect(events.to_vec());
     let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
     let (mut run, mut effects) = Run::begin(Arc::clone(submission), rules.clone());
@@ -264,7 +277,7 @@ mod tests {
             },
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
         ];
-        fold(events, &StateRules::default()).unwrap()
+        Run::of(events, &StateRules::default()).unwrap()
     }
 
     #[test]
@@ -350,7 +363,7 @@ mod tests {
                 history.push(event);
             }
             let submitted = RunEvent::Submitted(Arc::clone(run.submission()));
-            let again = fold(std::iter::once(submitted).chain(history).collect(), &StateRules::default()).unwrap();
+            let again = Run::of(std::iter::once(submitted).chain(history).collect(), &StateRules::default()).unwrap();
             assert_eq!(format!("{run:?}"), format!("{again:?}"));
             ended += u32::from(run.result().is_some_and(|result| result.outcome.is_finished()));
         }

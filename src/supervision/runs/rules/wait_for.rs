@@ -8,7 +8,7 @@ use crate::messages::{AgentName, RequestId, TurnId, Wait};
 
 /// A turn, or the single slot of an agent that does not take a second turn while one of its turns waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Waiting {
+pub(crate) enum Waiting {
     /// A turn of an agent.
     Turn(TurnId, AgentName),
     /// A non-reentrant agent's slot.
@@ -18,7 +18,7 @@ pub enum Waiting {
 impl Waiting {
     /// Names it, with the delegation whose answer it waits for.
     #[must_use]
-    pub fn by(&self, request: Option<RequestId>) -> Wait {
+    pub(crate) fn by(&self, request: Option<RequestId>) -> Wait {
         match self {
             Self::Turn(turn, agent) => Wait::Turn { turn: *turn, agent: agent.clone(), request },
             Self::Slot(agent) => Wait::Slot(agent.clone()),
@@ -36,13 +36,13 @@ struct Edge {
 
 /// The wait-for graph.
 #[derive(Debug, Default)]
-pub struct WaitGraph {
+pub(crate) struct WaitGraph {
     edges: HashMap<Waiting, Vec<Edge>>,
 }
 
 impl WaitGraph {
     /// `from` waits for `to`, by a delegation if it is an answer; adding it again changes nothing.
-    pub fn add(&mut self, from: Waiting, to: Waiting, request: Option<RequestId>) {
+    pub(crate) fn add(&mut self, from: Waiting, to: Waiting, request: Option<RequestId>) {
         let edges = self.edges.entry(from).or_default();
         if edges.iter().all(|edge| edge.to != to) {
             edges.push(Edge { to, request });
@@ -50,7 +50,7 @@ impl WaitGraph {
     }
 
     /// `from` no longer waits for `to`.
-    pub fn remove(&mut self, from: &Waiting, to: &Waiting) {
+    pub(crate) fn remove(&mut self, from: &Waiting, to: &Waiting) {
         if let Some(targets) = self.edges.get_mut(from) {
             if let Some(position) = targets.iter().position(|edge| edge.to == *to) {
                 targets.swap_remove(position);
@@ -62,19 +62,19 @@ impl WaitGraph {
     }
 
     /// `from` waits for nothing any more.
-    pub fn forget(&mut self, from: &Waiting) {
+    pub(crate) fn forget(&mut self, from: &Waiting) {
         self.edges.remove(from);
     }
 
     /// Removes the waits of those for which `is_gone` is true.
-    pub fn forget_all(&mut self, is_gone: impl Fn(&Waiting) -> bool) {
+    pub(crate) fn forget_all(&mut self, is_gone: impl Fn(&Waiting) -> bool) {
         self.edges.retain(|from, _| !is_gone(from));
     }
 
     /// The waits that lead from `from` to `to`, both included, each with the request by which it waits for the next, if there
     /// is such a path. An edge from `to` to `from` would close it to a cycle.
     #[must_use]
-    pub fn path(&self, from: &Waiting, to: &Waiting) -> Option<Vec<Wait>> {
+    pub(crate) fn path(&self, from: &Waiting, to: &Waiting) -> Option<Vec<Wait>> {
         let mut seen = HashSet::from([from]);
         let mut paths: Vec<Vec<(&Waiting, Option<RequestId>)>> = vec![vec![(from, None)]];
         while let Some(path) = paths.pop() {
@@ -96,13 +96,13 @@ impl WaitGraph {
 
     /// How many waits there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.edges.values().map(Vec::len).sum()
     }
 
     /// Whether there are no waits.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }
 }

@@ -18,11 +18,11 @@ use crate::supervision::answer_of;
 const CLAIM_SECS: u64 = 60;
 
 /// How often a board renews its claim: two attempts may fail before it is lost.
-pub const RENEW_EVERY: Duration = Duration::from_secs(20);
+pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(20);
 
 /// A board's claims. A cheap clone.
 #[derive(Clone, Debug)]
-pub struct Claims {
+pub(crate) struct Claims {
     storage: Arc<dyn Storage>,
     journal: Journal,
     owner: Arc<str>,
@@ -35,13 +35,13 @@ type Taking = Shared<BoxFuture<'static, Result<Fence, StorageError>>>;
 impl Claims {
     /// The claims of the board named `owner`; no other board has the name, nor has one of an earlier process.
     #[must_use]
-    pub fn new(storage: Arc<dyn Storage>, journal: Journal, owner: &str) -> Self {
+    pub(crate) fn new(storage: Arc<dyn Storage>, journal: Journal, owner: &str) -> Self {
         Self { storage, journal, owner: owner.into(), taking: Arc::default() }
     }
 
     /// The board's name.
     #[must_use]
-    pub fn owner(&self) -> &Arc<str> {
+    pub(crate) fn owner(&self) -> &Arc<str> {
         &self.owner
     }
 
@@ -49,7 +49,7 @@ impl Claims {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn hold(&self) -> Result<Fence, StorageError> {
+    pub(crate) async fn hold(&self) -> Result<Fence, StorageError> {
         self.storage.claim(&board(&self.owner), &self.owner, CLAIM_SECS).await
     }
 
@@ -57,7 +57,7 @@ impl Claims {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn renew(&self, fence: Fence) -> Result<Fence, StorageError> {
+    pub(crate) async fn renew(&self, fence: Fence) -> Result<Fence, StorageError> {
         match self.storage.renew(&board(&self.owner), fence, CLAIM_SECS).await {
             Ok(()) => Ok(fence),
             Err(StorageError::Fenced { .. }) => self.hold().await,
@@ -66,7 +66,7 @@ impl Claims {
     }
 
     /// Releases the claim when the board ends: others may take its runs at once.
-    pub async fn release(&self, fence: Fence) {
+    pub(crate) async fn release(&self, fence: Fence) {
         // A claim that is not released ends by itself.
         let _ = self.storage.release(&board(&self.owner), fence).await;
     }

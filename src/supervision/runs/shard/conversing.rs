@@ -32,7 +32,7 @@ pub(in crate::supervision::runs) enum Looked {
 
 /// The conversations of a board's store. A cheap clone.
 #[derive(Clone)]
-pub struct ConversationQueue {
+pub(crate) struct ConversationQueue {
     store: Conversations,
     journal: Journal,
     rules: StateRules,
@@ -48,14 +48,14 @@ type Waiters = BTreeMap<RunId, Vec<(RunId, Weak<ShardQueue>)>>;
 impl ConversationQueue {
     /// The conversations of the store that the journals are in.
     #[must_use]
-    pub fn new(journal: Journal, rules: StateRules) -> Self {
+    pub(crate) fn new(journal: Journal, rules: StateRules) -> Self {
         let store = Conversations::new(Arc::clone(journal.storage()));
         Self { store, journal, rules, waiters: Arc::default(), unfinished: Arc::default() }
     }
 
     /// The tickets and messages themselves.
     #[must_use]
-    pub fn store(&self) -> &Conversations {
+    pub(crate) fn store(&self) -> &Conversations {
         &self.store
     }
 
@@ -63,7 +63,7 @@ impl ConversationQueue {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, StorageError> {
+    pub(crate) async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, StorageError> {
         Ok(self.store.tickets(conversation).await?.into_iter().next().map(|first| first.ticket.owner))
     }
 
@@ -71,7 +71,7 @@ impl ConversationQueue {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn enter(
+    pub(crate) async fn enter(
         &self,
         conversation: &ConversationId,
         (run, owner, at): (RunId, Arc<str>, Timestamp),
@@ -85,7 +85,7 @@ impl ConversationQueue {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn settled(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
+    pub(crate) async fn settled(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
         let tickets = self.store.tickets(conversation).await?;
         let mut has_changed = false;
         for taken in tickets.iter().filter(|taken| taken.ticket.end.is_none()) {
@@ -99,7 +99,7 @@ impl ConversationQueue {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn forget_before(&self, time: Timestamp) -> Result<(), StorageError> {
+    pub(crate) async fn forget_before(&self, time: Timestamp) -> Result<(), StorageError> {
         let AllConversations { conversations, unfinished } = self.store.all().await?;
         let before = std::mem::replace(&mut *self.unfinished.lock(), unfinished.clone());
         for id in unfinished.intersection(&before) {

@@ -18,7 +18,7 @@ use crate::supervision::runs::rules::run::{Answered, Record, Run};
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
 
 /// Carries out what run supervisors decide. The agents' side implements it.
-pub trait Dispatch: AgentDirectory {
+pub(crate) trait Dispatch: AgentDirectory {
     /// Queues a ready turn with its agent. Starting the same attempt of a turn again changes nothing.
     fn start(&self, turn: ReadyTurn);
 
@@ -49,14 +49,14 @@ pub trait Dispatch: AgentDirectory {
 
 /// A turn that a worker may take, with everything that the worker needs.
 #[derive(Clone, Debug)]
-pub struct ReadyTurn {
+pub(crate) struct ReadyTurn {
     /// The turn's id.
     pub id: TurnId,
     /// Which try this is, from 1.
     pub attempt: u32,
     /// The agent that takes it.
     pub agent: AgentName,
-    /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::rules::run::Run::node_of).
+    /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::Run::node_of).
     pub node: Option<Arc<str>>,
     /// The value that it works on.
     pub input: Json,
@@ -101,23 +101,29 @@ pub struct ReadyTurn {
 /// Through which a worker sends a turn's outcome and requests to the run's supervisor. A cheap clone. Each call returns a
 /// guard: dropped, it wakes the supervisor, and [`EnqueueGuard::drain`] processes the message on this thread.
 #[derive(Clone, Debug)]
-pub struct TurnSink(Arc<ShardQueue>);
+pub(crate) struct TurnSink(Arc<ShardQueue>);
 
 impl TurnSink {
     /// The sink of the turns of a shard.
     #[must_use]
-    pub fn new(queue: Arc<ShardQueue>) -> Self {
+    pub(crate) fn new(queue: Arc<ShardQueue>) -> Self {
         Self(queue)
     }
 
     /// Sends how an attempt ended; `is_marked` if the turn had read untrusted input.
-    pub fn outcome(&self, turn: TurnId, attempt: u32, is_marked: bool, outcome: TurnOutcome) -> EnqueueGuard<'_> {
+    pub(crate) fn outcome(
+        &self,
+        turn: TurnId,
+        attempt: u32,
+        is_marked: bool,
+        outcome: TurnOutcome,
+    ) -> EnqueueGuard<'_> {
         let message = RunMessage::Outcome { turn: turn.number, attempt, is_marked, outcome };
         self.0.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 
     /// Sends a request of an attempt; `reply` receives the answer, if there is to be one.
-    pub fn request(
+    pub(crate) fn request(
         &self,
         RequestId { turn, ordinal }: RequestId,
         attempt: u32,

@@ -1,10 +1,10 @@
 //! What carries the rules of runs out: queues, supervisors, commits, recovery and timers.
 
-pub mod claims;
+pub(crate) mod claims;
 pub(crate) mod conversing;
-pub mod dispatch;
+pub(crate) mod dispatch;
 mod live;
-pub mod queue;
-pub mod roster;
-pub mod supervisor;
+pub(crate) mod queue;
+pub(crate) mod roster;
+pub(crate) mod supervisor;
 mod timers;

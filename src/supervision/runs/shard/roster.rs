@@ -12,7 +12,7 @@ use crate::storage::Fence;
 
 /// Every run that a run supervisor works on, reads back or will read again. Changed by the holder of the shard's lock.
 #[derive(Debug)]
-pub struct Roster {
+pub(crate) struct Roster {
     runs: Mutex<BTreeMap<RunId, Enrolled>>,
     without_permit: Arc<AtomicUsize>,
 }
@@ -29,23 +29,23 @@ struct Enrolled {
 
 impl Roster {
     /// `without_permit` counts the runs in flight that hold no permit; several rosters may share it.
-    pub fn new(without_permit: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(without_permit: Arc<AtomicUsize>) -> Self {
         Self { runs: Mutex::default(), without_permit }
     }
 
     /// Adds a run that begins here.
-    pub fn begin(&self, run: RunId, permit: Option<OwnedSemaphorePermit>) {
+    pub(crate) fn begin(&self, run: RunId, permit: Option<OwnedSemaphorePermit>) {
         self.runs.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), permit, counted: None });
     }
 
     /// Adds a run that is about to be read, so that the next life after a crash reads it again. Returns its fence, if it was
     /// claimed here.
-    pub fn enrol(&self, run: RunId) -> Option<Fence> {
+    pub(crate) fn enrol(&self, run: RunId) -> Option<Fence> {
         self.runs.lock().entry(run).or_default().fence
     }
 
     /// A run was claimed with this fence, and continues. With `is_counted`, one without a permit counts as a run in flight.
-    pub fn resume(&self, run: RunId, fence: Fence, is_counted: bool) {
+    pub(crate) fn resume(&self, run: RunId, fence: Fence, is_counted: bool) {
         let mut runs = self.runs.lock();
         let enrolled = runs.entry(run).or_default();
         enrolled.fence = Some(fence);
@@ -55,26 +55,26 @@ impl Roster {
     }
 
     /// Another process may own the run by now: it has to be claimed before it is read.
-    pub fn doubt(&self, run: RunId) {
+    pub(crate) fn doubt(&self, run: RunId) {
         if let Some(enrolled) = self.runs.lock().get_mut(&run) {
             enrolled.fence = None;
         }
     }
 
     /// Releases the run's permit.
-    pub fn release_permit(&self, run: RunId) {
+    pub(crate) fn release_permit(&self, run: RunId) {
         if let Some(enrolled) = self.runs.lock().get_mut(&run) {
             enrolled.permit = None;
         }
     }
 
     /// Removes a run that this supervisor is done with.
-    pub fn remove(&self, run: RunId) {
+    pub(crate) fn remove(&self, run: RunId) {
         self.runs.lock().remove(&run);
     }
 
     /// Every run in the order of ids, and whether it has to be claimed first.
-    pub fn runs(&self) -> Vec<(RunId, bool)> {
+    pub(crate) fn runs(&self) -> Vec<(RunId, bool)> {
         self.runs.lock().iter().map(|(run, enrolled)| (*run, enrolled.fence.is_none())).collect()
     }
 }

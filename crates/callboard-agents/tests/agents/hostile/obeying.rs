@@ -2,7 +2,7 @@
 //! approved, by agents that are compiled in neither.
 
 use callboard::messages::{AgentName, visible_lines};
-use callboard::supervision::runs::fork::Fork;
+use callboard::supervision::runs::Fork;
 use callboard::workflow::Workflow;
 use callboard_agents::{Definition, LlmAgent, ToolError};
 

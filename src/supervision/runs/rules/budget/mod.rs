@@ -9,15 +9,15 @@ use crate::env::Mutant;
 use crate::messages::{Refusal, Usage};
 
 /// Which reservation: the turn's number and the request's ordinal in it.
-pub type ReservationKey = (u32, u32);
+pub(crate) type ReservationKey = (u32, u32);
 
 /// Whose tokens: a delegation that was given a budget of its own, by its turn's number and ordinal.
-pub type SubBudgetKey = (u32, u32);
+pub(crate) type SubBudgetKey = (u32, u32);
 
 /// At every moment `spent + reserved + unsettled <= limit`, for the run and for every delegation that has a sub-budget; what a
 /// provider reports beyond that is `overrun`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
+pub(crate) struct Budget {
     tokens: Tokens,
     overrun: u64,
     /// In the order of their keys: a run has few at a time, and most have one.
@@ -80,28 +80,28 @@ impl Tokens {
 impl Budget {
     /// A budget of this many tokens.
     #[must_use]
-    pub fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64) -> Self {
         Self { tokens: Tokens { limit, ..Tokens::default() }, ..Self::default() }
     }
 
     /// The ordinal that the next reservation will have.
     #[must_use]
-    pub fn next_reservation(&self) -> u32 {
+    pub(crate) fn next_reservation(&self) -> u32 {
         self.next
     }
 
     /// Ordinals below this one have been given.
-    pub fn reserved_up_to(&mut self, next: u32) {
+    pub(crate) fn reserved_up_to(&mut self, next: u32) {
         self.next = self.next.max(next);
     }
 
     /// Gives a delegation a budget of its own, within `within` if there is one.
-    pub fn open_sub_budget(&mut self, key: SubBudgetKey, limit: u64, within: Option<SubBudgetKey>) {
+    pub(crate) fn open_sub_budget(&mut self, key: SubBudgetKey, limit: u64, within: Option<SubBudgetKey>) {
         self.sub_budgets.insert(key, SubBudget { tokens: Tokens { limit, ..Tokens::default() }, within });
     }
 
     /// The delegation is over. Calls of it that have not reported yet count where it lay within.
-    pub fn close_sub_budget(&mut self, key: SubBudgetKey) {
+    pub(crate) fn close_sub_budget(&mut self, key: SubBudgetKey) {
         let Some(SubBudget { within, .. }) = self.sub_budgets.remove(&key) else { return };
         let outer = self.sub_budgets.values_mut().map(|sub_budget| &mut sub_budget.within);
         let held = self.open.iter_mut().map(|(_, held)| &mut held.sub_budget);
@@ -114,7 +114,7 @@ impl Budget {
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
-    pub fn check(&self, sub_budget: Option<SubBudgetKey>, tokens: u64) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, sub_budget: Option<SubBudgetKey>, tokens: u64) -> Result<(), Refusal> {
         let mut next = sub_budget;
         while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get(&key)) {
             sub_budget.tokens.check(tokens, true)?;
@@ -124,7 +124,7 @@ impl Budget {
     }
 
     /// Sets tokens aside; call only after [`Budget::check`].
-    pub fn reserve(&mut self, key: ReservationKey, sub_budget: Option<SubBudgetKey>, tokens: u64) {
+    pub(crate) fn reserve(&mut self, key: ReservationKey, sub_budget: Option<SubBudgetKey>, tokens: u64) {
         let tokens = if Mutant::ReserveNothing.is_injected() { 0 } else { tokens };
         self.each(sub_budget, |counted| counted.reserved += tokens);
         let held = Held { tokens, sub_budget, is_over: false };
@@ -140,7 +140,7 @@ impl Budget {
     }
 
     /// An attempt of the turn is over, however it ended: nothing is under way any more that it had set tokens aside for.
-    pub fn end_attempt(&mut self, turn: u32) {
+    pub(crate) fn end_attempt(&mut self, turn: u32) {
         let of_turn = self.of_turn(turn);
         let open = self.open[of_turn].iter_mut().map(|(_, held)| held).filter(|held| !held.is_over);
         let ended: Vec<Held> = open
@@ -159,7 +159,7 @@ impl Budget {
 
     /// Replaces a reservation by what was used; `None` when the call is known not to have been sent. A reservation that
     /// is unknown or settled already changes nothing.
-    pub fn settle(&mut self, key: ReservationKey, usage: Option<Usage>) {
+    pub(crate) fn settle(&mut self, key: ReservationKey, usage: Option<Usage>) {
         let Ok(at) = self.place_of(key) else { return };
         let (_, held) = self.open.remove(at);
         let used = usage.unwrap_or_default().total();
@@ -182,32 +182,32 @@ impl Budget {
 
     /// Tokens that count against the limit: settled ones and those held for calls whose end is not known.
     #[must_use]
-    pub fn spent(&self) -> u64 {
+    pub(crate) fn spent(&self) -> u64 {
         self.tokens.spent + self.tokens.reserved + self.tokens.unsettled
     }
 
     /// Tokens reported beyond the limit.
     #[must_use]
-    pub fn overrun(&self) -> u64 {
+    pub(crate) fn overrun(&self) -> u64 {
         self.overrun
     }
 
     /// What providers reported.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
     /// The reservation of this many tokens that an earlier attempt of this turn has left, whose call has not reported.
     #[must_use]
-    pub fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
+    pub(crate) fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
         let mut open = self.open[self.of_turn(turn)].iter();
         open.find(|(_, held)| held.is_over && held.tokens == tokens).map(|((_, ordinal), _)| *ordinal)
     }
 
     /// What is held for a call.
-    #[must_use]
-    pub fn held(&self, key: ReservationKey) -> Option<u64> {
+    #[cfg(test)]
+    pub(crate) fn held(&self, key: ReservationKey) -> Option<u64> {
         self.place_of(key).ok().map(|at| self.open[at].1.tokens)
     }
 

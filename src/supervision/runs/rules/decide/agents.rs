@@ -11,7 +11,7 @@ use super::context::DecisionContext;
 ///
 /// # Errors
 /// [`Refusal::AgentNotMade`].
-pub fn on_make(
+pub(crate) fn on_make(
     run: &Run,
     turn: &OpenTurn,
     name: &str,

@@ -36,7 +36,7 @@ pub(super) fn envelope(
 
 /// What becomes of a request for consent: asked, or decided by the policy at once.
 #[must_use]
-pub fn on_approval(
+pub(crate) fn on_approval(
     run: &Run,
     (number, turn): (u32, &OpenTurn),
     ordinal: u32,
@@ -65,7 +65,7 @@ pub fn on_approval(
 
 /// What becomes of a decision that a turn waits for. One with other arguments answers a question of its own.
 #[must_use]
-pub fn on_decision(envelope: &Envelope, decision: Decision, context: &DecisionContext<'_>) -> Vec<RunEvent> {
+pub(crate) fn on_decision(envelope: &Envelope, decision: Decision, context: &DecisionContext<'_>) -> Vec<RunEvent> {
     let (RequestId { turn, ordinal }, at) = (envelope.request, context.now.wall);
     let turn = turn.number;
     let decided =
@@ -97,7 +97,7 @@ pub fn on_decision(envelope: &Envelope, decision: Decision, context: &DecisionCo
 
 /// The refusal that a denial, or a decision that never came, amounts to.
 #[must_use]
-pub fn denial(action: &Action, decision: &Decision) -> Refusal {
+pub(crate) fn denial(action: &Action, decision: &Decision) -> Refusal {
     let action = action.to_string();
     if &*decision.by == EXPIRY {
         Refusal::ApprovalExpired { action }
@@ -107,4 +107,4 @@ pub fn denial(action: &Action, decision: &Decision) -> Refusal {
 }
 
 /// Named as the person when no decision came in time.
-pub const EXPIRY: &str = "expiry";
+pub(crate) const EXPIRY: &str = "expiry";

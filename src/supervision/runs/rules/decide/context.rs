@@ -8,7 +8,7 @@ use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::facts::SharedFacts;
 
 /// The facts outside the run that a decision depends on.
-pub struct DecisionContext<'a> {
+pub(crate) struct DecisionContext<'a> {
     /// One reading of the clock for everything that is decided together.
     pub now: Now,
     /// A random number: the nonce of a question or approval, or the jitter of a delay.

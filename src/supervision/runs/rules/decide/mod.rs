@@ -7,10 +7,10 @@ mod context;
 mod outcomes;
 mod routes;
 
-pub use super::requests::MAX_COMMAND;
-pub use agents::on_make;
-pub use approvals::{EXPIRY, denial, on_approval, on_decision};
-pub use context::DecisionContext;
+pub(crate) use super::requests::MAX_COMMAND;
+pub(crate) use agents::on_make;
+pub(crate) use approvals::{EXPIRY, denial, on_approval, on_decision};
+pub(crate) use context::DecisionContext;
 pub(in crate::supervision::runs) use outcomes::on_resumed_end;
-pub use outcomes::{likely_misspellings, on_deadline, on_outcome};
-pub use routes::{on_delegation, on_handoff_check, on_parked_decision};
+pub(crate) use outcomes::{likely_misspellings, on_deadline, on_outcome};
+pub(crate) use routes::{on_delegation, on_handoff_check, on_parked_decision};

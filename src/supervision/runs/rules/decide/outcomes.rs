@@ -16,7 +16,7 @@ use super::routes::{Asked, handoff_mark, route};
 
 /// What becomes of an attempt's outcome; `None` if the attempt is late.
 #[must_use]
-pub fn on_outcome(
+pub(crate) fn on_outcome(
     run: &Run,
     number: u32,
     attempt: u32,
@@ -36,7 +36,7 @@ pub fn on_outcome(
 
 /// The notices about an ended turn whose command writes a new channel with a likely misspelling.
 #[must_use]
-pub fn likely_misspellings(run: &Run, ended: &RunEvent) -> Vec<String> {
+pub(crate) fn likely_misspellings(run: &Run, ended: &RunEvent) -> Vec<String> {
     let RunEvent::TurnEnded { turn, command, .. } = ended else { return Vec::new() };
     let Some(turn) = run.turn(*turn).filter(|_| !command.update.is_empty()) else { return Vec::new() };
     let notice = |(new, known)| format!("the channel {} is new; did you mean {}?", quoted(new), quoted(known));
@@ -125,6 +125,6 @@ pub(in crate::supervision::runs) fn on_resumed_end(
 
 /// What a deadline that has passed does to a run.
 #[must_use]
-pub fn on_deadline(context: &DecisionContext<'_>) -> RunEvent {
+pub(crate) fn on_deadline(context: &DecisionContext<'_>) -> RunEvent {
     RunEvent::Stopped { outcome: Outcome::refused(Refusal::DeadlinePassed), at: context.now.wall }
 }

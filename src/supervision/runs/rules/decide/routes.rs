@@ -17,7 +17,7 @@ pub(super) fn handoff_mark(turn: &OpenTurn, command: &Command) -> Option<Mark> {
 
 /// Why control may not go where a command has it go, as far as that can be known before the turn has ended.
 #[must_use]
-pub fn on_handoff_check(
+pub(crate) fn on_handoff_check(
     run: &Run,
     number: u32,
     turn: &OpenTurn,
@@ -155,7 +155,7 @@ fn resolve(run: &Run, target: &str, context: &DecisionContext<'_>) -> Result<Age
 
 /// What becomes of a delegation that an open turn asks for.
 #[must_use]
-pub fn on_delegation(
+pub(crate) fn on_delegation(
     run: &Run,
     number: u32,
     turn: &OpenTurn,
@@ -201,7 +201,7 @@ fn admit_delegation(
 
 /// What becomes of a decision about a handoff that was parked after its turn; the whole guard runs again.
 #[must_use]
-pub fn on_parked_decision(
+pub(crate) fn on_parked_decision(
     run: &Run,
     envelope: &Envelope,
     decision: Decision,

@@ -15,24 +15,24 @@ use super::wait_for::{WaitGraph, Waiting};
 /// The shared facts behind their lock. It is held for one admission, so that check and reservation are one step, and
 /// never across an await.
 #[derive(Debug, Default)]
-pub struct SharedFacts(Mutex<AdmissionFacts>);
+pub(crate) struct SharedFacts(Mutex<AdmissionFacts>);
 
 impl SharedFacts {
     /// Facts with this breaker policy.
     #[must_use]
-    pub fn new(policy: BreakerPolicy) -> Self {
+    pub(crate) fn new(policy: BreakerPolicy) -> Self {
         Self(Mutex::new(AdmissionFacts { policy, ..AdmissionFacts::default() }))
     }
 
     /// Locks them for one admission.
-    pub fn lock(&self) -> parking_lot::MutexGuard<'_, AdmissionFacts> {
+    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, AdmissionFacts> {
         self.0.lock()
     }
 }
 
 /// What one admission looks at and changes.
 #[derive(Debug, Default)]
-pub struct AdmissionFacts {
+pub(crate) struct AdmissionFacts {
     /// One policy for all agents.
     pub policy: BreakerPolicy,
     /// One breaker for each agent that ever failed or was admitted; those that it makes share its.
@@ -50,24 +50,24 @@ impl AdmissionFacts {
     ///
     /// # Errors
     /// The time to wait.
-    pub fn check_breaker(&self, agent: &AgentName, now: Duration) -> Result<(), Duration> {
+    pub(crate) fn check_breaker(&self, agent: &AgentName, now: Duration) -> Result<(), Duration> {
         self.breakers.get(agent.host()).map_or(Ok(()), |breaker| breaker.check(&self.policy, now))
     }
 
     /// The state of an agent's breaker; closed if it never did anything.
     #[must_use]
-    pub fn breaker_state(&self, agent: &str) -> BreakerState {
+    pub(crate) fn breaker_state(&self, agent: &str) -> BreakerState {
         self.breakers.get(agent).map_or(BreakerState::Closed, Breaker::state)
     }
 
     /// What is known of an agent's breaker.
     #[must_use]
-    pub fn breaker_status(&self, agent: &str, now: Now) -> BreakerStatus {
+    pub(crate) fn breaker_status(&self, agent: &str, now: Now) -> BreakerStatus {
         self.breakers.get(agent).map_or_else(|| Breaker::default().status(now), |breaker| breaker.status(now))
     }
 
     /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.
-    pub fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
+    pub(crate) fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
         let host = agent.host_name();
         let ticket = match self.breakers.get_mut(&host) {
             Some(breaker) => breaker.admit(),
@@ -82,7 +82,7 @@ impl AdmissionFacts {
     ///
     /// # Errors
     /// The time to wait.
-    pub fn readmit(&mut self, turn: TurnId, agent: &AgentName, now: Duration) -> Result<(), Duration> {
+    pub(crate) fn readmit(&mut self, turn: TurnId, agent: &AgentName, now: Duration) -> Result<(), Duration> {
         let Some(breaker) = self.breakers.get_mut(agent.host()) else { return Ok(()) };
         let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.host_name(), BreakerTicket::default()));
         if breaker.is_closed() || breaker.is_probed_by(*ticket) {
@@ -94,7 +94,7 @@ impl AdmissionFacts {
     }
 
     /// A turn waits for a person: if it is its agent's probe, another turn may be that now.
-    pub fn suspend(&mut self, turn: TurnId) {
+    pub(crate) fn suspend(&mut self, turn: TurnId) {
         if let Some((agent, ticket)) = self.tickets.get_mut(&turn)
             && let Some(breaker) = self.breakers.get_mut(agent)
         {
@@ -103,7 +103,7 @@ impl AdmissionFacts {
     }
 
     /// Notes who waits for an open turn, and that the turn waits for the slot of a non-reentrant agent.
-    pub fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
+    pub(crate) fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
         let Some((request, waiting_agent)) = waiter else { return };
         let node = Waiting::Turn(turn, agent.clone());
         if self.non_reentrant.contains(agent) {
@@ -113,7 +113,7 @@ impl AdmissionFacts {
     }
 
     /// Counts the end of a turn at its agent's breaker, and removes the waits for it.
-    pub fn close(
+    pub(crate) fn close(
         &mut self,
         turn: TurnId,
         agent: &AgentName,
@@ -139,7 +139,7 @@ impl AdmissionFacts {
     }
 
     /// Forgets what a run has taken; its open turns note it again when they are started again.
-    pub fn forget_run(&mut self, run: RunId) {
+    pub(crate) fn forget_run(&mut self, run: RunId) {
         let (policy, breakers) = (&self.policy, &mut self.breakers);
         self.tickets.retain(|turn, (agent, ticket)| {
             if let Some(breaker) = breakers.get_mut(agent).filter(|_| turn.run == run) {

@@ -16,7 +16,7 @@ use super::wait_for::Waiting;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind<'a> {
+pub(crate) enum Kind<'a> {
     /// Control goes to one agent; the branch compares it with its last handoffs.
     Handoff {
         /// The hash of input and update.
@@ -31,11 +31,11 @@ pub enum Kind<'a> {
 }
 
 /// A hash over the canonical form of what a handoff carries.
-pub type Mark = u64;
+pub(crate) type Mark = u64;
 
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
 #[must_use]
-pub fn mark(input: &Json, command: &Command) -> Mark {
+pub(crate) fn mark(input: &Json, command: &Command) -> Mark {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
     let mut text = String::with_capacity(128);
     input.write_canonical(&mut text);
@@ -50,7 +50,7 @@ pub fn mark(input: &Json, command: &Command) -> Mark {
 
 /// A handoff that a branch remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handoff {
+pub(crate) struct Handoff {
     /// Who handed off.
     pub from: AgentName,
     /// To whom.
@@ -61,7 +61,7 @@ pub struct Handoff {
 
 /// A request and what its run knows.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// What is asked for.
     pub kind: Kind<'a>,
     /// Who asks.
@@ -95,7 +95,7 @@ pub struct Request<'a> {
 
 /// The guard's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub(crate) enum Admission {
     /// It may go ahead; places at the breakers are taken and the waits noted.
     Admit,
     /// It may not.
@@ -106,7 +106,7 @@ pub enum Admission {
 
 /// Decides, and takes what an admission needs in the same step.
 #[must_use]
-pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admission {
+pub(crate) fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admission {
     if let Err(refusal) = check(request, facts) {
         return Admission::Refuse(refusal);
     }
@@ -124,7 +124,7 @@ pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admission {
 
 /// What [`admit`] would return; nothing is taken.
 #[must_use]
-pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Admission {
+pub(crate) fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Admission {
     match (check(request, facts), request.consent) {
         (Err(refusal), _) => Admission::Refuse(refusal),
         (Ok(()), Consent::Auto) => Admission::Admit,

@@ -26,7 +26,7 @@ pub use story::{Cause, Deed, TurnEnd, TurnStory};
 /// ```
 /// use callboard::prelude::*;
 /// use callboard::messages::state::StateRules;
-/// use callboard::testing::Replay;
+/// use callboard::supervision::runs::Replay;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let board = Callboard::builder()
 ///     .agent("scout", |_: Turn| async { Ok(Command::update("messages", "found").goto("writer")) })
@@ -264,7 +264,7 @@ impl Replay {
     /// The cause of a turn that its plan begins.
     fn node_cause(&self, turn: u32) -> Option<Cause> {
         let node = self.run.node_of(turn)?;
-        let takes_back = self.run.turn(turn).is_some_and(|open| self.run.is_compensation(open));
+        let takes_back = self.run.is_compensation(turn);
         Some(if takes_back { Cause::Compensation { node } } else { Cause::Node { node } })
     }
 

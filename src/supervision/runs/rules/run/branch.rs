@@ -94,7 +94,7 @@ impl Index<u32> for Branches {
 
 /// A line of control: one turn after another, until it forks or ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Branch {
+pub(crate) struct Branch {
     pub(in crate::supervision::runs) origin: Origin,
     pub(in crate::supervision::runs) view: State,
     /// What its turns wrote, kept for the join; the root has none to come.

@@ -8,7 +8,7 @@ use crate::supervision::runs::rules::guard::Mark;
 
 /// What an event asks the actors to do, once it is journaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// The turn may be taken.
     Start(u32),
     /// The turn waits for a person.
@@ -60,7 +60,7 @@ pub enum Effect {
 impl Effect {
     /// The turn that may be taken, or waits for a person.
     #[must_use]
-    pub fn begun(&self) -> Option<u32> {
+    pub(crate) fn begun(&self) -> Option<u32> {
         match self {
             Self::Start(turn) | Self::Interrupted(turn) => Some(*turn),
             Self::Close { .. }
@@ -77,7 +77,7 @@ impl Effect {
 
     /// The turn that is over.
     #[must_use]
-    pub fn closed(&self) -> Option<u32> {
+    pub(crate) fn closed(&self) -> Option<u32> {
         match self {
             Self::Close { turn, .. } => Some(*turn),
             Self::Start(_)
@@ -97,7 +97,7 @@ impl Effect {
 /// What deciding about an event has worked out already. It follows from the run and the event alone, so replay, which
 /// has none of it, computes it again with the same result.
 #[derive(Debug, Default)]
-pub struct WorkedOut {
+pub(crate) struct WorkedOut {
     /// The view and the deltas that an ended turn's update makes.
     pub(in crate::supervision::runs) settled: Option<(State, Vec<Delta>)>,
     /// The mark of the handoff that it ends with.
@@ -106,7 +106,7 @@ pub struct WorkedOut {
 
 /// A delegation and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub(crate) struct Answered {
     /// The asking turn.
     pub turn: u32,
     /// Which of its requests.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, RunFigures, StateError, StateRules};
 use crate::messages::{
-    Alone, ConversationId, Json, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId, Verdict,
+    AgentName, Alone, ConversationId, Json, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::runs::rules::budget::Budget;
 use crate::workflow::graph::Graph;
@@ -68,8 +68,7 @@ pub(in crate::supervision::runs) struct Overwrite {
 
 impl Run {
     /// The run with the schema and reducers that its updates go through; a task's own schema comes first.
-    #[must_use]
-    pub fn with_rules(mut self, rules: StateRules) -> Self {
+    pub(in crate::supervision::runs) fn with_rules(mut self, rules: StateRules) -> Self {
         let task = &self.submission.task;
         self.rules = match task.schema.as_ref().or(task.plan.as_ref().map(|plan| &plan.schema)) {
             Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
@@ -139,9 +138,14 @@ impl Run {
         self.turns.numbers()
     }
 
-    /// An open turn.
+    /// The agent of an open turn.
     #[must_use]
-    pub fn turn(&self, number: u32) -> Option<&OpenTurn> {
+    pub fn agent_of(&self, turn: u32) -> Option<&AgentName> {
+        self.turns.get(turn).map(OpenTurn::agent)
+    }
+
+    /// An open turn.
+    pub(crate) fn turn(&self, number: u32) -> Option<&OpenTurn> {
         self.turns.get(number)
     }
 
@@ -152,8 +156,7 @@ impl Run {
     }
 
     /// The branch of an open turn.
-    #[must_use]
-    pub fn branch_of(&self, turn: &OpenTurn) -> &Branch {
+    pub(in crate::supervision::runs) fn branch_of(&self, turn: &OpenTurn) -> &Branch {
         &self.branches[turn.branch]
     }
 

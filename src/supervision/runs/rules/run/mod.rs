@@ -17,14 +17,12 @@ mod turn;
 mod views;
 mod waiting;
 
-pub use branch::Branch;
 pub(in crate::supervision::runs) use branch::{Now, Origin};
-pub use effect::{Answered, Effect, WorkedOut};
+pub(crate) use effect::{Answered, Effect, WorkedOut};
 pub(in crate::supervision::runs) use fold::Conversing;
 pub use fold::Run;
-pub use plan::node_states;
 pub(crate) use record::HANDOFF_ORDINAL;
 pub(in crate::supervision::runs) use record::LATE_ORDINAL;
-pub use record::{ChildDeltas, Once, OnceState, QuestionState, Record};
-pub use turn::OpenTurn;
+pub(crate) use record::{Once, OnceState, QuestionState, Record};
+pub(crate) use turn::OpenTurn;
 pub(in crate::supervision::runs) use turn::Phase;

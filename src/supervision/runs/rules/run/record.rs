@@ -20,7 +20,7 @@ pub(in crate::supervision::runs) const FIGURES_ORDINAL: u32 = u32::MAX - 2;
 
 /// What a turn asked for, and the answer if there is one yet. A repeated attempt is answered from here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Record {
+pub(crate) enum Record {
     /// A step that has begun.
     StepStarted {
         /// Its name.
@@ -112,7 +112,7 @@ pub enum Record {
 
 /// What came of a question that expires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum QuestionState {
+pub(crate) enum QuestionState {
     /// Nothing yet.
     Open,
     /// An answer.
@@ -123,7 +123,7 @@ pub enum QuestionState {
 
 /// An effect that must not be repeated by itself and whose result the runtime does not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Once {
+pub(crate) struct Once {
     /// What was begun.
     pub intent: Intent,
     /// How often it was begun or asked about before: distinguishes a repeated request from a new one.
@@ -134,7 +134,7 @@ pub struct Once {
 
 /// What is known about a `once` effect without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum OnceState {
+pub(crate) enum OnceState {
     /// It was begun.
     Begun,
     /// A person is asked.
@@ -145,7 +145,7 @@ pub enum OnceState {
 
 /// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChildDeltas {
+pub(crate) struct ChildDeltas {
     pub(in crate::supervision::runs) asked: u64,
     pub(in crate::supervision::runs) answered: Option<u64>,
     pub(in crate::supervision::runs) deltas: Vec<Delta>,

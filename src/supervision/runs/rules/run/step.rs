@@ -23,8 +23,7 @@ use super::turn::{OpenTurn, OpenTurns, Phase};
 
 impl Run {
     /// The run that a submission begins, with its first turns admitted and to be started.
-    #[must_use]
-    pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Vec<Effect>) {
+    pub(crate) fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Vec<Effect>) {
         Self::begin_watched(submission, rules, None)
     }
 
@@ -71,14 +70,14 @@ impl Run {
     }
 
     /// Applies the next event. An event about a turn that is no longer open changes nothing.
-    pub fn step(&mut self, event: &RunEvent) -> Vec<Effect> {
+    pub(crate) fn step(&mut self, event: &RunEvent) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.step_with(event, WorkedOut::default(), &mut effects);
         effects
     }
 
     /// As [`Run::step`], without working out again what is worked out; adds to what is there.
-    pub fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut, effects: &mut Vec<Effect>) {
+    pub(crate) fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut, effects: &mut Vec<Effect>) {
         self.sequence += 1;
         if self.result.is_some() {
             if let RunEvent::Settled { turn, ordinal, usage, at: _ } = event {

@@ -89,7 +89,7 @@ impl OpenTurns {
 
 /// A turn that was admitted and has not ended: a lease.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OpenTurn {
+pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) branch: u32,
     pub(in crate::supervision::runs) agent: AgentName,
     pub(in crate::supervision::runs) input: Json,
@@ -122,31 +122,25 @@ pub(in crate::supervision::runs) enum Phase {
 impl OpenTurn {
     /// Whose turn it is.
     #[must_use]
-    pub fn agent(&self) -> &AgentName {
+    pub(crate) fn agent(&self) -> &AgentName {
         &self.agent
-    }
-
-    /// What it works on.
-    #[must_use]
-    pub fn input(&self) -> &Json {
-        &self.input
     }
 
     /// What it asked for under an ordinal.
     #[must_use]
-    pub fn record(&self, ordinal: u32) -> Option<&Record> {
+    pub(crate) fn record(&self, ordinal: u32) -> Option<&Record> {
         self.records.get(&ordinal).map(|record| &**record)
     }
 
     /// Whether the run had read untrusted input when it was admitted.
     #[must_use]
-    pub fn is_marked(&self) -> bool {
+    pub(crate) fn is_marked(&self) -> bool {
         self.is_marked
     }
 
     /// What the run had used when it was admitted, if its schema shows that.
     #[must_use]
-    pub fn figures(&self) -> Option<RunFigures> {
+    pub(crate) fn figures(&self) -> Option<RunFigures> {
         match self.record(FIGURES_ORDINAL) {
             Some(Record::Figures(figures)) => Some(*figures),
             Some(_) | None => None,
@@ -169,12 +163,6 @@ impl OpenTurn {
             | Record::Figures(_)
             | Record::Approval { .. } => None,
         })
-    }
-
-    /// The attempt under way or to come, from 1.
-    #[must_use]
-    pub fn attempt(&self) -> u32 {
-        self.attempt
     }
 
     /// Whether it waits for an answer from outside it: a new process that finds it so does not count a recovery.

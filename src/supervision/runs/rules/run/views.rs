@@ -25,8 +25,7 @@ impl Run {
 
     /// The state as an open turn sees it: what the turns before it wrote, and what the runtime writes (SEMANTICS 6). Every
     /// attempt of the turn sees the same.
-    #[must_use]
-    pub fn seen_by(&self, turn: &OpenTurn) -> State {
+    pub(crate) fn seen_by(&self, turn: &OpenTurn) -> State {
         let branch = self.branch_of(turn);
         let previous = branch.previous_agent.as_ref().filter(|_| self.shows_previous_agent());
         branch.view.with_runtime(previous.map(AgentName::as_str), turn.figures())

@@ -29,8 +29,7 @@ impl Run {
     }
 
     /// The delegation that the branch works on, if its asking turn waits for the answer, and the agent of that turn.
-    #[must_use]
-    pub fn waiter_of(&self, mut branch: u32) -> Option<(RequestId, &AgentName)> {
+    pub(crate) fn waiter_of(&self, mut branch: u32) -> Option<(RequestId, &AgentName)> {
         loop {
             match self.branches.get(branch)?.origin {
                 Origin::Root => return None,
@@ -49,8 +48,7 @@ impl Run {
     }
 
     /// The delegation that an open turn works on, and who asked for it.
-    #[must_use]
-    pub fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
+    pub(crate) fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
         let mut branch = self.branches.get(turn.branch)?;
         loop {
             match branch.origin {
@@ -70,8 +68,7 @@ impl Run {
     }
 
     /// When the time is up for a branch: the run's deadline, or that of a delegation that it lies within.
-    #[must_use]
-    pub fn deadline_of(&self, branch: &Branch) -> Option<Timestamp> {
+    pub(crate) fn deadline_of(&self, branch: &Branch) -> Option<Timestamp> {
         let mut deadline = self.submission.task.deadline.map(|deadline| self.submission.at + deadline);
         let mut next = Some(branch);
         while let Some(branch) = next {

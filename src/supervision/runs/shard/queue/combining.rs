@@ -23,7 +23,7 @@ use super::message::ShardMessage;
 
 /// The queue of one run supervisor, and the lock of its shard. Shared by everything that sends to it.
 #[derive(Default)]
-pub struct ShardQueue {
+pub(crate) struct ShardQueue {
     /// Enqueued and not yet taken by the lock holder, in order of arrival.
     waiting: Mutex<VecDeque<ShardMessage>>,
     /// The shard: whoever holds the lock drains the queue. Set when a life of the actor begins; `None` while the actor is down.
@@ -51,7 +51,7 @@ pub(in crate::supervision::runs) trait Drain: Send {
 
 /// The one message of a run supervisor's actor: its queue has messages, or a drain has failed.
 #[derive(Debug)]
-pub struct Wake;
+pub(crate) struct Wake;
 
 /// A shard that may be worked on: its actor is up.
 pub(in crate::supervision::runs) struct Open {
@@ -65,7 +65,7 @@ type Failure = thread::Result<ActorProcessingErr>;
 
 /// A message that was enqueued. Dropped, it wakes the actor.
 #[must_use = "dropping it wakes the run supervisor, which `drain` does without"]
-pub struct EnqueueGuard<'a> {
+pub(crate) struct EnqueueGuard<'a> {
     queue: &'a ShardQueue,
     /// The queue was empty. Otherwise the sender of the first message sees to this one too.
     is_first: bool,
@@ -75,7 +75,7 @@ impl EnqueueGuard<'_> {
     /// Drains the queue on this thread, unless another one holds the shard; that one drains it before it releases the lock,
     /// so the message is processed there. Never blocks. Runs no code of users but reducers, policies, stores and recorders;
     /// hold no lock that they could take.
-    pub fn drain(mut self) {
+    pub(crate) fn drain(mut self) {
         self.is_first = false;
         self.queue.drain();
     }
@@ -105,23 +105,23 @@ impl ShardQueue {
 
     /// The number of waiting messages.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.lock().len()
     }
 
     /// Whether no message waits.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
     }
 
     /// Enqueues a message and wakes the actor. Never blocks and never loses it.
-    pub fn push(&self, message: ShardMessage) {
+    pub(crate) fn push(&self, message: ShardMessage) {
         drop(self.enqueue(message));
     }
 
     /// Enqueues a message; the guard decides whether this thread or the actor processes it. Never blocks and never loses it.
-    pub fn enqueue(&self, message: ShardMessage) -> EnqueueGuard<'_> {
+    pub(crate) fn enqueue(&self, message: ShardMessage) -> EnqueueGuard<'_> {
         let mut waiting = self.waiting.lock();
         waiting.push_back(message);
         EnqueueGuard { queue: self, is_first: waiting.len() == 1 }

@@ -15,12 +15,12 @@ use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequ
 use crate::supervision::runs::rules::snapshot::Loaded;
 
 /// Held for each run that recovery has found, and dropped when the run was read; recovery is over when the last is dropped.
-pub type RecoveryBarrier = watch::Sender<()>;
+pub(crate) type RecoveryBarrier = watch::Sender<()>;
 
 /// A message for one run: a decision of the rules, or a question about the run's state. It waits while a commit of the run is
 /// in flight, or while the run is read back. Turns are given by their numbers in the run.
 #[derive(Debug)]
-pub enum RunMessage {
+pub(crate) enum RunMessage {
     /// An attempt ended.
     Outcome {
         /// The turn.
@@ -139,7 +139,7 @@ pub enum RunMessage {
 
 /// A message for a shard. What is not for one run is processed at once, also while a commit is in flight.
 #[derive(Debug)]
-pub enum ShardMessage {
+pub(crate) enum ShardMessage {
     /// For one of its runs.
     Run {
         /// The run.
@@ -178,6 +178,7 @@ pub enum ShardMessage {
         /// Whether another process left it.
         new_process: bool,
         /// Dropped with this message.
+        #[expect(dead_code, reason = "what counts is when it is dropped")]
         recovery: Option<RecoveryBarrier>,
         /// What was read, under which claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
@@ -216,7 +217,7 @@ pub enum ShardMessage {
 
 /// A run that is to continue after a conflict.
 #[derive(Debug)]
-pub struct Reopened {
+pub(crate) struct Reopened {
     /// What was read, up to which record, under which fence.
     pub read: Result<(Conflicted, Sequence, Fence), OverwriteError>,
     /// What replaces the concurrent writes.

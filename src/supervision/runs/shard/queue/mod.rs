@@ -4,5 +4,5 @@ mod combining;
 mod message;
 
 pub(in crate::supervision::runs) use combining::{Drain, Open};
-pub use combining::{EnqueueGuard, ShardQueue, Wake};
-pub use message::{RecoveryBarrier, Reopened, RunMessage, ShardMessage};
+pub(crate) use combining::{EnqueueGuard, ShardQueue, Wake};
+pub(crate) use message::{RecoveryBarrier, Reopened, RunMessage, ShardMessage};

@@ -24,7 +24,7 @@ use crate::supervision::runs::shard::queue::{ShardMessage, ShardQueue};
 use crate::supervision::runs::shard::roster::Roster;
 
 /// The configuration and services of a run supervisor, and what must survive its restarts.
-pub struct ShardContext {
+pub(crate) struct ShardContext {
     /// Clock, random numbers, ids and fault points.
     pub env: Env,
     /// The runs' journals.
@@ -69,7 +69,7 @@ pub struct ShardContext {
 
 /// Ended runs whose journals are in memory only: the newest are kept.
 #[derive(Debug)]
-pub struct MemoryRuns {
+pub(crate) struct MemoryRuns {
     ended: Mutex<VecDeque<RunId>>,
     max: usize,
 }
@@ -77,7 +77,7 @@ pub struct MemoryRuns {
 impl MemoryRuns {
     /// Keeps the last `max` runs.
     #[must_use]
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { ended: Mutex::default(), max }
     }
 

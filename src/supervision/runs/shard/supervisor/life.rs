@@ -13,10 +13,10 @@ use super::context::ShardContext;
 use super::shard::RunShard;
 
 /// The actor; see the module.
-pub struct RunSupervisor;
+pub(crate) struct RunSupervisor;
 
 /// One life of the actor. Dropped, also by a panic or a kill, it closes the shard.
-pub struct Life {
+pub(crate) struct Life {
     shared: Arc<ShardContext>,
     number: u64,
 }

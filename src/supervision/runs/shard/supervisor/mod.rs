@@ -11,9 +11,8 @@ mod reopening;
 mod requests;
 mod shard;
 
-pub use context::{MemoryRuns, ShardContext};
-pub use life::RunSupervisor;
-pub use shard::{APPLIED, JOURNALED, TAKEN};
+pub(crate) use context::{MemoryRuns, ShardContext};
+pub(crate) use life::RunSupervisor;
 
 #[cfg(test)]
 mod reference;

@@ -26,13 +26,13 @@ use super::requests::{apply, refuse, refuse_kept};
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The fault point after each message that was applied.
-pub const TAKEN: &str = "runs.taken";
+pub(crate) const TAKEN: &str = "runs.taken";
 
 /// The fault point between applying a batch and appending it to the journal.
-pub const APPLIED: &str = "runs.applied";
+pub(crate) const APPLIED: &str = "runs.applied";
 
 /// The fault point between the journal's acknowledgement of a commit and what the commit releases. It injects no error.
-pub const JOURNALED: &str = "runs.journaled";
+pub(crate) const JOURNALED: &str = "runs.journaled";
 
 /// The runs of one run supervisor in memory. Owned by the holder of the queue's lock, for one life of the actor.
 pub(super) struct RunShard {

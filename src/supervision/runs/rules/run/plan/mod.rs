@@ -4,7 +4,7 @@ mod blocks;
 mod compensation;
 mod escalation;
 mod finishing;
-pub mod node_states;
+pub(super) mod node_states;
 mod nodes;
 pub(super) mod progress;
 pub(super) mod scope;

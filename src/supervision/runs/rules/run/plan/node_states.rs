@@ -14,48 +14,51 @@ use crate::workflow::{Count, NodeState, NodeStates, path_of_node};
 
 use super::scope::NodePath;
 
-/// How the nodes of a run stood at the end of this history, or stand: of each node the last state, also within blocks that
-/// have ended. Of a run without a plan there are none.
-///
-/// ```
-/// use callboard::messages::state::StateRules;
-/// use callboard::prelude::*;
-/// use callboard::supervision::runs::node_states::node_states_of;
-/// use callboard::workflow::{Drawing, NodeState, Workflow};
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let workflow = Workflow::from_line("", "draft -> if(\"draft.output == 1\") { publish }")?;
-/// let board = Callboard::builder()
-///     .agent("draft", |_: Turn| async { Ok(Command::output(0)) })
-///     .agent("publish", |_: Turn| async { Ok(Command::new()) })
-///     .start()
-///     .await?;
-/// let run = board.submit(workflow.task(0)).await?;
-/// run.result().await?;
-/// let states = node_states_of(run.history().await?, &StateRules::default())?;
-/// assert_eq!(states["publish"].state, NodeState::Skipped);
-/// assert!(Drawing::of(&workflow).with(states).to_svg().contains("skipped"));
-/// # board.shutdown().await;
-/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-/// ```
-///
-/// # Errors
-/// See [`ReplayError`].
-///
-/// # Panics
-/// When a custom reducer or a predicate does.
-pub fn node_states_of(history: Vec<RunEvent>, rules: &StateRules) -> Result<BTreeMap<String, NodeStates>, ReplayError> {
-    let (submission, events) = from_submission(history)?;
-    let (mut run, _) = Run::begin_watched(submission, rules.clone(), Some(Box::default()));
-    for event in events {
-        run.step(&event);
-    }
-    Ok(run.node_states())
-}
-
 impl Run {
+    /// How the nodes of a run stood at the end of this history, or stand: of each node the last state, also within blocks that
+    /// have ended. Of a run without a plan there are none.
+    ///
+    /// ```
+    /// use callboard::messages::state::StateRules;
+    /// use callboard::prelude::*;
+    /// use callboard::supervision::runs::Run;
+    /// use callboard::workflow::{Drawing, NodeState, Workflow};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let workflow = Workflow::from_line("", "draft -> if(\"draft.output == 1\") { publish }")?;
+    /// let board = Callboard::builder()
+    ///     .agent("draft", |_: Turn| async { Ok(Command::output(0)) })
+    ///     .agent("publish", |_: Turn| async { Ok(Command::new()) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(workflow.task(0)).await?;
+    /// run.result().await?;
+    /// let states = Run::node_states_of(run.history().await?, &StateRules::default())?;
+    /// assert_eq!(states["publish"].state, NodeState::Skipped);
+    /// assert!(Drawing::of(&workflow).with(states).to_svg().contains("skipped"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    ///
+    /// # Panics
+    /// When a custom reducer or a predicate does.
+    pub fn node_states_of(
+        history: Vec<RunEvent>,
+        rules: &StateRules,
+    ) -> Result<BTreeMap<String, NodeStates>, ReplayError> {
+        let (submission, events) = from_submission(history)?;
+        let (mut run, _) = Self::begin_watched(submission, rules.clone(), Some(Box::default()));
+        for event in events {
+            run.step(&event);
+        }
+        Ok(run.node_states())
+    }
+
     /// How the nodes of its plan stand now, by the way to them: as [`Run::node_of`] has it, without iterations and items. Of
     /// nodes in blocks that have ended nothing is known any more, nor what was taken back, and nothing at all of a run that has
-    /// ended: see [`node_states_of`].
+    /// ended: see [`Run::node_states_of`].
     #[must_use]
     pub fn node_states(&self) -> BTreeMap<String, NodeStates> {
         let mut states = self.plan.states().map(|kept| kept.ends.clone()).unwrap_or_default();

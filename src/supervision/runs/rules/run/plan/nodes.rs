@@ -129,15 +129,14 @@ impl Run {
     }
 
     /// Whether a turn is that of a node of its plan.
-    #[must_use]
-    pub fn is_planned(&self, turn: &OpenTurn) -> bool {
+    pub(in crate::supervision::runs) fn is_planned(&self, turn: &OpenTurn) -> bool {
         matches!(self.branch_of(turn).origin, Origin::Node { .. } | Origin::Compensation { .. })
     }
 
-    /// Whether a turn takes back what its node has done.
+    /// Whether an open turn takes back what its node has done.
     #[must_use]
-    pub fn is_compensation(&self, turn: &OpenTurn) -> bool {
-        matches!(self.branch_of(turn).origin, Origin::Compensation { .. })
+    pub fn is_compensation(&self, turn: u32) -> bool {
+        self.turns.get(turn).is_some_and(|turn| matches!(self.branch_of(turn).origin, Origin::Compensation { .. }))
     }
 
     /// The way to the node of the plan that an open turn belongs to: names from the outermost block on, as in

@@ -9,21 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::env::Now;
-use callboard::messages::state::{Schema, StateRules};
-use callboard::messages::{
+use super::breaker::{BreakerPolicy, BreakerState, Signal};
+use super::decide::{DecisionContext, on_delegation, on_outcome, on_parked_decision};
+use super::directory::AgentDirectory;
+use super::facts::SharedFacts;
+use super::requests::TurnOutcome;
+use super::retry;
+use super::run::{Effect, Run, WorkedOut};
+use super::wait_for::Waiting;
+use crate::env::Now;
+use crate::messages::state::{Schema, StateRules};
+use crate::messages::{
     Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Failure, FailureKind, Json,
     Limits, OnUnknown, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp, TraceId,
     TurnId, Verdict,
 };
-use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState, Signal};
-use callboard::supervision::runs::decide::{DecisionContext, on_delegation, on_outcome, on_parked_decision};
-use callboard::supervision::runs::facts::SharedFacts;
-use callboard::supervision::runs::retry;
-use callboard::supervision::runs::rules::directory::AgentDirectory;
-use callboard::supervision::runs::rules::requests::TurnOutcome;
-use callboard::supervision::runs::run::{Effect, Run, WorkedOut};
-use callboard::supervision::runs::wait_for::Waiting;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::strategy::ValueTree;
