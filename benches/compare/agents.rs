@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{AgentEvent, StopReason, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard_agents::{

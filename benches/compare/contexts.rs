@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::actors::context::ContextStore;
+use callboard::actors::ContextStore;
 use callboard::env::Env;
 use callboard::messages::{AgentName, Durability, Origin, Timestamp};
 use callboard::storage::codec::{self, Stored};

@@ -6,7 +6,7 @@
 use std::io::Write as _;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use callboard::actors::approvals::{Rows, terminal_columns};
+use callboard::actors::approvals::{Keyboard, Rows};
 use tokio::sync::Notify;
 
 /// The length of the buffer, in bytes, from which on [`room`] waits.
@@ -138,7 +138,7 @@ pub(crate) fn note_words(line: &str) {
 
 /// The line, folded at the width of the terminal if standard error is one: no row begins with text from the middle of a line.
 fn fit(line: &str) -> String {
-    terminal_columns().map_or_else(|| line.to_owned(), |columns| Rows::default().push(line, columns))
+    Keyboard::columns().map_or_else(|| line.to_owned(), |columns| Rows::default().push(line, columns))
 }
 
 /// Prints text that need not be whole lines; the closure receives whether the last line is open.

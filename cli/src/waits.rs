@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use callboard::actors::approvals::{card, folded, terminal_columns};
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::approvals::{Card, Keyboard, Rows};
+use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Envelope, Question, RunId, Timestamp};
@@ -168,14 +168,14 @@ pub(crate) fn json(run: RunId, open: &[Wait], resumption: Option<&str>) -> Value
 /// Prints the approvals and questions where nobody can be asked. `place` is the folder of the tools, if it is not the current one.
 pub(crate) fn note_cards(open: &[Wait], place: Option<&str>) {
     let cards = open.iter().filter_map(|wait| match wait {
-        Wait::Approval(envelope) => Some(dialog::placed(card(envelope), place)),
+        Wait::Approval(envelope) => Some(dialog::placed(Card::of(envelope).brief(), place)),
         Wait::Question(question) => Some(dialog::shown(question)),
         Wait::Node(_) | Wait::Attention { .. } => None,
     });
     let cards: Vec<String> = cards.map(|card| card.trim_end().to_owned()).collect();
     if !cards.is_empty() {
         let text = format!("there is nobody at a terminal to ask:\n{}\n", cards.join("\n"));
-        note(terminal_columns().map_or_else(|| text.clone(), |columns| folded(&text, columns)).trim_end());
+        note(Keyboard::columns().map_or_else(|| text.clone(), |columns| Rows::fold(&text, columns)).trim_end());
     }
 }
 

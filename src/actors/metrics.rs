@@ -13,27 +13,27 @@ use crate::supervision::runs::run::Run;
 use super::instruments::{self, Counter, Histogram};
 
 /// Runs that ended, by `outcome`. Counter.
-pub const RUNS: &str = "callboard_runs_total";
+pub(crate) const RUNS: &str = "callboard_runs_total";
 /// Handoffs and delegations of a run, recorded at its end. Histogram.
-pub const HANDOFFS_PER_RUN: &str = "callboard_handoffs_per_run";
+pub(crate) const HANDOFFS_PER_RUN: &str = "callboard_handoffs_per_run";
 /// Turns that ended, by `agent`. Counter.
-pub const TURNS: &str = "callboard_turns_total";
+pub(crate) const TURNS: &str = "callboard_turns_total";
 /// Attempts that failed, by `agent`. Counter.
-pub const FAILED_ATTEMPTS: &str = "callboard_failed_attempts_total";
+pub(crate) const FAILED_ATTEMPTS: &str = "callboard_failed_attempts_total";
 /// Tokens that providers reported, by `agent`. Counter.
-pub const TOKENS: &str = "callboard_tokens_total";
+pub(crate) const TOKENS: &str = "callboard_tokens_total";
 /// From a turn's admission to its beginning, by `agent`, in seconds. Histogram.
-pub const HANDOFF_LATENCY: &str = "callboard_handoff_latency_seconds";
+pub(crate) const HANDOFF_LATENCY: &str = "callboard_handoff_latency_seconds";
 /// Refusals, by `refusal` (`WaitCycle` counts the circles of waits). Counter.
-pub const REFUSALS: &str = "callboard_refusals_total";
+pub(crate) const REFUSALS: &str = "callboard_refusals_total";
 /// Rebuilds of an agent's value, by `agent`. Gauge.
-pub const RESTARTS: &str = "callboard_agent_restarts";
+pub(crate) const RESTARTS: &str = "callboard_agent_restarts";
 /// Ready turns that wait for an agent, by `agent`. Gauge.
-pub const MAILBOX_DEPTH: &str = "callboard_mailbox_depth";
+pub(crate) const MAILBOX_DEPTH: &str = "callboard_mailbox_depth";
 /// An agent's circuit breaker: 0 closed, 1 half-open, 2 open, by `agent`. Gauge.
-pub const BREAKER_STATE: &str = "callboard_breaker_state";
+pub(crate) const BREAKER_STATE: &str = "callboard_breaker_state";
 /// Permits of the pool that nobody holds. Gauge.
-pub const FREE_PERMITS: &str = "callboard_free_permits";
+pub(crate) const FREE_PERMITS: &str = "callboard_free_permits";
 
 /// A call: its run, its turn, and its number in it.
 type Call = (RunId, u32, u32);

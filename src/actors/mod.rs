@@ -3,7 +3,7 @@
 //! Each of these rooms imports only those above it in the list:
 //!
 //! 1. `events`, `kept_agents`, `metrics`, `periodic`, `shard_queues`, `taint`: what the others share.
-//! 2. [`context`], [`approvals`]: services with an actor of their own.
+//! 2. `context`, [`approvals`]: services with an actor of their own.
 //! 3. `turn`: what an agent is given.
 //! 4. `agent`: what an agent is.
 //! 5. `scheduler`: runs the turns of all agents.
@@ -13,8 +13,8 @@
 mod agent;
 mod agent_actor;
 pub mod approvals;
-pub mod context;
-pub mod events;
+pub(crate) mod context;
+pub(crate) mod events;
 mod gauges;
 #[cfg(feature = "metrics")]
 mod instruments;
@@ -22,7 +22,7 @@ mod instruments;
 #[path = "instruments/absent.rs"]
 mod instruments;
 mod kept_agents;
-pub mod metrics;
+pub(crate) mod metrics;
 mod periodic;
 mod router;
 mod scheduler;
@@ -32,7 +32,9 @@ mod taint;
 mod turn;
 
 pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
-pub use router::{ApprovalPolicy, DelegationStatus, InboxMessage, PolicyQuestion, default_policy};
+pub use context::{ContextAccess, ContextChange, ContextError, ContextStore};
+pub use events::{StreamMode, Watched};
+pub use router::{ApprovalPolicy, DelegationStatus, InboxMessage, PolicyQuestion};
 pub use turn::{
     Delegation, DelegationError, OutsideEffect, Reservation, SettledTooLate, Settlement, Terminal, Turn, TurnAgents,
     TurnError, TurnPeople,

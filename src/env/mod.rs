@@ -22,7 +22,6 @@ pub(crate) use faults::{happen, happen_slowly};
 pub(crate) use mutants::Mutant;
 pub(crate) use reading::Random;
 pub use reading::{Clock, Now};
-pub use threads::can_start_thread;
 
 /// The world as the runtime sees it. Cloning is cheap; clones share the same clock and random sequence.
 #[derive(Clone)]

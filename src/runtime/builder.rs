@@ -131,7 +131,7 @@ impl Builder {
         self
     }
 
-    /// Sets what needs approval; see [`default_policy`](crate::actors::default_policy) for the default.
+    /// Sets what needs approval; the default is [`PolicyQuestion::default_consent`](crate::actors::PolicyQuestion::default_consent).
     pub fn approval_policy(mut self, policy: impl Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync + 'static) -> Self {
         self.policy = Some(Arc::new(policy));
         self

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::actors::context::EXTENSION;
+use crate::actors::ContextStore;
 use crate::actors::{AgentSpec, Turn};
 use crate::messages::{Command, Complexity, ContextStrategy, Limits, OnUnknown};
 use crate::supervision::runs::breaker::BreakerPolicy;
@@ -68,7 +68,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
             ],
         ),
         (11, vec![format!("{} s", settings.timings.offline_after.as_secs()), count(settings.capacity.inbox)]),
-        (12, vec![time(EXTENSION)]),
+        (12, vec![time(ContextStore::EXTENSION)]),
         (13, vec![count(settings.capacity.dynamic_agents)]),
         (
             14,

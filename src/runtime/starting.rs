@@ -11,8 +11,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, GatewayActor};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
-    AgentSpec, GaugeSources, Gauges, Router, RouterActor, RouterParts, Scheduler, SchedulerConfig, ShardQueues,
-    StorageActor, StorageActorArguments, StorageActorMsg, default_policy,
+    AgentSpec, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts, Scheduler, SchedulerConfig,
+    ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
 use crate::messages::state::{Schema, StateRules};
@@ -73,7 +73,7 @@ impl Builder {
             env: env.clone(),
             scheduler: Arc::clone(&scheduler),
             decider: decider.clone(),
-            policy: policy.unwrap_or_else(|| Arc::new(default_policy)),
+            policy: policy.unwrap_or_else(|| Arc::new(|question: &PolicyQuestion<'_>| question.default_consent())),
             journal: journal.clone(),
             rules: rules.clone(),
             limits: settings.ledger(),

@@ -57,7 +57,7 @@ impl BoardStore {
             std::mem::replace(&mut *held, afterwards)
         };
         // Closing a store may wait for its disk.
-        if crate::env::can_start_thread() {
+        if crate::env::Env::can_start_thread() {
             let _ = tokio::task::spawn_blocking(move || drop(closing)).await;
         }
     }

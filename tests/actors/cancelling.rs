@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Peak, assert_nothing_left, builder, pass, quiet, secs};
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::{AgentEvent, LoopEnd, Message};
 use callboard::prelude::*;

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::actors::context::{
-    ContextChange, ContextError, ContextStore, EXTENSION, MAX_KEY, MAX_NAMESPACE, MAX_VALUE,
-};
+use callboard::actors::{ContextChange, ContextError, ContextStore};
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::{AgentName, ContextEntry, Durability};
 use callboard::prelude::*;
@@ -95,8 +93,8 @@ async fn touch_and_recall_move_the_expiry_and_nothing_else() {
         ContextEntry { expires_at: Some(env.now().wall + MINUTE), revision: touched.revision, ..set.clone() };
     assert_eq!(touched, expected);
     let recalled = context.recall("notes", "a").await.unwrap().unwrap();
-    assert_eq!(recalled.expires_at, Some(env.now().wall + EXTENSION));
-    assert_eq!((recalled.updated_at, EXTENSION), (set.updated_at, DAY * 90));
+    assert_eq!(recalled.expires_at, Some(env.now().wall + ContextStore::EXTENSION));
+    assert_eq!((recalled.updated_at, ContextStore::EXTENSION), (set.updated_at, DAY * 90));
     let lasting = context.set("notes", "b", "x", &agent("ann"), None).await.unwrap();
     assert!(context.touch("notes", "b", MINUTE).await.unwrap());
     assert_eq!(context.recall("notes", "b").await.unwrap(), Some(lasting), "nothing adds an expiry");
@@ -249,16 +247,16 @@ async fn a_value_that_is_not_the_expected_json_is_a_typed_error() {
 #[tokio::test(start_paused = true)]
 async fn exactly_the_limits_fit_and_one_more_is_an_error_that_writes_nothing() {
     let World { context, storage, .. } = world();
-    assert_eq!((MAX_NAMESPACE, MAX_KEY, MAX_VALUE), (64, 128, 64 * 1024));
+    assert_eq!((ContextStore::MAX_NAMESPACE, ContextStore::MAX_KEY, ContextStore::MAX_VALUE), (64, 128, 64 * 1024));
     let ann = agent("ann");
-    let (namespace, key, value) = ("ä".repeat(64), "ß".repeat(128), "x".repeat(MAX_VALUE));
+    let (namespace, key, value) = ("ä".repeat(64), "ß".repeat(128), "x".repeat(ContextStore::MAX_VALUE));
     let entry = context.set(&namespace, &key, &value, &ann, None).await.unwrap();
     assert_eq!(context.get(&namespace, &key).await.unwrap(), Some(entry), "limits of names count characters");
     let too_long = [
         ("ä".repeat(65), key.clone(), value.clone()),
         (namespace.clone(), "ß".repeat(129), value.clone()),
-        (namespace.clone(), key.clone(), "x".repeat(MAX_VALUE + 1)),
-        (namespace.clone(), "other".into(), "ä".repeat(MAX_VALUE / 2) + "x"),
+        (namespace.clone(), key.clone(), "x".repeat(ContextStore::MAX_VALUE + 1)),
+        (namespace.clone(), "other".into(), "ä".repeat(ContextStore::MAX_VALUE / 2) + "x"),
         (String::new(), key.clone(), "x".into()),
         (namespace.clone(), String::new(), "x".into()),
     ];

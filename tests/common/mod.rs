@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::{Durability, RunEvent, RunResult, Timestamp};
 use callboard::prelude::*;

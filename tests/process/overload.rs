@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use callboard::SubmitError;
-use callboard::actors::context::ContextChange;
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::ContextChange;
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{Action, AgentName, Refusal};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{Action, Durability, RunId, Send, Status, TurnId};
 use callboard::prelude::*;
 use callboard::supervision::runs::Fork;

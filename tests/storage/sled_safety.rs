@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::actors::context::ContextStore;
+use callboard::actors::ContextStore;
 use callboard::env::Env;
 use callboard::messages::AgentName;
 use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Sled, Storage, StorageError};

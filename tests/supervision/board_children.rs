@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::common::{Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
 use callboard::SubmitError;
+use callboard::actors::ContextChange;
 use callboard::actors::approvals::{Channel, Decider};
-use callboard::actors::context::ContextChange;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, AgentName, Decision, Envelope, RequestId, RunEvent, RunId, Status, TurnId};
 use callboard::prelude::*;

@@ -8,7 +8,7 @@ use tokio::task::JoinError;
 
 use callboard::AnswerError;
 use callboard::Callboard;
-use callboard::actors::approvals::{DecideError, Withdrawal, withdrawal};
+use callboard::actors::approvals::{DecideError, Withdrawal};
 use callboard::messages::{Envelope, Question, visible};
 use callboard::runtime::RunHandle;
 
@@ -57,7 +57,7 @@ pub(crate) async fn unless_closed<T: Send + 'static>(
     if try_thread().is_err() {
         return Some(Ok(ask(None)));
     }
-    let (withdrawer, withdrawal) = withdrawal().map_or((None, None), |(one, other)| (Some(one), Some(other)));
+    let (withdrawer, withdrawal) = Withdrawal::pair().map_or((None, None), |(one, other)| (Some(one), Some(other)));
     let mut asking = tokio::task::spawn_blocking(move || ask(withdrawal));
     tokio::select! {
         biased;

@@ -1,6 +1,6 @@
 //! The dialog at the terminal: cards of actions that need approval, and questions of agents.
 
-use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, card, outcome_code, whole_card};
+use callboard::actors::approvals::{Card, Withdrawal, outcome_code};
 use callboard::messages::{ASK, Envelope, Question, visible};
 use serde_json::Value;
 
@@ -73,8 +73,8 @@ struct Dialog<'a, P> {
 
 impl<P: Person> Dialog<'_, P> {
     fn decide(&mut self, envelope: &Envelope, place: Option<&str>) -> Decision {
-        let (brief, whole) = (card(envelope), whole_card(envelope));
-        let code = approval_code(envelope);
+        let (brief, whole) = (Card::of(envelope).brief(), Card::of(envelope).whole());
+        let code = Card::of(envelope).code();
         let shown = |word: &str| code.as_ref().map_or_else(|| format!("({word})"), |_| format!("({word} CODE)"));
         let for_run = &*envelope.policy == ASK && code.is_some();
         let is_cut = brief != whole;
@@ -210,9 +210,9 @@ fn arguments(envelope: &Envelope, typed: &str) -> Result<Edited, String> {
         ));
     };
     let edited = Envelope { action, ..envelope.clone() };
-    let code = approval_code(&edited).unwrap_or_default();
+    let code = Card::of(&edited).code().unwrap_or_default();
     let (kind, target) = (visible(&edited.action.action), visible(&edited.action.target));
-    let lines = arguments_lines(&edited.action.arguments);
+    let lines = Card::of(&edited).arguments();
     let shown = format!("action    {kind}\ntarget    {target}\ncode      {code}\n{lines}");
     Ok(Edited { arguments, shown, code })
 }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn decided_in(envelope: &Envelope, place: Option<&str>, answers: &str) -> (Decision, String) {
-        let answers = answers.replace("CODE", &approval_code(envelope).unwrap());
+        let answers = answers.replace("CODE", &Card::of(envelope).code().unwrap());
         let mut person = Script::new(&answers);
         (Dialog { person: &mut person }.decide(envelope, place), person.asked)
     }

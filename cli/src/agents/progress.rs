@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use callboard::actors::approvals::{Rows, terminal_columns};
+use callboard::actors::approvals::{Keyboard, Rows};
 use callboard::messages::{AgentEvent, AgentName, LoopEnd, Shown, ToolCall, TurnId, visible, visible_lines};
 
 use crate::output;
@@ -41,7 +41,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(is_quiet: bool) -> Self {
         let is_coloured = is_coloured(&std::io::stderr());
-        Self { is_quiet, is_coloured, columns: Some(terminal_columns), ..Self::default() }
+        Self { is_quiet, is_coloured, columns: Some(Keyboard::columns), ..Self::default() }
     }
 
     /// Prints an event of an agent.

@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt as _};
 use serde_json::Value;
 
 use callboard::Builder;
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::state::StateRules;
 use callboard::messages::{AgentName, ConversationId, RunEvent, RunId, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;

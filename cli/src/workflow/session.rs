@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::Value;
 
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{ConversationId, Limits, RunEvent, RunId, RunResult, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use callboard::actors::ContextStore;
 use callboard::actors::Mode;
-use callboard::actors::context::MAX_NAMESPACE;
 use callboard::messages::{AgentName, Effect, MAX_AGENT_NAME};
 use callboard_text::{check_name, check_own_name, did_you_mean, nearest, quoted};
 
@@ -90,7 +90,7 @@ fn at_most<N: PartialOrd + std::fmt::Display + From<u8>>(
 fn namespaces_within(maker: Option<&[Arc<str>]>, asked: Option<&[String]>) -> Result<Option<Vec<Arc<str>>>, String> {
     let Some(asked) = asked else { return Ok(maker.map(<[_]>::to_vec)) };
     for namespace in asked {
-        check_name("namespace", namespace, MAX_NAMESPACE).map_err(|error| error.to_string())?;
+        check_name("namespace", namespace, ContextStore::MAX_NAMESPACE).map_err(|error| error.to_string())?;
         let is_of_maker = |own: &str| own == namespace;
         if !maker.map_or(is_of_maker("run"), |granted| granted.iter().any(|own| is_of_maker(own))) {
             return Err(format!("its maker may not use the namespace {}", quoted(namespace)));

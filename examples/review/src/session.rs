@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use callboard::Callboard;
 use callboard::actors::approvals::{Channel, Decider, TerminalChannel};
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::{Decision, Envelope, Json, Outcome, RunEvent, RunResult, Task, Timestamp};
 use callboard::runtime::{RunHandle, Unfinished};

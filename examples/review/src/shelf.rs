@@ -3,7 +3,7 @@
 //! Each review of a tree has its own place there, named after its run. A pointer says which one was finished last, so a
 //! review that is interrupted or denied never becomes the one that the next is compared with.
 
-use callboard::actors::context::{ContextAccess, ContextError, MAX_VALUE};
+use callboard::actors::{ContextAccess, ContextError, ContextStore};
 use callboard::messages::RunId;
 use callboard::{Turn, TurnError};
 use serde::de::DeserializeOwned;
@@ -49,7 +49,7 @@ impl<'a> Shelf<'a> {
     /// Keeps a sequence of any length, in as many entries as it needs.
     pub(crate) async fn put<T: Serialize>(&self, run: RunId, sequence: &str, items: &[T]) -> Result<(), TurnError> {
         let text = serde_json::to_string(items)?;
-        let pieces = pieces(&text, MAX_VALUE);
+        let pieces = pieces(&text, ContextStore::MAX_VALUE);
         let keys: Vec<String> = (0..pieces.len()).map(|number| self.key(run, sequence, number)).collect();
         let writes = keys.iter().zip(&pieces).map(|(key, piece)| self.context.set(NAMESPACE, key, piece, None));
         futures::future::try_join_all(writes).await?;

@@ -14,29 +14,7 @@ const TAB: usize = 8;
 /// Narrower terminals wrap rows; no word fits into them that could deceive.
 const MIN_COLUMNS: usize = 6;
 
-/// A card, or another text for people, whose lines are no wider than the terminal, so that it does not wrap them: the beginning
-/// of a row is never the middle of a line. What continues a line is marked by `┆`. The last line stays as it is if it has no
-/// line break, being a prompt.
-///
-/// ```
-/// use callboard::actors::approvals::folded;
-/// let shown = folded("target    a.txt..............agent     admin\n", 29);
-/// assert_eq!(shown, "target    a.txt..............\n          ┆ agent     admin\n");
-/// ```
-#[must_use]
-pub fn folded(text: &str, columns: usize) -> String {
-    text.split_inclusive('\n').fold(String::with_capacity(text.len()), |mut rows, line| {
-        // The title has the hash alone, and nothing that others wrote begins so.
-        if line.starts_with(TITLE) || !line.ends_with('\n') {
-            rows.push_str(line);
-        } else {
-            rows.push_str(&Rows::default().push(line, columns));
-        }
-        rows
-    })
-}
-
-/// Folds a text of which one part comes after the other, as [`folded`] does: words of a model as they arrive. The last line is
+/// Folds a text of which one part comes after the other, as [`Rows::fold`] does: words of a model as they arrive. The last line is
 /// folded too. Colours (`ESC [ … m`) take no columns.
 ///
 /// ```
@@ -57,6 +35,28 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// A card, or another text for people, with lines no wider than the terminal, so that it does not wrap them: the beginning
+    /// of a row is never the middle of a line. What continues a line is marked by `┆`. The last line stays as it is if it has no
+    /// line break, being a prompt.
+    ///
+    /// ```
+    /// use callboard::actors::approvals::Rows;
+    /// let shown = Rows::fold("target    a.txt..............agent     admin\n", 29);
+    /// assert_eq!(shown, "target    a.txt..............\n          ┆ agent     admin\n");
+    /// ```
+    #[must_use]
+    pub fn fold(text: &str, columns: usize) -> String {
+        text.split_inclusive('\n').fold(String::with_capacity(text.len()), |mut rows, line| {
+            // The title has the hash alone, and nothing that others wrote begins so.
+            if line.starts_with(TITLE) || !line.ends_with('\n') {
+                rows.push_str(line);
+            } else {
+                rows.push_str(&Self::default().push(line, columns));
+            }
+            rows
+        })
+    }
+
     /// The next part of the text, in rows of so many columns.
     #[must_use]
     pub fn push(&mut self, text: &str, columns: usize) -> String {
@@ -113,7 +113,7 @@ mod tests {
         for columns in [3, 10, 24, 40] {
             let mut rows = Rows::default();
             let parts: String = text.chars().map(|c| rows.push(c.encode_utf8(&mut [0; 4]), columns)).collect();
-            assert_eq!(parts, folded(&text, columns));
+            assert_eq!(parts, Rows::fold(&text, columns));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Write};
 
-use super::folded;
+use super::Rows;
 
 /// What came of a question at a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,16 @@ pub struct Withdrawal {
     pipe: PipeReader,
 }
 
-/// The two ends of a withdrawal: one is for the code that knows when the question is no longer open, the other for
-/// [`Keyboard::ask_unless`].
-///
-/// # Errors
-/// The system has no pipe left.
-pub fn withdrawal() -> io::Result<(Withdrawer, Withdrawal)> {
-    let (pipe, writer) = io::pipe()?;
-    Ok((Withdrawer { _pipe: writer }, Withdrawal { pipe }))
+impl Withdrawal {
+    /// The two ends of a withdrawal: one is for the code that knows when the question is no longer open, the other for
+    /// [`Keyboard::ask_unless`].
+    ///
+    /// # Errors
+    /// The system has no pipe left.
+    pub fn pair() -> io::Result<(Withdrawer, Self)> {
+        let (pipe, writer) = io::pipe()?;
+        Ok((Withdrawer { _pipe: writer }, Self { pipe }))
+    }
 }
 
 /// The width of a terminal that does not say how wide it is, in columns.
@@ -61,6 +63,12 @@ impl Keyboard {
         Some(Self { input: BufReader::new(open_terminal()?) })
     }
 
+    /// How wide the terminal of standard error is, in columns; 80 if it does not say. `None` if standard error is no terminal.
+    #[must_use]
+    pub fn columns() -> Option<usize> {
+        io::stderr().is_terminal().then(columns)
+    }
+
     /// Shows a text, folded to the terminal's width, whose last line is a prompt, and returns the next line that is typed
     /// after it, without its line break. `None` at the end of the input. Blocks until then.
     ///
@@ -81,7 +89,7 @@ impl Keyboard {
     fn asked(&mut self, question: &str, withdrawal: Option<&Withdrawal>) -> Typed {
         loop {
             let width = columns();
-            let question = folded(question, width);
+            let question = Rows::fold(question, width);
             let (text, prompt) = question.split_at(question.rfind('\n').map_or(0, |end| end + 1));
             show(text);
             self.forget();
@@ -140,13 +148,7 @@ impl Keyboard {
     }
 }
 
-/// How wide the terminal of standard error is, in columns; 80 if it does not say. `None` if standard error is no terminal.
-#[must_use]
-pub fn terminal_columns() -> Option<usize> {
-    io::stderr().is_terminal().then(columns)
-}
-
-/// As [`terminal_columns`], where there is a terminal.
+/// As [`Keyboard::columns`], where there is a terminal.
 pub(super) fn columns() -> usize {
     #[cfg(unix)]
     let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));

@@ -13,14 +13,14 @@ mod keyboard;
 mod queue;
 mod terminal;
 
-pub use card::{approval_code, arguments_lines, card, outcome_code, whole_card};
+pub use card::{Card, outcome_code};
 pub use channel::Channel;
 pub(crate) use channel::{ChannelActor, ChannelView};
 pub use decider::Decider;
 pub use error::DecideError;
-pub use folding::{Rows, folded};
+pub use folding::Rows;
 pub(crate) use gateway::GatewayActor;
-pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer, terminal_columns, withdrawal};
+pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer};
 pub use terminal::TerminalChannel;
 
 #[cfg(test)]

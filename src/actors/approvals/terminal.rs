@@ -12,9 +12,7 @@ use crate::messages::{ApprovalId, Decision, Envelope};
 use crate::storage::StorageError;
 
 use super::keyboard::{columns, show};
-use super::{
-    Channel, DecideError, Decider, Keyboard, Typed, Withdrawer, approval_code, card, folded, whole_card, withdrawal,
-};
+use super::{Card, Channel, DecideError, Decider, Keyboard, Rows, Typed, Withdrawal, Withdrawer};
 
 /// When a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
@@ -65,7 +63,7 @@ impl TerminalChannel {
                     return;
                 };
                 // Without a pipe a card stays until it is answered.
-                let ends = withdrawal().ok();
+                let ends = Withdrawal::pair().ok();
                 let (withdrawer, withdrawal) = ends.map_or((None, None), |(one, other)| (Some(one), Some(other)));
                 queue.shown = withdrawer.map(|withdrawer| (envelope.id(), withdrawer));
                 (envelope, decider, withdrawal)
@@ -81,7 +79,7 @@ impl TerminalChannel {
                 queue.lock().open.retain(|(open, _)| open.id() != id);
                 continue;
             };
-            let (brief, whole) = (card(&envelope), whole_card(&envelope));
+            let (brief, whole) = (Card::of(&envelope).brief(), Card::of(&envelope).whole());
             let is_cut = brief != whole;
             let card = if std::mem::take(&mut wants_all) { &whole } else { &brief };
             let question = question(&envelope, card, is_cut);
@@ -99,7 +97,7 @@ impl TerminalChannel {
                     wants_all = true;
                     continue;
                 }
-                Some(line) => match answer(&line, approval_code(&envelope).as_deref()) {
+                Some(line) => match answer(&line, Card::of(&envelope).code().as_deref()) {
                     Ok(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
                     Ok(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
                     Err(unclear) => {
@@ -181,7 +179,7 @@ impl Channel for TerminalChannel {
             let verdict = if decision.approved { "approved" } else { "denied" };
             let text =
                 format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by));
-            show(&folded(&text, columns()));
+            show(&Rows::fold(&text, columns()));
         }
         // Now the thread that reads the answer may show the next card.
         drop(shown);
@@ -193,7 +191,7 @@ impl Channel for TerminalChannel {
         if queue.open.iter().any(|(open, _)| open.id() == id) {
             let (action, agent) = (visible(&envelope.action.to_string()), visible(envelope.agent.as_str()));
             let text = format!("\n{action} of {agent} still waits: it is denied at {}\n", envelope.expires_at);
-            show(&folded(&text, columns()));
+            show(&Rows::fold(&text, columns()));
             if queue.shown.as_ref().is_some_and(|(shown, _)| *shown == id) {
                 show(&prompt(envelope));
             }
@@ -235,7 +233,7 @@ fn question(envelope: &Envelope, card: &str, is_cut: bool) -> String {
 }
 
 fn prompt(envelope: &Envelope) -> String {
-    let yes = if approval_code(envelope).is_some() { "y and the code" } else { "y" };
+    let yes = if Card::of(envelope).code().is_some() { "y and the code" } else { "y" };
     format!("approve? [{yes}, or n and a reason] ")
 }
 

@@ -20,7 +20,7 @@ pub use access::ContextAccess;
 pub(super) use access::Writer;
 pub(crate) use actor::ContextActor;
 pub use error::ContextError;
+pub(crate) use rules::MAX_NAMESPACE;
 pub(super) use rules::within_host;
-pub use rules::{EXTENSION, MAX_KEY, MAX_NAMESPACE, MAX_VALUE};
 pub use store::ContextStore;
 pub use watch::ContextChange;

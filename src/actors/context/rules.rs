@@ -9,13 +9,13 @@ use crate::messages::{AgentName, Origin, RunId, Timestamp};
 use super::entries::StoredEntry;
 
 /// The longest namespace, in characters.
-pub const MAX_NAMESPACE: usize = 64;
+pub(crate) const MAX_NAMESPACE: usize = 64;
 /// The longest key, in characters.
-pub const MAX_KEY: usize = 128;
+pub(crate) const MAX_KEY: usize = 128;
 /// The longest value, in bytes.
-pub const MAX_VALUE: usize = 64 << 10;
+pub(crate) const MAX_VALUE: usize = 64 << 10;
 /// What `set_with_extension` keeps an entry for by default.
-pub const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
+pub(crate) const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
 /// What agents call the namespace of their run.
 pub(super) const OF_RUN: &str = "run";
 

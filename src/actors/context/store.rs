@@ -38,6 +38,15 @@ pub struct ContextStore {
 }
 
 impl ContextStore {
+    /// The longest namespace, in characters.
+    pub const MAX_NAMESPACE: usize = rules::MAX_NAMESPACE;
+    /// The longest key, in characters.
+    pub const MAX_KEY: usize = rules::MAX_KEY;
+    /// The longest value, in bytes.
+    pub const MAX_VALUE: usize = MAX_VALUE;
+    /// How long entries are kept by default whose expiry is moved later: 90 days.
+    pub const EXTENSION: Duration = EXTENSION;
+
     /// The namespaces whose entries expire by default, with their times to live.
     #[must_use]
     pub fn usual_ttls() -> BTreeMap<String, Duration> {
@@ -114,7 +123,7 @@ impl ContextStore {
         self.write(namespace, key, value, agent, None, Mode::Compare(expected, ttl)).await
     }
 
-    /// Moves an entry's expiry later without rewriting it: to a time from now, which is [`EXTENSION`] (90 days) if none is given.
+    /// Moves an entry's expiry later without rewriting it: to a time from now, which is [`ContextStore::EXTENSION`] (90 days) if none is given.
     /// `false` when there is no such entry.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub(crate) use actor::RouterActor;
 pub(crate) use ledger::LedgerLimits;
 pub use ledger::{DelegationStatus, InboxMessage};
 pub(crate) use outbox::PresenceHandle;
-pub use policy::{ApprovalPolicy, PolicyQuestion, default_policy};
+pub use policy::{ApprovalPolicy, PolicyQuestion};
 
 use directory::Directory;
 use history::UnreadRuns;

@@ -26,14 +26,16 @@ pub struct PolicyQuestion<'a> {
     pub each_time: bool,
 }
 
-/// The policy that a board has by default: handoffs and delegations go ahead, agents that only analyse are approved unless
-/// people are to be asked each time, and everything else asks.
-#[must_use]
-pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
-    let only_analyses = question.mode.is_analysis_only() && !question.has_effects && !question.each_time;
-    match question.kind {
-        ActionKind::Handoff | ActionKind::Delegation => Consent::Auto,
-        ActionKind::Requested if only_analyses => Consent::Auto,
-        ActionKind::Requested => Consent::Ask,
+impl PolicyQuestion<'_> {
+    /// The answer of the policy that a board has by default: handoffs and delegations go ahead, agents that only analyse are
+    /// approved unless people are to be asked each time, and everything else asks.
+    #[must_use]
+    pub fn default_consent(&self) -> Consent {
+        let only_analyses = self.mode.is_analysis_only() && !self.has_effects && !self.each_time;
+        match self.kind {
+            ActionKind::Handoff | ActionKind::Delegation => Consent::Auto,
+            ActionKind::Requested if only_analyses => Consent::Auto,
+            ActionKind::Requested => Consent::Ask,
+        }
     }
 }

@@ -20,7 +20,6 @@ use tracing::instrument::Instrumented;
 
 use crate::actors::agent::{AgentMsg, DynamicValue, value_for};
 use crate::actors::turn::{StopReason, Turn, TurnError, TurnShared, changed};
-use crate::env::can_start_thread;
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
@@ -33,7 +32,7 @@ use super::state::{Job, Next};
 /// Starts a worker with its first turn.
 pub(super) fn spawn(scheduler: &Arc<Scheduler>, runtime: &Handle, job: Job) {
     let scheduler = Arc::clone(scheduler);
-    if job.is_blocking && can_start_thread() {
+    if job.is_blocking && Env::can_start_thread() {
         let handle = runtime.clone();
         runtime.spawn_blocking(move || handle.block_on(work(scheduler, job)));
     } else {

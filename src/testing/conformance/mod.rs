@@ -1,4 +1,4 @@
-//! What every [`Storage`] has to keep, one rule per test.
+//! What every [`Storage`](crate::storage::Storage) has to keep, one rule per test.
 //!
 //! [`storage_conformance!`](crate::storage_conformance) makes a module of tests out of a backend:
 //!

@@ -1,7 +1,7 @@
 //! Streams of events: what each mode shows, where a reader may begin, and what a slow one is told.
 
-use callboard::actors::events::StreamMode::{self, Debug, Messages, Updates, Values};
-use callboard::actors::events::Watched;
+use callboard::actors::StreamMode::{self, Debug, Messages, Updates, Values};
+use callboard::actors::Watched;
 use callboard::messages::{Action, Consent, Reducer, RunEvent, RunId, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};

@@ -9,7 +9,7 @@ mod agents;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use callboard::actors::approvals::{card, folded};
+use callboard::actors::approvals::{Card, Rows};
 use callboard::messages::state::{Reducer, Schema, State, StateRules};
 use callboard::messages::{
     Action, ActionKind, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan,
@@ -353,7 +353,7 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
             nonce: 7,
             expires_at: ManualClock::START,
         };
-        let card = card(&envelope);
+        let card = Card::of(&envelope).brief();
         if visible_lines(&card) != card || card.contains('\t') {
             return Err("it is shown with what deceives".to_owned());
         }
@@ -361,7 +361,7 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
         let heads =
             ["── approval ", "agent     ", "action    ", "target    ", "expires   ", "code      ", "          ┆ "];
         let is_head = |line: &&str| heads.iter().any(|head| line.starts_with(head));
-        let shown = folded(&card, 40);
+        let shown = Rows::fold(&card, 40);
         let rows = shown.lines().skip_while(is_head).chain(card.lines().skip(heads.len() - 1));
         match rows.into_iter().find(|line| !is_marked(line)) {
             Some(line) => Err(format!("the arguments have a line of their own: {line}")),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerTicket, Signal};
+use callboard::supervision::runs::{BreakerPolicy, BreakerTicket, Signal};
 
 use super::registry::Listed;
 

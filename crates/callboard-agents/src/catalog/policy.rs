@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard::messages::Backoff;
-use callboard::supervision::runs::breaker::BreakerPolicy;
+use callboard::supervision::runs::BreakerPolicy;
 
 /// How often and how long a model is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

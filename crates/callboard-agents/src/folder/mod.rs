@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callboard::actors::AgentSpec;
-use callboard::env::can_start_thread;
+use callboard::env::Env;
 
 use super::catalog::Models;
 use super::definition::{Definition, ProcessSettings};
@@ -318,7 +318,7 @@ impl AgentFolder {
     /// Reads its files.
     pub(crate) async fn read(&self) -> Result<Files, FolderError> {
         let (path, catalog) = (self.path.clone(), self.catalog_path().map(Path::to_owned));
-        if !can_start_thread() {
+        if !Env::can_start_thread() {
             return Files::read(&path, catalog.as_deref());
         }
         let read = tokio::task::spawn_blocking(move || Files::read(&path, catalog.as_deref())).await;

@@ -7,7 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::env::{Env, can_start_thread};
+use callboard::env::Env;
 use callboard::messages::visible;
 use callboard_confine::{CoreDumps, Started, apart, start};
 use rustix::io::Errno;
@@ -236,7 +236,7 @@ async fn keep(
     drop(keeping);
     let status = child.wait().await.ok();
     drop(started);
-    if can_start_thread() {
+    if Env::can_start_thread() {
         let _ = timeout(LAST_CALL, spawn_blocking(move || drop(orphans))).await;
     } else {
         drop(orphans);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::task::Poll;
 
-use callboard::actors::context::{ContextAccess, ContextError};
+use callboard::actors::{ContextAccess, ContextError};
 use callboard::actors::{DelegationError, Reservation, Turn, TurnError};
 use callboard::messages::{Command, FailureKind, Intent, Json, OnUnknown, Usage};
 use futures::FutureExt;

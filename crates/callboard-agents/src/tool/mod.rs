@@ -8,7 +8,7 @@ mod typed;
 use std::fmt;
 use std::sync::Arc;
 
-use callboard::actors::context::ContextAccess;
+use callboard::actors::ContextAccess;
 use callboard::messages::{EffectClass, Intent, Json, Reconciled};
 use futures::FutureExt;
 use futures::future::BoxFuture;

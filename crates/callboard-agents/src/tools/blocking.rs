@@ -15,7 +15,9 @@ pub(super) async fn blocking<T: Send + 'static>(
     let given_up = GivenUp::default();
     let _guard = TellsIfDropped(given_up.clone());
     match Handle::try_current() {
-        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread && callboard::env::can_start_thread() => {
+        Ok(runtime)
+            if runtime.runtime_flavor() == RuntimeFlavor::MultiThread && callboard::env::Env::can_start_thread() =>
+        {
             match runtime.spawn_blocking(move || work(&given_up)).await {
                 Ok(done) => done,
                 Err(error) => match error.try_into_panic() {

@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use callboard::actors::context::ContextAccess;
+use callboard::actors::ContextAccess;
 use callboard::messages::ContextEntry;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -228,7 +228,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use callboard::actors::context::ContextStore;
+    use callboard::actors::ContextStore;
     use callboard::env::Env;
     use callboard::messages::{AgentName, Durability};
     use callboard::storage::Memory;

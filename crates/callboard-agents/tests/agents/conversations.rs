@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{assert_nothing_left, builder};
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{AgentEvent, ConversationStrategy, LoopEnd, Message, RunResult};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{World, assert_nothing_left, builder, finish, quiet};
-use callboard::actors::context::ContextError;
+use callboard::actors::ContextError;
 use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
 use callboard::prelude::*;
 use callboard::supervision::runs::Fork;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, finish, until};
-use callboard::actors::events::{StreamMode, Watched};
+use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
 use callboard::messages::{AgentEvent, Cost, Message, Refusal, RunEvent, Usage};

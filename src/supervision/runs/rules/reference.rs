@@ -393,11 +393,11 @@ impl Model {
 
 // --------------------------------------------------------------------------------------------------------------- engine
 
-/// The engine with a floor that only keeps slots.
+/// The engine with a scheduler that only keeps slots.
 struct Engine {
     runs: Vec<Run>,
     facts: SharedFacts,
-    office: Office,
+    directory: Directory,
     now: Duration,
     requests: u32,
     /// As in the model.
@@ -405,7 +405,7 @@ struct Engine {
 }
 
 /// Resolves names and says what the policy says.
-struct Office(World);
+struct Directory(World);
 
 fn agent(number: usize) -> AgentName {
     AgentName::new(&format!("agent-{number}")).unwrap()
@@ -415,7 +415,7 @@ fn number(name: &str) -> usize {
     name.strip_prefix("agent-").unwrap().parse().unwrap()
 }
 
-impl AgentDirectory for Office {
+impl AgentDirectory for Directory {
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal> {
         Ok(agent(number(target)))
     }
@@ -449,8 +449,8 @@ impl Engine {
     fn new(world: &World) -> Self {
         let facts = SharedFacts::new(POLICY);
         facts.lock().non_reentrant = (0..AGENTS).filter(|number| world.non_reentrant[*number]).map(agent).collect();
-        let (office, lines) = (Office(world.clone()), vec![Vec::new(); AGENTS]);
-        let mut engine = Self { runs: Vec::new(), facts, office, now: Duration::ZERO, requests: 0, lines };
+        let (directory, lines) = (Directory(world.clone()), vec![Vec::new(); AGENTS]);
+        let mut engine = Self { runs: Vec::new(), facts, directory, now: Duration::ZERO, requests: 0, lines };
         for first in world.first.iter().copied() {
             let id = uuid::Uuid::from_u128(engine.runs.len() as u128);
             let task = Task::new("x").limits(world.limits.clone());
@@ -481,7 +481,7 @@ impl Engine {
         DecisionContext {
             now,
             random: 7,
-            directory: &self.office,
+            directory: &self.directory,
             facts: &self.facts,
             backoff: &BACKOFF,
             approval_ttl,
@@ -558,7 +558,7 @@ impl Engine {
             match effect {
                 Effect::Start(turn) => {
                     let name = self.runs[run].turn(turn).unwrap().agent().clone();
-                    if self.office.0.non_reentrant[number(name.as_str())] {
+                    if self.directory.0.non_reentrant[number(name.as_str())] {
                         self.lines[number(name.as_str())].push(self.runs[run].turn_id(turn));
                     }
                 }

@@ -1,6 +1,6 @@
 //! What a person is shown of a use of a tool, and what is then done: the bytes that were shown, and nothing that looks like them.
 
-use callboard::actors::approvals::card;
+use callboard::actors::approvals::Card;
 use callboard::messages::{Envelope, visible_lines};
 use callboard_agents::testing::ScriptedModel;
 
@@ -128,7 +128,7 @@ fn other_targets() -> Vec<(String, String)> {
 
 /// What holds for each card, whatever is on it.
 fn assert_honest(envelope: &Envelope, written: &str) {
-    let card = card(envelope);
+    let card = Card::of(envelope).brief();
     assert_eq!(visible_lines(&card), card, "{written}");
     assert!(!card.contains('\t') && !card.contains('\r'), "{written}");
     assert!(
@@ -157,7 +157,7 @@ async fn a_person_sees_what_is_done_and_what_is_done_is_what_they_saw() {
         let run = board.submit(task("x", "clerk")).await.unwrap();
         let envelope = question(&board, &run).await;
         assert_honest(&envelope, &written);
-        let card = card(&envelope);
+        let card = Card::of(&envelope).brief();
         assert!(card.contains(&shown), "{shown:?} is not on\n{card}");
         assert_eq!(sink.effects(), [], "{written}");
         board.approvals().approve(envelope.id(), "ann").await.unwrap();

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use callboard::actors::events::StreamMode;
+use callboard::actors::StreamMode;
 use callboard::env::Env;
 use callboard::messages::{Backoff, Durability};
 use callboard::prelude::*;

@@ -17,7 +17,7 @@ use super::plan::progress::PlanProgress;
 use super::tally::Tally;
 use super::turn::{OpenTurn, OpenTurns, Phase};
 
-/// One task being worked on. Only this module changes it, by [`Run::step`]; others read it.
+/// A run as its history makes it: what it was given, its open turns, what it waits for, what it has used, and its result.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// What was submitted; never changes.
