@@ -14,7 +14,7 @@ use crate::supervision::{actor_point, panic_text};
 
 use super::agent::{AgentMsg, AgentValue, Factory, RestartWindow};
 use super::router::PresenceHandle;
-use super::scheduler::{AgentStatus, Scheduler};
+use super::scheduler::Scheduler;
 
 /// The actor.
 pub(crate) struct AgentActor;
@@ -35,7 +35,7 @@ pub(crate) struct AgentState {
     /// As it was started, or replaced.
     agent: Arc<Arguments>,
     /// The generation of the value that was announced last, until it is withdrawn.
-    instance: Option<u64>,
+    generation: Option<u64>,
     /// When the value was rebuilt, and for which turn.
     rebuilt: VecDeque<(Duration, Option<TurnId>)>,
 }
@@ -52,7 +52,7 @@ impl Actor for AgentActor {
     ) -> Result<Box<AgentState>, ActorProcessingErr> {
         arguments.scheduler.env.slow_fault_point_of("agent.start", arguments.name.as_str()).await?;
         let value = make(&arguments.factory)?;
-        let mut state = Box::new(AgentState { me, agent: arguments, instance: None, rebuilt: VecDeque::new() });
+        let mut state = Box::new(AgentState { me, agent: arguments, generation: None, rebuilt: VecDeque::new() });
         state.begin_life(value);
         Ok(state)
     }
@@ -120,20 +120,22 @@ impl AgentState {
 
     /// Gives the scheduler a new value, and announces the agent.
     fn begin_life(&mut self, value: Arc<dyn AgentValue>) {
-        let instance = self.agent.scheduler.set_value(&self.agent.name, value, self.me.clone());
-        self.agent.presence.announce(instance);
-        self.instance = Some(instance);
+        let generation = self.agent.scheduler.set_value(&self.agent.name, value, self.me.clone());
+        // It is registered before its actor starts, and never removed.
+        let generation = generation.unwrap_or_default();
+        self.agent.presence.announce(generation);
+        self.generation = Some(generation);
     }
 
     fn give_up(&mut self, error: String) {
-        self.agent.scheduler.retire(&self.agent.name, AgentStatus::Failed(error));
+        self.agent.scheduler.fail_agent(&self.agent.name, &error);
         self.end_life();
     }
 
     /// Withdraws the announcement, once.
     fn end_life(&mut self) {
-        if let Some(instance) = self.instance.take() {
-            self.agent.presence.withdraw(instance);
+        if let Some(generation) = self.generation.take() {
+            self.agent.presence.withdraw(generation);
         }
     }
 

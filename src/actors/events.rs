@@ -1,7 +1,7 @@
 //! Events of runs for those who watch: bounded buffers, and a marker in place of what a slow watcher missed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use futures::Stream;
@@ -103,9 +103,18 @@ pub enum Watched {
 /// Hands events to watchers.
 #[derive(Default)]
 pub(crate) struct Hub {
-    watchers: Mutex<Vec<Watcher>>,
+    watching: Mutex<Watching>,
+    /// How many watchers there are, so that publishing to nobody takes no lock. Who reads what has happened before watches first, and
+    /// reads the journal then.
     count: AtomicUsize,
-    is_closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Watching {
+    /// A stream that was dropped leaves at the next event, or when the next one comes.
+    watchers: Vec<Watcher>,
+    /// The board has ended: later streams end at once.
+    is_closed: bool,
 }
 
 struct Watcher {
@@ -129,11 +138,13 @@ impl Hub {
     ) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
         let (sender, mut receiver) = mpsc::channel(buffer.max(2));
         let missed = Missed::default();
-        let mut watchers = self.watchers.lock();
-        if !self.is_closed.load(Ordering::Acquire) {
-            watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: Arc::clone(&missed) });
-            self.count.store(watchers.len(), Ordering::Release);
+        let mut watching = self.watching.lock();
+        if !watching.is_closed {
+            watching.watchers.retain(|watcher| !watcher.sender.is_closed());
+            watching.watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: Arc::clone(&missed) });
+            self.count.store(watching.watchers.len(), Ordering::Release);
         }
+        drop(watching);
         futures::stream::poll_fn(move |context| {
             let mut missed = missed.lock();
             match receiver.poll_recv(context) {
@@ -150,7 +161,7 @@ impl Hub {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut watchers = self.watchers.lock();
+        let watchers = &mut self.watching.lock().watchers;
         let mut shared: Option<Arc<RunEvent>> = None;
         watchers.retain_mut(|watcher| {
             let is_wanted = watcher.run.is_none_or(|wanted| wanted == run)
@@ -175,7 +186,7 @@ impl Hub {
             return;
         }
         let shown = Arc::new(Shown { turn, agent: agent.clone(), event });
-        for watcher in self.watchers.lock().iter() {
+        for watcher in &self.watching.lock().watchers {
             if watcher.run.is_none_or(|wanted| wanted == turn.run) && watcher.modes.contains(&StreamMode::Live) {
                 watcher.send(Watched::Live(Arc::clone(&shown)));
             }
@@ -187,16 +198,16 @@ impl Hub {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut watchers = self.watchers.lock();
+        let watchers = &mut self.watching.lock().watchers;
         watchers.retain(|watcher| watcher.run != Some(run));
         self.count.store(watchers.len(), Ordering::Release);
     }
 
     /// Ends all streams, and those that are asked for later: the board has ended.
     pub(crate) fn close(&self) {
-        let mut watchers = self.watchers.lock();
-        self.is_closed.store(true, Ordering::Release);
-        watchers.clear();
+        let mut watching = self.watching.lock();
+        watching.is_closed = true;
+        watching.watchers.clear();
         self.count.store(0, Ordering::Release);
     }
 }
@@ -223,6 +234,16 @@ mod tests {
     use super::*;
     use crate::messages::Timestamp;
     use futures::{FutureExt, StreamExt};
+
+    #[test]
+    fn streams_that_were_dropped_are_not_kept_until_the_next_event() {
+        let hub = Hub::default();
+        for _ in 0..10 {
+            drop(hub.watch(None, &[StreamMode::Debug], 1));
+        }
+        let _kept = hub.watch(None, &[StreamMode::Debug], 1);
+        assert_eq!(hub.count.load(Ordering::Acquire), 1);
+    }
 
     #[test]
     fn a_slow_watcher_receives_how_much_it_missed() {

@@ -6,9 +6,7 @@ use std::time::Duration;
 use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
-use crate::actors::{
-    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, DelegationStatus, HostedAgent, InboxMessage,
-};
+use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, DelegationStatus, HostedAgent, InboxMessage};
 use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerStatus;
@@ -114,7 +112,7 @@ impl AgentsHandle {
         let (window, scheduler, failed) = (spec.window(), Arc::clone(&board.scheduler), name.clone());
         let child = child
             .own_intensity(Intensity::new(window.max, window.within))
-            .on_failed(move |error| scheduler.retire(&failed, AgentStatus::Failed(error.to_owned())));
+            .on_failed(move |error| scheduler.fail_agent(&failed, error));
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
@@ -123,7 +121,7 @@ impl AgentsHandle {
                 Ok(())
             }
             Err(error) => {
-                board.scheduler.retire(&name, AgentStatus::Stopped);
+                board.scheduler.stop_agent(&name);
                 let name = name.as_str().to_owned();
                 Err(match error {
                     ControlError::StartFailed { error, .. } => AgentError::Factory { name, error },
@@ -199,10 +197,10 @@ impl AgentsHandle {
         self.listed(name)?;
         let agent = AgentName::new(name)?;
         self.board.router.unlist(&agent);
-        self.board.scheduler.retire(&agent, AgentStatus::Stopped);
+        self.board.scheduler.stop_agent(&agent);
         let removed = self.board.agents.remove_child(name).await;
         // Once more, because its actor may have brought it back while it was on its way out.
-        self.board.scheduler.retire(&agent, AgentStatus::Stopped);
+        self.board.scheduler.stop_agent(&agent);
         removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
     }
 

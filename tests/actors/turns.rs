@@ -801,6 +801,53 @@ async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_in_line_for_an_agent_is_taken_when_a_turn_that_has_not_begun_is_cancelled() {
+    let board = builder()
+        .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
+        .capacity(|capacity| capacity.ready_per_agent(1))
+        .shutdown_grace(Duration::ZERO)
+        .start()
+        .await
+        .unwrap();
+    let mut ready = None;
+    for _ in 0..6 {
+        ready = Some(board.submit(Task::new("x")).await.unwrap());
+    }
+    let in_line = board.submit(Task::new("x").to("worker"));
+    let cancel = async {
+        quiet().await;
+        assert!(ready.unwrap().cancel("not needed").await.unwrap());
+    };
+    let (taken, ()) = tokio::join!(tokio::time::timeout(secs(60), in_line), cancel);
+    assert!(taken.is_ok_and(|taken| taken.is_ok()));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_may_ask_for_the_load_of_its_board_when_it_is_dropped() {
+    struct Curious(Arc<std::sync::OnceLock<Callboard>>);
+    impl Drop for Curious {
+        fn drop(&mut self) {
+            self.0.get().map(Callboard::load);
+        }
+    }
+    let board = Arc::new(std::sync::OnceLock::new());
+    let of_agent = || {
+        let curious = Curious(Arc::clone(&board));
+        move |_: Turn| {
+            let _ = &curious;
+            async { Ok(Command::new()) }
+        }
+    };
+    let started = builder().agent("curious", of_agent()).start().await.unwrap();
+    board.set(started.clone()).ok().unwrap();
+    finish(&started, Task::new("x")).await;
+    started.agents().stop("curious").await.unwrap();
+    assert_eq!(started.load().ready_turns, 0);
+    started.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_used_after_its_end_begins_no_step() {
     let (late, done) = (Counter::default(), Arc::new(Notify::new()));
     let (counted, told) = (late.clone(), Arc::clone(&done));

@@ -34,54 +34,65 @@ impl Scheduler {
         }
     }
 
-    /// Gives an agent a new value: later turns use it, turns that have begun keep theirs. Returns its generation.
+    /// Gives an agent a new value: later turns use it, turns that have begun keep theirs. Returns its generation; `None` of an unknown agent.
     pub(in crate::actors) fn set_value(
         self: &Arc<Self>,
         name: &AgentName,
         value: Arc<dyn AgentValue>,
         actor: ActorRef<AgentMsg>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let mut state = self.state.lock();
-        let Some(index) = state.index_of(name.host()) else { return 0 };
+        let index = state.index_of(name.host())?;
         let agent = &mut state.agents[index];
-        (agent.value, agent.actor) = (Some(value), Some(actor));
+        agent.actor = Some(actor);
+        // Its `Drop` is users' code: not under the lock.
+        let replaced = agent.value.replace(value);
         agent.generation += 1;
         agent.status = AgentStatus::Running;
         let generation = agent.generation;
         state.push_waiting(index);
         self.start_waiting(state);
-        generation
+        // Ready turns may have begun.
+        self.capacity_changed.notify_waiters();
+        drop(replaced);
+        Some(generation)
     }
 
-    /// The agent takes no more work. Turns that have not begun wait a while for one that was stopped, whatever becomes of it;
-    /// those of one that has failed fail, so that their runs continue without it.
-    pub(crate) fn retire(self: &Arc<Self>, name: &AgentName, status: AgentStatus) {
+    /// The agent was stopped and takes no more work. Turns that have not begun wait a while for it to be there again.
+    pub(crate) fn stop_agent(self: &Arc<Self>, name: &AgentName) {
         let mut state = self.state.lock();
         let Some(index) = state.index_of(name.host()) else { return };
         let agent = &mut state.agents[index];
-        if agent.status == AgentStatus::Stopped && status != AgentStatus::Stopped {
-            return;
+        let value = agent.value.take();
+        if std::mem::replace(&mut agent.status, AgentStatus::Stopped) != AgentStatus::Stopped {
+            agent.offline_since = self.env.now().monotonic;
         }
-        agent.value = None;
-        let was_stopped = std::mem::replace(&mut agent.status, status) == AgentStatus::Stopped;
-        if agent.status == AgentStatus::Stopped {
-            if !was_stopped {
-                agent.offline_since = self.env.now().monotonic;
-            }
-            agent.typed_requests.clear();
-            self.watch_offline(&mut state, index);
-            self.released.notify_waiters();
-            return;
-        }
+        // Callers notice by the dropped senders.
+        agent.typed_requests.clear();
+        self.watch_offline(&mut state, index);
+        drop(state);
+        self.capacity_changed.notify_waiters();
+        // Its `Drop` is users' code: not under the lock.
+        drop(value);
+    }
+
+    /// The agent has failed too often and takes no more work: turns that have not begun fail, so that their runs continue without
+    /// it. One that was stopped stays stopped.
+    pub(crate) fn fail_agent(&self, name: &AgentName, error: &str) {
+        let mut state = self.state.lock();
+        let Some(agent) = state.agent(name).filter(|agent| agent.status != AgentStatus::Stopped) else { return };
+        let value = agent.value.take();
+        let status = AgentStatus::Failed(error.to_owned());
+        agent.status = status.clone();
         let turned_away: Vec<ReadyTurn> = agent.ready.drain(..).collect();
         for ready in &turned_away {
             agent.turns.remove(&ready.id);
         }
         // Callers notice by the dropped senders.
         agent.typed_requests.clear();
-        let status = agent.status.clone();
         drop(state);
-        self.released.notify_waiters();
+        self.capacity_changed.notify_waiters();
+        drop(value);
         for ready in turned_away {
             turn_away(ready, &status);
         }
@@ -92,12 +103,14 @@ impl Scheduler {
     pub(super) fn discard_value(&self, agent: usize, generation: u64, turn: Option<TurnId>, text: &str) -> bool {
         let mut state = self.state.lock();
         let agent = &mut state.agents[agent];
-        if agent.generation != generation || agent.value.take().is_none() {
+        if agent.generation != generation {
             return false;
         }
+        let Some(value) = agent.value.take() else { return false };
         agent.status = AgentStatus::Starting;
         let actor = agent.actor.clone();
         drop(state);
+        drop(value);
         if let Some(actor) = actor {
             // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
             let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });

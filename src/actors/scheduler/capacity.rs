@@ -29,7 +29,7 @@ impl Scheduler {
         let callers = self.state.lock().agent(name).map(|agent| Arc::clone(agent.callers.get_or_insert_default()))?;
         let first_of_callers = callers.lock_owned().await;
         loop {
-            let mut released = std::pin::pin!(self.released.notified());
+            let mut released = std::pin::pin!(self.capacity_changed.notified());
             released.as_mut().enable();
             let takes_work = self.load(name).is_ok_and(|load| !load.is_offline);
             if !takes_work || self.check_capacity(name).is_ok() {

@@ -79,7 +79,7 @@ impl Scheduler {
             }
         };
         self.start_waiting(state);
-        self.released.notify_waiters();
+        self.capacity_changed.notify_waiters();
         next
     }
 
@@ -95,7 +95,7 @@ impl Scheduler {
             state.push_waiting(job.agent);
         }
         self.start_waiting(state);
-        self.released.notify_waiters();
+        self.capacity_changed.notify_waiters();
     }
 
     /// A turn whose wait is over continues: at once (`None`), or when what is returned resolves.
@@ -103,7 +103,7 @@ impl Scheduler {
         let (index, turn) = (job.agent, &job.turn);
         let mut state = self.state.lock();
         if state.nobody_waits()
-            && let Some((permit, slot)) = acquire_again(&state, index, turn)
+            && let Some((permit, slot)) = acquire_again(&mut state, index, turn)
         {
             self.resume(&mut state, index, turn, permit, slot);
             return None;
@@ -223,8 +223,8 @@ impl Scheduler {
 }
 
 /// What a turn lacks to continue, if it is free.
-fn acquire_again(state: &State, index: usize, turn: &RunningTurn) -> Option<(Permit, Option<AgentSlot>)> {
-    let slots = &state.agents[index].slots;
+fn acquire_again(state: &mut State, index: usize, turn: &RunningTurn) -> Option<(Permit, Option<AgentSlot>)> {
+    let slots = &mut state.agents[index].slots;
     let slot = if turn.keeps_slot { None } else { Some(slots.try_acquire(|| None)?) };
     Some((state.pool.try_acquire()?, slot))
 }

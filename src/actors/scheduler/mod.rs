@@ -6,11 +6,15 @@
 //! supervisor, and a chain of any depth finishes with a pool of one.
 //!
 //! - `permits`: the values that a turn holds; dropped, they release themselves.
-//! - `running`, `agent_queue`, `state`: the data, from one turn to all agents. All of it is behind one lock.
+//! - `running`, `agent_queue`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
 //! - `dispatch`: who gets a permit next. `worker`: runs turns one after the other.
-//! - `agents`, `offline`, `time_limits`, `stopping`, `capacity`, `typed_requests`: what else happens to agents and turns.
+//! - `agents`, `offline`, `time_limits`, `deadlines`, `stopping`, `capacity`, `typed_requests`: what else happens to agents and turns.
+//! - `status`: what is reported of them.
 //!
 //! The scheduler lies outside the actors: a restart of an agent's actor loses no turn.
+//!
+//! Locks, outermost first: a shard (`ShardQueue`), `Scheduler::state`, `RunningTurn::held`, `SharedFacts`. `state` is not held across
+//! an await, while a queue is drained, or while users' code runs, which includes `Drop` of an agent's value.
 
 mod agent_queue;
 mod agents;
@@ -57,8 +61,9 @@ pub(crate) struct Scheduler {
     stuck_after: Duration,
     /// What every turn is given.
     services: TurnServices,
-    /// Notified when a turn releases its permit, or an agent takes no more work.
-    released: Notify,
+    /// Notified, after `state` is unlocked, when a permit or a place among an agent's ready turns has become free, or an agent takes
+    /// no more work. `quiet` and `wait_for_capacity` wait for it.
+    capacity_changed: Notify,
     /// Notified when there is a deadline before that of which the watching task knows.
     earlier_deadline: Arc<Notify>,
 }
@@ -92,7 +97,7 @@ impl Scheduler {
             offline_after,
             stuck_after,
             services: TurnServices { context: Arc::new(context), hub: Arc::default(), kept_agents, reconcile_within },
-            released: Notify::new(),
+            capacity_changed: Notify::new(),
             earlier_deadline: Arc::default(),
         })
     }

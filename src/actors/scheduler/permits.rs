@@ -1,6 +1,6 @@
 //! Permits of the pool, and slots of agents: values that release themselves when they are dropped.
 //!
-//! They are acquired under the scheduler's lock. Code that drops one has the scheduler look for a turn that may start now.
+//! They are acquired under the scheduler's lock, as `&mut self` requires. Code that drops one has the scheduler look for a turn that may start now.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ impl Pool {
         self.size.saturating_sub(self.held.load(Ordering::Acquire))
     }
 
-    pub(super) fn try_acquire(&self) -> Option<Permit> {
+    pub(super) fn try_acquire(&mut self) -> Option<Permit> {
         if self.free() == 0 {
             return None;
         }
@@ -79,7 +79,7 @@ impl AgentSlots {
     }
 
     /// A slot; with `wait`, which ends with it, if others may wait for its holder.
-    pub(super) fn try_acquire(&self, wait: impl FnOnce() -> Option<SlotWait>) -> Option<AgentSlot> {
+    pub(super) fn try_acquire(&mut self, wait: impl FnOnce() -> Option<SlotWait>) -> Option<AgentSlot> {
         if !self.has_free() {
             return None;
         }
@@ -131,16 +131,16 @@ mod tests {
 
     #[test]
     fn a_permit_and_a_slot_release_themselves() {
-        let pool = Pool::new(1);
+        let mut pool = Pool::new(1);
         let permit = pool.try_acquire().unwrap();
         assert_eq!((pool.free(), pool.try_acquire().is_none()), (0, true));
         drop(permit);
         assert_eq!((pool.free(), pool.try_acquire().is_some()), (1, true));
 
-        let slots = AgentSlots::new(2);
-        let acquire = || slots.try_acquire(|| None);
-        let (first, second) = (acquire(), acquire());
-        assert_eq!((slots.held(), slots.has_free(), acquire().is_none()), (2, false, true));
+        let mut slots = AgentSlots::new(2);
+        let (first, second) = (slots.try_acquire(|| None), slots.try_acquire(|| None));
+        assert!(slots.try_acquire(|| None).is_none());
+        assert_eq!((slots.held(), slots.has_free()), (2, false));
         drop(first);
         assert_eq!((slots.held(), slots.has_free()), (1, true));
         drop(second);

@@ -21,7 +21,7 @@ pub(super) struct RunningTurn {
     is_evicted: AtomicBool,
 }
 
-/// Changed under the scheduler's lock alone.
+/// Changed under the scheduler's lock alone; the mutex is there because the turn's worker has it too.
 struct Held {
     slot: Option<AgentSlot>,
     permit: Option<Permit>,

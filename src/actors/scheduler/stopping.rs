@@ -23,6 +23,8 @@ impl Scheduler {
         let Some(running) = &known.running else {
             agent.turns.remove(&turn);
             agent.ready.retain(|ready| ready.id != turn);
+            drop(state);
+            self.capacity_changed.notify_waiters();
             return;
         };
         let running = Arc::clone(running);
@@ -52,7 +54,7 @@ impl Scheduler {
         running.evict();
         state.push_waiting(index);
         self.start_waiting(state);
-        self.released.notify_waiters();
+        self.capacity_changed.notify_waiters();
         if why == StopReason::TimedOut {
             worker::enqueue(turn, worker::timed_out(turn, timeout)).drain();
         }
@@ -93,7 +95,7 @@ impl Scheduler {
     /// Returns when no turn holds a permit.
     async fn quiet(&self) {
         loop {
-            let mut released = std::pin::pin!(self.released.notified());
+            let mut released = std::pin::pin!(self.capacity_changed.notified());
             // From here on a release is noticed, also one between the look and the wait.
             released.as_mut().enable();
             if self.is_quiet() {

@@ -102,5 +102,7 @@ impl Drop for TypedSlot {
         self.slot = None;
         state.push_waiting(self.agent);
         self.scheduler.start_waiting(state);
+        // A ready turn may have begun.
+        self.scheduler.capacity_changed.notify_waiters();
     }
 }

@@ -653,7 +653,8 @@ fn a_text_with_the_most_nodes_is_read_and_formatted() {
 fn every_example_of_the_page_is_read() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/workflow-expressions.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let fences = page.split("```").skip(1).step_by(2).filter_map(|fence| fence.strip_prefix("flow\n")).flat_map(str::lines);
+    let fences =
+        page.split("```").skip(1).step_by(2).filter_map(|fence| fence.strip_prefix("flow\n")).flat_map(str::lines);
     let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(cell, _)| cell));
     let cells = cells.filter(|cell| cell.contains(['{', '>'])).map(|cell| cell.replace("\\|", "|").replace('…', "a"));
     let examples: Vec<String> = fences.map(str::to_owned).chain(cells).collect();
