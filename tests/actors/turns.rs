@@ -831,15 +831,15 @@ async fn an_agent_may_ask_for_the_load_of_its_board_when_it_is_dropped() {
             self.0.get().map(Callboard::load);
         }
     }
-    let board = Arc::new(std::sync::OnceLock::new());
-    let of_agent = || {
-        let curious = Curious(Arc::clone(&board));
-        move |_: Turn| {
-            let _ = &curious;
-            async { Ok(Command::new()) }
+    impl Agent for Curious {
+        async fn turn(&self, _: Turn) -> Result<Command, TurnError> {
+            Ok(Command::new())
         }
-    };
-    let started = builder().agent("curious", of_agent()).start().await.unwrap();
+    }
+    let board = Arc::new(std::sync::OnceLock::new());
+    let of_agent = Arc::clone(&board);
+    let curious = move || Curious(Arc::clone(&of_agent));
+    let started = builder().agent("curious", curious).start().await.unwrap();
     board.set(started.clone()).ok().unwrap();
     finish(&started, Task::new("x")).await;
     started.agents().stop("curious").await.unwrap();
