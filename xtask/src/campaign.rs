@@ -195,7 +195,7 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     }
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
     let (package, test) = test.split_once('/').unwrap_or(("callboard", test));
-    let mut cargo = crate::cargo();
+    let mut cargo = crate::commands::cargo();
     cargo.args(["test", "--package", package, "--profile", profile]);
     match test {
         LIBRARY => cargo.arg(LIBRARY),

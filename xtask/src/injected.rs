@@ -127,7 +127,7 @@ fn build() -> Result<Binaries, String> {
     let mut rooms: Vec<&str> = Mutant::ALL.iter().map(|mutant| check_of(*mutant).0.room).collect();
     rooms.sort_unstable();
     rooms.dedup();
-    let mut cargo = crate::cargo();
+    let mut cargo = crate::commands::cargo();
     // The whole workspace, so that what it depends on has the features that other builds gave it.
     cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
     cargo.args(rooms.iter().flat_map(|room| ["--test", room]));

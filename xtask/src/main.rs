@@ -2,6 +2,7 @@
 
 mod campaign;
 mod circles;
+mod commands;
 mod injected;
 mod mutants;
 mod public_names;
@@ -11,7 +12,7 @@ mod tools;
 mod words;
 mod workspace;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if public_names::is_rustdoc() {
@@ -57,24 +58,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// cargo, as it runs outside of this program.
-fn cargo() -> Command {
-    without_package(Command::new(env!("CARGO")))
-}
-
-/// A command that runs cargo, without the variables by which cargo describes the package of this program: build scripts of
-/// dependencies read variables of these names, so cargo would build those again, and with them most of the workspace, where it is
-/// called with others or none.
-fn without_package(mut command: Command) -> Command {
-    let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_package)) {
-        command.env_remove(name);
-    }
-    command
-}
-
-fn succeeds(arguments: &[&str]) -> bool {
-    cargo().args(arguments).output().is_ok_and(|output| output.status.success())
 }

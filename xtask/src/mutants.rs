@@ -104,7 +104,7 @@ fn run_area(Area { name, files, tests }: &Area) -> Result<bool, String> {
     let started = Instant::now();
     let output = Path::new("target/mutants").join(name);
     std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;
-    let mut cargo = crate::cargo();
+    let mut cargo = crate::commands::cargo();
     cargo.args(["mutants", "--package", "callboard", "--output"]).arg(&output).env("CALLBOARD_SEEDS", CASES);
     cargo.args(files.iter().flat_map(|file| ["--file", file]));
     // For the builds as well: nothing else is built.

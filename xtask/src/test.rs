@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::{cargo, injected, tools};
+use crate::commands::cargo;
+use crate::{injected, tools};
 
 /// Where tests that could not run say why, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";

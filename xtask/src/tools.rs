@@ -19,15 +19,17 @@ pub(crate) fn provide() -> Vec<&'static str> {
 /// Installs a command into cargo's home: a binary that somebody else has built where `cargo-binstall` is there to get it, or else
 /// from its source.
 pub(crate) fn provide_command(package: &str, command: &str) -> bool {
-    let is_there = || crate::succeeds(&[command, "--version"]);
+    let is_there = || crate::commands::succeeds(&[command, "--version"]);
     if is_there() {
         return true;
     }
     eprintln!("── {package}: missing; installing it with cargo");
-    let install = |arguments: &[&str]| crate::cargo().args(arguments).status().is_ok_and(|status| status.success());
+    let install =
+        |arguments: &[&str]| crate::commands::cargo().args(arguments).status().is_ok_and(|status| status.success());
     // To build one of these from its source takes about as long as all tests: on CI, its part is skipped instead.
     let builds = std::env::var_os("CALLBOARD_CI").is_none();
-    let is_installed = (crate::succeeds(&["binstall", "-V"]) && install(&["binstall", "--no-confirm", package]))
+    let is_installed = (crate::commands::succeeds(&["binstall", "-V"])
+        && install(&["binstall", "--no-confirm", package]))
         || (builds && install(&["install", "--locked", package]));
     is_installed && is_there()
 }

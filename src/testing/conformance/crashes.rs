@@ -80,12 +80,8 @@ impl Mortal {
         Self { open, path: PathBuf::new(), death: crash }
     }
 
-    /// Checks the rule of this name, one of [`storage_crash_conformance!`](crate::storage_crash_conformance); in a child, runs what
-    /// is to be killed.
-    ///
-    /// # Panics
-    /// If the backend breaks the rule.
-    pub fn check(self, rule: &str) {
+    /// Runs one rule; in a child, what is to be killed.
+    pub(super) fn check_with<F: Future<Output = ()>>(self, rule: impl FnOnce(Self) -> F) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => panic!("cannot start a runtime: {error}"),
@@ -93,17 +89,9 @@ impl Mortal {
         runtime.block_on(async move {
             match (std::env::var_os(PATH), std::env::var(SCRIPT)) {
                 (Some(path), Ok(seed)) => self.live(path.into(), &seed).await,
-                _ => self.keeps(rule).await,
+                _ => rule(self).await,
             }
         });
-    }
-
-    /// As [`Mortal::check`], on the runtime of the caller, as within a simulation.
-    ///
-    /// # Panics
-    /// If the backend breaks the rule.
-    pub async fn keeps(self, rule: &str) {
-        super::check_of(&super::CRASH_RULES, rule)(self).await;
     }
 
     async fn live(&self, path: PathBuf, seed: &str) {

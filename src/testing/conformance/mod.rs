@@ -64,6 +64,35 @@ fn check_of<Backend>(rules: &[&[Rule<Backend>]], name: &str) -> fn(Backend) -> L
     }
 }
 
+impl Subject {
+    /// Checks the rule of this name, one of [`storage_conformance!`](crate::storage_conformance), on an empty store.
+    ///
+    /// # Panics
+    /// If the backend breaks the rule, or does not answer for two minutes.
+    pub fn check(self, rule: &str) {
+        self.check_with(check_of(&RULES, rule));
+    }
+}
+
+impl Mortal {
+    /// Checks the rule of this name, one of [`storage_crash_conformance!`](crate::storage_crash_conformance); in a child, runs what
+    /// is to be killed.
+    ///
+    /// # Panics
+    /// If the backend breaks the rule.
+    pub fn check(self, rule: &str) {
+        self.check_with(check_of(&CRASH_RULES, rule));
+    }
+
+    /// As [`Mortal::check`], on the runtime of the caller, as within a simulation.
+    ///
+    /// # Panics
+    /// If the backend breaks the rule.
+    pub async fn keeps(self, rule: &str) {
+        check_of(&CRASH_RULES, rule)(self).await;
+    }
+}
+
 /// Makes a module with one test for each rule of [`Storage`](crate::storage::Storage); see
 /// [`testing::conformance`](crate::testing::conformance).
 #[macro_export]

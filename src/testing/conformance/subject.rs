@@ -75,16 +75,9 @@ impl Subject {
         Self { open, clock: Arc::new(ManualClock::new()), store: None, patience: PATIENCE }
     }
 
-    /// Checks the rule of this name, one of [`storage_conformance!`](crate::storage_conformance), on an empty store.
-    ///
-    /// # Panics
-    /// If the backend breaks the rule, or does not answer for two minutes.
-    pub fn check(self, rule: &str) {
-        self.check_with(super::check_of(&super::RULES, rule));
-    }
-
+    /// Runs one rule on an empty store; panics if the backend breaks it, or does not answer for two minutes.
     #[allow(clippy::disallowed_methods, reason = "a backend that never answers has to be reported")]
-    fn check_with<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
+    pub(super) fn check_with<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => panic!("cannot start a runtime: {error}"),

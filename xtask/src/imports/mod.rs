@@ -21,9 +21,8 @@ use std::path::{Component, Path, PathBuf};
 
 use names::Target;
 use paths::Found;
-use scope::Scope;
+use scope::{ModuleId, Scope};
 
-type ModuleId = usize;
 type Read<'a> = Box<dyn Fn(&Path) -> Option<String> + 'a>;
 
 /// One file imports an item of another file.

@@ -1,7 +1,7 @@
 //! From a path to the module that defines what it leads to.
 
-use super::scope::Binding;
-use super::{ModuleId, Sources};
+use super::Sources;
+use super::scope::{Binding, ModuleId};
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,10 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::{Item, ItemUse, UseTree, Visibility};
 
-use super::{ModuleId, conditions};
+use super::conditions;
+
+/// A module by its place in the list of all modules.
+pub(super) type ModuleId = usize;
 
 #[derive(Default)]
 pub(super) struct Scope {

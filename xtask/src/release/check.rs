@@ -98,7 +98,7 @@ fn metadata(packages: &[Value]) -> Verdict {
         if package["repository"].is_null() {
             eprintln!("{name} has no repository: set it in [workspace.package] before the first upload");
         }
-        match output(crate::cargo().args(["package", "--list", "--allow-dirty", "--package", name])) {
+        match output(crate::commands::cargo().args(["package", "--list", "--allow-dirty", "--package", name])) {
             Err(why) => defects.push(why),
             Ok(files) => {
                 let is_there = |file: &str| files.lines().any(|line| line == file);
@@ -116,7 +116,7 @@ fn metadata(packages: &[Value]) -> Verdict {
 
 /// Packs every package, and builds each from what was packed.
 fn dry_run() -> Result<(), String> {
-    run(crate::cargo().args(["publish", "--workspace", "--dry-run"]))
+    run(crate::commands::cargo().args(["publish", "--workspace", "--dry-run"]))
 }
 
 /// Compares the public items of each library with those of the last release.
@@ -142,7 +142,7 @@ fn semver(packages: &[Value]) -> Verdict {
     if old.is_empty() {
         return Verdict::Skipped(format!("none of the libraries was there at {tag}"));
     }
-    let mut cargo = crate::cargo();
+    let mut cargo = crate::commands::cargo();
     cargo.args(["semver-checks", "--baseline-rev", tag, "--all-features"]);
     cargo.args(old.iter().flat_map(|package| ["--package", name(package)]));
     run(&mut cargo).into()
@@ -168,7 +168,7 @@ fn msrv(packages: &[Value]) -> Verdict {
     }
     let names = packages.iter().flat_map(|package| ["--package", name(package)]);
     for features in [&["--all-features"][..], &["--no-default-features"]] {
-        let mut cargo = crate::without_package(Command::new("rustup"));
+        let mut cargo = crate::commands::without_package(Command::new("rustup"));
         cargo.args(["run", version, "cargo", "check"]).args(features).args(names.clone());
         cargo.arg("--target-dir").arg(target().join("msrv")).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
         if let Err(why) = run(&mut cargo) {

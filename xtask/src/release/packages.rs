@@ -58,7 +58,7 @@ fn wheel(folder: &Path, version: &str) -> Result<(PathBuf, PathBuf), String> {
     let (tools, wheels) = (folder.join("python"), folder.join("wheels"));
     run(Command::new("python3").args(["-m", "venv"]).arg(&tools))?;
     run(Command::new(tools.join("bin/pip")).args(["install", "--quiet", MATURIN]))?;
-    let mut maturin = crate::without_package(Command::new(tools.join("bin/maturin")));
+    let mut maturin = crate::commands::without_package(Command::new(tools.join("bin/maturin")));
     maturin
         .args(["build", "--release", "--locked", "--out"])
         .arg(&wheels)

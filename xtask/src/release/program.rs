@@ -24,7 +24,7 @@ pub(crate) fn release() -> ExitCode {
 
 fn try_release() -> Result<String, String> {
     let with_symbols = ["profile.release.strip=\"none\"", "profile.release.debug=\"line-tables-only\""];
-    let mut build = crate::cargo();
+    let mut build = crate::commands::cargo();
     build.args(["build", "--release", "--package", "callboard-cli"]);
     for setting in with_symbols {
         build.args(["--config", setting]);
