@@ -90,7 +90,7 @@ pub(super) fn route(
     let waiter = run.waiter_of(turn.branch);
     let request = request(run, turn, kind, &targets, waiter, consent, context);
     let answer = match asked {
-        Asked::Before => guard::probe(&request, &context.facts.lock()),
+        Asked::Before => guard::would_admit(&request, &context.facts.lock()),
         Asked::AtTheEnd | Asked::Approved => guard::admit(&request, &mut context.facts.lock()),
     };
     Ok(match answer {

@@ -1,6 +1,8 @@
-//! The guard: whether a handoff or delegation may go ahead. Pure; the cheapest check comes first.
+//! The guard: whether a handoff or delegation may go ahead (SEMANTICS 1 to 4). Pure; the cheapest check comes first.
 //!
 //! The order is: the run's switch, chain, depth, handoff limit, agent limit, budget, repeated handoff, breaker, wait-for cycle, approval.
+//! The reference model of the whole order is in `tests/supervision/engine.rs`; `reference.rs` beside this file has the
+//! model of chains alone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -72,8 +74,10 @@ pub(crate) struct Request<'a> {
     pub first: TurnId,
     /// The asking turn's chain.
     pub chain: &'a Chain,
-    /// The delegation whose answer would be waited for, and whose turn waits: the asking one's in a delegation, that of the
-    /// one above a delegated branch in a handoff.
+    /// The delegation that waits for the new turns, and the agent of the turn that made it; `None` if no turn would wait.
+    ///
+    /// For a [`Kind::Delegation`] it is the request itself, and `from`. For a handoff it is the delegation that the asking
+    /// turn's branch works on, because the answer will then come from the target.
     pub waiter: Option<(RequestId, &'a AgentName)>,
     /// Whether control may be passed on at all.
     pub switch: Handoffs,
@@ -107,24 +111,18 @@ pub(crate) enum Admission {
 /// Decides, and takes what an admission needs in the same step.
 #[must_use]
 pub(crate) fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admission {
-    if let Err(refusal) = check(request, facts) {
-        return Admission::Refuse(refusal);
-    }
-    match request.consent {
-        Consent::Auto => {
-            for (number, target) in (request.first.number..).zip(request.targets) {
-                facts.admit(TurnId { number, ..request.first }, target, request.waiter);
-            }
-            Admission::Admit
+    let admission = would_admit(request, facts);
+    if admission == Admission::Admit {
+        for (number, target) in (request.first.number..).zip(request.targets) {
+            facts.admit(TurnId { number, ..request.first }, target, request.waiter);
         }
-        Consent::Ask | Consent::AskWithin(_) => Admission::Park,
-        Consent::Deny => Admission::Refuse(denied(request)),
     }
+    admission
 }
 
 /// What [`admit`] would return; nothing is taken.
 #[must_use]
-pub(crate) fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Admission {
+pub(crate) fn would_admit(request: &Request<'_>, facts: &AdmissionFacts) -> Admission {
     match (check(request, facts), request.consent) {
         (Err(refusal), _) => Admission::Refuse(refusal),
         (Ok(()), Consent::Auto) => Admission::Admit,
@@ -147,14 +145,7 @@ fn check(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
     check_chain(request)?;
     check_limits(request)?;
     check_repetition(request)?;
-    // An agent and those that it has made share one, and its own turn may be the probe.
-    let shares = |target: &&AgentName| target.maker().is_some() && target.host() == request.from.host();
-    for target in request.targets.iter().filter(|target| !shares(target)) {
-        facts
-            .check_breaker(target, request.now)
-            .map_err(|retry_after| Refusal::BreakerOpen { agent: target.clone(), retry_after })?;
-    }
-    check_breaker_room(request, facts)?;
+    check_breakers(request, facts)?;
     check_cycle(request, facts)
 }
 
@@ -214,8 +205,16 @@ fn check_repetition(request: &Request<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// A half-open breaker takes one probe: a fan-out with two turns for its agent is refused whole.
-fn check_breaker_room(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
+/// Each target's breaker must let a turn through. A half-open one takes one probe, so a fan-out with two turns for its agent
+/// is refused whole.
+fn check_breakers(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
+    // An agent and those that it has made share a breaker, and its own turn may be the probe.
+    let shares = |target: &&AgentName| target.maker().is_some() && target.host() == request.from.host();
+    for target in request.targets.iter().filter(|target| !shares(target)) {
+        facts
+            .check_breaker(target, request.now)
+            .map_err(|retry_after| Refusal::BreakerOpen { agent: target.clone(), retry_after })?;
+    }
     let [_, _, ..] = request.targets else { return Ok(()) };
     let mut probed = BTreeSet::new();
     for target in request.targets {
@@ -318,7 +317,7 @@ mod tests {
                 consent: self.consent,
                 now: Duration::ZERO,
             };
-            let probed = probe(&request, &self.facts);
+            let probed = would_admit(&request, &self.facts);
             let answer = admit(&request, &mut self.facts);
             assert_eq!(probed, answer, "who asks before is told the same");
             answer
