@@ -36,8 +36,7 @@ pub(crate) struct AgentState {
     agent: Arc<Arguments>,
     /// The generation of the value that was announced last, until it is withdrawn.
     generation: Option<u64>,
-    /// When the value was rebuilt, and for which turn.
-    rebuilt: VecDeque<(Duration, Option<TurnId>)>,
+    rebuilds: Rebuilds,
 }
 
 impl Actor for AgentActor {
@@ -52,7 +51,7 @@ impl Actor for AgentActor {
     ) -> Result<Box<AgentState>, ActorProcessingErr> {
         arguments.scheduler.env.slow_fault_point_of("agent.start", arguments.name.as_str()).await?;
         let value = make(&arguments.factory)?;
-        let mut state = Box::new(AgentState { me, agent: arguments, generation: None, rebuilt: VecDeque::new() });
+        let mut state = Box::new(AgentState { me, agent: arguments, generation: None, rebuilds: Rebuilds::default() });
         state.begin_life(value);
         Ok(state)
     }
@@ -105,13 +104,13 @@ impl AgentState {
                 if let Ok(value) = &made {
                     let agent = Arc::make_mut(&mut self.agent);
                     (agent.factory, agent.window, agent.presence.description) = (factory, window, description);
-                    self.rebuilt.clear();
+                    self.rebuilds = Rebuilds::default();
                     self.begin_life(Arc::clone(value));
                 }
                 let _ = reply.send(made.map(|_| ()));
             }
             AgentMsg::Restart(reply) => {
-                self.rebuilt.clear();
+                self.rebuilds = Rebuilds::default();
                 let made = make(&self.agent.factory).map(|value| self.begin_life(value));
                 let _ = reply.send(made);
             }
@@ -141,15 +140,13 @@ impl AgentState {
 
     /// Counts one rebuild, and makes the value or gives up.
     fn rebuild(&mut self, turn: Option<TurnId>, text: &str) {
-        let now = self.agent.scheduler.env.now().monotonic;
-        self.rebuilt.retain(|(at, before)| *at + self.agent.window.within > now && (turn.is_none() || *before != turn));
-        self.rebuilt.push_back((now, turn));
+        let is_within = self.rebuilds.add(self.agent.scheduler.env.now().monotonic, turn, self.agent.window);
         self.agent.scheduler.note_restart(&self.agent.name, text);
-        if self.rebuilt.len() > self.agent.window.max as usize {
+        if is_within {
+            self.build();
+        } else {
             tracing::error!(agent = %self.agent.name, error = text, "agent was rebuilt too often and takes no more turns");
             self.give_up(text.to_owned());
-        } else {
-            self.build();
         }
     }
 
@@ -158,21 +155,56 @@ impl AgentState {
             Ok(value) => self.begin_life(value),
             Err(text) => {
                 tracing::warn!(agent = %self.agent.name, error = %text, "agent could not be rebuilt");
-                let now = self.agent.scheduler.env.now().monotonic;
-                self.rebuilt.retain(|(at, _)| *at + self.agent.window.within > now);
-                self.rebuilt.push_back((now, None));
-                if self.rebuilt.len() > self.agent.window.max as usize {
-                    self.give_up(text);
-                } else {
-                    let wait = Duration::from_millis(100) * (1 << self.rebuilt.len().min(6));
+                if self.rebuilds.add(self.agent.scheduler.env.now().monotonic, None, self.agent.window) {
+                    let wait = Duration::from_millis(100) * (1 << self.rebuilds.0.len().min(6));
                     self.me.send_after(wait, || AgentMsg::Rebuild);
+                } else {
+                    self.give_up(text);
                 }
             }
         }
     }
 }
 
+/// When the value was rebuilt, and for which turn.
+#[derive(Default)]
+struct Rebuilds(VecDeque<(Duration, Option<TurnId>)>);
+
+impl Rebuilds {
+    /// Enters a rebuild at `now` and returns whether there are not too many in the window. As in the restart window of a
+    /// supervisor, one that is exactly a window's length old still counts. A turn counts once, with its last rebuild.
+    fn add(&mut self, now: Duration, turn: Option<TurnId>, window: RestartWindow) -> bool {
+        let is_recent = |at: Duration| at.saturating_add(window.within) >= now;
+        self.0.retain(|&(at, before)| is_recent(at) && (turn.is_none() || before != turn));
+        self.0.push_back((now, turn));
+        self.0.len() <= window.max as usize
+    }
+}
+
 fn make(factory: &Factory) -> Result<Arc<dyn AgentValue>, String> {
     catch_unwind(AssertUnwindSafe(|| factory()))
         .unwrap_or_else(|panic| Err(format!("the factory panicked: {}", panic_text(&*panic))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::RunId;
+
+    #[test]
+    fn a_rebuild_counts_until_it_is_older_than_the_window() {
+        let window = RestartWindow { max: 1, within: Duration::from_secs(60) };
+        let mut rebuilds = Rebuilds::default();
+        let mut add = |secs| rebuilds.add(Duration::from_secs(secs), None, window);
+        assert_eq!([add(0), add(60), add(121)], [true, false, true]);
+    }
+
+    #[test]
+    fn a_window_without_end_counts_all_rebuilds_and_those_of_one_turn_once() {
+        let window = RestartWindow { max: 2, within: Duration::MAX };
+        let turn = |number| Some(TurnId { run: RunId(uuid::Uuid::nil()), number });
+        let mut rebuilds = Rebuilds::default();
+        let mut add = |secs, turn| rebuilds.add(Duration::from_secs(secs), turn, window);
+        assert_eq!([add(1, turn(1)), add(2, turn(1)), add(3, turn(2)), add(4, None)], [true, true, true, false]);
+    }
 }
