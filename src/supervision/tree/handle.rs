@@ -78,7 +78,8 @@ impl SupervisorRef {
         self.request(|reply| Msg::TerminateChild { id, remove: true, reply }).await
     }
 
-    /// Starts a stopped or failed child again, with an empty restart window, and waits until it runs.
+    /// Starts a stopped or failed child again, and waits until it runs. Only the child's own window is cleared: its earlier
+    /// crashes still count in its supervisor's.
     ///
     /// # Errors
     /// When there is no such child, when it is not down, and when it does not start; it is stopped then.

@@ -55,19 +55,40 @@
 //! - One crash is one entry in the restart window, however many children it restarts; a failed restart is one more.
 //! - A child that crashes at once, whenever it is started, is given up: an intensity that the backoff puts out of reach is
 //!   refused.
+//! - A supervisor whose children restart too often stops them and fails. To the supervisor above it that is one crash of
+//!   one child, which restarts it, with its first children, by its own rules. Above the root there is nobody: the tree
+//!   ends, and [`Supervisor::join`] returns [`EndReason::IntensityExceeded`].
 //! - A kill or a cancelled task is a crash, unless the supervisor itself asked for it.
 //!
 //! # What it leaves to others
 //! - Messages in the mailbox of a crashed actor are lost, as with ractor itself.
 //! - A child that blocks its thread cannot be killed, and may hold up what else that thread had to run. Its supervisor
-//!   reports it, continues without it after 5 s, and does not start it again while it is there.
+//!   reports it, continues without it 5 s after the kill, and does not start it again while it is there.
 //! - A killed supervisor cannot stop its children in order: ractor kills them with it.
+//!
+//! # Where it differs from OTP
+//! - The default [`Intensity`] is 5 restarts in 60 s; OTP's is 1 in 5 s.
+//! - Restarts wait ([`RestartBackoff`]), except for the first of a series; OTP restarts at once.
+//! - The start of an actor has a timeout, 10 s by default. OTP waits for `init` without one.
+//! - A supervisor that exceeds its intensity fails, so a transient one is restarted. OTP's exits with `shutdown`, which
+//!   counts as normal for a transient child.
+//! - A child may have a window of its own ([`ChildSpec::own_intensity`]). When it exceeds that one, the child alone
+//!   fails, and the supervisor continues.
+//! - [`SupervisorRef::remove_child`] is `terminate_child` and `delete_child` in one step.
+//! - [`SupervisorRef::restart_child`] also starts a child that has failed, and does so below a simple_one_for_one
+//!   supervisor too, where OTP refuses it.
+//! - A stop with any reason is a normal end, not only `normal` and `shutdown`. The exception is the reason `killed`, which
+//!   ractor uses for a kill.
 //!
 //! The tree uses no ractor names and no process groups.
 
 #[cfg(panic = "abort")]
 compile_error!("callboard supervises actors by catching their panics: build it with panic = \"unwind\"");
 
+// A request passes through: handle -> supervisor -> requests.
+// A child's end: supervisor -> incidents -> restart (the rule) with intensity (the window).
+// What is due after either: state::advance -> children (the queues) -> lifecycle (the tasks that start and stop actors)
+// -> supervisor -> incidents (their reports).
 mod backoff;
 mod child;
 mod child_ref;

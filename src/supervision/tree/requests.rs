@@ -68,6 +68,8 @@ impl SupervisorState {
         let child = &mut self.children[position];
         match child.phase() {
             Phase::Down | Phase::Failed => {
+                // The supervisor's window keeps its entries: they are of all children, and a child that is restarted by
+                // hand again and again must not hide what the others do.
                 child.window.clear();
                 child.origin = Origin::ByHand;
                 child.start_reply = Some(reply);

@@ -109,7 +109,7 @@ impl ChildSpec {
 
     /// Counts this child's restarts in a window of its own. When there are too many, the child becomes `Failed` and
     /// stays listed, and the supervisor continues; [`restart_child`](super::SupervisorRef::restart_child) gives it a new
-    /// window. Only below one_for_one.
+    /// window. Only below one_for_one and simple_one_for_one.
     #[must_use]
     pub fn own_intensity(mut self, intensity: Intensity) -> Self {
         self.own_intensity = Some(intensity);

@@ -165,8 +165,13 @@ pub(super) enum Decision {
     Shutdown,
 }
 
-/// Decides what follows from `incident`, and enters it into the windows when it asks for a restart. `children` gives those
-/// at the positions, in order; it is asked for no more than the rule looks at.
+/// Decides what follows from `incident`.
+///
+/// An incident after which the child's restart type asks for a restart first enters the windows: always the child's own,
+/// and the supervisor's unless the child counts for itself. It stays there whatever follows, also a failure or an
+/// escalation. An incident after which the child is done enters none.
+///
+/// `children` returns those at the positions, in order; it is called for no more than the rule looks at.
 pub(super) fn decide(
     policy: &Policy,
     children: impl Fn(RangeInclusive<Position>) -> Vec<(Position, ChildFacts)>,
