@@ -731,10 +731,11 @@ async fn a_child_that_ignores_its_stop_is_killed_after_its_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_timeout_of_zero_kills_at_once() {
     let stage = Stage::default();
-    let (tree, _) =
+    let (tree, mut events) =
         start(SupervisorSpec::one_for_one("app").child(stage.extra("a").stop_timeout(Duration::ZERO))).await;
     tree.stop().await;
     assert_eq!(stage.log(), "+a");
+    assert_eq!(events.rest(), ["app/a gen 1: was killed without a stop"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,8 +57,8 @@ pub enum TreeEventKind {
     Restarted,
     /// The child was stopped by its supervisor.
     Stopped {
-        /// It ignored the stop for its whole timeout.
-        killed: bool,
+        /// How the stop ended.
+        halted: Halted,
     },
     /// The child was restarted too often within its own window and stays down.
     Failed {
@@ -83,13 +83,36 @@ impl fmt::Display for TreeEventKind {
             Self::RestartScheduled { after: Duration::ZERO } => f.write_str("restarts at once"),
             Self::RestartScheduled { after } => write!(f, "restarts in {}", Rounded(*after)),
             Self::Restarted => f.write_str("restarted"),
-            Self::Stopped { killed: false } => f.write_str("stopped"),
-            Self::Stopped { killed: true } => f.write_str("ignored its stop and was killed"),
+            Self::Stopped { halted } => write!(f, "{halted}"),
             Self::Failed { error } => write!(f, "restarted too often, stays down: {}", visible_lines(error)),
             Self::Escalated { child, error } => {
                 write!(f, "gives up, {} was restarted too often: {}", visible(child), visible_lines(error))
             }
         }
+    }
+}
+
+/// How a child ended that its supervisor stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Halted {
+    /// It stopped within its timeout, or did not run.
+    Stopped,
+    /// It was killed at once: its stop timeout is zero.
+    Killed,
+    /// It ignored the stop for its whole timeout, and was killed.
+    KilledAfterTimeout,
+    /// It was killed, and was still there 5 s later, because it blocks its thread. The supervisor continues without it.
+    LeftBehind,
+}
+
+impl fmt::Display for Halted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stopped => "stopped",
+            Self::Killed => "was killed without a stop",
+            Self::KilledAfterTimeout => "ignored its stop and was killed",
+            Self::LeftBehind => "blocks its thread and was left behind",
+        })
     }
 }
 
@@ -114,5 +137,24 @@ impl Events {
         let event = TreeEvent { at: self.env.now().wall, path: Arc::clone(path), generation, kind };
         // There may be no subscribers.
         let _ = self.sender.send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_stop_has_what_the_child_did() {
+        let ends = [Halted::Stopped, Halted::Killed, Halted::KilledAfterTimeout, Halted::LeftBehind];
+        assert_eq!(
+            ends.map(|halted| TreeEventKind::Stopped { halted }.to_string()),
+            [
+                "stopped",
+                "was killed without a stop",
+                "ignored its stop and was killed",
+                "blocks its thread and was left behind"
+            ]
+        );
     }
 }

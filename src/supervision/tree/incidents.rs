@@ -7,7 +7,7 @@ use ractor::{ActorCell, ActorId};
 
 use super::child::{Origin, Pause, Phase, Then};
 use super::errors::{ControlError, EndReason};
-use super::event::TreeEventKind;
+use super::event::{Halted, TreeEventKind};
 use super::message::{Key, Launched, Msg};
 use super::restart::{Decision, Exit, Incident, Position, decide};
 use super::state::{SupervisorState, report};
@@ -42,7 +42,7 @@ impl SupervisorState {
                     }
                 }
             }
-            Launched::Cancelled { killed } => self.halted(key, killed),
+            Launched::Cancelled { halted } => self.halted(key, halted),
         }
         if self.launches == 0 {
             self.early.clear();
@@ -207,7 +207,7 @@ impl SupervisorState {
         }
     }
 
-    pub(super) fn halted(&mut self, key: Key, killed: bool) {
+    pub(super) fn halted(&mut self, key: Key, halted: Halted) {
         if !self.children.is_latest(key) {
             return;
         }
@@ -215,7 +215,7 @@ impl SupervisorState {
             self.children.set_actor(key.position, None);
             let child = &mut self.children[key.position];
             child.running_since = None;
-            self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { killed });
+            self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { halted });
             self.settle(key.position, then);
         }
     }

@@ -10,7 +10,7 @@ use ractor::{Actor, ActorCell, ActorRef, ActorStatus};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use super::event::Events;
+use super::event::{Events, Halted};
 use super::message::{Arguments, Launched, Msg};
 use super::spec::{ChildSpec, Kind};
 use super::supervisor::SupervisorActor;
@@ -60,13 +60,13 @@ impl Launch {
         if let Some(Ok(cell)) = result {
             return Launched::Started(cell);
         }
-        let killed = match self.spawned.get() {
+        let halted = match self.spawned.get() {
             Some(cell) => halt(cell, &self.spec).await,
-            None => false,
+            None => Halted::Stopped,
         };
         match result {
             Some(Err(error)) => Launched::Failed(error),
-            Some(Ok(_)) | None => Launched::Cancelled { killed },
+            Some(Ok(_)) | None => Launched::Cancelled { halted },
         }
     }
 
@@ -103,23 +103,25 @@ impl Launch {
     }
 }
 
-/// Stops a child and waits until it is gone: a stop, its timeout, a kill. Returns whether it took the kill.
-pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> bool {
-    if spec.stop_timeout != Some(Duration::ZERO) {
+/// Stops a child and waits until it is gone: a stop, its timeout, a kill.
+pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> Halted {
+    let is_killed_at_once = spec.stop_timeout == Some(Duration::ZERO);
+    if !is_killed_at_once {
         match spec.kind {
             Kind::Worker(_) => cell.stop(None),
             // A supervisor stops its children first. If it is already gone there is nothing to send.
             Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
         }
         if gone(cell, spec.stop_timeout).await {
-            return false;
+            return Halted::Stopped;
         }
     }
     cell.kill();
     if !gone(cell, Some(KILL_GRACE)).await {
         tracing::error!(child = %spec.id, "the child blocks its thread; it is left behind");
+        return Halted::LeftBehind;
     }
-    true
+    if is_killed_at_once { Halted::Killed } else { Halted::KilledAfterTimeout }
 }
 
 /// Waits until the actor has ended; false when the time is up first.

@@ -115,7 +115,7 @@ mod template;
 pub use backoff::RestartBackoff;
 pub use child_ref::{CallError, ChildRef, Down, SendError};
 pub use errors::{ControlError, EndReason, SpecError, StartError};
-pub use event::{TreeEvent, TreeEventKind};
+pub use event::{Halted, TreeEvent, TreeEventKind};
 pub use groups::ProcessGroups;
 pub use handle::{Supervisor, SupervisorRef};
 pub use intensity::{Intensity, Window};

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::child::{Child, Origin, Phase, Then};
 use super::errors::{ControlError, SpecError};
-use super::event::TreeEventKind;
+use super::event::{Halted, TreeEventKind};
 use super::message::Reply;
 use super::node::{ActorState, NodeKind, TreeNode};
 use super::restart::Strategy;
@@ -46,7 +46,7 @@ impl SupervisorState {
         child.stop_replies.push(reply);
         match child.phase() {
             Phase::Waiting(_) => {
-                self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { killed: false });
+                self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { halted: Halted::Stopped });
                 self.settle(position, then);
             }
             Phase::Down | Phase::Failed => self.settle(position, then),

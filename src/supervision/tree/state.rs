@@ -169,8 +169,8 @@ impl SupervisorState {
         } else if let Some(cell) = child.cell.clone() {
             let (spec, myself) = (child.spec.clone(), self.myself.clone());
             self.spawn(async move {
-                let killed = halt(&cell, &spec).await;
-                report(&myself, Msg::Halted { key, killed });
+                let halted = halt(&cell, &spec).await;
+                report(&myself, Msg::Halted { key, halted });
             });
         } else {
             self.settle(position, then);

@@ -41,7 +41,7 @@ impl Actor for SupervisorActor {
             Msg::Kill { path, reply } => state.kill(&path, reply),
             Msg::Shutdown => state.end(EndReason::Stopped),
             Msg::Launched { key, outcome } => state.launched(key, outcome),
-            Msg::Halted { key, killed } => state.halted(key, killed),
+            Msg::Halted { key, halted } => state.halted(key, halted),
             Msg::PauseOver { incident, positions } => state.children.end_pause(incident, &positions),
         }
         state.advance()
