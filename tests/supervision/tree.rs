@@ -652,6 +652,9 @@ async fn descriptions_that_contradict_themselves_are_refused() {
     assert_eq!(refused(permanent).await, SpecError::SignificantPermanent { child: child() });
     let idle = app().child(stage.extra("a").restart(Restart::Transient).significant());
     assert_eq!(refused(idle).await, SpecError::SignificantWithoutShutdown { child: child() });
+    let shutdown = app().auto_shutdown(AutoShutdown::AllSignificant);
+    let alone = shutdown.child(stage.extra("a").restart(Restart::Transient).significant().own_intensity(at_most(1)));
+    assert_eq!(refused(alone).await, SpecError::SignificantWithOwnIntensity { child: child() });
     let group = SupervisorSpec::rest_for_one("inner").child(stage.extra("a").own_intensity(at_most(1)));
     let nested = app().child(ChildSpec::supervisor(group).0);
     assert_eq!(

@@ -117,6 +117,12 @@ pub enum SpecError {
         /// The id.
         child: Arc<str>,
     },
+    /// A significant child that exceeds an intensity of its own would fail, and its supervisor would continue without it.
+    #[error("`{child}` is significant and cannot have its own intensity")]
+    SignificantWithOwnIntensity {
+        /// The id.
+        child: Arc<str>,
+    },
     /// The supervisor would not act on a significant child.
     #[error("`{child}` is significant but its supervisor never shuts down by itself")]
     SignificantWithoutShutdown {

@@ -100,7 +100,8 @@ impl ChildSpec {
         self
     }
 
-    /// The supervisor's [`AutoShutdown`] counts this child. It must be transient or temporary.
+    /// The supervisor's [`AutoShutdown`] counts this child. It must be transient or temporary, and
+    /// without an intensity of its own.
     #[must_use]
     pub fn significant(mut self) -> Self {
         self.significant = true;
@@ -109,7 +110,7 @@ impl ChildSpec {
 
     /// Counts this child's restarts in a window of its own. When there are too many, the child becomes `Failed` and
     /// stays listed, and the supervisor continues; [`restart_child`](super::SupervisorRef::restart_child) gives it a new
-    /// window. Only below one_for_one and simple_one_for_one.
+    /// window. Only below one_for_one and simple_one_for_one, and not for a significant child.
     #[must_use]
     pub fn own_intensity(mut self, intensity: Intensity) -> Self {
         self.own_intensity = Some(intensity);
@@ -167,6 +168,9 @@ impl ChildSpec {
         }
         if self.significant && policy.auto_shutdown == AutoShutdown::Never {
             return Err(SpecError::SignificantWithoutShutdown { child: child() });
+        }
+        if self.significant && self.own_intensity.is_some() {
+            return Err(SpecError::SignificantWithOwnIntensity { child: child() });
         }
         let is_alone = matches!(policy.strategy, Strategy::OneForOne | Strategy::SimpleOneForOne);
         if self.own_intensity.is_some() && !is_alone {

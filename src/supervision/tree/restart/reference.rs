@@ -74,7 +74,11 @@ fn children() -> impl Generate<Value = Vec<ChildFacts>> {
     let restart = prop_oneof![Just(Restart::Permanent), Just(Restart::Transient), Just(Restart::Temporary)];
     let presence = prop_oneof![Just(Presence::Up), Just(Presence::Pending), Just(Presence::Down)];
     let facts = (restart, any::<bool>(), proptest::option::of(intensities()), presence).prop_map(
-        |(restart, significant, own_intensity, presence)| ChildFacts { restart, significant, own_intensity, presence },
+        |(restart, significant, own_intensity, presence)| {
+            // A specification with both is refused.
+            let significant = significant && own_intensity.is_none();
+            ChildFacts { restart, significant, own_intensity, presence }
+        },
     );
     proptest::collection::vec(facts, 1..6)
 }
