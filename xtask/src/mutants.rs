@@ -40,6 +40,7 @@ const AREAS: &[Area] = &[
         name: "restart",
         files: &[
             "src/supervision/tree/restart/mod.rs",
+            "src/supervision/tree/exit.rs",
             "src/supervision/tree/intensity.rs",
             "src/supervision/tree/backoff.rs",
         ],

@@ -131,7 +131,7 @@ pub enum SpecError {
     },
     /// The restarts wait so long that there are never too many of them in the window, and a child that always crashes would
     /// be restarted for ever.
-    #[error("the intensity of `{whose}` is never exceeded: {} restarts wait {waits:?}, but only those in {:?} count", intensity.max, intensity.within)]
+    #[error("the intensity of `{whose}` is never exceeded: {} restarts wait {waits:?}, but only those in {:?} count", intensity.max, intensity.period)]
     UnreachableIntensity {
         /// The supervisor, or the child with an intensity of its own.
         whose: Arc<str>,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::exit::Exit;
 use super::node::Rounded;
-use super::restart::Exit;
 use crate::env::Env;
 use crate::messages::{Timestamp, visible, visible_lines};
 

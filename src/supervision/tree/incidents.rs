@@ -8,8 +8,9 @@ use ractor::{ActorCell, ActorId};
 use super::child::{Origin, Pause, Phase, Then};
 use super::errors::{ControlError, EndReason};
 use super::event::{Halted, TreeEventKind};
+use super::exit::Exit;
 use super::message::{Key, Launched, Msg};
-use super::restart::{Decision, Exit, Incident, Position, decide};
+use super::restart::{Decision, Incident, Position, decide};
 use super::state::{SupervisorState, report};
 
 impl SupervisorState {

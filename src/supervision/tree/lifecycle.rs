@@ -1,6 +1,5 @@
 //! Starting and stopping one child, in a task of its own, so that the supervisor never waits.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::message::{Arguments, Launched, Msg};
 use super::spec::{ChildSpec, Kind};
 use super::supervisor::SupervisorActor;
 use crate::env::Env;
+use crate::supervision::panic_text;
 
 /// How long a killed child may take to be gone. Only one that blocks its thread needs any time.
 const KILL_GRACE: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ impl Launch {
                     Err(_) => return Err(format!("not started within {limit:?}")),
                 },
             };
-            result.unwrap_or_else(|panic| Err(panic_text(&*panic)))
+            result.unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
         };
         let result = tokio::select! {
             biased;
@@ -127,10 +127,4 @@ pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> Halted {
 /// Waits until the actor has ended; false when the time is up first.
 async fn gone(cell: &ActorCell, limit: Option<Duration>) -> bool {
     cell.get_status() == ActorStatus::Stopped || cell.wait(limit).await.is_ok()
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.map_or_else(|| "panicked".to_owned(), |text| format!("panicked: {text}"))
 }

@@ -10,20 +10,14 @@ use super::errors::{ControlError, SpecError};
 use super::event::{Halted, TreeEventKind};
 use super::message::Reply;
 use super::node::{ActorState, NodeKind, TreeNode};
-use super::restart::Strategy;
+use super::restart::{Position, Strategy};
 use super::snapshot::{NodeDraft, complete};
 use super::spec::ChildSpec;
 use super::state::{Life, SupervisorState};
 
 impl SupervisorState {
-    pub(super) fn add(&mut self, spec: ChildSpec, reply: Reply) {
-        let taken = self.children.named(&spec.id).is_some();
-        let checked = match self.not_ready() {
-            Some(error) => Err(error),
-            None if taken => Err(SpecError::DuplicateId { child: Arc::clone(&spec.id) }.into()),
-            None => spec.check(&self.spec).map_err(ControlError::Invalid),
-        };
-        match checked {
+    pub(super) fn start_child(&mut self, spec: ChildSpec, reply: Reply) {
+        match self.check_new(&spec) {
             Err(error) => refuse(reply, error),
             Ok(()) => {
                 let mut child = Child::new(spec, &self.path, Origin::Added);
@@ -33,12 +27,18 @@ impl SupervisorState {
         }
     }
 
-    pub(super) fn terminate(&mut self, id: Arc<str>, remove: bool, reply: Reply) {
-        if let Some(error) = self.not_ready() {
-            return refuse(reply, error);
+    fn check_new(&self, spec: &ChildSpec) -> Result<(), ControlError> {
+        self.ready()?;
+        if self.children.named(&spec.id).is_some() {
+            return Err(SpecError::DuplicateId { child: Arc::clone(&spec.id) }.into());
         }
-        let Some(position) = self.children.named(&id) else {
-            return refuse(reply, ControlError::UnknownChild { child: id });
+        Ok(spec.check(&self.spec)?)
+    }
+
+    pub(super) fn terminate_child(&mut self, id: &Arc<str>, remove: bool, reply: Reply) {
+        let position = match self.find(id) {
+            Ok(position) => position,
+            Err(error) => return refuse(reply, error),
         };
         let remove = remove || self.spec.policy.strategy == Strategy::SimpleOneForOne;
         let child = &mut self.children[position];
@@ -57,17 +57,11 @@ impl SupervisorState {
         }
     }
 
-    pub(super) fn restart_by_hand(&mut self, id: Arc<str>, reply: Reply) {
-        if let Some(error) = self.not_ready() {
-            return refuse(reply, error);
-        }
-        let now = self.env.now().monotonic;
-        let Some(position) = self.children.named(&id) else {
-            return refuse(reply, ControlError::UnknownChild { child: id });
-        };
-        let child = &mut self.children[position];
-        match child.phase() {
-            Phase::Down | Phase::Failed => {
+    pub(super) fn restart_child(&mut self, id: &Arc<str>, reply: Reply) {
+        match self.find_down(id) {
+            Err(error) => refuse(reply, error),
+            Ok(position) => {
+                let child = &mut self.children[position];
                 // The supervisor's window keeps its entries: they are of all children, and a child that is restarted by
                 // hand again and again must not hide what the others do.
                 child.window.clear();
@@ -75,10 +69,25 @@ impl SupervisorState {
                 child.start_reply = Some(reply);
                 self.children.enter(position, Phase::Waiting(None));
             }
+        }
+    }
+
+    /// A child that is stopped or failed.
+    fn find_down(&self, id: &Arc<str>) -> Result<Position, ControlError> {
+        let position = self.find(id)?;
+        let child = &self.children[position];
+        match child.phase() {
+            Phase::Down | Phase::Failed => Ok(position),
             Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Doomed(_) | Phase::Stopping(_) => {
-                refuse(reply, ControlError::NotStopped { child: id, state: child.state(now) });
+                let state = child.state(self.env.now().monotonic);
+                Err(ControlError::NotStopped { child: Arc::clone(id), state })
             }
         }
+    }
+
+    fn find(&self, id: &Arc<str>) -> Result<Position, ControlError> {
+        self.ready()?;
+        self.children.named(id).ok_or_else(|| ControlError::UnknownChild { child: Arc::clone(id) })
     }
 
     pub(super) fn snapshot(&mut self, budget: Duration, reply: oneshot::Sender<TreeNode>) {
@@ -111,9 +120,11 @@ impl SupervisorState {
         }
     }
 
-    fn not_ready(&self) -> Option<ControlError> {
-        let state = self.state();
-        (state != ActorState::Running).then_some(ControlError::NotReady { state })
+    fn ready(&self) -> Result<(), ControlError> {
+        match self.state() {
+            ActorState::Running => Ok(()),
+            state => Err(ControlError::NotReady { state }),
+        }
     }
 }
 

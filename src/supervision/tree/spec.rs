@@ -273,7 +273,7 @@ impl SupervisorSpec {
 
     fn check_intensity(&self, whose: &Arc<str>, intensity: Intensity) -> Result<(), SpecError> {
         let waits = self.backoff.total(intensity.max);
-        if intensity.max == 0 || waits < intensity.within {
+        if intensity.max == 0 || waits < intensity.period {
             return Ok(());
         }
         Err(SpecError::UnreachableIntensity { whose: Arc::clone(whose), intensity, waits })

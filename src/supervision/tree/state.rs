@@ -15,10 +15,11 @@ use super::child::{Child, Launching, Origin, Phase, Then};
 use super::children::Children;
 use super::errors::EndReason;
 use super::event::Events;
+use super::exit::Exit;
 use super::intensity::Window;
 use super::lifecycle::{Launch, halt};
 use super::message::{Arguments, Msg};
-use super::restart::{Exit, Position};
+use super::restart::Position;
 use super::spec::SupervisorSpec;
 use crate::env::Env;
 

@@ -3,8 +3,8 @@
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::errors::EndReason;
+use super::exit::Exit;
 use super::message::{Arguments, Msg};
-use super::restart::Exit;
 use super::state::SupervisorState;
 
 pub(super) struct SupervisorActor;
@@ -33,9 +33,9 @@ impl Actor for SupervisorActor {
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Msg::StartChild { child, reply } => state.add(child, reply),
-            Msg::TerminateChild { id, remove, reply } => state.terminate(id, remove, reply),
-            Msg::RestartChild { id, reply } => state.restart_by_hand(id, reply),
+            Msg::StartChild { child, reply } => state.start_child(child, reply),
+            Msg::TerminateChild { id, remove, reply } => state.terminate_child(&id, remove, reply),
+            Msg::RestartChild { id, reply } => state.restart_child(&id, reply),
             Msg::Snapshot { budget, reply } => state.snapshot(budget, reply),
             #[cfg(any(test, feature = "testing"))]
             Msg::Kill { path, reply } => state.kill(&path, reply),

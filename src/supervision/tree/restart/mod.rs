@@ -8,7 +8,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::intensity::{Intensity, Window};
-use crate::messages::visible_lines;
 
 /// Who is restarted together with a child that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,56 +56,6 @@ pub enum AutoShutdown {
     AnySignificant,
     /// When the last significant child has ended.
     AllSignificant,
-}
-
-/// How a child ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// It stopped or drained, with the reason it gave.
-    Normal(Option<String>),
-    /// It panicked or returned an error, with that text.
-    Failed(String),
-    /// It was killed, and not by its supervisor. An actor that stops itself with the reason "killed" looks the same.
-    Killed,
-    /// Its task ended outside of its handlers: it was cancelled, or a message that was left in the mailbox panicked when it
-    /// was dropped.
-    Cancelled,
-    /// It could not be started.
-    StartFailed(String),
-}
-
-impl Exit {
-    /// Whether a transient child is done after this.
-    #[must_use]
-    pub const fn is_normal(&self) -> bool {
-        match self {
-            Self::Normal(_) => true,
-            Self::Failed(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => false,
-        }
-    }
-}
-
-impl Exit {
-    /// The text of a failure, or what else happened.
-    pub(super) fn cause(&self) -> String {
-        match self {
-            Self::Failed(error) => error.clone(),
-            Self::Normal(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => self.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Normal(None) => f.write_str("ended normally"),
-            Self::Normal(Some(reason)) => write!(f, "ended normally: {}", visible_lines(reason)),
-            Self::Failed(error) => write!(f, "failed: {}", visible_lines(error)),
-            Self::Killed => f.write_str("was killed"),
-            Self::Cancelled => f.write_str("lost its task"),
-            Self::StartFailed(error) => write!(f, "did not start: {}", visible_lines(error)),
-        }
-    }
 }
 
 /// The rules of one supervisor.
@@ -201,12 +150,12 @@ pub(super) fn decide(
             (false, Restart::Permanent | Restart::Transient, _) => Decision::Keep,
         };
     }
-    let within_own = own.admit(now, facts.own_intensity.unwrap_or(policy.intensity));
+    let within_own = own.add_restart(now, facts.own_intensity.unwrap_or(policy.intensity));
     if facts.own_intensity.is_some() {
         if !within_own {
             return Decision::Fail;
         }
-    } else if !shared.admit(now, policy.intensity) {
+    } else if !shared.add_restart(now, policy.intensity) {
         return Decision::Escalate;
     }
     let affected = children(match policy.strategy {
@@ -251,35 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_rules_are_told_in_words() {
-        let ends = [
-            (Exit::Normal(None), true, "ended normally"),
-            (Exit::Normal(Some("done".into())), true, "ended normally: done"),
-            (Exit::Failed("no disk".into()), false, "failed: no disk"),
-            (Exit::Killed, false, "was killed"),
-            (Exit::Cancelled, false, "lost its task"),
-            (Exit::StartFailed("no port".into()), false, "did not start: no port"),
-        ];
-        for (exit, is_normal, text) in ends {
-            assert_eq!((exit.is_normal(), &*exit.to_string()), (is_normal, text));
-            let cause = if text.starts_with("failed") { "no disk" } else { text };
-            assert_eq!(exit.cause(), cause);
-        }
+    fn strategies_have_the_names_of_otp() {
         let strategies = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne, Strategy::SimpleOneForOne];
         assert_eq!(
             strategies.map(|strategy| strategy.to_string()),
             ["one_for_one", "one_for_all", "rest_for_one", "simple_one_for_one"]
         );
-        assert_eq!(Intensity::default().to_string(), "5 in 60s");
-    }
-
-    #[test]
-    fn a_window_that_was_cleared_counts_from_zero() {
-        let (mut window, once) = (Window::default(), Intensity::new(1, Duration::from_secs(60)));
-        assert!(window.admit(Duration::ZERO, once) && !window.admit(Duration::ZERO, once));
-        window.clear();
-        assert_eq!(window.count(), 0);
-        assert!(window.admit(Duration::ZERO, once));
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Model {
             };
         }
         let recent = |limit: Intensity, whose: &dyn Fn(Position) -> bool| {
-            let young = |at: Duration| incident.now - at <= limit.within;
+            let young = |at: Duration| incident.now - at <= limit.period;
             1 + self.restarts.iter().filter(|&&(child, at)| whose(child) && young(at)).count() as u32
         };
         let mine = |child| child == incident.child;
