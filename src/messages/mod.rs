@@ -30,8 +30,8 @@ mod usage;
 mod wait;
 
 pub use agent_name::{AgentName, MAX_AGENT_NAME};
-pub(crate) use approval::HANDOFF_ORDINAL;
 pub use approval::{ASK, Action, ActionKind, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
+pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
 pub use callboard_text::{NameError, NameProblem, Unfit, visible, visible_lines};
 pub use causes::{TooDeep, Unacknowledged};

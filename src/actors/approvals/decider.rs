@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
-use crate::messages::{ASK, ApprovalId, Decision, Durability, Envelope, Json, Terms, check_person, check_reason};
+use crate::messages::{
+    ASK, ApprovalId, Decision, Durability, EXPIRY, Envelope, Json, Terms, check_person, check_reason,
+};
 use crate::storage::{Storage, StorageError};
-use crate::supervision::runs::decide::EXPIRY;
 
 use super::DecideError;
 use super::queue::ApprovalQueue;

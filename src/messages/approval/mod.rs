@@ -114,6 +114,12 @@ pub const ASK: &str = "ask";
 /// The policy of a question that is asked each time, whatever was decided before.
 pub const EACH_TIME: &str = "ask each time";
 
+/// Named as the one who decided where the policy did.
+pub(crate) const POLICY: &str = "policy";
+
+/// Named as the one who decided where nobody did in time.
+pub(crate) const EXPIRY: &str = "expiry";
+
 /// SHA-256 of an [`Envelope`]'s canonical bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::messages::{
-    ASK, Action, ActionKind, AgentName, Consent, Decision, EACH_TIME, Envelope, Refusal, RequestId, RunEvent, Terms,
-    Verdict,
+    ASK, Action, ActionKind, AgentName, Consent, Decision, EACH_TIME, EXPIRY, Envelope, POLICY, Refusal, RequestId,
+    RunEvent, Terms, Verdict,
 };
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::run::{OpenTurn, Run};
@@ -56,8 +56,8 @@ pub(crate) fn on_approval(
     let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, standing) {
         (Consent::Ask | Consent::AskWithin(_), None) => return vec![asked],
         (Consent::Ask | Consent::AskWithin(_), Some(by)) => (true, by, "for the whole run"),
-        (Consent::Auto, _) => (true, "policy".into(), ""),
-        (Consent::Deny, _) => (false, "policy".into(), ""),
+        (Consent::Auto, _) => (true, POLICY.into(), ""),
+        (Consent::Deny, _) => (false, POLICY.into(), ""),
     };
     let decision = Decision { approved, by, reason: reason.into(), at, terms: Terms::Once };
     vec![asked, RunEvent::Decided { turn: number, ordinal, approval, decision, verdict: Verdict::Nothing, at }]
@@ -105,6 +105,3 @@ pub(crate) fn denial(action: &Action, decision: &Decision) -> Refusal {
         Refusal::Denied { action, by: decision.by.to_string(), reason: decision.reason.to_string() }
     }
 }
-
-/// Named as the person when no decision came in time.
-pub(crate) const EXPIRY: &str = "expiry";

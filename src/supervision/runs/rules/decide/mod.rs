@@ -25,7 +25,7 @@ mod routes;
 
 pub(crate) use super::requests::MAX_COMMAND;
 pub(crate) use agents::on_make;
-pub(crate) use approvals::{EXPIRY, denial, on_approval, on_decision};
+pub(crate) use approvals::{denial, on_approval, on_decision};
 pub(crate) use context::DecisionContext;
 pub(in crate::supervision::runs) use outcomes::on_resumed_end;
 pub(crate) use outcomes::{likely_misspellings, on_deadline, on_outcome};

@@ -1,8 +1,8 @@
 //! Where control may go: the guard's request is built here, for handoffs and delegations.
 
 use crate::messages::{
-    Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, Refusal, RequestId, RunEvent,
-    Verdict, handoff_action,
+    Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, POLICY, Refusal, RequestId,
+    RunEvent, Verdict, handoff_action,
 };
 use crate::supervision::runs::rules::guard::{self, Kind, Mark, Request, mark};
 use crate::supervision::runs::rules::run::{HANDOFF_ORDINAL, OpenTurn, Run};
@@ -187,7 +187,7 @@ fn admit_delegation(
         Consent::Ask | Consent::AskWithin(_) => {
             let reason = "a delegation is not put before people; ask with TurnPeople::approve before it".to_owned();
             let action = format!("delegation to {target}");
-            return Err(Refusal::Denied { action, by: "policy".into(), reason });
+            return Err(Refusal::Denied { action, by: POLICY.into(), reason });
         }
     };
     let waiter = (!order.is_detached).then_some((asked, &turn.agent));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Mutant;
-use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits, Refusal, RequestId, TurnId};
+use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits, POLICY, Refusal, RequestId, TurnId};
 
 use super::budget::{Budget, SubBudgetKey};
 use super::facts::AdmissionFacts;
@@ -137,7 +137,7 @@ fn denied(request: &Request<'_>) -> Refusal {
         Kind::Handoff { .. } | Kind::FanOut => "handoff",
     };
     let action = format!("{what} to {}", names(request.targets));
-    Refusal::Denied { action, by: "policy".into(), reason: String::new() }
+    Refusal::Denied { action, by: POLICY.into(), reason: String::new() }
 }
 
 fn check(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {

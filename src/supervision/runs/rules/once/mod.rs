@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::messages::{AskedOutcome, Failure, Intent, Json, OnUnknown, Reconciled, Resolution, RunEvent, Timestamp};
+use crate::messages::{
+    AskedOutcome, Failure, Intent, Json, OnUnknown, POLICY, Reconciled, Resolution, RunEvent, Timestamp,
+};
 
 use super::requests::TurnRequest;
 use super::run::{Once, OnceState, Record};
@@ -145,11 +147,6 @@ pub(in crate::supervision::runs) fn decide(
         (_, None) => Decided::Changed(format!("{intent} was never begun")),
     })
 }
-
-/// Who decides by rule.
-pub(in crate::supervision::runs) const POLICY: &str = "policy";
-/// Named as the person when no answer came in time.
-pub(in crate::supervision::runs) const EXPIRY: &str = "expiry";
 
 /// The record that an event about a `once` effect leaves instead of `before`; `None` if it changes nothing.
 pub(in crate::supervision::runs) fn recorded(event: &RunEvent, before: Option<&Record>) -> Option<Record> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::sync::oneshot;
 
+use crate::messages::EXPIRY;
 use crate::messages::state::StateRules;
 use crate::messages::{
     Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Durability, Envelope,
@@ -16,7 +17,7 @@ use crate::messages::{
 };
 use crate::storage::Fence;
 use crate::supervision::runs::rules::breaker::BreakerPolicy;
-use crate::supervision::runs::rules::decide::{DecisionContext, EXPIRY};
+use crate::supervision::runs::rules::decide::DecisionContext;
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::facts::SharedFacts;
 use crate::supervision::runs::rules::requests::TurnOutcome;

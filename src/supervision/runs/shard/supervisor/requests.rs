@@ -6,14 +6,15 @@ use tokio::sync::oneshot;
 
 use crate::env::Mutant;
 use crate::messages::{
-    Consent, FailureKind, Intent, Outcome, Question, RequestId, Resolution, RunEvent, RunId, Timestamp, TurnId, Verdict,
+    Consent, EXPIRY, FailureKind, Intent, Outcome, Question, RequestId, Resolution, RunEvent, RunId, Timestamp, TurnId,
+    Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError};
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::interrupts::ResumeError;
-use crate::supervision::runs::rules::once::{self, Decided, EXPIRY};
+use crate::supervision::runs::rules::once::{self, Decided};
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Effect, Once, OnceState, QuestionState, Record, Run};
