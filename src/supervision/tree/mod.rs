@@ -55,8 +55,8 @@
 //! - One crash is one entry in the restart window, however many children it restarts; a failed restart is one more.
 //! - A child that crashes at once, whenever it is started, is given up: an intensity that the backoff puts out of reach is
 //!   refused.
-//! - A supervisor whose children restart too often stops them and fails. To the supervisor above it that is one crash of
-//!   one child, which restarts it, with its first children, by its own rules. Above the root there is nobody: the tree
+//! - A supervisor whose children restart too often stops them and fails. For the supervisor above, that is one crash of one
+//!   child: it restarts the failed one, with its first children, by its own rules. Above the root there is nobody: the tree
 //!   ends, and [`Supervisor::join`] returns [`EndReason::IntensityExceeded`].
 //! - A kill or a cancelled task is a crash, unless the supervisor itself asked for it.
 //!
