@@ -136,13 +136,13 @@ async fn a_truncated_log_is_refused_and_left_as_it_is() {
     assert_eq!(lengths(&store, "a").await.unwrap().len(), 100);
 }
 
-/// Either the store is refused and left as it is, or what is damaged is reported, or nothing that counts is damaged.
 #[test]
 fn an_empty_path_is_no_folder() {
     let refused = refusal(Path::new(""));
     assert!(refused.contains("cannot open the store at \"\": an empty path names no folder"), "{refused}");
 }
 
+/// Either the store is refused and left as it is, or what is damaged is reported, or nothing that counts is damaged.
 #[tokio::test]
 async fn a_flipped_bit_in_the_log_never_loses_a_record_silently() {
     let folder = filled().await;
@@ -321,4 +321,33 @@ async fn a_damaged_or_lost_payload_file_is_reported_for_its_stream_alone() {
     fs::remove_file(&payload).unwrap();
     assert!(matches!(lengths(&store, "b").await, Err(StorageError::Corrupt { .. })));
     assert_eq!(lengths(&store, "a").await.unwrap().len(), 100);
+}
+
+/// A link to itself stands for every error of the operating system that is no damage: it exists and cannot be opened.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_payload_file_that_cannot_be_opened_is_unavailable_and_not_damaged() {
+    let folder = tempdir().unwrap();
+    let store = Sled::open(folder.path()).unwrap();
+    let (queue, big) = (Key::new(["q"]), vec![b'b'; 100_000]);
+    append(&store, "b", 0, &big).await;
+    put(&store, "v", &big).await;
+    store.enqueue(&queue, "id", big.into(), Durability::Sync).await.unwrap();
+    let payload = fs::read_dir(folder.path().join("payloads")).unwrap().next().unwrap().unwrap().path();
+    let moved = folder.path().join("moved");
+    fs::rename(&payload, &moved).unwrap();
+    std::os::unix::fs::symlink(&payload, &payload).unwrap();
+    let failed = [
+        lengths(&store, "b").await.map(drop),
+        store.get(&stream("v")).await.map(drop),
+        store.scan(&Key::new([]).children(), None, 9).await.map(drop),
+        store.next(&queue, 0).await.map(drop),
+    ];
+    for result in failed {
+        assert!(matches!(result, Err(StorageError::Unavailable { .. })), "{result:?}");
+    }
+    fs::rename(&moved, &payload).unwrap();
+    assert_eq!(lengths(&store, "b").await, Ok(vec![100_000]));
+    assert!(store.get(&stream("v")).await.unwrap().is_some());
+    assert!(store.next(&queue, 1).await.unwrap().is_some(), "it is delivered again after the lease");
 }

@@ -13,6 +13,7 @@ mod folder;
 mod loading;
 mod log_check;
 mod payloads;
+mod read_error;
 mod reads;
 mod row_batch;
 mod rows;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::disk::{Disk, sync_folder};
+use super::read_error::ReadError;
 use crate::storage::limits::MAX_RECORD;
 
 /// The longest payload that is kept in a row, in bytes. A row stays under 64 KiB with it, and the 17 rows of a full page
@@ -87,14 +88,14 @@ impl Payloads {
     }
 
     /// The content of a file, if it is the one that was written.
-    pub(super) fn read(&self, name: &PayloadName) -> Result<Arc<[u8]>, String> {
+    pub(super) fn read(&self, name: &PayloadName) -> Result<Arc<[u8]>, ReadError> {
         let path = self.path(name);
         let about = fs::metadata(&path);
         // A pipe would be waited for without an end.
         if about.as_ref().is_ok_and(|about| !about.is_file()) {
-            return Err(format!("payload file {name:?} is not a file"));
+            return Err(format!("payload file {name:?} is not a file").into());
         }
-        let damaged = || format!("payload file {name:?} is damaged");
+        let damaged = || ReadError::Damaged(format!("payload file {name:?} is damaged"));
         // Nothing so long was ever written, so its hash need not be known.
         if about.is_ok_and(|about| about.len() > MAX_RECORD as u64) {
             return Err(damaged());
@@ -102,7 +103,7 @@ impl Payloads {
         let mut payload = Vec::new();
         // It may have grown meanwhile.
         let read = File::open(path).and_then(|file| file.take(MAX_RECORD as u64 + 1).read_to_end(&mut payload));
-        read.map_err(|error| format!("payload file {name:?}: {error}"))?;
+        read.map_err(|error| ReadError::from(error).about(format_args!("payload file {name:?}")))?;
         if PayloadName::of(&payload) == *name { Ok(payload.into()) } else { Err(damaged()) }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sled::{IVec, Tree};
 
 use super::payloads::Payloads;
+use super::read_error::ReadError;
 use super::rows::{self, Content, Holding};
-use super::staging::corrupt;
 use crate::env::Clock;
 use crate::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
 
@@ -26,25 +26,25 @@ impl Reading<'_> {
         loop {
             match self.try_records(stream, from, limit) {
                 // A purge in the middle of the read looks like damage; damage is still there the next time.
-                Err(StorageError::Corrupt { .. }) if attempt < ATTEMPTS => attempt += 1,
-                result => return result,
+                Err(ReadError::Damaged(_)) if attempt < ATTEMPTS => attempt += 1,
+                result => return result.map_err(|error| error.of(stream)),
             }
         }
     }
 
-    fn try_records(&self, stream: &Key, from: Sequence, limit: usize) -> Result<Vec<Record>, StorageError> {
+    fn try_records(&self, stream: &Key, from: Sequence, limit: usize) -> Result<Vec<Record>, ReadError> {
         let mut records: Vec<Record> = Vec::new();
         for row in self.tree.range(rows::record(stream, from)..=rows::record(stream, u64::MAX)).take(limit) {
-            let (row, sealed) = row.map_err(|error| corrupt(stream, error.to_string()))?;
-            let sequence = rows::number_of(&row).ok_or_else(|| corrupt(stream, "a row has no number"))?;
+            let (row, sealed) = row?;
+            let sequence = rows::number_of(&row).ok_or("a row has no number")?;
             if let Some(before) = records.last()
                 && before.sequence + 1 != sequence
             {
                 let missing = before.sequence + 1;
-                return Err(corrupt(stream, format!("record {missing} is missing")));
+                return Err(format!("record {missing} is missing").into());
             }
             let payload = self.payload(&row, &sealed).map(|(payload, _)| payload);
-            let payload = payload.map_err(|detail| corrupt(stream, format!("record {sequence}: {detail}")))?;
+            let payload = payload.map_err(|error| error.about(format_args!("record {sequence}")))?;
             records.push(Record { sequence, payload });
         }
         Ok(records)
@@ -55,13 +55,11 @@ impl Reading<'_> {
         let mut names = Vec::new();
         let mut from = prefix.clone();
         while let Some(row) = self.tree.range(from..).next() {
-            let (row, _) = row.map_err(|error| corrupt(&Key::new([]), error.to_string()))?;
+            let (row, _) = row.map_err(unnamed)?;
             if !row.starts_with(&prefix) {
                 break;
             }
-            let Some(stream) = rows::stream_of(&row) else {
-                return Err(corrupt(&Key::new([]), "a row has no stream"));
-            };
+            let stream = rows::stream_of(&row).ok_or("a row has no stream").map_err(unnamed)?;
             // On to the next stream without passing this one's records.
             from = rows::record(&stream, u64::MAX);
             from.push(0);
@@ -74,13 +72,13 @@ impl Reading<'_> {
         let row = rows::value(key);
         let mut attempt = 1;
         loop {
-            let sealed = self.tree.get(&row).map_err(|error| corrupt(key, error.to_string()))?;
+            let sealed = self.tree.get(&row).map_err(|error| ReadError::from(error).of(key))?;
             let Some(sealed) = sealed else { return Ok(None) };
             match self.entry(&row, &sealed) {
                 Ok(entry) => return Ok(Some(entry).filter(|entry| !has_expired(entry, clock))),
                 // Its payload file may have been replaced since.
-                Err(_) if attempt < ATTEMPTS => attempt += 1,
-                Err(detail) => return Err(corrupt(key, detail)),
+                Err(ReadError::Damaged(_)) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error.of(key)),
             }
         }
     }
@@ -102,27 +100,28 @@ impl Reading<'_> {
         while found.len() < limit
             && let Some(row) = rows.next()
         {
-            let (row, sealed) = row.map_err(|error| corrupt(&Key::new([]), error.to_string()))?;
+            let (row, sealed) = row.map_err(unnamed)?;
             if !row.starts_with(&prefix) {
                 break;
             }
-            let key = rows::key_of(&row).ok_or_else(|| corrupt(&Key::new([]), "a row has no key"))?;
+            let key = rows::key_of(&row).ok_or("a row has no key").map_err(unnamed)?;
             let entry = match self.entry(&row, &sealed) {
                 Ok(entry) => Some(entry).filter(|entry| !has_expired(entry, clock)),
                 // Its payload file may have been replaced since.
-                Err(_) => self.get(&key, clock)?,
+                Err(ReadError::Damaged(_)) => self.get(&key, clock)?,
+                Err(error) => return Err(error.of(&key)),
             };
             found.extend(entry.map(|entry| (key, entry)));
         }
         Ok(found)
     }
 
-    fn entry(&self, row: &[u8], sealed: &IVec) -> Result<Entry, String> {
+    fn entry(&self, row: &[u8], sealed: &IVec) -> Result<Entry, ReadError> {
         let (value, Holding { revision, expires_at, .. }) = self.payload(row, sealed)?;
         Ok(Entry { value, revision, expires_at })
     }
 
-    fn payload<'a>(&self, row: &[u8], sealed: &'a [u8]) -> Result<(Arc<[u8]>, Holding<'a>), String> {
+    fn payload<'a>(&self, row: &[u8], sealed: &'a [u8]) -> Result<(Arc<[u8]>, Holding<'a>), ReadError> {
         let holding = Holding::unseal(row, sealed)?;
         let payload = match &holding.content {
             Content::Inline(bytes) => Arc::from(*bytes),
@@ -130,6 +129,11 @@ impl Reading<'_> {
         };
         Ok((payload, holding))
     }
+}
+
+/// The error of a row whose key is not known.
+fn unnamed(error: impl Into<ReadError>) -> StorageError {
+    error.into().of(&Key::new([]))
 }
 
 /// Asks the clock only about what expires.

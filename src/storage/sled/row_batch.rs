@@ -6,6 +6,7 @@ use foldhash::HashMap;
 use sled::{Batch, IVec, Tree};
 
 use super::payloads::{MAX_INLINE, PayloadName, Payloads};
+use super::read_error::ReadError;
 use super::rows::{self, Content, Holding};
 use crate::messages::Timestamp;
 
@@ -84,10 +85,10 @@ impl RowBatch {
     }
 
     /// A row as the batch leaves it.
-    pub(super) fn row(&self, row: &[u8]) -> Result<Option<IVec>, String> {
+    pub(super) fn row(&self, row: &[u8]) -> Result<Option<IVec>, ReadError> {
         match self.rows.get(row) {
             Some(staged) => Ok(staged.clone()),
-            None => self.tree.get(row).map_err(|error| error.to_string()),
+            None => Ok(self.tree.get(row)?),
         }
     }
 
@@ -141,7 +142,7 @@ impl RowBatch {
         }
     }
 
-    pub(super) fn payload(&self, row: &[u8]) -> Result<Arc<[u8]>, String> {
+    pub(super) fn payload(&self, row: &[u8]) -> Result<Arc<[u8]>, ReadError> {
         let sealed = self.row(row)?.ok_or("its row is missing")?;
         match Holding::unseal(row, &sealed)?.content {
             Content::Inline(bytes) => Ok(bytes.into()),

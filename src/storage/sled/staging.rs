@@ -5,6 +5,7 @@ use std::time::Duration;
 use sled::IVec;
 
 use super::loading::{load_head, load_queue, remembered};
+use super::read_error::ReadError;
 use super::row_batch::RowBatch;
 use super::rows::{self, HeadRow, Holding, ItemRow, Progress};
 use super::writes::Change;
@@ -142,9 +143,9 @@ impl Staging {
         if let Some(revision) = self.plain.get(key) {
             return expected.check(key, Some(*revision));
         }
-        let sealed = self.rows.row(row).map_err(|detail| corrupt(key, detail))?;
+        let sealed = self.rows.row(row).map_err(|error| error.of(key))?;
         let holding = sealed.as_deref().map(|sealed| Holding::unseal(row, sealed)).transpose();
-        let holding = holding.map_err(|detail| corrupt(key, detail))?;
+        let holding = holding.map_err(|detail| ReadError::Damaged(detail).of(key))?;
         let live = holding.as_ref().filter(|value| value.expires_at.is_none_or(|moment| now < moment));
         expected.check(key, live.map(|value| value.revision))?;
         if let Some(holding) = holding {
@@ -179,7 +180,7 @@ impl Staging {
         order.forget_ids(now);
         let Some((position, item)) = order.next(lease_secs, now) else { return Ok(None) };
         self.write_item_state(queue, position, item);
-        let payload = self.rows.payload(&rows::item(queue, position)).map_err(|detail| corrupt(queue, detail))?;
+        let payload = self.rows.payload(&rows::item(queue, position)).map_err(|error| error.of(queue))?;
         let id = DeliveryId { queue: queue.clone(), position, delivery: item.deliveries };
         Ok(Some(Delivery { id, payload, deliveries: item.deliveries }))
     }
@@ -221,8 +222,8 @@ impl Staging {
         let claimed = head.fence != Fence::FIRST;
         let stored = claimed.then(|| IVec::from(codec::encode(&HeadRow::new(head, session))));
         let row = rows::head(stream);
-        // Most streams are never claimed and have no such row to remove.
-        if claimed || self.rows.row(&row).map_err(|detail| corrupt(stream, detail))?.is_some() {
+        // Most streams are never claimed and have no such row to remove; one that cannot be read is removed.
+        if claimed || !matches!(self.rows.row(&row), Ok(None)) {
             self.rows.write(row, stored);
         }
         Ok(())
@@ -254,8 +255,4 @@ impl Staging {
         self.progress.sync += 1;
         self.rows.tree().insert(rows::PROGRESS, codec::encode(&self.progress)).map(drop)
     }
-}
-
-pub(super) fn corrupt(key: &Key, detail: impl Into<String>) -> StorageError {
-    StorageError::Corrupt { key: key.clone(), detail: detail.into() }
 }
