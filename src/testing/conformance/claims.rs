@@ -104,6 +104,22 @@ pub(super) async fn a_claim_keeps_an_emptied_stream(subject: Subject) {
     assert_eq!(subject.records(&stream()).await, [(2, "y".into())]);
 }
 
+/// The end of a claim forgets nothing. The purge, or the release, that leaves neither a record nor a claim does.
+pub(super) async fn a_claim_that_ran_out_keeps_an_emptied_stream(subject: Subject) {
+    let fence = expect(subject.claim("a").await);
+    assert_eq!(subject.append_as(&stream(), fence, 0, "x").await, Ok(1));
+    expect(subject.store().purge(&stream(), 1).await);
+    subject.advance_secs(60);
+    assert_eq!(subject.append(&stream(), 0, "late").await, Err(fenced(fence)));
+    assert_eq!(subject.append_as(&stream(), fence, 1, "y").await, Ok(2));
+    expect(subject.store().purge(&stream(), 2).await);
+    assert_eq!(subject.append(&stream(), 0, "new").await, Ok(1), "the purge has left neither a record nor a claim");
+    let fence = expect(subject.claim("a").await);
+    expect(subject.store().purge(&stream(), 1).await);
+    expect(subject.store().release(&stream(), fence).await);
+    assert_eq!(subject.append(&stream(), 0, "new").await, Ok(1), "the release has left neither a record nor a claim");
+}
+
 /// Also not when the stream was forgotten in between; its owner then is shut out.
 pub(super) async fn fences_never_come_twice(subject: Subject) {
     let mut last = Fence::FIRST;

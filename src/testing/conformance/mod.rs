@@ -143,6 +143,7 @@ macro_rules! storage_conformance {
                 a_claim_that_ran_out_can_be_renewed_until_another_owner_takes_it
                 a_released_stream_is_free_and_keeps_its_fence
                 a_claim_keeps_an_emptied_stream
+                a_claim_that_ran_out_keeps_an_emptied_stream
                 fences_never_come_twice
             }
             queues {
