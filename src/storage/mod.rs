@@ -619,12 +619,13 @@ pub enum StorageError {
         /// The revision of the value; `None` if it is absent.
         actual: Option<Revision>,
     },
-    /// It has a newer owner.
-    #[error("{key} has a newer owner (fence {current}); this one lost it")]
+    /// The fence or delivery is not the current one: there is a newer one, the claim was released, the stream was forgotten, or
+    /// the item was returned or acknowledged.
+    #[error("not the current fence or delivery of {key} (current: {current})")]
     Fenced {
         /// The stream or queue.
         key: Key,
-        /// The newest fence or delivery.
+        /// The current fence of the stream, or the last delivery of the item; 0 if there is none.
         current: u64,
     },
     /// Another owner's claim has not expired.
