@@ -214,6 +214,11 @@ impl Shaky {
     }
 }
 
+/// Whether the write was made is not known to its caller.
+fn no_acknowledgement() -> StorageError {
+    StorageError::Unavailable { detail: "no acknowledgement".to_owned() }
+}
+
 fn is_decision(key: &Key) -> bool {
     key.starts_with(&Key::new(["approval"]).children())
 }
@@ -224,9 +229,8 @@ impl Storage for Shaky {
             return self.later(Box::pin(std::future::ready(Err(StorageError::Stopped { detail: "no disk".into() }))));
         }
         if self.loses_acknowledgement.swap(false, Ordering::SeqCst) {
-            let (key, detail) = (append.stream.clone(), "no acknowledgement".to_owned());
             let _ = self.store.append(append).now_or_never();
-            return self.later(Box::pin(std::future::ready(Err(StorageError::Corrupt { key, detail }))));
+            return self.later(Box::pin(std::future::ready(Err(no_acknowledgement()))));
         }
         let fails = self.one_in > 0 && append.expected > 0 && self.random().is_multiple_of(self.one_in);
         if !fails {
@@ -234,10 +238,9 @@ impl Storage for Shaky {
         }
         self.failed.count();
         if self.random().is_multiple_of(2) {
-            let _ = self.store.append(append.clone()).now_or_never();
+            let _ = self.store.append(append).now_or_never();
         }
-        let (key, detail) = (append.stream, "no acknowledgement".to_owned());
-        self.later(Box::pin(std::future::ready(Err(StorageError::Corrupt { key, detail }))))
+        self.later(Box::pin(std::future::ready(Err(no_acknowledgement()))))
     }
 
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
@@ -267,11 +270,10 @@ impl Storage for Shaky {
         let Some(is_written) = self.decision_faults.lock().pop_if(|_| is_decision(&put.key)) else {
             return self.later(self.store.put_if_revision(put));
         };
-        let (key, detail) = (put.key.clone(), "no acknowledgement".to_owned());
         if is_written {
             let _ = self.store.put_if_revision(put).now_or_never();
         }
-        self.later(Box::pin(std::future::ready(Err(StorageError::Corrupt { key, detail }))))
+        self.later(Box::pin(std::future::ready(Err(no_acknowledgement()))))
     }
 
     fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
