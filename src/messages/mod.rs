@@ -10,6 +10,7 @@ mod context;
 mod conversation;
 mod conversation_id;
 mod delegation;
+mod durability;
 mod event;
 mod event_text;
 mod flow;
@@ -41,6 +42,7 @@ pub use context::{ContextEntry, Origin};
 pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
 pub use conversation_id::{ConversationId, MAX_CONVERSATION_ID};
 pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
+pub use durability::Durability;
 pub use event::{
     ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,
     Question, QuestionId, RunEvent, Verdict, handoff_action,
@@ -60,6 +62,6 @@ pub use remark::{MAX_PERSON, MAX_REASON, TooLong};
 pub(crate) use remark::{check_person, check_reason};
 pub use state::{Reducer, Schema, State};
 pub use task::{Handoffs, Submission, Task};
-pub use time::{Durability, Timestamp};
+pub use time::Timestamp;
 pub use usage::Usage;
 pub use wait::Wait;

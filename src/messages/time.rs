@@ -61,19 +61,6 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// How far a write must have got before it is acknowledged (SEMANTICS 10).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Durability {
-    /// Held by the storage handle, outside the supervision tree: survives a crashed actor, not a crashed process.
-    Memory,
-    /// On its way to disk, there within 100 ms: a crash of the machine or the process may lose that much.
-    Buffered,
-    /// On disk, synced, together with every write that was acknowledged before it.
-    #[default]
-    Sync,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
