@@ -25,6 +25,8 @@ use crate::messages::Timestamp;
 /// Every call does its work before it returns, and the future that it returns is ready, so a caller that must not wait
 /// may use `now_or_never`.
 ///
+/// Expired values are absent at once; the next [`Storage::put_if_revision`] frees their memory.
+///
 /// ```
 /// use callboard::storage::{Append, Durability, Fence, Key, Memory, Storage};
 /// use futures::FutureExt;
@@ -243,8 +245,16 @@ impl State {
         Ok(())
     }
 
-    fn order(&mut self, delivery: &DeliveryId) -> &mut QueueOrder {
-        &mut self.queues.entry(delivery.queue.clone()).or_default().order
+    /// Decides about a delivery in its queue, which is not made if it is unknown.
+    fn update_order<T>(
+        &mut self,
+        delivery: &DeliveryId,
+        decision: impl FnOnce(&mut QueueOrder) -> Result<T, StorageError>,
+    ) -> Result<(), StorageError> {
+        match self.queues.get_mut(&delivery.queue) {
+            Some(queue) => decision(&mut queue.order).map(drop),
+            None => decision(&mut QueueOrder::default()).map(drop),
+        }
     }
 }
 
@@ -344,7 +354,7 @@ impl Storage for Memory {
 
     fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
         let now = self.now();
-        ready(self.state.lock().order(delivery).extend(delivery, lease_secs, now).map(drop))
+        ready(self.state.lock().update_order(delivery, |order| order.extend(delivery, lease_secs, now)))
     }
 
     fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
@@ -353,6 +363,22 @@ impl Storage for Memory {
 
     fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
         let now = self.now();
-        ready(self.state.lock().order(delivery).nack(delivery, delay_secs, now).map(drop))
+        ready(self.state.lock().update_order(delivery, |order| order.nack(delivery, delay_secs, now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_call_about_an_unknown_queue_leaves_no_queue_behind() {
+        let store = Memory::default();
+        let delivery = DeliveryId { queue: Key::new(["q"]), position: 1, delivery: 1 };
+        let fenced = Some(Err(StorageError::Fenced { key: Key::new(["q"]), current: 0 }));
+        assert_eq!(store.extend(&delivery, 1).now_or_never(), fenced);
+        assert_eq!(store.nack(&delivery, 1).now_or_never(), fenced);
+        assert_eq!(store.ack(&delivery).now_or_never(), Some(Ok(())));
+        assert!(store.state.lock().queues.is_empty());
     }
 }
