@@ -110,10 +110,11 @@ pub struct SledStats {
 }
 
 impl Sled {
-    /// Opens the store in a folder, or makes one there. Blocks for as long as sled reads its log.
+    /// Opens the store in a folder, or makes one there. Blocks for as long as sled reads its log; and for up to 5 s if the lock of
+    /// the folder belongs to a process that has died, or if this process has just closed the store.
     ///
     /// # Errors
-    /// [`StorageError::InUse`] if another process has it open; [`StorageError::Open`] if a newer version of callboard wrote it, if it is damaged
+    /// [`StorageError::InUse`] if another process, or this one, has it open; [`StorageError::Open`] if a newer version of callboard wrote it, if it is damaged
     /// or truncated, or if the disk fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         Self::open_with_clock(path, Arc::new(SystemClock::default()))
@@ -178,8 +179,9 @@ impl Sled {
         Ok(Self { path: path.to_owned(), clock, shared, payloads, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Has [`Durability::Buffered`](crate::messages::Durability::Buffered) writes on disk within this time (100 ms): the shorter,
-    /// the less a power failure can take, and the more syncs there are.
+    /// Sets the interval for [`Durability::Buffered`](crate::messages::Durability::Buffered) writes (100 ms): a sync begins when four
+    /// fifths of it are over since the oldest write that is not synced, so that it usually ends within it. The shorter it is, the
+    /// less a power failure can take, and the more syncs there are.
     ///
     /// ```
     /// use std::time::Duration;
@@ -204,7 +206,8 @@ impl Sled {
         SledStats { syncs: read(syncs), batches: read(batches), writes: read(writes) }
     }
 
-    /// Syncs everything and gives the folder back. Later calls fail with [`StorageError::Stopped`].
+    /// Syncs everything and gives the folder back. Later calls fail with [`StorageError::Stopped`]. Once polled, it closes the
+    /// store also if its future is dropped; the last steps may block the thread that polls it for a moment.
     pub async fn close(&self) {
         let (closed, is_closed) = oneshot::channel();
         if self.send(Write::Close(closed)) {
