@@ -66,7 +66,7 @@ impl Callboard {
         };
         let events = fork.events(&history, turn, (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await;
-        begun.map_err(|error| if error.may_pass() { Unacknowledged::Fork(id).into() } else { error.into() })
+        begun.map_err(|error| if error.is_transient() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 
     /// Journals the first events of a fork and starts it. One that exists already is not changed.
@@ -87,7 +87,7 @@ impl Callboard {
         };
         let begun = match begun.await {
             // It may have been done all the same.
-            Err(error) if error.may_pass() => {
+            Err(error) if error.is_transient() => {
                 if journal.has(run).await? {
                     Ok(0)
                 } else {

@@ -378,7 +378,7 @@ impl Callboard {
         let _ = tokio::time::timeout(board.settings.grace, board.scheduler.settled()).await;
         board.scheduler.stop_all();
         let reason = board.tree.stop().await;
-        board.store.let_go().await;
+        board.store.release_store().await;
         reason
     }
 }

@@ -236,7 +236,7 @@ impl Callboard {
         let history = board.journal.read(run).await?.events;
         let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, durability, place).await;
-        begun.map_err(|error| if error.may_pass() { Unacknowledged::Fork(id).into() } else { error.into() })
+        begun.map_err(|error| if error.is_transient() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 }
 

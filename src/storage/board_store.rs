@@ -7,8 +7,8 @@ use futures::stream::StreamExt as _;
 use parking_lot::RwLock;
 
 use super::{
-    Afterwards, Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision,
-    Sequence, Storage, StorageError, StorageFuture, Watch,
+    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
+    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch,
 };
 
 /// Passes every call on, until the board has released its store.
@@ -44,17 +44,17 @@ impl BoardStore {
 
     /// Releases a store that keeps others out as long as it is open: when this returns, another board can open it unless
     /// it has another holder. Releasing again changes nothing.
-    pub(crate) async fn let_go(&self) {
+    pub(crate) async fn release_store(&self) {
         let closing = {
             let mut held = self.held.write();
             let Held::Open(store) = &*held else { return };
             // Not those of the share that is dropped.
-            let afterwards = match (**store).afterwards() {
-                Afterwards::StaysOpen => return,
-                Afterwards::Shared(reopen) => Held::Shared(reopen),
-                Afterwards::Closes => Held::Closed,
+            let released = match (**store).shutdown_policy() {
+                ShutdownPolicy::KeepOpen => return,
+                ShutdownPolicy::CloseShared(reopen) => Held::Shared(reopen),
+                ShutdownPolicy::Close => Held::Closed,
             };
-            std::mem::replace(&mut *held, afterwards)
+            std::mem::replace(&mut *held, released)
         };
         // Closing a store may wait for its disk.
         if crate::env::Env::can_start_thread() {
@@ -162,7 +162,7 @@ impl Storage for BoardStore {
         self.call(|store| store.nack(delivery, delay_secs))
     }
 
-    fn afterwards(&self) -> Afterwards {
-        Afterwards::StaysOpen
+    fn shutdown_policy(&self) -> ShutdownPolicy {
+        ShutdownPolicy::KeepOpen
     }
 }

@@ -134,8 +134,8 @@ impl State {
         records.map(|(sequence, payload)| Record { sequence, payload: Arc::clone(payload) }).collect()
     }
 
-    /// Decides about a stream's head and forgets the stream if nothing is left of it.
-    fn decide<T>(&mut self, name: &Key, decision: impl FnOnce(&mut StreamHead) -> T) -> T {
+    /// Has `decision` decide about a stream's head, and forgets the stream if nothing is left of it.
+    fn update_head<T>(&mut self, name: &Key, decision: impl FnOnce(&mut StreamHead) -> T) -> T {
         let Some(stream) = self.streams.get_mut(name) else {
             let mut head = StreamHead::default();
             let decided = decision(&mut head);
@@ -159,7 +159,7 @@ impl State {
                 self.names.remove(name);
             }
         }
-        self.decide(name, |head| head.purge(up_to, now));
+        self.update_head(name, |head| head.purge(up_to, now));
     }
 
     fn get(&self, key: &Key, now: Timestamp) -> Option<&Entry> {
@@ -327,17 +327,17 @@ impl Storage for Memory {
         let now = self.now();
         let mut state = self.state.lock();
         let fence = Fence(state.next_number());
-        ready(state.decide(stream, |head| head.claim(stream, owner, ttl_secs, fence, now)))
+        ready(state.update_head(stream, |head| head.claim(stream, owner, ttl_secs, fence, now)))
     }
 
     fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
         let now = self.now();
-        ready(self.state.lock().decide(stream, |head| head.renew(stream, fence, ttl_secs, now)))
+        ready(self.state.lock().update_head(stream, |head| head.renew(stream, fence, ttl_secs, now)))
     }
 
     fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
         let now = self.now();
-        ready(self.state.lock().decide(stream, |head| head.release(stream, fence, now)))
+        ready(self.state.lock().update_head(stream, |head| head.release(stream, fence, now)))
     }
 
     fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, _: Durability) -> StorageFuture<()> {

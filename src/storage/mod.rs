@@ -200,32 +200,32 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()>;
 
     /// What happens to the store when a board that was given it has shut down, while handles of the board still live.
-    fn afterwards(&self) -> Afterwards {
-        Afterwards::StaysOpen
+    fn shutdown_policy(&self) -> ShutdownPolicy {
+        ShutdownPolicy::KeepOpen
     }
 }
 
-/// See [`Storage::afterwards`].
+/// See [`Storage::shutdown_policy`].
 #[derive(Default)]
-pub enum Afterwards {
+pub enum ShutdownPolicy {
     /// It can be opened several times, so the board's handles continue to read it.
     #[default]
-    StaysOpen,
+    KeepOpen,
     /// It can be opened once at a time, and closes when it is dropped: the board drops it.
-    Closes,
-    /// As `Closes`, of a store with other holders: the board drops its share, and its handles read as long as another holder has one.
-    Shared(Reopen),
+    Close,
+    /// As `Close`, of a store with other holders: the board drops its share, and its handles read as long as another holder has one.
+    CloseShared(Reopen),
 }
 
 /// Returns the store as long as another holder has it.
 pub type Reopen = Box<dyn Fn() -> Option<Arc<dyn Storage>> + Send + Sync>;
 
-impl fmt::Debug for Afterwards {
+impl fmt::Debug for ShutdownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::StaysOpen => "StaysOpen",
-            Self::Closes => "Closes",
-            Self::Shared(_) => "Shared",
+            Self::KeepOpen => "KeepOpen",
+            Self::Close => "Close",
+            Self::CloseShared(_) => "CloseShared",
         })
     }
 }
@@ -304,13 +304,13 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).nack(delivery, delay_secs)
     }
 
-    fn afterwards(&self) -> Afterwards {
-        match (**self).afterwards() {
-            Afterwards::StaysOpen => Afterwards::StaysOpen,
-            Afterwards::Shared(reopen) => Afterwards::Shared(reopen),
-            Afterwards::Closes => {
+    fn shutdown_policy(&self) -> ShutdownPolicy {
+        match (**self).shutdown_policy() {
+            ShutdownPolicy::KeepOpen => ShutdownPolicy::KeepOpen,
+            ShutdownPolicy::CloseShared(reopen) => ShutdownPolicy::CloseShared(reopen),
+            ShutdownPolicy::Close => {
                 let shared = Self::downgrade(self);
-                Afterwards::Shared(Box::new(move || Some(Arc::new(shared.upgrade()?) as Arc<dyn Storage>)))
+                ShutdownPolicy::CloseShared(Box::new(move || Some(Arc::new(shared.upgrade()?) as Arc<dyn Storage>)))
             }
         }
     }
@@ -697,7 +697,7 @@ pub enum StorageError {
 impl StorageError {
     /// The same call may work later, and whether this one did is not known.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }

@@ -11,8 +11,8 @@ use super::write_state::Applied;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
 use crate::storage::{
-    Afterwards, Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision,
-    Sequence, Storage, StorageError, StorageFuture, Watch, limits,
+    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence,
+    ShutdownPolicy, Storage, StorageError, StorageFuture, Watch, limits,
 };
 
 impl Sled {
@@ -136,8 +136,8 @@ impl Storage for Sled {
     }
 
     /// Another process, or another board of this one, is to open the folder.
-    fn afterwards(&self) -> Afterwards {
-        Afterwards::Closes
+    fn shutdown_policy(&self) -> ShutdownPolicy {
+        ShutdownPolicy::Close
     }
 
     fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {

@@ -30,7 +30,7 @@ const REMOVE_LOCK: &str = "if no process has the store open, remove it";
 const REMOVE_SYNCED: &str = "remove it, it is made again";
 
 /// What helps against a damaged log.
-pub(super) const WAY_OUT: &str = "restore the folder from a copy, or import an export into a new one";
+pub(super) const RESTORE_ADVICE: &str = "restore the folder from a copy, or import an export into a new one";
 
 /// The version of the folder that this program writes, and the newest it reads.
 const FORMAT: u32 = 1;
@@ -247,7 +247,7 @@ fn is_gone(_: u32) -> bool {
 /// Refuses what is no file, or no folder, where the store has one: a pipe would be waited for without an end.
 fn check_kinds(path: &Path) -> Result<(), String> {
     const FILES: [(&str, &str); 4] =
-        [("lock", REMOVE_LOCK), ("format", REWRITE_FORMAT), ("synced", REMOVE_SYNCED), ("db", WAY_OUT)];
+        [("lock", REMOVE_LOCK), ("format", REWRITE_FORMAT), ("synced", REMOVE_SYNCED), ("db", RESTORE_ADVICE)];
     const FOLDERS: [&str; 2] = ["payloads", "blobs"];
     for (name, help) in FILES {
         check_kind(path, name, help)?;
@@ -301,7 +301,7 @@ fn move_others_aside(path: &Path) -> io::Result<()> {
     for file in fs::read_dir(path)? {
         let file = file?;
         if is_extra(&file.path()) && !fs::metadata(file.path()).is_ok_and(|about| about.is_file()) {
-            fs::rename(file.path(), set_aside_as(&file.path()))?;
+            fs::rename(file.path(), moved_name(&file.path()))?;
         }
     }
     Ok(())
@@ -314,7 +314,7 @@ fn is_extra(path: &Path) -> bool {
 }
 
 /// A name that nothing has.
-fn set_aside_as(path: &Path) -> PathBuf {
+fn moved_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut names =
         std::iter::once(format!("{DAMAGED}{name}")).chain((2..).map(|again| format!("{DAMAGED}{name}.{again}")));
@@ -386,23 +386,23 @@ fn check_log(path: &Path, last: Synced) -> Result<(), String> {
         Some(_) | None if log_check::reaches(path, last.sync).map_err(unreadable)? => return Ok(()),
         Some(_) | None => format!("is damaged: what was synced last (sync {}) cannot be reached", last.sync),
     };
-    Err(format!("the file `db` {damage}; only the file `lock` was written: {WAY_OUT}"))
+    Err(format!("the file `db` {damage}; only the file `lock` was written: {RESTORE_ADVICE}"))
 }
 
 /// Files of sled that it makes again from the log, out of its way.
 #[derive(Debug, Default)]
-pub(super) struct SetAside {
+pub(super) struct MovedFiles {
     moved: Vec<(PathBuf, PathBuf)>,
 }
 
-impl SetAside {
+impl MovedFiles {
     /// Moves snapshots and the configuration aside. The log has everything that they have.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let mut aside = Self::default();
         for file in fs::read_dir(folder)? {
             let path = file?.path();
             if is_extra(&path) {
-                let away = set_aside_as(&path);
+                let away = moved_name(&path);
                 fs::rename(&path, &away)?;
                 aside.moved.push((path, away));
             }

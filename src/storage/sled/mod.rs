@@ -39,11 +39,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, oneshot};
 
 use self::disk::{Disk, SystemDisk};
-use self::folder::{Folder, SEGMENT, SetAside, WAY_OUT, refused};
+use self::folder::{Folder, MovedFiles, RESTORE_ADVICE, SEGMENT, refused};
 use self::payloads::Payloads;
 use self::row_batch::RowBatch;
 use self::rows::Progress;
-use self::shared::{Ended, Open, QUEUE, Shared};
+use self::shared::{Open, QUEUE, Shared, StopOnDrop};
 use self::staging::Staging;
 use self::write_state::WriteState;
 use self::writer::Writer;
@@ -59,7 +59,7 @@ const CACHE: u64 = 64 << 20;
 const NUMBERS_PER_SESSION: u64 = 1 << 24;
 
 /// How long opening waits for sled to release a store that this process has just closed.
-const SLED_LINGERS: Duration = Duration::from_secs(5);
+const SLED_UNLOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keeps everything in one folder, which one process at a time can use.
 ///
@@ -134,15 +134,15 @@ impl Sled {
         let db = open_sled(path).or_else(|error| open_without_extras(path).ok_or(error)).map_err(refuse)?;
         let stored = db
             .get(rows::PROGRESS)
-            .map_err(|error| refuse(format!("the file `db` cannot be read: {error}; {WAY_OUT}")))?;
+            .map_err(|error| refuse(format!("the file `db` cannot be read: {error}; {RESTORE_ADVICE}")))?;
         let progress = match stored {
             Some(row) => codec::decode::<Progress>(&row)
-                .map_err(|error| refuse(format!("the file `db` is damaged: {error}; {WAY_OUT}")))?,
+                .map_err(|error| refuse(format!("the file `db` is damaged: {error}; {RESTORE_ADVICE}")))?,
             None => Progress::default(),
         };
         if progress.sync < synced.sync {
             return Err(refuse(format!(
-                "the file `db` is damaged: it ends with sync {} and had {}; {WAY_OUT}",
+                "the file `db` is damaged: it ends with sync {} and had {}; {RESTORE_ADVICE}",
                 progress.sync, synced.sync
             )));
         }
@@ -150,8 +150,8 @@ impl Sled {
         let payloads = Payloads::open(path.join("payloads"), Arc::clone(&disk))
             .map_err(|error| refuse(format!("its folder `payloads` cannot be used: {error}")))?;
         payloads
-            .tidy(|name| row_batch::is_used(&db, name))
-            .map_err(|error| refuse(format!("`payloads` cannot be tidied: {error}")))?;
+            .remove_unused(|name| row_batch::is_used(&db, name))
+            .map_err(|error| refuse(format!("unused files of `payloads` cannot be removed: {error}")))?;
         let tree = (*db).clone();
         let staging = Staging::new(RowBatch::new(tree.clone(), payloads.clone()), progress);
         let (requests, waiting) = mpsc::channel();
@@ -172,7 +172,7 @@ impl Sled {
         let thread = std::thread::Builder::new()
             .name("callboard-store".to_owned())
             .spawn(move || {
-                let _ended = Ended(Arc::clone(&writer.shared));
+                let _stop = StopOnDrop(Arc::clone(&writer.shared));
                 writer.run(&waiting);
             })
             .map_err(|error| refuse(format!("the writer cannot be started: {error}")))?;
@@ -265,7 +265,8 @@ fn open_sled(path: &Path) -> Result<sled::Db, String> {
         match std::panic::catch_unwind(AssertUnwindSafe(|| config.open())) {
             Ok(Ok(db)) => return Ok(db),
             Ok(Err(sled::Error::Io(error)))
-                if error.to_string().contains("could not acquire lock") && timer.now().monotonic < SLED_LINGERS =>
+                if error.to_string().contains("could not acquire lock")
+                    && timer.now().monotonic < SLED_UNLOCK_TIMEOUT =>
             {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -275,8 +276,8 @@ fn open_sled(path: &Path) -> Result<sled::Db, String> {
                 let help = if is_full { format!("; free at least {} bytes there", 2 * SEGMENT) } else { String::new() };
                 return Err(format!("its files cannot be used: {error}{help}"));
             }
-            Ok(Err(error)) => return Err(format!("the file `db` cannot be read: {error}; {WAY_OUT}")),
-            Err(_) => return Err(format!("the file `db` is damaged: sled gave up on it; {WAY_OUT}")),
+            Ok(Err(error)) => return Err(format!("the file `db` cannot be read: {error}; {RESTORE_ADVICE}")),
+            Err(_) => return Err(format!("the file `db` is damaged: sled gave up on it; {RESTORE_ADVICE}")),
         }
     }
 }
@@ -288,7 +289,7 @@ fn is_damage(kind: ErrorKind) -> bool {
 
 /// Opens sled by its log alone, if there are other files that may be the cause. `None` leaves everything as it was.
 fn open_without_extras(path: &Path) -> Option<sled::Db> {
-    let aside = SetAside::of(path).ok().filter(|aside| !aside.is_empty())?;
+    let aside = MovedFiles::of(path).ok().filter(|aside| !aside.is_empty())?;
     match open_sled(path) {
         Ok(db) => {
             aside.remove();

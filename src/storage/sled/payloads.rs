@@ -115,7 +115,7 @@ impl Payloads {
     }
 
     /// Removes what a crash left behind: unfinished files, and those that are not `used`.
-    pub(super) fn tidy(&self, used: impl Fn(&PayloadName) -> bool) -> io::Result<()> {
+    pub(super) fn remove_unused(&self, used: impl Fn(&PayloadName) -> bool) -> io::Result<()> {
         for file in fs::read_dir(&self.folder)? {
             let file = file?;
             let name = file.file_name();

@@ -88,9 +88,9 @@ mod tests {
         // EIO, EMFILE and EACCES.
         for code in [5, 24, 13] {
             let error = || io::Error::from_raw_os_error(code);
-            assert!(ReadError::from(error()).of(&key).may_pass(), "{code}");
-            assert!(ReadError::from(sled::Error::Io(error())).of(&key).may_pass(), "{code}");
-            assert!(ReadError::from(error()).about("record 1").of(&key).may_pass(), "{code}");
+            assert!(ReadError::from(error()).of(&key).is_transient(), "{code}");
+            assert!(ReadError::from(sled::Error::Io(error())).of(&key).is_transient(), "{code}");
+            assert!(ReadError::from(error()).about("record 1").of(&key).is_transient(), "{code}");
         }
         let damages = [
             ReadError::from(io::Error::from(ErrorKind::NotFound)),

@@ -7,7 +7,7 @@ use sled::{IVec, Tree};
 
 use super::payloads::Payloads;
 use super::read_error::ReadError;
-use super::rows::{self, Content, Holding};
+use super::rows::{self, Content, PayloadRow};
 use crate::env::Clock;
 use crate::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
 
@@ -117,17 +117,17 @@ impl Reading<'_> {
     }
 
     fn entry(&self, row: &[u8], sealed: &IVec) -> Result<Entry, ReadError> {
-        let (value, Holding { revision, expires_at, .. }) = self.payload(row, sealed)?;
+        let (value, PayloadRow { revision, expires_at, .. }) = self.payload(row, sealed)?;
         Ok(Entry { value, revision, expires_at })
     }
 
-    fn payload<'a>(&self, row: &[u8], sealed: &'a [u8]) -> Result<(Arc<[u8]>, Holding<'a>), ReadError> {
-        let holding = Holding::unseal(row, sealed)?;
-        let payload = match &holding.content {
+    fn payload<'a>(&self, row: &[u8], sealed: &'a [u8]) -> Result<(Arc<[u8]>, PayloadRow<'a>), ReadError> {
+        let payload_row = PayloadRow::unseal(row, sealed)?;
+        let payload = match &payload_row.content {
             Content::Inline(bytes) => Arc::from(*bytes),
             Content::File(name) => self.payloads.read(name)?,
         };
-        Ok((payload, holding))
+        Ok((payload, payload_row))
     }
 }
 

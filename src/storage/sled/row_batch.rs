@@ -7,7 +7,7 @@ use sled::{Batch, IVec, Tree};
 
 use super::payloads::{MAX_INLINE, PayloadName, Payloads};
 use super::read_error::ReadError;
-use super::rows::{self, Content, Holding};
+use super::rows::{self, Content, PayloadRow};
 use crate::messages::Timestamp;
 
 /// Expired rows that one batch removes at most.
@@ -115,7 +115,7 @@ impl RowBatch {
             self.write(rows::payload_use(&name, &row), Some(IVec::default()));
             Content::File(name)
         };
-        let sealed = Holding { revision, expires_at, content }.seal(&row);
+        let sealed = PayloadRow { revision, expires_at, content }.seal(&row);
         self.write(row, Some(sealed));
         Ok(is_inline)
     }
@@ -124,19 +124,19 @@ impl RowBatch {
     pub(super) fn remove(&mut self, row: Vec<u8>) -> Result<(), String> {
         let Some(sealed) = self.row(&row)? else { return Ok(()) };
         // A damaged row does not name its payload file, which is removed when the store is opened.
-        if let Ok(holding) = Holding::unseal(&row, &sealed) {
-            self.forget_notes(&row, &holding);
+        if let Ok(payload_row) = PayloadRow::unseal(&row, &sealed) {
+            self.forget_notes(&row, &payload_row);
         }
         self.write(row, None);
         Ok(())
     }
 
     /// Removes what was noted because of a row that is replaced or removed.
-    pub(super) fn forget_notes(&mut self, row: &[u8], holding: &Holding<'_>) {
-        if let Some(moment) = holding.expires_at {
+    pub(super) fn forget_notes(&mut self, row: &[u8], payload_row: &PayloadRow<'_>) {
+        if let Some(moment) = payload_row.expires_at {
             self.write(rows::expiry(moment, row), None);
         }
-        if let Content::File(name) = holding.content {
+        if let Content::File(name) = payload_row.content {
             self.write(rows::payload_use(&name, row), None);
             self.loose_payloads.push(name);
         }
@@ -144,7 +144,7 @@ impl RowBatch {
 
     pub(super) fn payload(&self, row: &[u8]) -> Result<Arc<[u8]>, ReadError> {
         let sealed = self.row(row)?.ok_or("its row is missing")?;
-        match Holding::unseal(row, &sealed)?.content {
+        match PayloadRow::unseal(row, &sealed)?.content {
             Content::Inline(bytes) => Ok(bytes.into()),
             Content::File(name) => self.payloads.read(&name),
         }

@@ -145,18 +145,18 @@ pub(super) enum Content<'a> {
 
 /// A row with a caller's bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Holding<'a> {
+pub(super) struct PayloadRow<'a> {
     pub(super) revision: Revision,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) content: Content<'a>,
 }
 
-/// Flags in front of a holding row's body.
+/// Flags in front of a payload row's body.
 const IN_FILE: u8 = 1;
 const HAS_REVISION: u8 = 2;
 const EXPIRES: u8 = 4;
 
-impl<'a> Holding<'a> {
+impl<'a> PayloadRow<'a> {
     pub(super) fn seal(&self, row: &[u8]) -> IVec {
         let mut flags = 0;
         let (mut numbers, mut length) = ([0; 16], 0);
@@ -283,8 +283,8 @@ mod tests {
     use super::*;
     use crate::testing::golden;
 
-    fn plain(bytes: &[u8]) -> Holding<'_> {
-        Holding { revision: 0, expires_at: None, content: Content::Inline(bytes) }
+    fn plain(bytes: &[u8]) -> PayloadRow<'_> {
+        PayloadRow { revision: 0, expires_at: None, content: Content::Inline(bytes) }
     }
 
     #[test]
@@ -297,27 +297,27 @@ mod tests {
     }
 
     #[test]
-    fn a_holding_row_keeps_its_bytes() {
+    fn a_payload_row_keeps_its_bytes() {
         let row = value(&Key::new(["a"]));
-        let holding =
-            Holding { revision: 9, expires_at: Some(Timestamp::from_millis(4)), content: Content::Inline(b"hello") };
-        let sealed = holding.seal(&row);
+        let payload_row =
+            PayloadRow { revision: 9, expires_at: Some(Timestamp::from_millis(4)), content: Content::Inline(b"hello") };
+        let sealed = payload_row.seal(&row);
         assert_eq!(sealed[4..], *b"\x06\x09\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0hello");
-        assert_eq!(Holding::unseal(&row, &sealed), Ok(holding));
+        assert_eq!(PayloadRow::unseal(&row, &sealed), Ok(payload_row));
         let plain = plain(b"");
-        assert_eq!(Holding::unseal(&row, &plain.seal(&row)), Ok(plain));
+        assert_eq!(PayloadRow::unseal(&row, &plain.seal(&row)), Ok(plain));
     }
 
     #[test]
     fn a_row_under_another_key_or_with_a_flipped_bit_is_damaged() {
         let row = record(&Key::new(["a"]), 1);
         let sealed = plain(b"hello").seal(&row);
-        assert!(Holding::unseal(&record(&Key::new(["a"]), 2), &sealed).is_err());
+        assert!(PayloadRow::unseal(&record(&Key::new(["a"]), 2), &sealed).is_err());
         for bit in 0..sealed.len() * 8 {
             let mut damaged = sealed.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Holding::unseal(&row, &damaged).is_err(), "bit {bit}");
+            assert!(PayloadRow::unseal(&row, &damaged).is_err(), "bit {bit}");
         }
-        assert!((0..sealed.len()).all(|length| Holding::unseal(&row, &sealed[..length]).is_err()));
+        assert!((0..sealed.len()).all(|length| PayloadRow::unseal(&row, &sealed[..length]).is_err()));
     }
 }

@@ -43,9 +43,9 @@ pub(super) struct Open {
 }
 
 /// Stops the store however the writer ends, by a panic as well, so that no caller waits for it.
-pub(super) struct Ended(pub(super) Arc<Shared>);
+pub(super) struct StopOnDrop(pub(super) Arc<Shared>);
 
-impl Drop for Ended {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop(ENDED);
         drop(self.0.state.lock().take());

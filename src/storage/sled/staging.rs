@@ -7,7 +7,7 @@ use sled::IVec;
 use super::loading::{load_head, load_queue, remembered};
 use super::read_error::ReadError;
 use super::row_batch::RowBatch;
-use super::rows::{self, HeadRow, Holding, ItemRow, Progress};
+use super::rows::{self, HeadRow, ItemRow, PayloadRow, Progress};
 use super::writes::Change;
 use crate::messages::Timestamp;
 use crate::storage::codec;
@@ -67,13 +67,13 @@ impl Staging {
             Change::Delete { key, revision, durability: _ } => self.delete(key, revision, now),
             Change::Claim { stream, owner, ttl_secs } => {
                 let fence = Fence(self.next_number());
-                self.decide(&stream, |head| head.claim(&stream, &owner, ttl_secs, fence, now).map(|fence| fence.0))
+                self.update_head(&stream, |head| head.claim(&stream, &owner, ttl_secs, fence, now).map(|fence| fence.0))
             }
             Change::Renew { stream, fence, ttl_secs } => {
-                self.decide(&stream, |head| head.renew(&stream, fence, ttl_secs, now).map(|()| 0))
+                self.update_head(&stream, |head| head.renew(&stream, fence, ttl_secs, now).map(|()| 0))
             }
             Change::Release { stream, fence } => {
-                self.decide(&stream, |head| head.release(&stream, fence, now).map(|()| 0))
+                self.update_head(&stream, |head| head.release(&stream, fence, now).map(|()| 0))
             }
             Change::Enqueue { queue, dedupe_id, payload, durability: _ } => {
                 self.enqueue(&queue, &dedupe_id, &payload, now)
@@ -144,12 +144,12 @@ impl Staging {
             return expected.check(key, Some(*revision));
         }
         let sealed = self.rows.row(row).map_err(|error| error.of(key))?;
-        let holding = sealed.as_deref().map(|sealed| Holding::unseal(row, sealed)).transpose();
-        let holding = holding.map_err(|detail| ReadError::Damaged(detail).of(key))?;
-        let live = holding.as_ref().filter(|value| value.expires_at.is_none_or(|moment| now < moment));
+        let payload_row = sealed.as_deref().map(|sealed| PayloadRow::unseal(row, sealed)).transpose();
+        let payload_row = payload_row.map_err(|detail| ReadError::Damaged(detail).of(key))?;
+        let live = payload_row.as_ref().filter(|value| value.expires_at.is_none_or(|moment| now < moment));
         expected.check(key, live.map(|value| value.revision))?;
-        if let Some(holding) = holding {
-            self.rows.forget_notes(row, &holding);
+        if let Some(payload_row) = payload_row {
+            self.rows.forget_notes(row, &payload_row);
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Staging {
         remembered(heads, stream, || load_head(rows.tree(), stream, progress.session))
     }
 
-    fn decide(
+    fn update_head(
         &mut self,
         stream: &Key,
         decision: impl FnOnce(&mut StreamHead) -> Result<u64, StorageError>,

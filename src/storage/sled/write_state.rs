@@ -21,7 +21,7 @@ use crate::storage::StorageError;
 const BUFFERED_FOR: Duration = Duration::from_millis(80);
 
 /// How long a caller waits for another one's write before it goes to the queue.
-const A_WRITE_TAKES: Duration = Duration::from_micros(50);
+const LOCK_TIMEOUT: Duration = Duration::from_micros(50);
 
 /// What is stored, what is to be synced, and the answers that wait for the sync.
 pub(super) struct WriteState {
@@ -36,7 +36,7 @@ pub(super) struct WriteState {
     for_sync: Vec<Answer>,
     /// Whether something has to be synced that the writer may not know of.
     wants_writer: bool,
-    /// Whether the writer has been called since it last looked.
+    /// Whether the writer has been called since it last woke.
     has_called: bool,
     /// Whether the store is being closed: what is applied now would not be synced any more.
     pub(super) is_closing: bool,
@@ -118,7 +118,7 @@ impl WriteState {
     }
 
     /// The writer has woken up and will see what there is to sync.
-    pub(super) fn writer_looks(&mut self) {
+    pub(super) fn writer_woke(&mut self) {
         (self.wants_writer, self.has_called) = (false, false);
     }
 
@@ -151,7 +151,7 @@ impl Shared {
         if !change.is_short() || self.permits.available_permits() < QUEUE {
             return Err(change);
         }
-        let Some(mut guard) = self.state.try_lock_for(A_WRITE_TAKES) else { return Err(change) };
+        let Some(mut guard) = self.state.try_lock_for(LOCK_TIMEOUT) else { return Err(change) };
         let Some(state) = guard.as_mut() else { return Err(change) };
         if self.stopped.get().is_some() || state.is_closing || state.staging.rows.is_expiry_due(now) {
             return Err(change);
@@ -165,7 +165,7 @@ impl Shared {
                 self.stop(&reason);
                 *guard = None;
                 // The writer finds no state, reports why, and ends.
-                let _ = self.requests.send(Request { write: Write::Look, now, permit: None });
+                let _ = self.requests.send(Request { write: Write::Wake, now, permit: None });
                 return Ok(Applied::Now(Err(self.why_stopped())));
             }
         };
@@ -181,7 +181,7 @@ impl Shared {
         drop(guard);
         self.count_batch(1);
         if calls {
-            let _ = self.requests.send(Request { write: Write::Look, now, permit: None });
+            let _ = self.requests.send(Request { write: Write::Wake, now, permit: None });
         }
         Ok(applied)
     }

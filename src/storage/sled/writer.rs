@@ -128,7 +128,7 @@ impl Writer {
 
     fn try_batch(&mut self, requests: impl Iterator<Item = Request>, waiting: &mut Waiting) -> Result<(), String> {
         let mut state = write_state(&self.shared)?;
-        state.writer_looks();
+        state.writer_woke();
         let (mut taken, mut writes) = (0, 0);
         for Request { write, now, permit } in requests {
             match (&mut waiting.permit, permit) {
@@ -242,7 +242,7 @@ fn stage(
             let item = state.staging.next(&queue, lease_secs, now);
             waiting.for_apply.push(Answer::Item(reply, item));
         }
-        Write::Look => {}
+        Write::Wake => {}
         Write::Close(reply) => {
             state.is_closing = true;
             waiting.closing = Some(reply);

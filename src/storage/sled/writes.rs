@@ -26,8 +26,8 @@ pub(super) enum Write {
     Change(Change, Reply<u64>),
     /// The next item of a queue.
     Next { queue: Key, lease_secs: u64, reply: Reply<Option<Delivery>> },
-    /// Look at what callers have applied: it has to be synced.
-    Look,
+    /// Wakes the writer: what callers have applied has to be synced.
+    Wake,
     /// Sync, give the folder back and end.
     Close(oneshot::Sender<()>),
 }

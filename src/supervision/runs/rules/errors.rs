@@ -78,7 +78,7 @@ fn listed(agents: &[AgentName]) -> String {
 }
 
 fn not_accepted(error: &StorageError) -> String {
-    if error.may_pass() {
+    if error.is_transient() {
         format!(
             "it is not known whether the task was accepted: {error}; a task with an id of its own is submitted again safely"
         )

@@ -196,7 +196,7 @@ impl RunShard {
         if matches!(error, StorageError::Stopped { .. }) {
             (self.shared.on_storage_error)(error);
             live.waiting.into_iter().for_each(|message| refuse(run, message));
-        } else if is_new && !error.may_pass() {
+        } else if is_new && !error.is_transient() {
             self.shared.roster.remove(run);
             live.waiting.into_iter().for_each(|message| refuse(run, message));
         } else if matches!(error, StorageError::Fenced { .. }) {

@@ -48,7 +48,7 @@ impl RunShard {
                     let error = format!("conversation {conversation} belongs to {owner}; choose another one");
                     RunMessage::Fail { error }
                 }
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_transient() => {
                     return tracing::warn!(run = %id, %conversation, %error, "the conversation could not be read; it is read again");
                 }
                 Err(error) => RunMessage::Fail { error: format!("conversation {conversation}: {error}") },

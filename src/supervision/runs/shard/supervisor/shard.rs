@@ -116,7 +116,7 @@ impl RunShard {
                 None
             }
             ShardMessage::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. }
-                if error.may_pass() =>
+                if error.is_transient() =>
             {
                 tracing::warn!(parent: None, %run, %error, "the run could not be read; it is read again");
                 self.timers.add(now.monotonic + READ_AGAIN, Timer::Adopt { run, new_process });
