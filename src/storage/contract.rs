@@ -1,0 +1,304 @@
+//! The contract of every store: [`Storage`], what its calls take and what they return.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::{Key, KeyPrefix, ShutdownPolicy, StorageError};
+use crate::messages::{Durability, Timestamp};
+
+/// What a storage call returns: a future that owns what it needs and may be dropped at any time. Dropping it does not
+/// undo a write that was issued (see [`Storage`]).
+pub type StorageFuture<T> = BoxFuture<'static, Result<T, StorageError>>;
+
+/// Position of a record in its stream; the first record has 1, and 0 means "before the first".
+pub type Sequence = u64;
+
+/// Revision of a value; grows with every write anywhere in the store, so it also orders writes.
+pub type Revision = u64;
+
+/// Streams of records, keys with revisions, claims and queues, with a durability on every write.
+///
+/// The rules of every implementation follow. Unless a rule says otherwise, the suites in
+/// [`testing::conformance`](crate::testing::conformance) check it.
+///
+/// Writes:
+/// - A `Sync` write, once acknowledged, is on disk together with every write acknowledged or issued before it through the
+///   same store. A crash leaves a beginning of what was issued, in that order.
+/// - Appends to one stream, and writes to one key, are linearisable; a read sees every acknowledged write. It may also see one
+///   that is not acknowledged yet, and so may a watch: a `Sync` write is visible before it is synced, and a crash may take it.
+///   (The suites do not check what is visible before the acknowledgement.)
+/// - A write is issued when the method returns its future; while the store's queue is full, it is issued when the future is
+///   polled and the queue has space. Dropping the future does not undo an issued write. A write whose future was dropped
+///   before it was issued is never made. (Not checked.)
+/// - An append with a fence that is not the stream's is refused with [`StorageError::Fenced`], one whose `expected` is not
+///   the stream's last sequence with [`StorageError::WrongSequence`]; neither writes anything.
+/// - Revisions, fences and queue positions are never given out twice, also not after a crash.
+/// - Claims, leases, acknowledgements and purges are at least [`Durability::Buffered`]. A crash may lose the last of them:
+///   an item is delivered again, a purge is to be repeated; a fence is never lost together with a record that it let in. (The
+///   suites crash stores that append, put, enqueue and claim, not those that acknowledge and purge.)
+///
+/// Streams and claims:
+/// - The purge or release that leaves a stream with neither a record nor a claim in force makes the store forget it, fence
+///   included: the next append expects 0 under [`Fence::FIRST`]. Nothing else does: a claim that ends later leaves an emptied
+///   stream with its sequence and its fence.
+/// - Where one process owns the whole store, reopening it voids the claims and leases of the process before.
+///
+/// Queues:
+/// - Items are delivered in the order in which they were enqueued; an item keeps its place when it is given back or its lease
+///   ends. An item is leased to one delivery at a time, and only its last delivery can extend, acknowledge or return it.
+///
+/// Time:
+/// - Times to live, leases and delays are whole seconds of the store's wall clock, counted from the call. What ends at a
+///   moment has ended at that moment. [`Storage::renew`] and [`Storage::extend`] set the end and so may also bring it forward.
+/// - Expired values are absent. (Not checked: their space is given back in time, and watches do not report expiry.)
+///
+/// Errors (the suites check of these that an append with a key or a record that is too long is refused):
+/// - Keys longer than [`MAX_KEY`](super::MAX_KEY), dedupe ids and owners longer than [`MAX_NAME`](super::MAX_NAME) and payloads
+///   longer than [`MAX_RECORD`](super::MAX_RECORD) are refused with [`StorageError::TooLarge`] by what would write them.
+/// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
+///   overwritten and everything else stays readable.
+/// - [`StorageError::Unavailable`] is for what may work later, such as a disk that fails a read: callers try it again, while they
+///   give up on what is `Corrupt`.
+/// - A store stops when it is closed, and when it cannot know what it has written: after a failed sync or a failed write of a
+///   payload, or after a panic of its writer. It then acknowledges nothing any more: every later write, and after a failure
+///   every one that waits for its acknowledgement, fails with [`StorageError::Stopped`], and watches end. Reads work until it is
+///   closed.
+/// - Every method may fail with `Unavailable`, `Stopped` or [`StorageError::Closed`]; "Errors" of a method are the others.
+///
+/// Blocking and panics (not checked): a method may read or write files on its caller's thread, but does not wait there for a
+/// sync, a network or another process; its future waits for these. A method should not panic; where a run calls it, a panic
+/// counts as `Unavailable`.
+pub trait Storage: Send + Sync + fmt::Debug + 'static {
+    /// The durability of a board that sets none: `Sync` for stores on disk.
+    fn default_durability(&self) -> Durability {
+        Durability::Sync
+    }
+
+    /// Adds one record to a stream and returns its sequence. Appending to a stream that does not exist creates it
+    /// (`expected` 0).
+    ///
+    /// Errors: `Fenced`, `WrongSequence`, `TooLarge`, `Corrupt`.
+    fn append(&self, append: Append) -> StorageFuture<Sequence>;
+
+    /// The records of a stream from a sequence on, in order, at most `limit`. Purged records are left out; an unknown
+    /// stream has none.
+    ///
+    /// Errors: `Corrupt`.
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>>;
+
+    /// The names of the streams under a prefix that have records, in key order.
+    ///
+    /// Errors: `Corrupt`.
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>>;
+
+    /// Removes the records of a stream up to and including a sequence; the others keep theirs, and later appends continue
+    /// to count. A stream that is left with neither a record nor a claim in force is forgotten. It takes no fence: anyone may
+    /// purge. An unknown stream, and records that are gone, are fine.
+    ///
+    /// Errors: `Corrupt`.
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()>;
+
+    /// The value under a key, unless it has expired.
+    ///
+    /// Errors: `Corrupt`.
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>>;
+
+    /// Writes a value if its key's current revision is as expected; returns the new revision.
+    ///
+    /// Errors: `WrongRevision`, `TooLarge`, `Corrupt`.
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision>;
+
+    /// Deletes a value if its revision is still the given one.
+    ///
+    /// Errors: `WrongRevision`, also for a value that is absent or has expired; `Corrupt`.
+    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()>;
+
+    /// The values under a prefix in key order, after `after` if given, at most `limit`; expired ones are left out. A
+    /// corrupt value fails the scan with its key; continue after that key to read the rest.
+    ///
+    /// Errors: `Corrupt`.
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>>;
+
+    /// Changes to values under a prefix from now on, in the order of their revisions. The receiver holds 256; one that
+    /// falls behind gets [`Change::Missed`] with the number of changes lost in place of them. It ends when the store stops or
+    /// is dropped.
+    fn watch(&self, prefix: &KeyPrefix) -> Watch;
+
+    /// Takes ownership of a stream for `owner` until `ttl_secs` from now. The fence is greater than every earlier one of
+    /// that stream and is stored in the stream itself: from now on appends with an older fence are refused.
+    /// A stream that another live owner holds is refused with [`StorageError::Held`]; the owner itself may claim again.
+    /// A stream that was never claimed has the fence [`Fence::FIRST`].
+    ///
+    /// Errors: `Held`, `TooLarge`, `Corrupt`.
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence>;
+
+    /// Has a claim end `ttl_secs` from now, also one that has expired unless its stream has been claimed since, or forgotten.
+    ///
+    /// Errors: `Fenced`, also if the claim was released; `Corrupt`.
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()>;
+
+    /// Gives a claim up; the fence stays where it is while the stream has records, and a stream without any is forgotten.
+    /// Releasing twice is fine while the fence stays.
+    ///
+    /// Errors: `Fenced`, also if the stream has been forgotten; `Corrupt`.
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()>;
+
+    /// Adds an item to a queue. A `dedupe_id` that was added within the last two minutes is acknowledged and not added
+    /// again, whether or not the queue still holds that item.
+    ///
+    /// Errors: `TooLarge`, `Corrupt`.
+    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()>;
+
+    /// Takes the oldest item that is neither leased nor delayed, for `lease_secs`; after that it may be delivered again, and is
+    /// also if this call fails when it has taken the item.
+    ///
+    /// Errors: `Corrupt`.
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>>;
+
+    /// Has the lease of a delivered item end `lease_secs` from now, also one that has ended unless the item has been delivered
+    /// again since.
+    ///
+    /// Errors: `Fenced`, also if the item was returned or acknowledged; `Corrupt`.
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()>;
+
+    /// Removes a delivered item for good. Acknowledging an item that is gone is fine.
+    ///
+    /// Errors: `Fenced`, also if the item was returned; `Corrupt`.
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()>;
+
+    /// Gives a delivered item back, to be delivered again after `delay_secs`, in its place before younger ones.
+    ///
+    /// Errors: `Fenced`, also if the item was returned before, or acknowledged; `Corrupt`.
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()>;
+
+    /// What happens to the store when a board that was given it has shut down, while handles of the board still live.
+    fn shutdown_policy(&self) -> ShutdownPolicy {
+        ShutdownPolicy::KeepOpen
+    }
+}
+
+/// One append (see [`Storage::append`]).
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// The stream.
+    pub stream: Key,
+    /// The writer's claim.
+    pub fence: Fence,
+    /// The sequence that the stream's last record must have.
+    pub expected: Sequence,
+    /// The record.
+    pub payload: Arc<[u8]>,
+    /// When to acknowledge.
+    pub durability: Durability,
+}
+
+/// One write of a value (see [`Storage::put_if_revision`]).
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// The key.
+    pub key: Key,
+    /// The new value.
+    pub value: Arc<[u8]>,
+    /// What the key must hold now.
+    pub expected: Expected,
+    /// Whole seconds until the value expires; `None` keeps it.
+    pub ttl_secs: Option<u64>,
+    /// When to acknowledge.
+    pub durability: Durability,
+}
+
+/// What a key must hold for a write to go ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Anything, or nothing.
+    Any,
+    /// No value, or an expired one.
+    Absent,
+    /// A value of this revision.
+    Revision(Revision),
+}
+
+impl Expected {
+    /// Compares with what the key holds.
+    pub(super) fn check(self, key: &Key, actual: Option<Revision>) -> Result<(), StorageError> {
+        let as_expected = match self {
+            Self::Any => true,
+            Self::Absent => actual.is_none(),
+            Self::Revision(revision) => actual == Some(revision),
+        };
+        if as_expected { Ok(()) } else { Err(StorageError::WrongRevision { key: key.clone(), expected: self, actual }) }
+    }
+}
+
+/// A record of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its position.
+    pub sequence: Sequence,
+    /// What was appended.
+    pub payload: Arc<[u8]>,
+}
+
+/// A value under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What was put.
+    pub value: Arc<[u8]>,
+    /// The revision of that write.
+    pub revision: Revision,
+    /// When it expires, if it does.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Entry {
+    pub(super) fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|moment| moment <= now)
+    }
+}
+
+/// A change that a watch reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A value was written.
+    Put(Key, Entry),
+    /// A value was deleted.
+    Deleted(Key),
+    /// The watcher fell behind; this many changes are lost to it.
+    Missed(u64),
+}
+
+/// The receiving end of [`Storage::watch`].
+pub type Watch = futures::stream::BoxStream<'static, Change>;
+
+/// Orders the owners of a stream; grows with every claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// The fence of a stream that was never claimed.
+    pub const FIRST: Self = Self(0);
+}
+
+/// An item taken from a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// For `extend`, `ack` and `nack`.
+    pub id: DeliveryId,
+    /// What was enqueued.
+    pub payload: Arc<[u8]>,
+    /// How often it has been delivered, this time included.
+    pub deliveries: u32,
+}
+
+/// Names one delivery of one item; any but the last one is refused with [`StorageError::Fenced`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryId {
+    /// The queue.
+    pub queue: Key,
+    /// The item's position in it.
+    pub position: Sequence,
+    /// Which delivery of it.
+    pub delivery: u32,
+}
