@@ -82,7 +82,7 @@ async fn nobody_else_on_the_machine_may_look_into_a_store() {
 
     let folder = tempdir().unwrap();
     let place = folder.path().join("above").join("store");
-    Sled::open(&place).unwrap().close().await;
+    Sled::open(&place).unwrap().close().await.unwrap();
     assert_eq!(place.metadata().unwrap().permissions().mode() & 0o777, 0o700);
 }
 
@@ -107,7 +107,7 @@ async fn the_same_process_cannot_open_a_store_twice_either() {
     let store = Sled::open(folder.path()).unwrap();
     assert!(refusal(folder.path()).contains(&format!("process {}", std::process::id())));
     append(&store, "a", 0, b"x").await;
-    store.close().await;
+    store.close().await.unwrap();
     let reopened = Sled::open(folder.path()).unwrap();
     assert_eq!(lengths(&reopened, "a").await, Ok(vec![1]));
 }

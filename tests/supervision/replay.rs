@@ -370,7 +370,7 @@ async fn a_fork_runs_what_comes_of_its_turn_and_copies_the_rest_also_in_another_
     let old = run.result().await.unwrap();
     assert_eq!(old.state["messages"], json!(["a", "b: plain", "c"]));
     board.shutdown().await;
-    store.close().await;
+    store.close().await.unwrap();
     ran.lock().clear();
 
     let board = team(Sled::open(folder.path()).unwrap(), &ran).start().await.unwrap();

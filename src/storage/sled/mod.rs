@@ -207,13 +207,18 @@ impl Sled {
     }
 
     /// Syncs everything and gives the folder back. Later calls fail with [`StorageError::Stopped`]. Once polled, it closes the
-    /// store also if its future is dropped; the last steps may block the thread that polls it for a moment.
-    pub async fn close(&self) {
+    /// store also if its future is dropped; the last steps may block the thread that polls it for a moment. Closing again is fine.
+    ///
+    /// # Errors
+    /// [`StorageError::Stopped`] if the last sync has failed, or the store had stopped before: of what was acknowledged as `Buffered`
+    /// or `Memory`, some may not be on disk. The folder is given back all the same.
+    pub async fn close(&self) -> Result<(), StorageError> {
         let (closed, is_closed) = oneshot::channel();
         if self.send(Write::Close(closed)) {
             let _ = is_closed.await;
         }
         self.finish();
+        if self.shared.was_closed() { Ok(()) } else { Err(self.shared.why_stopped()) }
     }
 
     /// Waits for the writer, which has ended or is about to, and releases the tree if it could not.

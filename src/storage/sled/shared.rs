@@ -16,6 +16,9 @@ use crate::storage::watchers::Watchers;
 /// The capacity of the writer's queue; further writes wait for a permit.
 pub(super) const QUEUE: usize = 16_384;
 
+/// Why a store has stopped that was closed, with everything synced.
+pub(super) const CLOSED: &str = "it was closed";
+
 /// Why a store stops that was neither closed nor failed.
 pub(super) const ENDED: &str = "its writer has ended unexpectedly";
 
@@ -61,6 +64,11 @@ impl Shared {
 
     pub(super) fn release(&self) {
         drop(self.open.write().take());
+    }
+
+    /// Whether the store has stopped because it was closed, and not before.
+    pub(super) fn was_closed(&self) -> bool {
+        self.stopped.get().is_some_and(|reason| reason == CLOSED)
     }
 
     pub(super) fn count_sync(&self) {

@@ -134,7 +134,7 @@ async fn memory_and_buffered_writes_do_not_wait_for_a_sync_and_get_one_when_the_
     store.append(append("a", 0, b"x", Durability::Memory)).await.unwrap();
     store.append(append("a", 1, b"x", Durability::Buffered)).await.unwrap();
     assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 2);
-    store.close().await;
+    store.close().await.unwrap();
     assert_eq!(recorder.take(), ["db"]);
 }
 
@@ -211,12 +211,27 @@ async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
         assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1, "reads continue");
         let failed = recorder.take().iter().filter(|event| event.ends_with("failed")).count();
         assert_eq!(failed, 1, "{file}");
-        store.close().await;
+        assert!(store.close().await.is_err_and(|error| error.to_string().contains("on fire")));
         assert!(recorder.take().is_empty(), "no sync after a failed one");
         *recorder.failing.lock() = None;
         let reopened = recorder.open(&folder);
         assert_eq!(reopened.read(&Key::new(["a"]), 1, 9).await.unwrap()[0].payload[..], *b"kept");
     }
+}
+
+#[tokio::test]
+async fn closing_reports_a_last_sync_that_failed() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder).buffered_within(Duration::from_secs(3600));
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    store.append(append("a", 1, b"x", Durability::Buffered)).await.unwrap();
+    recorder.fail("db");
+    for _ in 0..2 {
+        let closed = store.close().await;
+        assert!(matches!(&closed, Err(StorageError::Stopped { detail }) if detail.contains("on fire")), "{closed:?}");
+    }
+    *recorder.failing.lock() = None;
+    recorder.open(&folder).close().await.unwrap();
 }
 
 #[tokio::test]
@@ -315,7 +330,7 @@ async fn sled_writes_no_page_to_a_file_that_it_does_not_sync() {
     for stream in (0..30).rev() {
         store.purge(&Key::new([&*stream.to_string()]), 17).await.unwrap();
     }
-    store.close().await;
+    store.close().await.unwrap();
     assert_eq!(std::fs::read_dir(folder.path().join("blobs")).unwrap().count(), 0);
 }
 
@@ -324,8 +339,8 @@ async fn nothing_is_served_after_closing() {
     let folder = folder();
     let store = Recorder::default().open(&folder);
     store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
-    store.close().await;
-    store.close().await;
+    store.close().await.unwrap();
+    store.close().await.unwrap();
     let stopped = StorageError::Stopped { detail: "it was closed".into() };
     assert_eq!(store.append(append("a", 1, b"x", Durability::Sync)).await, Err(stopped.clone()));
     assert_eq!(store.read(&Key::new(["a"]), 1, 1).await, Err(stopped));
@@ -373,7 +388,7 @@ async fn files_that_have_grown_are_refused_or_made_again_without_being_read_whol
     let folder = folder();
     let store = Sled::open(&folder).unwrap();
     store.append(append("a", 0, &[7; 100_000], Durability::Sync)).await.unwrap();
-    store.close().await;
+    store.close().await.unwrap();
     // More than any machine has in memory; the disk keeps none of it.
     let grow = |path: &Path| File::options().write(true).open(path).unwrap().set_len(1 << 42).unwrap();
     let whole = std::fs::read(folder.path().join("format")).unwrap();

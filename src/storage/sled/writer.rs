@@ -19,7 +19,7 @@ use super::disk::{Disk, sync_folder};
 use super::folder::{Folder, Synced};
 use super::payloads::{PayloadName, Payloads};
 use super::row_batch::is_used;
-use super::shared::{ENDED, Shared};
+use super::shared::{CLOSED, ENDED, Shared};
 use super::staging::StageError;
 use super::write_state::{Covered, WriteState};
 use super::writes::{Answer, Request, Write};
@@ -71,7 +71,7 @@ impl Writer {
                 return;
             }
         };
-        self.shared.stop("it was closed");
+        self.shared.stop(CLOSED);
         let Self { shared, tree, db, folder, .. } = self;
         drop((shared.state.lock().take(), tree, db));
         shared.release();
@@ -253,5 +253,5 @@ fn stage(
 }
 
 fn failed(file: &str, error: &io::Error) -> String {
-    format!("`{file}` could not be synced: {error}; what was acknowledged before is on disk")
+    format!("`{file}` could not be synced: {error}; what was acknowledged as `Sync` before is on disk")
 }
