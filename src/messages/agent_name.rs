@@ -6,7 +6,7 @@ use callboard_text::{MADE_BY, NameError, check_name, check_own_name};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// The longest agent name in characters, so that `memory:<agent>` fits a context namespace (SEMANTICS 12).
-pub const MAX_AGENT_NAME: usize = 57;
+pub(crate) const MAX_AGENT_NAME: usize = 57;
 
 /// The name of an agent: 1 to 57 characters that leave no doubt about which agent it is. There is nothing in it that is not
 /// shown, such as control, direction and zero-width characters, and no white space but plain spaces inside; no combining
@@ -31,6 +31,9 @@ pub const MAX_AGENT_NAME: usize = 57;
 pub struct AgentName(Arc<str>);
 
 impl AgentName {
+    /// The longest name, in characters: `memory:<agent>` fits a context namespace (SEMANTICS 12).
+    pub const MAX: usize = MAX_AGENT_NAME;
+
     /// Checks and takes a name.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ impl Command {
     /// A command with this output: any value that serde can write as JSON.
     ///
     /// A value that has no JSON form, such as a map whose keys are not strings, or that nests deeper than
-    /// [`MAX_JSON_DEPTH`](super::MAX_JSON_DEPTH), makes the command invalid: the attempt fails, and the error names the
+    /// [`Json::MAX_DEPTH`](super::Json::MAX_DEPTH), makes the command invalid: the attempt fails, and the error names the
     /// reason (SEMANTICS 5). That holds for each method that takes a value.
     ///
     /// ```

@@ -6,9 +6,6 @@ use std::sync::Arc;
 use callboard_text::{NameError, check_name};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The longest id of a conversation in characters.
-pub const MAX_CONVERSATION_ID: usize = 128;
-
 /// Names a conversation, which several runs of an agent or a workflow share (SEMANTICS 15): 1 to 128 characters under the
 /// rule of agent names. The submitter chooses it.
 ///
@@ -23,12 +20,15 @@ pub const MAX_CONVERSATION_ID: usize = 128;
 pub struct ConversationId(Arc<str>);
 
 impl ConversationId {
+    /// The longest id, in characters.
+    pub const MAX: usize = 128;
+
     /// Checks and takes an id.
     ///
     /// # Errors
     /// When it breaks the rule; the error states how.
     pub fn new(id: &str) -> Result<Self, NameError> {
-        check_name("conversation", id, MAX_CONVERSATION_ID)?;
+        check_name("conversation", id, Self::MAX)?;
         Ok(Self(id.into()))
     }
 

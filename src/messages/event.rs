@@ -808,8 +808,7 @@ pub struct LateAnswer {
 pub type DelegationReply = Result<Answer, Refusal>;
 
 /// The action that a parked handoff asks consent for.
-#[must_use]
-pub fn handoff_action(to: &AgentName, input: &Json) -> Action {
+pub(crate) fn handoff_action(to: &AgentName, input: &Json) -> Action {
     static HANDOFF: LazyLock<Arc<str>> = LazyLock::new(|| "handoff".into());
     Action { action: Arc::clone(&HANDOFF), target: to.into(), arguments: input.clone() }
 }

@@ -30,9 +30,10 @@ mod time;
 mod usage;
 mod wait;
 
-pub use agent_name::{AgentName, MAX_AGENT_NAME};
-pub use approval::{ASK, Action, ActionKind, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
+pub use agent_name::AgentName;
+pub(crate) use agent_name::MAX_AGENT_NAME;
 pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
+pub use approval::{Action, ActionKind, ApprovalId, Consent, Decision, Envelope, Terms};
 pub use authority::{Authority, Effect};
 pub use callboard_text::{NameError, NameProblem, Unfit, visible, visible_lines};
 pub use causes::{TooDeep, Unacknowledged};
@@ -40,16 +41,18 @@ pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update, Write};
 pub use context::{ContextEntry, Origin};
 pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
-pub use conversation_id::{ConversationId, MAX_CONVERSATION_ID};
+pub use conversation_id::ConversationId;
 pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
 pub use durability::Durability;
+pub(crate) use event::handoff_action;
 pub use event::{
     ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,
-    Question, QuestionId, RunEvent, Verdict, handoff_action,
+    Question, QuestionId, RunEvent, Verdict,
 };
 pub use flow::Flow;
 pub use ids::{RequestId, RunId, TraceId, TurnId};
-pub use json::{Json, MAX_JSON_DEPTH};
+pub use json::Json;
+pub(crate) use json::MAX_JSON_DEPTH;
 pub use kept::KeptAgent;
 pub use limits::{Backoff, Complexity, Limits};
 pub use outcome::{Alone, Outcome, RunMetrics, RunResult};
@@ -58,7 +61,9 @@ pub(crate) use plan::MAX_PLAN_DEPTH;
 pub use plan::{Block, Condition, Edge, JoinPolicy, On, Plan, PlanNode, Until, Work};
 pub use presence::{Announcement, Presence};
 pub use refusal::Refusal;
-pub use remark::{MAX_PERSON, MAX_REASON, TooLong};
+pub use remark::TooLong;
+#[cfg(test)]
+pub(crate) use remark::{MAX_PERSON, MAX_REASON};
 pub(crate) use remark::{check_person, check_reason};
 pub use state::{Reducer, Schema, State};
 pub use task::{Handoffs, Submission, Task};

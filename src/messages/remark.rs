@@ -1,10 +1,10 @@
 //! The remarks of people who decide: their names and their reasons.
 
 /// The longest name of a person or a service, in characters.
-pub const MAX_PERSON: usize = 128;
+pub(crate) const MAX_PERSON: usize = 128;
 
 /// The longest reason, in characters.
-pub const MAX_REASON: usize = 4_096;
+pub(crate) const MAX_REASON: usize = 4_096;
 
 /// A name or a reason that is too long to be shown to others. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

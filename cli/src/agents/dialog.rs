@@ -1,7 +1,7 @@
 //! The dialog at the terminal: cards of actions that need approval, and questions of agents.
 
 use callboard::actors::approvals::{Card, Withdrawal, outcome_code};
-use callboard::messages::{ASK, Envelope, Question, visible};
+use callboard::messages::{Envelope, Question, visible};
 use serde_json::Value;
 
 use crate::person::{Person, at_the_terminal};
@@ -76,7 +76,7 @@ impl<P: Person> Dialog<'_, P> {
         let (brief, whole) = (Card::of(envelope).brief(), Card::of(envelope).whole());
         let code = Card::of(envelope).code();
         let shown = |word: &str| code.as_ref().map_or_else(|| format!("({word})"), |_| format!("({word} CODE)"));
-        let for_run = &*envelope.policy == ASK && code.is_some();
+        let for_run = &*envelope.policy == Envelope::ASK && code.is_some();
         let is_cut = brief != whole;
         let choices = format!(
             "{}es; {}{}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ",
@@ -267,7 +267,7 @@ const GIVE_UP: &str = "give up";
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use callboard::messages::{Action, ActionKind, AgentName, EACH_TIME, QuestionId, RequestId, Timestamp, TurnId};
+    use callboard::messages::{Action, ActionKind, AgentName, QuestionId, RequestId, Timestamp, TurnId};
     use std::io::Write as _;
 
     use serde_json::json;
@@ -292,7 +292,7 @@ mod tests {
                 "src/\u{202e}lib.rs",
                 json!({ "path": "src/\u{202e}lib.rs", "content": "x" }),
             ),
-            policy: ASK.into(),
+            policy: Envelope::ASK.into(),
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
         }
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(decide("n not this file\n").0, Decision::No { reason: "not this file".to_owned() });
         assert_eq!(decide("y but\ny\ny 12345\nr\nl\n").0, Decision::Leave);
         assert_eq!(decide("x {\nr CODE\n").0, Decision::ForRun);
-        let each_time = Envelope { policy: EACH_TIME.into(), ..envelope() };
+        let each_time = Envelope { policy: Envelope::EACH_TIME.into(), ..envelope() };
         assert_eq!(decided(&each_time, "r CODE\nl\n").0, Decision::Leave);
         assert_eq!(decide("").0, Decision::Leave);
     }

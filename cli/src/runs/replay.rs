@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Write as _};
 
 use callboard::messages::Json;
-use callboard::messages::state::METRICS;
+use callboard::messages::Schema;
 use serde_json::{Value, json};
 
 use callboard::supervision::runs::{Moment, ReplayStep};
@@ -31,7 +31,7 @@ pub(crate) fn whole(loaded: &Loaded) -> Page {
 fn without_metrics(state: &Json) -> Json {
     let mut state = state.value().clone();
     if let Value::Object(channels) = &mut state {
-        channels.remove(METRICS);
+        channels.remove(Schema::METRICS);
     }
     state.into()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use callboard::actors::ContextStore;
 use callboard::actors::Mode;
-use callboard::messages::{AgentName, Effect, MAX_AGENT_NAME};
+use callboard::messages::{AgentName, Effect};
 use callboard_text::{check_name, check_own_name, did_you_mean, nearest, quoted};
 
 use super::definition::Definition;
@@ -21,7 +21,7 @@ const MAX_INSTRUCTIONS: usize = 16 << 10;
 /// # Errors
 /// What it would have that its maker does not, or what else is wrong with it.
 pub(super) fn within(maker: &Definition, own: &BTreeSet<Arc<str>>, draft: &Draft) -> Result<Definition, String> {
-    check_own_name("agent", &draft.name, MAX_AGENT_NAME).map_err(|error| error.to_string())?;
+    check_own_name("agent", &draft.name, AgentName::MAX).map_err(|error| error.to_string())?;
     check_size("description", &draft.description, MAX_DESCRIPTION)?;
     check_size("instructions", &draft.instructions, MAX_INSTRUCTIONS)?;
     let name = AgentName::new(&draft.name).map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use callboard::messages::{Json, MAX_JSON_DEPTH};
+use callboard::messages::Json;
 use callboard_documents::schema::{self, Validator};
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ impl OutputSchema {
         };
         let value = Json::from(value);
         if value.is_too_deep() {
-            return Err(format!("is nested more than {MAX_JSON_DEPTH} levels deep"));
+            return Err(format!("is nested more than {} levels deep", Json::MAX_DEPTH));
         }
         match (schema::check(&self.validator, value.value()), error) {
             (Ok(()), _) => Ok(value),
@@ -123,7 +123,7 @@ mod tests {
         assert!(classes().read("hard").unwrap_err().starts_with("is not JSON: "));
         assert!(classes().read("\"hard\"").unwrap_err().starts_with("does not meet its schema: "));
         assert!(classes().read("```a```b```").unwrap_err().starts_with("is not JSON: "));
-        let deep = format!("{}1{}", "[".repeat(MAX_JSON_DEPTH + 1), "]".repeat(MAX_JSON_DEPTH + 1));
+        let deep = format!("{}1{}", "[".repeat(Json::MAX_DEPTH + 1), "]".repeat(Json::MAX_DEPTH + 1));
         assert!(OutputSchema::new(true).unwrap().read(&deep).unwrap_err().contains("levels deep"));
     }
 

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
-use crate::messages::{
-    ASK, ApprovalId, Decision, Durability, EXPIRY, Envelope, Json, Terms, check_person, check_reason,
-};
+use crate::messages::{ApprovalId, Decision, Durability, EXPIRY, Envelope, Json, Terms, check_person, check_reason};
 use crate::storage::{Storage, StorageError};
 
 use super::DecideError;
@@ -87,7 +85,7 @@ impl Decider {
     /// # Errors
     /// As [`Decider::approve`]; and [`DecideError::NotForRun`].
     pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Decision, DecideError> {
-        if self.queue.envelope(id).is_some_and(|envelope| &*envelope.policy != ASK || envelope.is_handoff()) {
+        if self.queue.envelope(id).is_some_and(|envelope| &*envelope.policy != Envelope::ASK || envelope.is_handoff()) {
             return Err(DecideError::NotForRun { id });
         }
         let until = self.queue.env.now().wall + time;

@@ -27,7 +27,7 @@ pub struct Envelope {
     pub agent: AgentName,
     /// What it wants to do.
     pub action: Action,
-    /// The policy that asked for a decision: [`ASK`](super::ASK), or [`EACH_TIME`](super::EACH_TIME).
+    /// The policy that asked for a decision: [`Envelope::ASK`], or [`Envelope::EACH_TIME`].
     pub policy: Arc<str>,
     /// Makes two otherwise equal questions different.
     pub nonce: u64,
@@ -40,6 +40,10 @@ pub struct Envelope {
 impl Envelope {
     /// The version of new questions.
     pub const VERSION: u16 = 1;
+    /// The policy of a question that may be decided for a whole run.
+    pub const ASK: &str = "ask";
+    /// The policy of a question that is asked each time, whatever was decided before.
+    pub const EACH_TIME: &str = "ask each time";
 
     /// The canonical bytes: what is shown, hashed, stored and executed.
     #[must_use]

@@ -108,12 +108,6 @@ impl Consent {
     }
 }
 
-/// The policy of a question that may be decided for a whole run.
-pub const ASK: &str = "ask";
-
-/// The policy of a question that is asked each time, whatever was decided before.
-pub const EACH_TIME: &str = "ask each time";
-
 /// Named as the one who decided where the policy did.
 pub(crate) const POLICY: &str = "policy";
 

@@ -36,9 +36,12 @@ pub struct Json(Arc<Value>);
 const KEPT_SCRATCH: usize = 4 << 10;
 
 /// How deep a JSON value may nest: what the parser of stored text reads back.
-pub const MAX_JSON_DEPTH: usize = 120;
+pub(crate) const MAX_JSON_DEPTH: usize = 120;
 
 impl Json {
+    /// How deep a value may nest: what the parser of stored text reads back.
+    pub const MAX_DEPTH: usize = MAX_JSON_DEPTH;
+
     /// `null`, without an allocation.
     #[must_use]
     pub fn null() -> Self {
@@ -50,7 +53,7 @@ impl Json {
     ///
     /// # Errors
     /// When the value has no JSON form, such as a map whose keys are not strings, or nests deeper than
-    /// [`MAX_JSON_DEPTH`].
+    /// [`Json::MAX_DEPTH`].
     pub fn of(value: impl Serialize) -> Result<Self, serde_json::Error> {
         if depth::exceeds(&value, MAX_JSON_DEPTH) {
             return Err(serde::ser::Error::custom(format!("it is nested deeper than {MAX_JSON_DEPTH} levels")));
@@ -90,7 +93,7 @@ impl Json {
         self.0
     }
 
-    /// Whether it nests deeper than [`MAX_JSON_DEPTH`].
+    /// Whether it nests deeper than [`Json::MAX_DEPTH`].
     #[must_use]
     pub fn is_too_deep(&self) -> bool {
         fn exceeds(value: &Value, depth: usize) -> bool {

@@ -40,23 +40,25 @@ pub enum Difference {
     },
 }
 
-/// Where two states differ, each as one object of channels, in the order of the places. Objects are compared key by key.
-///
-/// ```
-/// use callboard::messages::state::changes;
-/// use serde_json::json;
-/// let (before, after) = (json!({ "messages": ["a"], "plan": { "step": 1 } }), json!({ "messages": ["a", "b"], "plan": { "step": 2 } }));
-/// let shown: Vec<String> = changes(&before.into(), &after.into()).iter().map(ToString::to_string).collect();
-/// assert_eq!(shown, [r#"messages: + "b""#, "plan.step: 1 → 2"]);
-/// ```
-#[must_use]
-pub fn changes(before: &Json, after: &Json) -> Vec<StateChange> {
-    let mut found = Vec::new();
-    compare(before.value(), after.value(), &mut Vec::new(), &mut found);
-    found
+impl StateChange {
+    /// Where two states differ, each as one object of channels, in the order of the places. Objects are compared key by key.
+    ///
+    /// ```
+    /// use callboard::messages::state::StateChange;
+    /// use serde_json::json;
+    /// let (before, after) = (json!({ "messages": ["a"], "plan": { "step": 1 } }), json!({ "messages": ["a", "b"], "plan": { "step": 2 } }));
+    /// let shown: Vec<String> = StateChange::between(&before.into(), &after.into()).iter().map(ToString::to_string).collect();
+    /// assert_eq!(shown, [r#"messages: + "b""#, "plan.step: 1 → 2"]);
+    /// ```
+    #[must_use]
+    pub fn between(before: &Json, after: &Json) -> Vec<Self> {
+        let mut found = Vec::new();
+        compare(before.value(), after.value(), &mut Vec::new(), &mut found);
+        found
+    }
 }
 
-/// As [`changes`] of what both are as JSON.
+/// As [`StateChange::between`] of what both are as JSON.
 pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<StateChange> {
     let (mut found, place) = (Vec::new(), &mut Vec::new());
     for (name, before, after) in both(&before.channels, &after.channels) {
@@ -183,7 +185,7 @@ mod tests {
     use crate::messages::state::{FinalState, StateRules};
 
     fn shown(before: Value, after: Value) -> Vec<String> {
-        changes(&before.into(), &after.into()).iter().map(ToString::to_string).collect()
+        StateChange::between(&before.into(), &after.into()).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -231,7 +233,7 @@ mod tests {
             second in 0..10_usize,
         ) {
             let [before, after] = [first, second].map(|writes_made| state_after(&writes[..writes_made.min(writes.len())]));
-            prop_assert_eq!(before.changes(&after), changes(&before, &after));
+            prop_assert_eq!(before.changes(&after), StateChange::between(&before, &after));
         }
     }
 }

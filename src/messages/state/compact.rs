@@ -10,7 +10,7 @@ use super::{Delta, Reducer, StateRules};
 /// Takes together what one writer wrote turn after turn, so that a loop does not hold every value that it ever wrote: of
 /// last-value channels the last write stays, sums are added up, and objects of merge channels are merged. Applied to any
 /// state, what is left does what all of it did. What was written to lists and to custom channels stays as it is.
-pub fn compact(deltas: &mut Vec<Delta>, rules: &StateRules) {
+pub(crate) fn compact(deltas: &mut Vec<Delta>, rules: &StateRules) {
     let mut kept: Vec<(usize, Write)> = Vec::new();
     // Where the last write to each channel stands, if a later one may be taken together with it.
     let mut last: BTreeMap<Arc<str>, usize> = BTreeMap::new();

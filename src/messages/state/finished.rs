@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::messages::Json;
 
 use super::changes::changes_of_channels;
-use super::{State, StateChange, changes};
+use super::{State, StateChange};
 
 /// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when it is first read
 /// first: most results are asked for their output alone.
@@ -20,12 +20,12 @@ pub struct FinalState {
 }
 
 impl FinalState {
-    /// As [`changes`], without making either of them: their common parts are compared by where they are.
+    /// As [`StateChange::between`], without making either of them: their common parts are compared by where they are.
     #[must_use]
     pub fn changes(&self, after: &Self) -> Vec<StateChange> {
         match (&self.channels, &after.channels) {
             (Some(before), Some(after)) => changes_of_channels(before, after),
-            (Some(_) | None, _) => changes(self, after),
+            (Some(_) | None, _) => StateChange::between(self, after),
         }
     }
 }

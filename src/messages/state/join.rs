@@ -10,7 +10,7 @@ use super::{Reducer, State, StateError, StateRules};
 
 /// What one turn wrote, kept until its branch joins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Delta {
+pub(crate) struct Delta {
     /// The turn.
     pub turn: TurnId,
     /// Its writes.
@@ -26,7 +26,7 @@ pub struct Delta {
 ///
 /// # Errors
 /// [`StateError::ConcurrentWrite`], or what a reducer refuses. The state is then unchanged.
-pub fn join(
+pub(crate) fn join(
     base: &State,
     writers: &[impl AsRef<[Delta]>],
     concurrent: impl Fn(usize, usize) -> bool,
@@ -66,7 +66,7 @@ pub fn join(
 }
 
 /// Replaces what the writers wrote to some channels with what a person wrote.
-pub fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, by: &Delta) {
+pub(crate) fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, by: &Delta) {
     let mut last = None;
     for deltas in writers {
         for delta in deltas.iter_mut() {

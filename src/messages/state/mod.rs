@@ -18,12 +18,13 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-pub use changes::{Difference, StateChange, changes};
-pub use compact::compact;
+pub use changes::{Difference, StateChange};
+pub(crate) use compact::compact;
 pub use finished::FinalState;
-pub use join::{Delta, join, overwrite};
-pub use runtime::{CONTEXT, RunFigures};
-pub use schema::{METRICS, MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};
+pub(crate) use join::{Delta, join, overwrite};
+pub use runtime::RunFigures;
+pub(crate) use schema::METRICS;
+pub use schema::{MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;
 use super::{Json, TurnId, Update};

@@ -10,9 +10,9 @@ use super::schema::METRICS;
 use super::{Channel, Schema, State, Tree};
 
 /// The channel in which a turn sees who had control before it.
-pub const CONTEXT: &str = "context";
+pub(super) const CONTEXT: &str = "context";
 
-/// What a run had used when a turn was admitted. The turn sees it as the channel [`METRICS`], which only the runtime writes
+/// What a run had used when a turn was admitted. The turn sees it as the channel [`Schema::METRICS`], which only the runtime writes
 /// (SEMANTICS 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFigures {
@@ -38,13 +38,13 @@ impl RunFigures {
 }
 
 impl Schema {
-    /// Whether turns see [`METRICS`]: in every open schema, and in a strict one that declares it.
+    /// Whether turns see [`Schema::METRICS`]: in every open schema, and in a strict one that declares it.
     #[must_use]
     pub fn shows_metrics(&self) -> bool {
         !self.is_strict() || self.declares(METRICS)
     }
 
-    /// Whether turns see `previous_agent`: where [`CONTEXT`] is declared, as every swarm has it.
+    /// Whether turns see `previous_agent`: where `context` is declared, as every swarm has it.
     #[must_use]
     pub fn shows_previous_agent(&self) -> bool {
         self.declares(CONTEXT)

@@ -58,6 +58,9 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// The channel that only the runtime writes.
+    pub const METRICS: &str = METRICS;
+
     /// No channels; unknown ones are last-value.
     #[must_use]
     pub fn open() -> Self {
@@ -135,7 +138,7 @@ impl Default for Schema {
 }
 
 /// The channel that only the runtime writes.
-pub const METRICS: &str = "metrics";
+pub(crate) const METRICS: &str = "metrics";
 
 /// A custom reducer: what the channel holds (null at first) and the write, to the new value.
 pub type ReduceFn = Arc<dyn Fn(&Json, &Json) -> Result<Json, String> + Send + Sync>;

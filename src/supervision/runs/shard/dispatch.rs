@@ -62,7 +62,7 @@ pub(crate) struct ReadyTurn {
     pub input: Json,
     /// The state as the turns before this one left it.
     pub view: State,
-    /// What the run had used when the turn was admitted, if the turn sees that as [`METRICS`](crate::messages::state::METRICS).
+    /// What the run had used when the turn was admitted, if the turn sees that as [`Schema::METRICS`](crate::messages::Schema::METRICS).
     pub figures: Option<RunFigures>,
     /// Whether the turn sees who had control before it in its state.
     pub shows_previous_agent: bool,

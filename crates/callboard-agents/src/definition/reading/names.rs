@@ -1,6 +1,6 @@
 //! The rules for names in definitions.
 
-use callboard::messages::{AgentName, MAX_AGENT_NAME};
+use callboard::messages::AgentName;
 use callboard_documents::{Defect, Found, Placed};
 use callboard_text::{check_name, check_own_name, look_alike, quoted};
 
@@ -9,7 +9,7 @@ pub(super) fn checked(kind: &'static str, name: Placed<String>, found: &mut Foun
     let max = match kind {
         "project" => 128,
         "namespace" => 64,
-        _ => MAX_AGENT_NAME,
+        _ => AgentName::MAX,
     };
     let check = if kind == "agent" { check_own_name } else { check_name };
     match check(kind, &name.value, max) {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::messages::{
-    ASK, Action, ActionKind, AgentName, Consent, Decision, EACH_TIME, EXPIRY, Envelope, POLICY, Refusal, RequestId,
-    RunEvent, Terms, Verdict,
+    Action, ActionKind, AgentName, Consent, Decision, EXPIRY, Envelope, POLICY, Refusal, RequestId, RunEvent, Terms, Verdict,
 };
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::run::{OpenTurn, Run};
@@ -27,7 +26,7 @@ pub(super) fn envelope(
         request: RequestId { turn: run.turn_id(turn), ordinal },
         agent: agent.clone(),
         action,
-        policy: ASK.into(),
+        policy: Envelope::ASK.into(),
         nonce: context.random,
         expires_at: now + ttl,
         remind_at: expiry::remind_at(now, ttl, context.remind_before),
@@ -49,7 +48,7 @@ pub(crate) fn on_approval(
     let standing = run.consents().given_by(&turn.agent, &action, at).filter(|_| !each_time).cloned();
     let mut envelope = envelope(run, number, ordinal, &turn.agent, action, (ActionKind::Requested, consent), context);
     if each_time {
-        envelope.policy = EACH_TIME.into();
+        envelope.policy = Envelope::EACH_TIME.into();
     }
     let approval = envelope.id();
     let asked = RunEvent::ApprovalAsked { turn: number, ordinal, envelope: Box::new(envelope), at };
@@ -79,7 +78,7 @@ pub(crate) fn on_decision(envelope: &Envelope, decision: Decision, context: &Dec
             let Some(action) = envelope.action.edited(arguments.clone()) else {
                 return refuse("nobody can say what it would be done to");
             };
-            let each_time = *envelope.policy == *EACH_TIME;
+            let each_time = *envelope.policy == *Envelope::EACH_TIME;
             let consent = context.directory.consent(&envelope.agent, ActionKind::Requested, &action, each_time);
             if consent == Consent::Deny {
                 return refuse("the policy does not allow what it was changed to");

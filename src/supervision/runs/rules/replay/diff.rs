@@ -8,7 +8,7 @@ use std::fmt;
 
 use callboard_text::cut;
 
-use crate::messages::state::{StateChange, changes};
+use crate::messages::state::StateChange;
 use crate::messages::{
     ApprovalId, Envelope, Json, Outcome, RunEvent, RunId, Submission, Timestamp, TraceId, Verdict, visible,
 };
@@ -68,7 +68,7 @@ impl Diff {
             first: first_difference(first, second),
             outcomes: different(outcome(first), outcome(second)),
             outputs: Some((output(first), output(second))).filter(|(a, b)| a != b),
-            channels: changes(first.state(), second.state()),
+            channels: StateChange::between(first.state(), second.state()),
             turns: turn_differences(first, second),
         }
     }
