@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use super::AgentLoop;
 use super::context::LoopContext;
 use super::finish::Finish;
-use super::host::{Alone, Desk, Permission};
+use super::host::Permission;
+use super::standalone::{Alone, Pending};
 
 /// A loop that runs while its events are read.
 pub struct LoopRun {
@@ -29,7 +30,7 @@ type Work = BoxFuture<'static, (LoopEnd, Option<Command>)>;
 #[derive(Clone)]
 pub struct LoopHandle {
     context: Arc<Mutex<LoopContext>>,
-    desk: Arc<Desk>,
+    pending: Arc<Pending>,
 }
 
 impl AgentLoop {
@@ -45,7 +46,7 @@ impl LoopRun {
         let host = Alone::new();
         let (context, registration) = LoopContext::begin_cancellable(messages);
         let context = Arc::new(Mutex::new(context));
-        let handle = LoopHandle { context: Arc::clone(&context), desk: Arc::clone(host.desk()) };
+        let handle = LoopHandle { context: Arc::clone(&context), pending: Arc::clone(host.pending()) };
         let work = async move {
             match agent.drive(&host, &context).await {
                 Ok(Finish::HandedOff(command)) => (LoopEnd::HandedOff, Some(*command)),
@@ -62,7 +63,7 @@ impl LoopRun {
         self.handle.clone()
     }
 
-    /// Where it stands.
+    /// What the loop knows at this moment, as a copy.
     #[must_use]
     pub fn context(&self) -> LoopContext {
         self.handle.context()
@@ -80,12 +81,12 @@ impl Stream for LoopRun {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
         // What was said before it was stopped is told first.
-        if let Some(event) = self.handle.desk.shown.lock().pop_front() {
+        if let Some(event) = self.handle.pending.shown.lock().pop_front() {
             return Poll::Ready(Some(event));
         }
         let Some(work) = &mut self.work else { return Poll::Ready(None) };
         match work.poll_unpin(context) {
-            Poll::Pending => match self.handle.desk.shown.lock().pop_front() {
+            Poll::Pending => match self.handle.pending.shown.lock().pop_front() {
                 Some(event) => Poll::Ready(Some(event)),
                 None => Poll::Pending,
             },
@@ -93,8 +94,8 @@ impl Stream for LoopRun {
                 self.work = None;
                 let (end, handoff) = done.unwrap_or((LoopEnd::Cancelled, None));
                 self.handoff = handoff;
-                self.handle.desk.close();
-                let mut shown = self.handle.desk.shown.lock();
+                self.handle.pending.close();
+                let mut shown = self.handle.pending.shown.lock();
                 shown.push_back(AgentEvent::Ended { end });
                 Poll::Ready(shown.pop_front())
             }
@@ -102,19 +103,11 @@ impl Stream for LoopRun {
     }
 }
 
-impl Desk {
-    /// Nobody waits for decisions and answers any more.
-    fn close(&self) {
-        self.permissions.lock().clear();
-        self.questions.lock().clear();
-    }
-}
-
 /// Nobody waits for this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the call {call:?} waits for nothing like this; it may have been settled, or the loop has ended")]
 pub struct NotPending {
-    /// The call.
+    /// The id of the call.
     pub call: String,
 }
 
@@ -124,7 +117,7 @@ impl LoopHandle {
         self.context.lock().cancel.cancel();
     }
 
-    /// Where it stands.
+    /// What the loop knows at this moment, as a copy.
     #[must_use]
     pub fn context(&self) -> LoopContext {
         self.context.lock().clone()
@@ -158,18 +151,18 @@ impl LoopHandle {
         self.decide(call, |_| Permission::Denied { reason: reason.into() })
     }
 
-    /// Answers a question.
+    /// Answers the question that this call has asked ([`AgentEvent::QuestionAsked`]).
     ///
     /// # Errors
     /// It was not asked, or is answered.
     pub fn answer(&self, call: &str, answer: impl Into<Json>) -> Result<(), NotPending> {
-        let waiting = self.desk.questions.lock().remove(call);
+        let waiting = self.pending.questions.lock().remove(call);
         let not_pending = || NotPending { call: call.to_owned() };
         waiting.ok_or_else(not_pending)?.send(answer.into()).map_err(|_| not_pending())
     }
 
     fn decide(&self, call: &str, decision: impl FnOnce(Action) -> Permission) -> Result<(), NotPending> {
-        let waiting = self.desk.permissions.lock().remove(call);
+        let waiting = self.pending.permissions.lock().remove(call);
         let not_pending = || NotPending { call: call.to_owned() };
         let (action, sender) = waiting.ok_or_else(not_pending)?;
         sender.send(decision(action)).map_err(|_| not_pending())

@@ -19,7 +19,7 @@ const FAR_OFF: Duration = Duration::from_secs(60);
 struct Heard {
     said: String,
     calls: Vec<ToolCall>,
-    /// In bytes.
+    /// The size of the answer so far, in bytes.
     size: usize,
     /// Nothing where nobody counts.
     reserved: Option<Reservation>,

@@ -20,7 +20,7 @@ struct TooLong {
     cut: compaction::Cut,
     history: Arc<Vec<Message>>,
     before: Option<compaction::Compacted>,
-    /// Of the request.
+    /// How many tokens the request would have, as an estimate.
     tokens: u64,
 }
 

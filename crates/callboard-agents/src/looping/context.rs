@@ -116,7 +116,7 @@ pub(super) fn recorded<T: DeserializeOwned>(value: &Json) -> Result<T, TurnError
 pub(super) enum After {
     /// These are used, and the model is asked again.
     Use(Vec<ToolCall>),
-    /// It has answered.
+    /// It has answered with this text, and the loop ends if the text fits.
     Answer(Arc<str>),
     /// It has not, and will not.
     Fail(&'static str),

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use super::AgentLoop;
 use super::context::{After, LoopContext, Reply, recorded};
 use super::finish::Finish;
-use super::host::{Host, InTurn};
+use super::host::Host;
+use super::in_turn::InTurn;
 
 impl AgentLoop {
     /// Runs it in a turn of a board: each answer of the model and each use of a tool is a step.

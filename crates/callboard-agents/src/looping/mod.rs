@@ -2,8 +2,8 @@
 //!
 //! What a loop is made with is here. What it knows, and what follows from an answer, is plain data (`context`). `drive` asks the
 //! model (`request`, `answer`) and has its calls decided on (`uses`) and carried out (`using`). Who runs it does the rest
-//! (`host`): a turn of a board, which journals each answer and each use of a tool as a step; or its caller, for whom it is a
-//! stream (`alone`).
+//! (`host`): a turn of a board, which journals each answer and each use of a tool as a step (`in_turn`); or its caller
+//! (`standalone`), for whom it is a stream (`alone`).
 //!
 //! Of the calls in one answer, those that change nothing outside run side by side, and delegations too; the others wait for
 //! those before them. People are asked about all of them at once, before any is used.
@@ -16,8 +16,10 @@ mod delegating;
 mod drive;
 mod finish;
 mod host;
+mod in_turn;
 mod output;
 mod request;
+mod standalone;
 mod text;
 mod tool_use;
 mod uses;
@@ -195,7 +197,7 @@ impl AgentLoop {
         self.change(|means| means.max_tokens = tokens.max(1))
     }
 
-    /// How many tokens all answers together may take; what the run may if nothing is said.
+    /// How many tokens all answers together may take; by default what the run may.
     #[must_use]
     pub fn token_budget(self, tokens: Option<u64>) -> Self {
         self.change(|means| means.token_budget = tokens)
@@ -220,7 +222,7 @@ impl AgentLoop {
     }
 
     /// What its answer must look like. One that does not is refused once, and the model is asked again; after that the loop has
-    /// failed. Text if nothing is said.
+    /// failed. By default it is text.
     #[must_use]
     pub fn output(self, schema: Option<OutputSchema>) -> Self {
         self.change(|means| means.output = schema)
@@ -234,7 +236,7 @@ impl AgentLoop {
     }
 
     /// Has the older part of the conversation summed up by the agent `compactor` when a request would have more tokens than this,
-    /// as an estimate. Without a board, or such an agent, nothing is left out. It never is if nothing is said.
+    /// as an estimate. Without a board, or such an agent, nothing is left out. By default it never is.
     #[must_use]
     pub fn compact_at(self, tokens: Option<u32>) -> Self {
         self.change(|means| means.compact_at = tokens)

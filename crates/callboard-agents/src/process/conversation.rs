@@ -4,20 +4,17 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::task::Poll;
 
-use callboard::actors::{ContextAccess, ContextError};
-use callboard::actors::{DelegationError, Reservation, Turn, TurnError};
-use callboard::messages::{Command, FailureKind, Intent, Json, OnUnknown, Usage};
+use callboard::actors::{Reservation, Turn, TurnError};
+use callboard::messages::{Command, Json, Usage};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::child::{MAX_LINE, Process};
 use super::lines::Line;
-use super::protocol::{
-    AnswerLine, BadLine, Delegate, Ending, Entry, Id, OutgoingLine, Request, Said, TurnLine, Unmet, read,
-};
+use super::protocol::{AnswerLine, BadLine, Ending, Id, OutgoingLine, Request, Said, TurnLine, Unmet, read};
+use super::requests::{Reply, delegated, of_context, step};
 use super::tokens::Tokens;
 
 /// How many requests of a turn may be open at once, answers that are not read yet included; and how many reservations.
@@ -48,21 +45,6 @@ pub(super) struct Ended {
     pub(super) result: Result<Command, TurnError>,
     /// Nothing is left open: the process may take another one.
     pub(super) is_clean: bool,
-}
-
-/// What came of a request.
-enum Reply {
-    Value(Json),
-    Reserved(Reservation),
-    Unmet {
-        kind: Unmet,
-        error: TurnError,
-        output: Option<Json>,
-    },
-    /// It was a step, and the process has done it.
-    Known,
-    /// The turn cannot go on.
-    Fatal(TurnError),
 }
 
 /// A turn under way.
@@ -332,29 +314,6 @@ impl<'a> Conversation<'a> {
     }
 }
 
-impl Reply {
-    fn of(answer: Result<Json, TurnError>) -> Self {
-        answer.map_or_else(Self::failed, Self::Value)
-    }
-
-    /// A refusal is told. What else keeps a turn from asking ends it.
-    fn failed(error: TurnError) -> Self {
-        let kind = match error.kind() {
-            FailureKind::Refused => Unmet::Refused,
-            FailureKind::Denied => Unmet::Denied,
-            FailureKind::Transient
-            | FailureKind::Terminal
-            | FailureKind::Panic
-            | FailureKind::Timeout
-            | FailureKind::InvalidCommand
-            | FailureKind::ChangedTurn
-            | FailureKind::OutcomeUnknown
-            | FailureKind::Unregistered => return Self::Fatal(error),
-        };
-        Self::Unmet { kind, error, output: None }
-    }
-}
-
 /// A line that was read to its end; `None` when there are no more.
 fn whole(line: Option<Line>, has_spoken: bool) -> Result<Option<Vec<u8>>, Broken> {
     match line {
@@ -370,108 +329,4 @@ fn whole(line: Option<Line>, has_spoken: bool) -> Result<Option<Vec<u8>>, Broken
 
 fn wrote(bad: &BadLine) -> String {
     format!("wrote a line that is not of the protocol: {bad}")
-}
-
-/// A step whose work the process does, once it is told to go.
-async fn step(
-    turn: Turn,
-    name: String,
-    once: Option<(Intent, Option<OnUnknown>)>,
-    id: Id,
-    begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>,
-) -> Reply {
-    let mut has_begun = false;
-    let work = async {
-        has_begun = true;
-        let (done, value) = oneshot::channel();
-        // There is room for as many as may be open.
-        let _ = begun.send((id, done)).await;
-        match value.await {
-            Ok(value) => Ok::<_, TurnError>(value),
-            // The turn has ended: that is not the step's result.
-            Err(_) => std::future::pending().await,
-        }
-    };
-    let done: Result<Option<Json>, TurnError> = match once {
-        None => turn.step(&name, work).await.map(Some),
-        Some((intent, on_unknown)) => {
-            let effect = turn.effect_of(intent);
-            let effect = match on_unknown {
-                Some(on_unknown) => effect.on_unknown(on_unknown),
-                None => effect,
-            };
-            effect.run_or_report(work).await
-        }
-    };
-    match done {
-        Ok(_) if has_begun => Reply::Known,
-        Ok(Some(value)) => Reply::Value(value),
-        Ok(None) => {
-            let error = TurnError::transient("it may have been done, and its result is not known");
-            Reply::Unmet { kind: Unmet::OutcomeUnknown, error, output: None }
-        }
-        Err(error) => Reply::Fatal(error),
-    }
-}
-
-async fn delegated(turn: Turn, delegate: Delegate) -> Reply {
-    let Delegate { to, body, input, tokens, deadline, sees, reference, is_detached } = delegate;
-    let mut delegation = turn.delegate(&to, &body).sees(sees);
-    if let Some(input) = input {
-        delegation = delegation.input(input);
-    }
-    if let Some(tokens) = tokens {
-        delegation = delegation.tokens(tokens);
-    }
-    if let Some(deadline) = deadline {
-        delegation = delegation.deadline(deadline);
-    }
-    if let Some(reference) = reference {
-        delegation = delegation.reference(&reference);
-    }
-    let answer = if is_detached {
-        delegation.detach().await.map(|request| request.to_string().into())
-    } else {
-        delegation.await
-    };
-    match answer {
-        Ok(answer) => Reply::Value(answer),
-        Err(error) => {
-            let DelegationError::NotFinished { output, .. } = &error else { return Reply::failed(error.into()) };
-            let output = Some(output.clone());
-            Reply::Unmet { kind: Unmet::NotFinished, error: error.into(), output }
-        }
-    }
-}
-
-async fn of_context(context: &ContextAccess, entry: Entry) -> Reply {
-    match asked_of_context(context, entry).await {
-        Ok(value) => Reply::Value(value),
-        Err(error) => Reply::Unmet { kind: Unmet::Context, error: error.into(), output: None },
-    }
-}
-
-async fn asked_of_context(context: &ContextAccess, entry: Entry) -> Result<Json, ContextError> {
-    let within = |namespace: Option<String>| namespace.unwrap_or_else(|| context.memory());
-    let value = match entry {
-        Entry::Get { namespace, key } => json!(context.get(&within(namespace), &key).await?),
-        Entry::Set { namespace, key, value, ttl, expected } => {
-            let namespace = within(namespace);
-            json!(match expected {
-                Some(expected) => context.compare_and_set(&namespace, &key, expected, &value, ttl).await?,
-                None => context.set(&namespace, &key, &value, ttl).await?,
-            })
-        }
-        Entry::Query { namespace, prefix: Some(prefix), limit } => {
-            json!(context.query_by_prefix(&within(namespace), &prefix, limit).await?)
-        }
-        Entry::Query { namespace, prefix: None, limit } => json!(context.query(&within(namespace), limit).await?),
-        Entry::Search { namespaces, limit } => {
-            let namespaces: Vec<&str> = namespaces.iter().map(String::as_str).collect();
-            json!(context.search(&namespaces, limit).await?)
-        }
-        Entry::Touch { namespace, key, ttl } => json!(context.touch(&within(namespace), &key, ttl).await?),
-        Entry::Delete { namespace, key } => json!(context.delete(&within(namespace), &key).await?),
-    };
-    Ok(value.into())
 }

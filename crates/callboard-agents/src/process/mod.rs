@@ -13,6 +13,7 @@ pub(super) mod lines;
 #[cfg(target_os = "linux")]
 mod orphans;
 mod protocol;
+mod requests;
 pub(super) mod stray;
 mod tokens;
 mod variables;
@@ -104,7 +105,7 @@ impl ProcessAgent {
         }
     }
 
-    /// Adds arguments.
+    /// Adds arguments of the program, after those that it has.
     #[must_use]
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
