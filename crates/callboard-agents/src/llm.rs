@@ -94,7 +94,7 @@ impl LlmAgent {
         if let Some(budget) = definition.tokens.filter(|budget| *budget < needed) {
             return Err(DefinitionError::Budget { agent: agent(), budget, needed, max_tokens });
         }
-        // Its prompt is made ready.
+        // Its prompt is compiled.
         let mut definition = definition.clone();
         (definition.system_prompt, definition.sections) = Default::default();
         Ok(Self(Arc::new(Parts { definition, team, board_tools: tools.clone(), thinker, prompt })))

@@ -102,9 +102,9 @@ pub enum ModelEvent {
     ToolCall(ToolCall),
     /// A model was not reached, or broke off before it had said anything; another is asked, or the same again.
     Failed {
-        /// The model.
+        /// The name of the model.
         model: Arc<str>,
-        /// Why.
+        /// Why it was not reached, or broke off.
         error: ModelError,
         /// The one that is asked next.
         next: Arc<str>,
@@ -118,7 +118,7 @@ pub enum ModelEvent {
 pub struct ModelAnswer {
     /// The model that has answered.
     pub model: Arc<str>,
-    /// Why.
+    /// Why the answer ended.
     pub stop: StopReason,
     /// What it took, as the provider has it.
     pub usage: Usage,

@@ -7,7 +7,7 @@ use callboard::messages::Json;
 use callboard_documents::schema::{self, Validator};
 use serde_json::Value;
 
-/// What the answer of an agent must look like, made ready. A cheap clone.
+/// What the answer of an agent must look like: a compiled schema. A cheap clone.
 ///
 /// ```
 /// use callboard_agents::OutputSchema;
@@ -34,7 +34,7 @@ impl OutputSchema {
         Ok(Self { schema, validator })
     }
 
-    /// The schema.
+    /// The JSON Schema that answers meet.
     #[must_use]
     pub fn schema(&self) -> &Json {
         &self.schema

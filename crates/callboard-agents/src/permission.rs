@@ -12,7 +12,7 @@ pub enum Tier {
     /// Read from a file.
     #[default]
     UserDefined,
-    /// Compiled in.
+    /// Compiled into the program that runs the board.
     BuiltIn,
 }
 

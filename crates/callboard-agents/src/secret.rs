@@ -19,7 +19,7 @@ pub struct Secret(Arc<str>);
 const SHOWN: &str = "[the key]";
 
 impl Secret {
-    /// This key.
+    /// A secret with this text.
     #[must_use]
     pub fn new(key: &str) -> Self {
         Self(key.into())

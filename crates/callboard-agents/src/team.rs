@@ -63,7 +63,7 @@ impl Team {
         Self { coordinator: (coordinator, model), workers: Vec::new(), others: Vec::new(), tools: Tools::new() }
     }
 
-    /// Adds a worker.
+    /// Adds a worker, with the model that it asks.
     pub fn worker(mut self, worker: Definition, model: Arc<dyn Model>) -> Self {
         self.workers.push((worker, model));
         self

@@ -3,7 +3,7 @@
 /// Another agent, as a prompt may name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Teammate {
-    /// Its name.
+    /// Its name, or a role or capability that agents of the board announce.
     pub name: String,
     /// What it is for.
     pub description: String,

@@ -45,9 +45,9 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, defects: &Defects) -> fmt::Resul
 
 /// A place as people see it.
 struct Spot {
-    /// From 1.
+    /// The number of the line, from 1.
     line: usize,
-    /// From 1, in characters.
+    /// The column where it begins, in characters from 1.
     column: usize,
     /// The line, or what is shown of it.
     text: String,

@@ -56,9 +56,9 @@ pub const MAX_DEPTH: usize = 120;
 /// Something and where it was written, in bytes; nowhere (`None`) if code made it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placed<T> {
-    /// What was written.
+    /// The value, as it was read.
     pub value: T,
-    /// Where.
+    /// Its range in the text; `None` if code made the value.
     pub place: Place,
 }
 
@@ -94,9 +94,9 @@ pub fn text_of(bytes: &[u8]) -> Result<&str, Defect> {
 /// One thing that is wrong with a document, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// What is wrong.
+    /// What is wrong, as a clause without a full stop that people read.
     pub problem: String,
-    /// What to do.
+    /// What to do about it, in the same form; `None` if that follows from the problem.
     pub advice: Option<String>,
     /// Where, in bytes of the text; nowhere if code made it.
     pub place: Option<Range<usize>>,

@@ -1,4 +1,4 @@
-//! JSON Schemas that others write, made ready within bounds.
+//! JSON Schemas that others write, compiled within bounds.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ const MAX_MISSPELT: usize = 512;
 pub struct NameError {
     /// What it should name.
     pub kind: &'static str,
-    /// The name.
+    /// The name as it was given, whatever it holds; show it with [`quoted`].
     pub name: String,
     /// What is wrong with it.
     pub problem: NameProblem,
@@ -38,9 +38,9 @@ pub enum NameProblem {
     /// A character that may not be there.
     #[error("has `{}` as character {position}: {}", character.escape_unicode(), why.text())]
     Unfit {
-        /// The character.
+        /// The character that breaks the rule.
         character: char,
-        /// Where it is.
+        /// Its position in the name, in characters from 1.
         position: usize,
         /// Why it may not be there.
         why: Unfit,
@@ -53,7 +53,7 @@ pub enum NameProblem {
     PathStep {
         /// `.` or `..`.
         step: &'static str,
-        /// Where it begins.
+        /// Where it begins, in characters from 1.
         position: usize,
     },
 }
@@ -62,7 +62,7 @@ pub enum NameProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// A control character.
+    /// A control character, such as a line break.
     Control,
     /// Not shown, or it changes how others are shown: zero width, direction, fillers, variation selectors.
     Unseen,
@@ -205,7 +205,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// The candidate that `name` is one slip of the pen away from. Names that differ in digits alone are a series, and short ones
+/// The candidate that `name` is one typo away from. Names that differ in digits alone are a series, and short ones
 /// are all alike.
 pub fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const SHORT: usize = 4;

@@ -60,7 +60,7 @@ impl CapabilityGap {
 }
 
 impl BuiltIn {
-    /// All of them.
+    /// All built-in agents, in the order of their variants.
     pub const ALL: [Self; 5] =
         [Self::Summarizer, Self::Compactor, Self::Enricher, Self::CapabilityGap, Self::Complexity];
 

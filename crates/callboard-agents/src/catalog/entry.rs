@@ -11,9 +11,9 @@ use crate::model::Model;
 /// What a model costs, in US dollars for a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
-    /// Tokens read.
+    /// For tokens that the model reads.
     pub input: f64,
-    /// Tokens written.
+    /// For tokens that the model writes.
     pub output: f64,
 }
 
@@ -37,13 +37,13 @@ pub struct ModelEntry {
     pub tags: Vec<Arc<str>>,
     /// Who answers when it cannot, in this order.
     pub fallbacks: Vec<Arc<str>>,
-    /// What it costs; unknown if nothing is said.
+    /// What it costs; `None` if that is not known, and then calls of it have no cost.
     pub prices: Option<Prices>,
     /// The most tokens that it can write at once.
     pub max_output: Option<u32>,
     /// How many requests a minute it may be sent.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// The model itself.
+    /// The model that requests are sent to.
     pub model: Arc<dyn Model>,
 }
 
@@ -64,7 +64,7 @@ impl ModelEntry {
         }
     }
 
-    /// Who serves it.
+    /// Sets who serves it (by default its own name): models of one provider share a breaker, and a rate if there is one.
     #[must_use]
     pub fn provider(self, provider: &str) -> Self {
         Self { provider: provider.into(), ..self }

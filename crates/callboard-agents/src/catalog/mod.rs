@@ -63,7 +63,7 @@ use registry::{Listed, Registry, Unlisted};
 pub struct Models(Arc<Registry>);
 
 impl Models {
-    /// No models.
+    /// A catalog without models.
     #[must_use]
     pub fn new(env: &Env) -> Self {
         Self(Arc::new(Registry {

@@ -52,7 +52,7 @@ pub enum ModelsError {
     /// No model has this name.
     #[error("there is no model {}{}", quoted(name), advice)]
     Unknown {
-        /// The name.
+        /// The name, as the choice has it.
         name: String,
         /// What was meant, or what there is.
         advice: String,

@@ -7,9 +7,9 @@ pub enum DefinitionError {
     /// Its prompt, or a section of it, cannot be used.
     #[error("agent {agent}: {}: {problem}", section.as_deref().unwrap_or("system_prompt"))]
     Prompt {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
-        /// The section.
+        /// The name of the section; `None` for the prompt itself.
         section: Option<String>,
         /// What is wrong with it.
         problem: String,
@@ -21,7 +21,7 @@ pub enum DefinitionError {
          `max_tokens` under [agent.model]", needed - u64::from(*max_tokens)
     )]
     Budget {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
         /// The most tokens of one turn.
         budget: u64,
@@ -33,9 +33,9 @@ pub enum DefinitionError {
     /// It may use a tool that is not there.
     #[error("agent {agent} may use the tool {tool:?}, and there is none")]
     UnknownTool {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
-        /// The tool.
+        /// The name that the definition has for it.
         tool: String,
     },
     /// It is a program: no model thinks for it.
@@ -43,27 +43,27 @@ pub enum DefinitionError {
         "agent {agent} is a program, and thinks with no model: make it with ProcessAgent::spec, or have an AgentFolder make it"
     )]
     IsProgram {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
     },
     /// It declares no program.
     #[error("agent {agent} is no program, it has no [agent.process]: make it with LlmAgent::new")]
     NoProgram {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
     },
     /// The folder that its program starts in cannot be told.
     #[error("agent {agent}: the folder of its program cannot be determined: {error}")]
     NoFolder {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
-        /// Why.
+        /// Why the current folder is not known, as the system says it.
         error: String,
     },
     /// It is a program, and this build has none.
     #[error("agent {agent} is a program: build callboard-agents for Unix, with its cargo feature `process`")]
     NoProcesses {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
     },
 }

@@ -22,14 +22,14 @@ pub(crate) use process_settings::READY_WITHIN;
 pub(crate) use reading::name_alike;
 pub use reading::{DefinitionReader, DefinitionSource};
 
-/// How many tokens another agent is told of a conversation, if nothing is said.
+/// How many tokens of a conversation another agent is sent by default.
 pub(super) const TOLD_TOKENS: u32 = 8_000;
 
 /// What an agent is: everything that a file may say about one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Definition {
-    /// Its name.
+    /// The name that boards, people and other agents have for it.
     pub name: AgentName,
     /// What it is for, in a sentence: people and other agents choose it by that.
     pub description: String,
@@ -43,9 +43,10 @@ pub struct Definition {
     pub model: ModelChoice,
     /// How many tokens one answer of the model may have (4,096).
     pub max_tokens: u32,
-    /// Its older messages are summed up when a request would have more tokens than this, as an estimate; never if nothing is said.
+    /// Its older messages are summed up when a request would have more tokens than this, as an estimate; by default they
+    /// never are.
     pub compact_at: Option<u32>,
-    /// The tools that it may use, of those that its mode may have; all of these if nothing is said.
+    /// The tools that it may use, of those that its mode may have; by default all of these.
     pub allowed_tools: Option<Vec<Arc<str>>>,
     /// Of these, those that its model sees only once it has searched for them.
     pub hidden_tools: Vec<Arc<str>>,
@@ -53,7 +54,8 @@ pub struct Definition {
     pub ask: Vec<Arc<str>>,
     /// Tools that may be used again when the result of a use was lost, such as a shell that only builds and tests.
     pub idempotent: Vec<Arc<str>>,
-    /// What follows when an effect that must not be repeated may have happened; what the board says if nothing is said.
+    /// What follows when an effect that must not be repeated may have happened; by default what the board
+    /// has for it.
     pub on_unknown: Option<OnUnknown>,
     /// How long its questions to people wait before it continues without an answer; without an end by default.
     pub question_ttl: Option<Duration>,
@@ -71,11 +73,11 @@ pub struct Definition {
     pub timeout: Duration,
     /// How often it may be rebuilt, and within which time (5 in 60 s).
     pub restarts: (u32, Duration),
-    /// The most tokens of one turn; those of the run if nothing is said.
+    /// The most tokens of one turn; by default those of the run.
     pub tokens: Option<u64>,
     /// The context namespaces that it may use besides its own memory; without a list, that of its run, `run`.
     pub namespaces: Option<Vec<Arc<str>>>,
-    /// What it may cause, by itself or through others; everything if nothing is said.
+    /// What it may cause, by itself or through others; by default everything.
     pub authority: Authority,
     /// What those that it gives tasks to are told of its conversation, unless its model says otherwise (nothing).
     pub told_context: ConversationStrategy,
@@ -83,7 +85,7 @@ pub struct Definition {
     pub told_tokens: u32,
     /// Built-in agents that its model knows of, beside its team.
     pub built_in_team: Vec<BuiltIn>,
-    /// What its answer must look like, and is then: a value, and not text; text if nothing is said.
+    /// What its answer must look like, and is then: a value; by default text.
     pub output: Option<OutputSchema>,
     /// The program that it is, if it is one: then no model thinks for it, and nothing counts here that is for models.
     pub process: Option<Arc<ProcessSettings>>,

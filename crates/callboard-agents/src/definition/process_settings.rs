@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
-/// How long a program may take to say that it is ready, if nothing is said.
+/// How long a program may take by default to say that it is ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// The program that an agent is: what stands under `[agent.process]`. Nothing in it is a template.
@@ -18,7 +18,7 @@ pub struct ProcessSettings {
     pub env: Vec<(String, String)>,
     /// Variables that it is given as they are in the board's own environment.
     pub env_from: Vec<String>,
-    /// The folder that it starts in, told from that of all programs; that one if nothing is said.
+    /// The folder that it starts in, relative to that of all programs; by default that one.
     pub folder: Option<PathBuf>,
     /// How long it may take to say that it is ready (10 s), in real time.
     pub ready_within: Duration,

@@ -89,7 +89,7 @@ impl CatalogFile {
         Self { choose: Arc::new(choose), ..self }
     }
 
-    /// Where it is.
+    /// The path of the file, as it was given.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -110,7 +110,7 @@ impl fmt::Debug for CatalogFile {
 /// What stands in the file: nothing if it is not there, or why it cannot be read.
 pub(super) type Bytes = Result<Option<Vec<u8>>, String>;
 
-/// Reads the file.
+/// Reads the file of a catalog. It waits for the disk.
 pub(super) fn bytes(path: &Path) -> Bytes {
     match bytes_of(path) {
         Ok(bytes) => Ok(Some(bytes)),

@@ -15,7 +15,7 @@ use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
 /// What a board has to do, and what is to be told of it.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Agents that go.
+    /// Agents whose files are gone, and which are stopped.
     pub(crate) gone: Vec<AgentName>,
     /// Agents that come or change.
     pub(crate) put: Vec<Put>,
@@ -160,7 +160,7 @@ impl AgentFolder {
             let others = standing.values().filter(|other| other.name != definition.name);
             let team =
                 others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
-            // A program is told of nobody, and is not made anew when others change.
+            // A program has no list of others, and is not rebuilt when they change.
             let is_program = definition.process.is_some();
             let team = if is_program { Vec::new() } else { team.collect() };
             let models = catalog.filter(|_| !is_program).map_or(0, Catalog::generation);

@@ -20,17 +20,17 @@ pub enum FolderError {
     /// It cannot be listed.
     #[error("the folder {} cannot be read: {error}", visible(folder))]
     Unreadable {
-        /// The folder.
+        /// The path of the folder, as it was given.
         folder: String,
-        /// Why.
+        /// The error of the system.
         error: String,
     },
     /// It has too many files.
     #[error("the folder {} has more than {max} agents", visible(folder))]
     TooMany {
-        /// The folder.
+        /// The path of the folder, as it was given.
         folder: String,
-        /// The most.
+        /// How many files it may have.
         max: usize,
     },
     /// Something is wrong with its files.

@@ -77,7 +77,7 @@ pub struct AgentFolder {
 /// Which programs its files may declare.
 #[derive(Clone, Debug, Default)]
 enum Programs {
-    /// Any.
+    /// Any program.
     #[default]
     Any,
     /// Those that they declared when it was loaded; `None` until then.
@@ -87,7 +87,7 @@ enum Programs {
 /// What its files may permit agents.
 #[derive(Clone, Debug, Default)]
 enum Permissions {
-    /// Anything.
+    /// Whatever the files say.
     #[default]
     Any,
     /// What they permitted when it was loaded; `None` until then.
@@ -229,7 +229,7 @@ impl AgentFolder {
         self
     }
 
-    /// Where it is.
+    /// The path of the folder, as it was given.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -315,7 +315,7 @@ impl AgentFolder {
         Ok((specs, wrong))
     }
 
-    /// Reads its files.
+    /// Reads all files of the folder, on a thread of its own where there may be one.
     pub(crate) async fn read(&self) -> Result<Files, FolderError> {
         let (path, catalog) = (self.path.clone(), self.catalog_path().map(Path::to_owned));
         if !Env::can_start_thread() {

@@ -17,23 +17,23 @@ pub struct FileReport {
 /// What became of a file since it was read last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// Nothing.
+    /// It is as it was, and so is its agent.
     Unchanged,
     /// It is new, and its agent is there.
     Added {
-        /// The agent.
+        /// The agent that it defines.
         agent: AgentName,
     },
     /// Its agent goes by what it says from its next turn on; turns under way end as they began.
     Changed {
-        /// The agent.
+        /// The agent that it defines now.
         agent: AgentName,
         /// The agent that it defined before, if that had another name: it was stopped.
         before: Option<AgentName>,
     },
     /// It is gone. Turns of its agent that are under way end; new tasks for it are refused.
     Removed {
-        /// The agent.
+        /// The agent that it defined.
         agent: AgentName,
     },
     /// The models of the catalog are others now. Turns under way end with those that they began with.

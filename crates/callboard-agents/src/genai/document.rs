@@ -38,7 +38,7 @@ impl Models {
     /// As [`Models::from_toml`], with variables from elsewhere.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Models::from_toml`].
     pub fn from_toml_with(
         env: &Env,
         origin: &str,

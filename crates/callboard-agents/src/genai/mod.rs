@@ -108,7 +108,7 @@ impl GenaiModel {
         Ok(Self { address: Some(Address::of(url)?), ..self })
     }
 
-    /// With this key.
+    /// Sets the key that requests are sent with.
     #[must_use]
     pub fn key(self, key: Secret) -> Self {
         Self { key: Some(key), ..self }
@@ -124,7 +124,7 @@ impl GenaiModel {
         Ok(Self { key_variable: Some(variable.into()), key, ..self })
     }
 
-    /// With other timeouts.
+    /// Sets how long it is waited for connections and answers.
     #[must_use]
     pub fn timeouts(self, timeouts: Timeouts) -> Self {
         Self { timeouts, web: Web::new(timeouts.connect), ..self }

@@ -22,7 +22,7 @@ pub enum ProviderError {
     /// No provider has this name.
     #[error("there is no provider {}{likely}; there are {known}", quoted(name))]
     Unknown {
-        /// The name.
+        /// The name that was given.
         name: String,
         /// What was probably meant.
         likely: String,

@@ -12,7 +12,7 @@ use tracing::dispatcher::with_default;
 use crate::model::{ModelError, ModelErrorKind};
 use crate::web::{self, Way};
 
-/// Shared connections. They are made ready when the first request is sent.
+/// Shared connections. They are set up when the first request is sent.
 #[derive(Clone)]
 pub(super) struct Web {
     connect: Duration,
@@ -29,7 +29,7 @@ impl Web {
         let made = &self.made[usize::from(way.is_here) * 2 + usize::from(way.is_plain)];
         let client = made.get_or_init(|| make(self.connect, way).map_err(|error| error.to_string()));
         client.clone().map_err(|error| {
-            let text = format!("TLS cannot be made ready on this machine: {error}");
+            let text = format!("TLS cannot be set up on this machine: {error}");
             ModelError::new(ModelErrorKind::NotSent, text)
         })
     }

@@ -75,7 +75,7 @@ impl Connection {
         timeout(MAX_LISTING, running.session.current(&self.settings)).await.ok()?.ok()
     }
 
-    /// Uses a tool.
+    /// Calls a tool of the server, by the server's own name for it.
     pub(super) async fn call(
         &self,
         tool: &str,

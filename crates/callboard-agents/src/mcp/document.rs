@@ -73,7 +73,7 @@ impl McpServers {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// As for [`McpServers::from_toml`].
     pub fn from_toml_with(
         env: &Env,
         origin: &str,

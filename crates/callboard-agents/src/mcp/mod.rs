@@ -67,7 +67,7 @@ pub struct McpProblem {
     pub reached_by: String,
     /// The tool, as the server names it.
     pub tool: Option<String>,
-    /// What is wrong.
+    /// What is wrong, in words; it may have several lines.
     pub problem: String,
 }
 

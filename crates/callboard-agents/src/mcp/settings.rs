@@ -15,20 +15,20 @@ use crate::web;
 /// How long a server may take to start and to list its tools, if nobody says otherwise: some are fetched first.
 pub(super) const USUAL_START: Duration = Duration::from_secs(30);
 
-/// A server.
+/// A server as a document declares it.
 pub(super) struct Settings {
     pub(super) name: Arc<str>,
     /// Where it is declared: the document and the line, as `mcp.toml:3`.
     pub(super) place: Arc<str>,
     pub(super) reached: Reached,
-    /// Those of its tools that are taken; all, if nothing is said.
+    /// Those of its tools that are taken; by default all.
     pub(super) tools: Option<BTreeSet<String>>,
     pub(super) effect: Effect,
     /// By tool, where it differs.
     pub(super) effects: BTreeMap<String, Effect>,
     pub(super) timeout: Duration,
     pub(super) start_timeout: Duration,
-    /// In bytes.
+    /// The most bytes of an answer of a tool that a model sees.
     pub(super) max_output: usize,
 }
 

@@ -43,8 +43,7 @@ pub(super) fn transport(
         let client = client.connect_timeout(CONNECT).default_headers(headers).pool_max_idle_per_host(4);
         client.build().map_err(|error| error.to_string())
     });
-    let client =
-        client.map_err(|error| format!("cannot be reached: TLS cannot be made ready on this machine: {error}"))?;
+    let client = client.map_err(|error| format!("cannot be reached: TLS cannot be set up on this machine: {error}"))?;
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE)

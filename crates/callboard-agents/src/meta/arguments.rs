@@ -27,7 +27,7 @@ pub(crate) struct Task {
     /// Values to work on, beside the words.
     #[serde(default)]
     pub(crate) input: Option<Value>,
-    /// What it is told of this conversation; what is usual for you if nothing is said.
+    /// What it is told of this conversation; by default what is usual for you.
     #[serde(default)]
     #[schemars(with = "Option<StrategySchema>")]
     pub(crate) context: Option<ConversationStrategy>,

@@ -37,7 +37,7 @@ pub enum MetaTool {
 }
 
 impl MetaTool {
-    /// All of them.
+    /// All tools of the loop, in the order of their variants.
     pub const ALL: [Self; 8] = [
         Self::AskUser,
         Self::Task,

@@ -18,7 +18,7 @@ pub(crate) struct Lines<R> {
 /// A line, without its line feed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// All of it.
+    /// A line that was read to its line break, without it.
     Whole(Vec<u8>),
     /// The beginning of one that is longer than the bound; the rest of it is passed over.
     Cut(Vec<u8>),

@@ -15,7 +15,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// So many; as many as anybody gives if nothing is said.
+    /// With this many tokens; without a bound of its own by default.
     pub(super) fn up_to(most: Option<u64>) -> Self {
         Self { most, used: 0, held: HashMap::new() }
     }

@@ -36,7 +36,7 @@ struct Part {
     requests: Mutex<Vec<ModelRequest>>,
 }
 
-/// One answer.
+/// One answer that was written down for a call.
 #[derive(Clone, Debug)]
 struct Line {
     pieces: Vec<String>,

@@ -32,7 +32,7 @@ pub(crate) struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// It is over.
+    /// The use is over: records whether the tool has answered, at this reading of the board's clock.
     pub(crate) fn end(mut self, has_answered: bool, now: Duration) {
         let signal = if has_answered { Signal::Success } else { Signal::Failure };
         if let Some(ticket) = self.ticket.take() {

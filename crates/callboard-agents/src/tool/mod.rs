@@ -83,7 +83,7 @@ pub struct ToolScope {
 /// What a tool answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// The answer.
+    /// The answer; what a model sees of it is cut to [`ToolSpec::max_output`] bytes.
     pub text: String,
     /// It comes from strangers: what the run does after reading it needs more care (SEMANTICS 13).
     pub is_untrusted: bool,

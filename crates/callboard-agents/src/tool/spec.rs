@@ -19,8 +19,8 @@ pub struct ToolSpec {
     pub effect: Effect,
     /// Whether it may run again when the result of a use was lost (what [`Effect::class`] says of its effect).
     pub class: EffectClass,
-    /// What follows when it may have run and nobody can say whether it has; what its agent or its board says if nothing is
-    /// said here.
+    /// What follows when it may have run and nobody can say whether it has; by default what its agent or its board has
+    /// for it.
     pub on_unknown: Option<OnUnknown>,
     /// The argument that says what it is done to, such as a path, for people who are asked for consent.
     pub target: Option<Arc<str>>,

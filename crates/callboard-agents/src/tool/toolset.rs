@@ -44,7 +44,7 @@ pub enum ToolsError {
     /// The schema of its arguments cannot be used.
     #[error("the schema of the tool {}: {problem}", quoted(name))]
     Schema {
-        /// The tool.
+        /// The tool, by its name.
         name: String,
         /// What is wrong with it.
         problem: String,
@@ -63,7 +63,7 @@ fn is_reserved(name: &str) -> bool {
 }
 
 impl Tools {
-    /// No tools.
+    /// A set without tools.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,7 +81,7 @@ impl Tools {
     /// As [`Tools::with`], in place.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Tools::with`].
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
         let entry = Entry::of(tool)?;
         if self.0.contains_key(&entry.spec.name) {
@@ -110,7 +110,7 @@ impl Tools {
         (!Arc::ptr_eq(&renewed.0, &self.0)).then_some(renewed)
     }
 
-    /// Those that an agent of this mode may have, of those that it is allowed; all of them if nothing is said.
+    /// Those that an agent of this mode may have, of those that it is allowed; without a list, all of them.
     #[must_use]
     pub fn for_agent(&self, mode: Mode, allowed: Option<&[Arc<str>]>) -> Self {
         let is_allowed = |entry: &Entry| {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec, tool};
 use super::bounded::beginning;
 
-/// The most entries that a query answers, and what it answers if nothing is said.
+/// The most entries that a query answers, and how many it answers by default.
 const MAX_ENTRIES: usize = 100;
 const USUAL_ENTRIES: usize = 20;
 

@@ -147,7 +147,7 @@ impl Root {
     /// As [`Root::find_to_change`]; folders that are missing on the way are made.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Root::find_to_change`].
     pub(super) fn find_or_make(&self, path: &str) -> Result<Place, PathError> {
         self.walk(path, For::Making).map_err(|why| PathError { path: path.to_owned(), why })
     }

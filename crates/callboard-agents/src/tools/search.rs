@@ -20,10 +20,10 @@ const MAX_ENTRIES: usize = 10_000;
 const MAX_FILE: usize = 8 << 20;
 const MAX_BYTES: usize = 128 << 20;
 
-/// The most places that are told, and what is told if nothing is said.
+/// The most matches that an answer has, and how many it has by default.
 const MAX_MATCHES: usize = 200;
 
-/// The longest pattern and glob, in bytes, and the memory of the pattern made ready.
+/// The longest pattern and glob, in bytes, and the memory of the compiled pattern.
 const MAX_PATTERN: usize = 1000;
 const PATTERN_MEMORY: usize = 1 << 20;
 

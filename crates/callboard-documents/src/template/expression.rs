@@ -30,7 +30,7 @@ enum Kind<V> {
 }
 
 impl<V: Send> Compiled<V> {
-    /// Compiles an expression.
+    /// Compiles an expression, which stands without its braces.
     ///
     /// # Errors
     /// What is wrong with it.

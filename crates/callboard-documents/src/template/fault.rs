@@ -3,9 +3,9 @@
 /// What is wrong with a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// What is wrong, as a clause without a full stop that people read.
     pub problem: String,
-    /// What to do.
+    /// What to do about it, in the same form; `None` if that follows from the problem.
     pub advice: Option<String>,
 }
 

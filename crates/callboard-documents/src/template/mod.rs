@@ -44,7 +44,7 @@ enum Part<V> {
 }
 
 impl<V: Send> Template<V> {
-    /// Compiles a value.
+    /// Compiles the templates in the strings of a JSON value.
     ///
     /// # Errors
     /// What is wrong with the first of its templates that cannot be read.

@@ -11,7 +11,7 @@ pub trait Names<V> {
     /// What a path means, and how many of its parts say so.
     ///
     /// # Errors
-    /// Nobody produces it.
+    /// No value has this name; the fault says what is likely meant.
     fn resolve(&self, path: &[&str]) -> Result<(V, usize), Fault>;
 }
 

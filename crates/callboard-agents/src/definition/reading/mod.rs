@@ -110,7 +110,7 @@ impl DefinitionReader {
         self
     }
 
-    /// Reads one.
+    /// Reads one definition. `origin` is what errors call the text, a file's name for example.
     ///
     /// # Errors
     /// Everything that is wrong with the text.

@@ -138,7 +138,7 @@ pub(super) enum Line {
         arguments: Json,
         on_unknown: Option<OnUnknown>,
     },
-    /// It was done.
+    /// A step has been done; the value is its result.
     StepDone { id: Id, value: Json },
     /// A task for another agent.
     Delegate {
@@ -174,7 +174,7 @@ pub(super) enum Line {
     },
     /// An entry of the shared context.
     ContextGet { id: Id, namespace: Option<String>, key: String },
-    /// Writes one.
+    /// Writes an entry of the shared context.
     ContextSet {
         id: Id,
         namespace: Option<String>,
@@ -188,9 +188,9 @@ pub(super) enum Line {
     ContextQuery { id: Id, namespace: Option<String>, prefix: Option<String>, limit: usize },
     /// The newest entries of several namespaces.
     ContextSearch { id: Id, namespaces: Vec<String>, limit: usize },
-    /// Lets an entry live longer: 90 days from now, if nothing is said.
+    /// Extends the life of an entry: by default to 90 days from now.
     ContextTouch { id: Id, namespace: Option<String>, key: String, ttl_seconds: Option<u64> },
-    /// Strikes one.
+    /// Deletes an entry of the shared context.
     ContextDelete { id: Id, namespace: Option<String>, key: String },
     /// Tokens are set aside.
     Reserve { id: Id, tokens: u64 },

@@ -42,7 +42,7 @@ mod probe;
 mod protection;
 mod running;
 
-/// How long a command may take, in seconds: if nothing is said, and at most.
+/// How long a command may take, in seconds: by default, and at most.
 const USUAL_SECONDS: u64 = 60;
 const MAX_SECONDS: u64 = 600;
 
