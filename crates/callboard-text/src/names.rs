@@ -307,8 +307,15 @@ mod tests {
         for key in ["../src/a.rs", "cafe\u{301}", "s\u{441}out", "a\u{a0}b"] {
             assert_eq!(check_key(key, 128), Ok(()), "{key}");
         }
-        for key in ["", " a", "a\u{a0}", "a\n", "a\u{202e}b"] {
-            assert!(check_key(key, 128).is_err(), "{key:?}");
+        let unfit = |character, position, why| NameProblem::Unfit { character, position, why };
+        for (key, problem) in [
+            ("", NameProblem::Empty),
+            (" a", unfit(' ', 1, Unfit::WhiteSpace)),
+            ("a\u{a0}", unfit('\u{a0}', 2, Unfit::WhiteSpace)),
+            ("a\n", unfit('\n', 2, Unfit::Control)),
+            ("a\u{202e}b", unfit('\u{202e}', 2, Unfit::Unseen)),
+        ] {
+            assert_eq!(check_key(key, 128).unwrap_err().problem, problem, "{key:?}");
         }
     }
 

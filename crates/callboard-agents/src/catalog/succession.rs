@@ -15,12 +15,13 @@ impl Models {
     ///
     /// ```
     /// use callboard::env::Env;
-    /// use callboard_agents::{FakeModel, ModelChoice, ModelEntry, Models};
+    /// use callboard_agents::{FakeModel, ModelChoice, ModelEntry, Models, ModelsError};
     ///
     /// let env = Env::system();
     /// let before = Models::of(&env, [ModelEntry::of(FakeModel).tag("quick")])?;
     /// let now = Models::of(&env, [ModelEntry::of(FakeModel).tag("careful")])?.after(&before);
-    /// assert!(now.candidates(&ModelChoice::tagged(["quick"])).is_err());
+    /// let none = now.candidates(&ModelChoice::tagged(["quick"]));
+    /// assert!(matches!(none, Err(ModelsError::NoneFits { .. })));
     /// assert_eq!(now.candidates(&ModelChoice::tagged(["careful"]))?, ["fake".into()]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

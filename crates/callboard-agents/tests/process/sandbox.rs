@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::symlink;
@@ -52,6 +53,11 @@ fn as_an_ordinary_user(test: &str) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "as an ordinary user: {said}");
+}
+
+/// Whether nothing has this name, not even a link to nothing.
+fn is_absent(place: &Path) -> bool {
+    fs::symlink_metadata(place).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn attempts(said: &str) -> BTreeMap<&str, &str> {
@@ -106,15 +112,16 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "C4N4RY");
     permit("closed", 0o755);
     permit("shut", 0o755);
-    assert!(["closed/none.toml", "shut/none.toml"].iter().all(|name| fs::symlink_metadata(inside.join(name)).is_err()));
+    assert!(["closed/none.toml", "shut/none.toml"].iter().all(|name| is_absent(&inside.join(name))));
     assert!(definitions.iter().all(|file| fs::read_to_string(file).unwrap() == "a person's"));
     assert_eq!(fs::read_dir(inside.join("agents")).unwrap().count(), 1);
     assert_eq!(fs::read_link(inside.join("linked.toml")).unwrap(), Path::new("conf/flow.toml"));
-    assert!(fs::symlink_metadata(inside.join("mcp.toml")).is_err(), "what held its place is gone");
+    assert!(is_absent(&inside.join("mcp.toml")), "what held its place is gone");
     assert_eq!(fs::read_dir(world.path()).unwrap().count(), 4, "nothing was put beside the folder");
     for socket in [datagrams, abstract_datagrams] {
         socket.set_nonblocking(true).unwrap();
-        assert!(socket.recv(&mut [0; 8]).is_err(), "a datagram came out");
+        let nothing = socket.recv(&mut [0; 8]).expect_err("a datagram came out");
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     }
     drop((shared, streams));
     println!("campaign sandbox: {} attempts, 0 came through", made.len());
@@ -212,7 +219,7 @@ async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_
         }
         // What held the place of the missing file in a folder that was closed meanwhile goes with the next command.
         run(&shell, ":").await;
-        assert!(fs::symlink_metadata(at("team/deep/mcp.toml")).is_err(), "{closes}");
+        assert!(is_absent(&at("team/deep/mcp.toml")), "{closes}");
         assert_eq!(fs::read_to_string(at("team/deep/models.toml")).unwrap(), "a person's", "{closes}");
         assert_eq!(fs::read_to_string(at("team/deep/agents/a.toml")).unwrap(), "a person's", "{closes}");
         assert_eq!(fs::read_dir(at("team/deep")).unwrap().count(), 2, "{closes}");
@@ -263,7 +270,7 @@ async fn a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_
     };
     let (first, _) = tokio::join!(first, second);
     assert_eq!(first, "exit code 0\nends\n");
-    assert!(fs::symlink_metadata(inside.path().join("a")).is_err(), "something is left in its place");
+    assert!(is_absent(&inside.path().join("a")), "something is left in its place");
     as_an_ordinary_user(
         "a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_each_of_several_commands",
     );
