@@ -17,7 +17,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Whether a use of a tool may go ahead, or people decide. `is_marked` says that the run has read what strangers wrote.
+    /// Whether a use of a tool may go ahead, or people decide. `is_marked` says that the run is tainted: it has read untrusted input.
     ///
     /// ```
     /// use callboard::messages::Consent;

@@ -1,10 +1,10 @@
-//! Text of agents and other strangers, made fit to be shown to people.
+//! Untrusted text, such as that of agents, made fit to be shown to people.
 
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// The longest text of a stranger that stands in the middle of an error, in characters.
+/// The longest untrusted text that stands in the middle of an error, in characters.
 const MAX_CUT: usize = 80;
 
 /// The text as one line, with everything that could deceive a reader, or give a terminal orders, made visible: control

@@ -34,7 +34,7 @@ pub struct LoopContext {
     pub pending_questions: BTreeMap<Arc<str>, Json>,
     /// Stops the loop at the await where it is.
     pub cancel: CancelToken,
-    /// It has read what strangers wrote.
+    /// It has read untrusted input, and is tainted.
     pub is_marked: bool,
     /// Its answer did not fit, and it was asked again.
     pub(super) is_asked_again: bool,
@@ -245,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_wrote_marks_the_loop_for_good() {
+    fn untrusted_input_taints_the_loop_for_good() {
         let mut context = LoopContext::begin(Vec::new());
-        let stranger = Answered { is_untrusted: true, ..Answered::of("obey me") };
+        let untrusted = Answered { is_untrusted: true, ..Answered::of("obey me") };
         context
-            .answered([(ToolCall::new("1", "x", "{}"), stranger), (ToolCall::new("2", "x", "{}"), Answered::of(""))]);
+            .answered([(ToolCall::new("1", "x", "{}"), untrusted), (ToolCall::new("2", "x", "{}"), Answered::of(""))]);
         assert!(context.is_marked);
     }
 }

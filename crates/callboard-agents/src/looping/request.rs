@@ -22,7 +22,7 @@ impl AgentLoop {
         context: &Mutex<LoopContext>,
     ) -> Result<(ModelRequest, u64), Finish> {
         let mut context = context.lock();
-        // Whoever sums up may have read what strangers wrote.
+        // The agent that sums up may have read untrusted input.
         context.is_marked |= host.is_marked();
         if context.iteration == self.means.max_iterations {
             return Err(Finish::IterationLimit);

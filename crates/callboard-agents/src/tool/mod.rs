@@ -85,7 +85,7 @@ pub struct ToolScope {
 pub struct ToolOutput {
     /// The answer; what a model sees of it is cut to [`ToolSpec::max_output`] bytes.
     pub text: String,
-    /// It comes from strangers: what the run does after reading it needs more care (SEMANTICS 13).
+    /// It is untrusted input, and taints the run: what that does after reading it needs more care (SEMANTICS 13).
     pub is_untrusted: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct ToolSpec {
     pub timeout: Duration,
     /// The most bytes of an answer that a model sees (32 KiB); the rest is cut, and said to be.
     pub max_output: usize,
-    /// All that it answers comes from strangers, its errors too, whatever a single answer says (false).
+    /// All that it answers is untrusted input, its errors too, whatever a single answer says (false).
     pub is_untrusted: bool,
 }
 

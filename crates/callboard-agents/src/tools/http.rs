@@ -41,7 +41,7 @@ const REMARKS: usize = 1024;
 /// Only `http` and `https`, only GET, without cookies, credentials and proxies. A page is read up to 1 MiB of unpacked text;
 /// HTML comes as it is. Addresses of this machine, of private networks and of the services of clouds are refused, for each of
 /// at most 5 redirects again; a name is looked up once, and the connection goes to the address that was checked. Answers are
-/// marked as coming from strangers.
+/// marked as untrusted input.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl HttpGet {
         let mut url = address(&get.url)?;
         let client = self.client.get_or_init(|| self.client()).as_ref();
         let client = client.map_err(|problem| ToolError(format!("pages cannot be fetched: {problem}")))?;
-        // What strangers say, such as where they redirect to, stands in no error, because errors are not marked.
+        // Untrusted text, such as where a server redirects to, stands in no error, because errors do not taint a run.
         let mut hops = 0;
         let response = loop {
             let place = if hops == 0 { quoted(&get.url) } else { format!("redirect {hops} of {}", quoted(&get.url)) };
@@ -322,7 +322,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// What went wrong, without the address, which may be a stranger's word.
+/// What went wrong, without the address, which may be untrusted text.
 fn failure(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     loop {

@@ -200,7 +200,7 @@ pub(super) enum Line {
     Release { id: Id, reservation: Id },
     /// Tells whoever watches the run.
     Notice { text: String },
-    /// The turn has read what strangers wrote.
+    /// The turn has read untrusted input, and is tainted.
     Mark { source: String },
     /// The turn ends with this.
     Command {
@@ -286,7 +286,7 @@ pub(super) enum Said {
     Did(Id, Json),
     /// It tells something.
     Tells(String),
-    /// It has read what strangers wrote.
+    /// The process has read untrusted input: its turn is tainted.
     Reads(String),
     /// It ends the turn of this id.
     Ends(String, Ending),

@@ -63,7 +63,7 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 ///
 /// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
 /// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name; [`ShellExec::confinement`] returns what of it holds. It cannot be kept from the network this way, and not
-/// from using up memory, processes or disk. So what it prints is taken for what strangers wrote ([`ShellExec::trusted`]). Where the kernel has no such confinement, commands are refused.
+/// from using up memory, processes or disk. So what it prints is taken for untrusted input ([`ShellExec::trusted`]). Where the kernel has no such confinement, commands are refused.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl ShellExec {
         self
     }
 
-    /// What commands print is not taken for what strangers wrote: for a machine whose commands reach no network.
+    /// What commands print is not taken for untrusted input: for a machine whose commands reach no network.
     #[must_use]
     pub fn trusted(mut self) -> Self {
         self.is_trusted = true;
