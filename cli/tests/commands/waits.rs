@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::agents::{agent_with, python_agents, searcher};
 use crate::support::model::Model;
-use crate::support::{callboard, command, output_of, write};
+use crate::support::{callboard, command, make_pipe, output_of, write};
 
 fn writer() -> (TempDir, Model) {
     let model = Model::start();
@@ -40,11 +40,11 @@ open("asked", "w").close()
 sys.stdin.read()
 "#;
 
-/// Ends its turn one second after the other program has asked, which is longer than a run is watched for further events.
+/// Ends its turn one second after the other program has asked, which is longer than a run is watched for further events. It needs a
+/// named pipe `asked`, which the other program opens.
 const WORKS: &str = r#"
 import time
-while not os.path.exists("asked"):
-    time.sleep(0.01)
+open("asked").close()
 time.sleep(1)
 finish()
 "#;
@@ -84,6 +84,7 @@ fn all_waits_of_a_run_are_printed_where_nobody_can_be_asked() {
 #[test]
 fn a_run_that_waits_for_a_person_ends_its_process_once_no_node_works() {
     let folder = python_agents(&[("asks", ASKS), ("works", WORKS), ("last", ASKS_LAST)]);
+    make_pipe(folder.path().join("asked"));
     let line = ["workflow", "run", "--line", "asks | works -> last", "--agents", "agents"];
     let (code, out, error) = outcome(&folder, &[&line[..], &["--no-input", "--json", "--store", "data"]].concat());
     let all = ["Question 1?", "Question 2?", "The last one?", "order 3", "order 4"];

@@ -511,6 +511,7 @@ fn a_killed_import_leaves_no_run_and_its_files_are_removed_by_the_next_one() {
     let is_open = |folder: fs::DirEntry| folder.path().join("format").exists();
     let projects = || fs::read_dir(other.state.path().join("callboard")).into_iter().flatten().flatten();
     while !projects().any(|project| fs::read_dir(project.path()).unwrap().flatten().any(is_open)) {
+        assert!(child.try_wait().unwrap().is_none(), "the import has ended before it has opened a store");
         std::thread::yield_now();
     }
     child.kill().unwrap();
