@@ -32,8 +32,8 @@ mod wait;
 
 pub use agent_name::AgentName;
 pub(crate) use agent_name::MAX_AGENT_NAME;
-pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use approval::{Action, ActionKind, ApprovalId, Consent, Decision, Envelope, Terms};
+pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
 pub use callboard_text::{NameError, NameProblem, Unfit, visible, visible_lines};
 pub use causes::{TooDeep, Unacknowledged};

@@ -409,7 +409,7 @@ fn fill(folder: &Path) {
             let (expected, durability) = (Expected::Absent, Durability::Memory);
             store.put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await.unwrap();
         }
-        store.close().await;
+        store.close().await.unwrap();
     });
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn make_store(folder: &Path) -> Runs {
         board.shutdown().await;
         let sled = Sled::open(folder).unwrap();
         copy_all(&*memory, &sled, Timestamp::from_millis(0)).await.unwrap();
-        sled.close().await;
+        sled.close().await.unwrap();
         Runs { printed, too_short, waiting, judged }
     })
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::messages::{
-    Action, ActionKind, AgentName, Consent, Decision, EXPIRY, Envelope, POLICY, Refusal, RequestId, RunEvent, Terms, Verdict,
+    Action, ActionKind, AgentName, Consent, Decision, EXPIRY, Envelope, POLICY, Refusal, RequestId, RunEvent, Terms,
+    Verdict,
 };
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::run::{OpenTurn, Run};
