@@ -110,7 +110,7 @@ async fn fork(
     store.conversations().fork(conversation, until, copy).await.map_err(|error| Failure::trouble(error.to_string()))?;
     let copied = ended.iter().position(|run| *run == until).map_or(0, |last| last + 1);
     for store in &open.stores {
-        store.sled().close().await;
+        store.close().await?;
     }
     let text = format!("conversation {copy} is a copy of {conversation}: {}, up to {until}\n", count(copied, "run"));
     let json = json!({ "conversation": copy, "forked_from": conversation, "until": until, "runs": copied });
@@ -181,7 +181,7 @@ async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Fail
         deleted.push(conversation);
     }
     for store in &open.stores {
-        store.sled().close().await;
+        store.close().await.map_err(|failure| failure.with(&text))?;
     }
     Ok(Page {
         done: Some("the conversations are deleted".to_owned()),

@@ -48,7 +48,7 @@ impl Kept {
             note(&format!("run {} has ended already", before.id));
         }
         self.advise_retry(before.id, &before.history, &result, arguments);
-        self.store.sled().close().await;
+        self.store.close_or_note().await;
         Some(result)
     }
 

@@ -373,7 +373,7 @@ impl<'a> Session<'a> {
             None => None,
         };
         if let Some(kept) = &self.kept {
-            kept.store.sled().close().await;
+            kept.store.close_or_note().await;
         }
         state
     }

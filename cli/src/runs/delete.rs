@@ -23,7 +23,7 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
         }
         let (store, run) = open.find(wanted).await.map_err(|failure| failure.with(&text))?;
         store.delete(run).await.map_err(|failure| failure.with(&text))?;
-        store.sled().close().await;
+        store.close().await.map_err(|failure| failure.with(&text))?;
         text.push_str(&format!("run {run} is deleted\n"));
         deleted.push(run);
     }
@@ -46,7 +46,7 @@ pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Fail
                 deleted.push(run);
             }
         }
-        store.sled().close().await;
+        store.close().await?;
     }
     let text = format!("{} deleted\n{}", count(deleted.len(), "run"), open.notes());
     let skipped: Vec<_> = open.closed.iter().map(ClosedStore::json).collect();

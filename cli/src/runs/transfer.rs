@@ -64,9 +64,9 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
         _ => Ok(()),
     };
     let conversations = store.conversations().list().await.map_err(store::trouble);
-    sled.close().await;
+    let closed = store.close().await;
     drop((sled, store));
-    let (moved, ()) = (moved?, checked?);
+    let (moved, (), ()) = (moved?, checked?, closed?);
     let folder = target.keep().await?;
     if let (Some((project, _)), Some(number)) = (&additions, number_of(&folder)) {
         for conversation in conversations? {
@@ -140,7 +140,7 @@ async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let [from, to_store] = [from, to].map(Store::open_or_make);
     let (from, to_store) = (from.map_err(store::trouble)?, to_store.map_err(store::trouble)?);
     transfer::copy_all(&*from.sled(), &*to_store.sled(), Env::system().now().wall).await.map_err(trouble)?;
-    to_store.sled().close().await;
+    to_store.close().await?;
     Ok(to.to_owned())
 }
 

@@ -13,6 +13,7 @@ use callboard::supervision::runs::{Replay, ReplayError};
 
 use tempfile::TempDir;
 
+use crate::output::note;
 use crate::page::{Failure, brief};
 use crate::stores::copy::{copy_if_needed, with_free_space};
 use crate::stores::creation::Missing;
@@ -112,6 +113,18 @@ impl Store {
     /// The storage, for a board.
     pub(crate) fn sled(&self) -> Arc<Sled> {
         Arc::clone(&self.sled)
+    }
+
+    /// Closes the store: whatever was written to it is on the disk, or the error says that it may not be.
+    pub(crate) async fn close(&self) -> Result<(), Failure> {
+        self.sled().close().await.map_err(trouble)
+    }
+
+    /// As [`Store::close`] at the end of a run, whose result is printed whatever becomes of the store.
+    pub(crate) async fn close_or_note(&self) {
+        if let Err(error) = self.sled().close().await {
+            note(&error.to_string());
+        }
     }
 
     /// All runs, oldest first.

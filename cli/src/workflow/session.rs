@@ -265,7 +265,7 @@ impl<'a> Session<'a> {
 
     async fn close(&self) {
         if let Some((_, store)) = &self.kept {
-            store.sled().close().await;
+            store.close_or_note().await;
         }
     }
 }
