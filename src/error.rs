@@ -1,6 +1,5 @@
 //! The roll-up error, for programs that pass everything on with `?`.
 
-use crate::actors::approvals::DecideError;
 use crate::actors::context::ContextError;
 use crate::messages::{NameError, Refusal};
 use crate::runtime::{AgentError, AskError, BuildError, LetterError, RunError};
@@ -32,8 +31,6 @@ pub enum Error {
     Answer(#[from] AnswerError),
     #[error(transparent)]
     Overwrite(#[from] OverwriteError),
-    #[error(transparent)]
-    Decide(#[from] DecideError),
     #[error(transparent)]
     Context(#[from] ContextError),
     #[error(transparent)]

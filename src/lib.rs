@@ -51,7 +51,6 @@ pub use error::Error;
 pub use runtime::{Builder, Callboard, RunHandle};
 pub use supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
 pub use supervision::runs::rules::fork::ForkError;
-pub use supervision::runs::rules::interrupts::ResumeError;
 
 /// What a first program, and each of the small examples, needs. It has no `Send` and no `Error`, so that it hides nothing of
 /// the standard library.
@@ -61,13 +60,12 @@ pub mod prelude {
     pub use crate::actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
     pub use crate::messages::{
         Action, AgentName, Command, Complexity, Consent, Decision, Durability, Handoffs, Json, Limits, Outcome,
-        Reducer, RunEvent, RunId, Task, Usage,
+        Pending, Reducer, Response, Resume, RunEvent, RunId, Task, Usage,
     };
     pub use crate::runtime::{Callboard, RunHandle};
     #[cfg(feature = "sled")]
     pub use crate::storage::Sled;
     pub use crate::storage::{Memory, Storage};
-    pub use crate::supervision::runs::Resume;
     pub use crate::workflow::{Node, Workflow};
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn waiting(count: usize) -> Each {
             runs.push(board.submit(Task::new("choose").to("asker")).await.unwrap().id());
         }
         for id in runs {
-            while board.run(id).questions().await.is_empty() {
+            while board.run(id).pending().await.is_empty() {
                 tokio::task::yield_now().await;
             }
         }

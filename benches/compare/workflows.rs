@@ -6,7 +6,6 @@ use std::sync::Arc;
 use callboard::messages::Reducer;
 use callboard::prelude::*;
 use callboard::storage::{Journal, Storage};
-use callboard::supervision::runs::Resume;
 use callboard::workflow::{Drawing, Node, Workflow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -266,8 +265,8 @@ pub(crate) fn people(report: &mut Report, effort: Effort) {
         for _ in 0..rounds {
             let run = board.submit(workflow.task("x")).await.unwrap();
             let began = wall();
-            let open = run.next_interrupt().await.unwrap().unwrap();
-            run.resume(open.turn, Resume::default(), "ann").await.unwrap();
+            let open = run.next_pending().await.unwrap().unwrap();
+            board.people().answer(&open, Resume::default(), "ann").await.unwrap();
             finished(&run.result().await.unwrap());
             times.push(wall() - began);
         }

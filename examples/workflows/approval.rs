@@ -46,18 +46,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let input = json!({ "root": tree::of_this_repository("docs"), "target": target });
     let run = board.submit(workflow.task(input)).await?;
 
-    while let Some(open) = run.next_interrupt().await? {
+    while let Some(Pending::Node(open)) = run.next_pending().await? {
         let page: Page = open.input.parse()?;
         println!("`{}` waits. It would write {}:\n\n{}", open.node, page.file, visible_lines(&page.text));
         match answer().await?.as_str() {
-            "y" | "yes" => run.resume(open.turn, Resume::default(), "you").await?,
+            "y" | "yes" => board.people().answer(&open, Resume::default(), "you").await?,
             "n" | "no" => drop(run.cancel("a person refused it").await?),
             "" => drop(run.cancel("nobody is there to answer").await?),
             heading => {
                 let (_, rest) = page.text.split_once('\n').unwrap_or_default();
                 let changed = Page { text: format!("# {heading}\n{rest}"), ..page };
                 let resume = Resume { input: Some(Json::of(changed)?), ..Resume::default() };
-                run.resume(open.turn, resume, "you").await?;
+                board.people().answer(&open, resume, "you").await?;
             }
         }
     }

@@ -32,6 +32,9 @@ pub enum Unacknowledged {
     /// The resumption of this turn. The run's open interrupts show whether it was journaled.
     #[error("nothing is known about turn {0}; look at the open interrupts")]
     Resume(TurnId),
+    /// The restart of this turn. The run's turns that need attention show whether it was journaled.
+    #[error("nothing is known about the restart of turn {0}; look at the turns that need attention")]
+    Restart(TurnId),
     /// An overwrite. The run shows whether it was journaled.
     #[error("nothing is known about the overwrite; look at the run")]
     Overwrite,

@@ -63,12 +63,12 @@ fn turn_in(text: &str) -> Option<Wait> {
     Some(Wait::Turn { turn: turn_id(turn)?, agent: AgentName::new(agent).ok()?, request })
 }
 
-fn turn_id(text: &str) -> Option<TurnId> {
+pub(super) fn turn_id(text: &str) -> Option<TurnId> {
     let (run, number) = text.split_once('/')?;
     Some(TurnId { run: run.parse::<RunId>().ok()?, number: number.parse().ok()? })
 }
 
-fn request_id(text: &str) -> Option<RequestId> {
+pub(super) fn request_id(text: &str) -> Option<RequestId> {
     let (turn, ordinal) = text.rsplit_once('.')?;
     Some(RequestId { turn: turn_id(turn)?, ordinal: ordinal.parse().ok()? })
 }

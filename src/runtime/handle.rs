@@ -17,8 +17,8 @@ use crate::actors::{Router, Scheduler, ShardQueues};
 use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Chain, Complexity, ConversationId, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId,
-    Submission, Task, TooDeep, TraceId, TurnId, Unacknowledged, check_person,
+    AgentName, Chain, Complexity, ConversationId, Durability, Json, Limits, Refusal, RunId, Submission, Task, TooDeep,
+    TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
@@ -26,9 +26,9 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::queue::{RunMessage, ShardMessage};
+use crate::supervision::runs::queue::{RunMessage, ShardMessage, ShardQueue};
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
-use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
+use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::snapshot::load;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
@@ -245,7 +245,7 @@ impl Callboard {
     /// };
     /// let first = board("slow").start().await?;
     /// let run = first.submit(Task::new("receive").durability(Durability::Sync)).await?;
-    /// run.next_question().await?;
+    /// run.next_pending().await?;
     /// first.shutdown().await;
     ///
     /// let second = board("quick").start().await?;
@@ -278,66 +278,6 @@ impl Callboard {
         &self.board.context
     }
 
-    /// The open approvals, and the calls that decide them. For people's front ends, not for agents.
-    #[must_use]
-    pub fn approvals(&self) -> &Decider {
-        &self.board.decider
-    }
-
-    /// The open approval that expires first, as soon as there is one; `None` once the board has ended. To be asked again
-    /// when that one is decided. For people's front ends, not for agents. After a crash it may have been decided already by
-    /// a decision that has yet to reach its run: deciding it then returns [`AlreadyDecided`](crate::actors::approvals::DecideError).
-    ///
-    /// ```
-    /// use callboard::messages::Action;
-    /// use callboard::prelude::*;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let board = Callboard::builder()
-    ///     .agent("clerk", |turn: Turn| async move {
-    ///         let approved = turn.people().approve(Action::new("write_file", "a.txt", "hello")).await?;
-    ///         Ok(Command::output(approved.arguments))
-    ///     })
-    ///     .start()
-    ///     .await?;
-    /// let run = board.submit(Task::new("write")).await?;
-    /// if let Some(open) = board.next_approval().await {
-    ///     assert_eq!(open.action.to_string(), "write_file a.txt");
-    ///     board.approvals().approve(open.id(), "ann").await?;
-    /// }
-    /// assert_eq!(run.result().await?.output, "hello");
-    /// board.shutdown().await;
-    /// # Ok::<(), callboard::Error>(()) }).unwrap();
-    /// ```
-    pub async fn next_approval(&self) -> Option<Envelope> {
-        tokio::select! {
-            biased;
-            _ = self.ended() => None,
-            open = self.board.decider.next_open() => Some(open),
-        }
-    }
-
-    /// Answers a question that a turn has asked.
-    ///
-    /// # Errors
-    /// The question is not open, was answered, `by` has more than (128) characters, or the answer could not be journaled.
-    pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
-        check_person(by)?;
-        let QuestionId { request, nonce } = question;
-        let (answer, by): (Json, Arc<str>) = (answer.into(), by.into());
-        if answer.is_too_deep() {
-            return Err(TooDeep::new("the answer").into());
-        }
-        let times = self.board.env.message_point("answer.dispatch", &by).await.unwrap_or(1);
-        let mut told = None;
-        for _ in 0..times {
-            let (answer, by) = (answer.clone(), Arc::clone(&by));
-            let (TurnId { run, number: turn }, ordinal) = (request.turn, request.ordinal);
-            let again = self.ask_run(run, |ack| RunMessage::Answer { turn, ordinal, nonce, answer, by, ack }).await;
-            told = told.or(again);
-        }
-        told.unwrap_or(Err(Unacknowledged::Answer(request).into()))
-    }
-
     /// Sends a message about a run to its supervisor and waits for the answer. `None` when the supervisor was restarted before
     /// it answered, or the board has ended.
     pub(super) async fn ask_run<T>(
@@ -349,9 +289,22 @@ impl Callboard {
     }
 
     /// As [`Callboard::ask_run`], with any message for the shard of the run.
-    async fn ask_shard<T>(&self, run: RunId, message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage) -> Option<T> {
+    fn ask_shard<T>(
+        &self,
+        run: RunId,
+        message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
+    ) -> impl Future<Output = Option<T>> {
+        self.ask_queue(self.board.shards.of(run), message)
+    }
+
+    /// As [`Callboard::ask_run`], with any message for one of the shards.
+    pub(super) async fn ask_queue<T>(
+        &self,
+        queue: &ShardQueue,
+        message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
+    ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.board.shards.of(run).enqueue(message(reply)).drain();
+        queue.enqueue(message(reply)).drain();
         tokio::select! {
             biased;
             answer = answer => answer.ok(),

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +8,12 @@ use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
 use crate::messages::{
-    Flow, Json, Published, Question, QuestionId, RunEvent, RunId, RunResult, TooDeep, TooLong, TurnId, Unacknowledged,
-    Update, check_person, check_reason,
+    Flow, Json, Published, RunEvent, RunId, RunResult, TooDeep, TooLong, Unacknowledged, Update, check_person,
+    check_reason,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::follow::{Follower, TurnEvent};
-use crate::supervision::runs::interrupts::{Interrupt, Resume, ResumeError};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
@@ -97,19 +95,7 @@ impl RunHandle {
         self.id
     }
 
-    /// The turns that wait for a person, because an earlier attempt asked for other things than this one, their agent is
-    /// not registered any more, or they were found under way at too many starts; each with the reason. Until
-    /// [`RunHandle::restart_turns`] or [`RunHandle::cancel`] is called, the run has no result.
-    ///
-    /// # Errors
-    /// The run is unknown, or its journal cannot be read.
-    pub async fn needs_attention(&self) -> Result<Vec<(TurnId, String)>, RunError> {
-        let run = self.read().await?;
-        Ok(run.turns_that_need_attention().map(|(turn, why)| (turn, why.to_owned())).collect())
-    }
-
-    /// Waits for the run's end: also for people, when a question, an approval or a turn that [needs
-    /// attention](RunHandle::needs_attention) is open. That of a run that another board on the same store works on is noticed within a second.
+    /// Waits for the run's end: also for people, when something is [pending](RunHandle::pending). That of a run that another board on the same store works on is noticed within a second.
     ///
     /// # Errors
     /// The run is unknown or quarantined, its journal cannot be read, or the board stops first.
@@ -226,12 +212,6 @@ impl RunHandle {
         }
     }
 
-    /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]). What one that has changed
-    /// had asked for before is forgotten; the others are answered from what they had. Returns how many there were.
-    pub async fn restart_turns(&self) -> usize {
-        self.board.ask_run(self.id, |ack| RunMessage::RestartTurns { ack }).await.unwrap_or(0)
-    }
-
     /// Continues a run that ended because branches wrote one place concurrently (SEMANTICS 6): these values stand in the
     /// named channels, whatever the branches wrote there, and their join continues as if it had not failed. A conflict
     /// inside a delegation is the answer to its asking turn and ends nothing, so it cannot be written over.
@@ -278,146 +258,6 @@ impl RunHandle {
         }
         let told = self.board.ask_run(self.id, |ack| RunMessage::Overwrite { update, by: by.into(), ack }).await;
         told.unwrap_or(Err(Unacknowledged::Overwrite.into()))
-    }
-
-    /// The run's questions that wait for an answer. What has expired is not among them.
-    pub async fn questions(&self) -> Vec<Question> {
-        self.board.ask_run(self.id, |reply| RunMessage::Questions { reply }).await.unwrap_or_default()
-    }
-
-    /// The run's question that was asked first and is open, as soon as there is one; `None` once the run has ended. To be
-    /// asked again when that one is answered. Of a run that another board works on it only notices the end.
-    ///
-    /// ```
-    /// use callboard::prelude::*;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let board = Callboard::builder()
-    ///     .agent("host", |turn: Turn| async move {
-    ///         let name: String = turn.people().ask("Who is there?").await?.parse()?;
-    ///         Ok(Command::output(format!("Welcome, {name}")))
-    ///     })
-    ///     .start()
-    ///     .await?;
-    /// let run = board.submit(Task::new("receive")).await?;
-    /// while let Some(open) = run.next_question().await? {
-    ///     assert_eq!(open.question, "Who is there?");
-    ///     board.answer(open.id, "Ann", "the door").await?;
-    /// }
-    /// assert_eq!(run.result().await?.output, "Welcome, Ann");
-    /// board.shutdown().await;
-    /// # Ok::<(), callboard::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// As [`RunHandle::result`].
-    pub async fn next_question(&self) -> Result<Option<Question>, RunError> {
-        let buffer = self.board.board.settings.capacity.watch_buffer;
-        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Messages], buffer);
-        let handle = Self::new(self.id, self.board.clone());
-        let mut ended = pin!(handle.result());
-        loop {
-            let open = self.questions().await.into_iter();
-            if let Some(first) = open.min_by_key(|question| (question.asked_at, question.id.request)) {
-                return Ok(Some(first));
-            }
-            tokio::select! {
-                biased;
-                result = &mut ended => return result.map(|_| None),
-                true = has_asked(&mut news) => {}
-            }
-        }
-    }
-
-    /// Returns once the question is no longer open: it was answered, has expired, or its turn or run has ended. At once if it
-    /// never was. Of a run that another board works on it only notices the end.
-    pub async fn question_closed(&self, question: QuestionId) {
-        let buffer = self.board.board.settings.capacity.watch_buffer;
-        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Debug], buffer);
-        loop {
-            if self.questions().await.iter().all(|open| open.id != question) || news.next().await.is_none() {
-                return;
-            }
-        }
-    }
-
-    /// The nodes of the run's plan that wait for a person, in the order of their turns.
-    pub async fn interrupts(&self) -> Vec<Interrupt> {
-        self.board.ask_run(self.id, |reply| RunMessage::Interrupts { reply }).await.unwrap_or_default()
-    }
-
-    /// The first of [`RunHandle::interrupts`], as soon as there is one; `None` once the run has ended. Of a run that another
-    /// board works on it only notices the end.
-    ///
-    /// ```
-    /// use callboard::prelude::*;
-    /// use callboard::supervision::runs::Resume;
-    /// use callboard::workflow::{Node, Workflow};
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
-    /// let board = Callboard::builder().agent("echo", echo).start().await?;
-    /// let workflow = Workflow::builder("publish")
-    ///     .node(Node::agent("draft", "echo"))
-    ///     .node(Node::agent("publish", "echo").after("draft").interrupted())
-    ///     .build()?;
-    /// let run = board.submit(workflow.task("a draft")).await?;
-    /// while let Some(open) = run.next_interrupt().await? {
-    ///     assert_eq!((&*open.node, &open.input), ("publish", &"a draft".into()));
-    ///     run.resume(open.turn, Resume { input: Some("a better draft".into()), ..Resume::default() }, "ann").await?;
-    /// }
-    /// assert_eq!(run.result().await?.output, "a better draft");
-    /// # board.shutdown().await;
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// As [`RunHandle::result`].
-    pub async fn next_interrupt(&self) -> Result<Option<Interrupt>, RunError> {
-        let buffer = self.board.board.settings.capacity.watch_buffer;
-        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Updates], buffer);
-        let handle = Self::new(self.id, self.board.clone());
-        let mut ended = pin!(handle.result());
-        loop {
-            if let Some(first) = self.interrupts().await.into_iter().next() {
-                return Ok(Some(first));
-            }
-            tokio::select! {
-                biased;
-                result = &mut ended => return result.map(|_| None),
-                Some(_) = news.next() => {}
-            }
-        }
-    }
-
-    /// Returns once the node no longer waits for a person: it was resumed, or its run has ended. At once if it never waited. Of a
-    /// run that another board works on it only notices the end.
-    pub async fn interrupt_closed(&self, turn: TurnId) {
-        let buffer = self.board.board.settings.capacity.watch_buffer;
-        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Debug], buffer);
-        loop {
-            if self.interrupts().await.iter().all(|open| open.turn != turn) || news.next().await.is_none() {
-                return;
-            }
-        }
-    }
-
-    /// Has a node start that waits for a person, as it stands or with what the person changed. The first one counts.
-    ///
-    /// # Errors
-    /// See [`ResumeError`]. Nothing has then changed.
-    pub async fn resume(&self, turn: TurnId, resume: Resume, by: &str) -> Result<(), ResumeError> {
-        check_person(by)?;
-        let written = resume.update.writes().iter().map(|write| &write.value);
-        if written.chain(&resume.input).any(Json::is_too_deep) {
-            return Err(TooDeep::new("a value").into());
-        }
-        if turn.run != self.id {
-            return Err(ResumeError::NotInterrupted(turn));
-        }
-        let told = self
-            .board
-            .ask_run(self.id, |ack| RunMessage::Resume { turn: turn.number, resume, by: by.into(), ack })
-            .await;
-        told.unwrap_or(Err(Unacknowledged::Resume(turn).into()))
     }
 
     /// Everything that has happened in the run so far.
@@ -588,25 +428,6 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
         let events = (first..).zip(past).map(|(sequence, event)| Published { run, sequence, event: Arc::new(event) });
         Ok(events.flat_map(|event| self.follower.take(&event)).collect())
     }
-}
-
-/// Waits for a question among the news, or for a gap in which one may be missed; `false` when no more come.
-async fn has_asked(news: &mut (impl Stream<Item = Watched> + Unpin)) -> bool {
-    while let Some(watched) = news.next().await {
-        match watched {
-            Watched::Event(published)
-                if matches!(
-                    *published.event,
-                    RunEvent::Asked { .. } | RunEvent::AskedUntil { .. } | RunEvent::OutcomeUnknown { .. }
-                ) =>
-            {
-                return true;
-            }
-            Watched::Event(_) | Watched::Live(_) => {}
-            Watched::Missed(_) => return true,
-        }
-    }
-    false
 }
 
 impl fmt::Debug for RunHandle {

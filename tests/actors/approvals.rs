@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::AnswerError;
-use callboard::actors::approvals::DecideError;
 use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
@@ -19,6 +18,8 @@ use callboard::storage::codec::{self, Stored};
 use callboard::storage::{Append, Expected, Key, Memory, Put, Storage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use crate::common::people;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -78,15 +79,15 @@ async fn submit(board: &Callboard, to: &str) -> RunHandle {
 
 /// The open approvals, as soon as there are `count`.
 async fn open(board: &Callboard, count: usize) -> Vec<Envelope> {
-    while board.approvals().open().len() < count {
+    while people::approvals(board).await.len() < count {
         tokio::task::yield_now().await;
     }
-    board.approvals().open()
+    people::approvals(board).await
 }
 
 async fn questions(run: &RunHandle, count: usize) -> Vec<Question> {
     loop {
-        let questions = run.questions().await;
+        let questions = people::questions(run).await;
         if questions.len() >= count {
             return questions;
         }
@@ -102,7 +103,7 @@ async fn what_was_approved_is_what_is_executed() {
     assert_eq!((&envelope.action, envelope.agent.as_str()), (&write_file(), "writer"));
     assert_eq!(envelope.request.turn.run, run.id());
     assert_eq!(board.load().open_approvals, 1);
-    let decision = board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    let decision = board.people().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!((decision.approved, &*decision.by), (true, "ann"));
     let result = run.result().await.unwrap();
     assert_eq!(result.output, json!({ "executed": { "text": "fine", "n": [1, 2.5, null] }, "same": true }));
@@ -123,7 +124,7 @@ async fn a_waiting_turn_holds_neither_permit_nor_slot() {
     let load = board.load();
     assert_eq!((load.free_permits, load.turns_at_work, load.waiting_turns), (1, 0, 3));
     for envelope in asked {
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        board.people().approve(envelope.id(), "ann").await.unwrap();
     }
     for run in runs {
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
@@ -136,7 +137,7 @@ async fn a_denial_reaches_the_agent_with_its_reason() {
     let board = asking(World::new().board()).start().await.unwrap();
     let run = submit(&board, "writer").await;
     let id = open(&board, 1).await[0].id();
-    board.approvals().deny(id, "ann", "not on a Friday").await.unwrap();
+    board.people().deny(id, "ann", "not on a Friday").await.unwrap();
     let output = run.result().await.unwrap().output;
     let error = output.value()["error"].as_str().unwrap();
     assert!(error.ends_with("write_file REVIEW.md was denied by ann: not on a Friday"), "{error}");
@@ -149,28 +150,28 @@ async fn the_first_of_a_thousand_decisions_wins() {
     let run = submit(&board, "writer").await;
     let id = open(&board, 1).await[0].id();
     let clicks = (0..1000).map(|n| {
-        let decider = board.approvals().clone();
+        let people = board.people();
         tokio::spawn(async move {
             match n % 2 {
-                0 => decider.approve(id, &format!("person {n}")).await,
-                _ => decider.deny(id, &format!("person {n}"), "no").await,
+                0 => people.approve(id, &format!("person {n}")).await,
+                _ => people.deny(id, &format!("person {n}"), "no").await,
             }
         })
     });
-    let clicks: Vec<Result<Decision, DecideError>> =
+    let clicks: Vec<Result<Decision, AnswerError>> =
         futures::future::join_all(clicks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
     let winners: Vec<&Decision> = clicks.iter().filter_map(|click| click.as_ref().ok()).collect();
     let [winner] = winners.as_slice() else { panic!("{} decisions won", winners.len()) };
     let told =
         format!("already {} by {} at {}", if winner.approved { "approved" } else { "denied" }, winner.by, winner.at);
     for late in clicks.iter().filter_map(|click| click.as_ref().err()) {
-        assert_eq!(late, &DecideError::AlreadyDecided { decision: (*winner).clone() });
+        assert_eq!(late, &AnswerError::AlreadyDecided { decision: (*winner).clone() });
         assert_eq!(late.to_string(), told);
     }
     run.result().await.unwrap();
     let decided = run.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::Decided { .. })).count();
     assert_eq!(decided, 1);
-    let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
+    let late = board.people().deny(id, "bob", "").await.unwrap_err();
     assert_eq!(late.to_string(), told, "also after the run has ended");
     board.shutdown().await;
 }
@@ -188,7 +189,7 @@ async fn silence_denies_after_seven_days() {
         result.output.value()["error"].as_str().unwrap().rsplit(": ").next(),
         Some("the approval of write_file REVIEW.md expired before anybody decided")
     );
-    let late = board.approvals().approve(envelope.id(), "ann").await.unwrap_err();
+    let late = board.people().approve(envelope.id(), "ann").await.unwrap_err();
     assert!(late.to_string().starts_with("already denied by expiry at 2026-01-08"), "{late}");
     assert_eq!(board.load().open_approvals, 0);
     board.shutdown().await;
@@ -198,7 +199,7 @@ async fn silence_denies_after_seven_days() {
 async fn an_unknown_approval_is_an_error() {
     let board = asking(World::new().board()).start().await.unwrap();
     let id = ApprovalId([7; 32]);
-    assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
+    assert_eq!(board.people().approve(id, "ann").await, Err(AnswerError::NotOpen(id.into())));
     board.shutdown().await;
 }
 
@@ -219,7 +220,7 @@ async fn what_an_action_is_called_decides_nothing() {
         for arguments in ["rm", "rm -r"] {
             let asked = open(&board, 1).await.remove(0);
             assert_eq!((&*asked.action.action, &asked.action.arguments), (name, &json!(arguments).into()));
-            board.approvals().approve(asked.id(), "ann").await.unwrap();
+            board.people().approve(asked.id(), "ann").await.unwrap();
         }
         assert_eq!(run.result().await.unwrap().output, json!(["rm", "rm -r"]));
         board.shutdown().await;
@@ -273,7 +274,7 @@ async fn a_policy_may_decide_by_itself() {
             _ => None,
         });
         assert_eq!(by, Some((expected, "policy".into())));
-        assert_eq!(board.approvals().open(), []);
+        assert_eq!(people::approvals(&board).await, []);
         board.shutdown().await;
     }
 }
@@ -289,7 +290,7 @@ async fn agents_that_only_analyse_are_approved_and_others_ask() {
         let run = submit(&board, "one").await;
         if !is_approved {
             let id = open(&board, 1).await[0].id();
-            board.approvals().approve(id, "ann").await.unwrap();
+            board.people().approve(id, "ann").await.unwrap();
         }
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished, "{mode:?}");
         board.shutdown().await;
@@ -309,7 +310,7 @@ async fn a_parked_handoff_reserves_nothing_and_goes_on_when_approved() {
     assert_eq!((load.turns_at_work, load.waiting_turns, load.ready_turns, load.waits), (0, 0, 0, 0));
     assert_eq!((load.free_permits, load.open_approvals), (5, 1));
     assert_eq!(run.read().await.unwrap().metrics().handoffs, 0);
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("b got from a").into()));
     assert_eq!((result.metrics.handoffs, result.state), (1, json!({ "artifacts": { "a": 1 } }).into()));
@@ -330,7 +331,7 @@ async fn denied(decide: impl AsyncFnOnce(&Callboard, ApprovalId)) -> (RunResult,
 
 #[tokio::test(start_paused = true)]
 async fn a_denied_handoff_ends_its_branch_as_denied_without_its_update() {
-    let (_, reason) = denied(async |board, id| drop(board.approvals().deny(id, "ann", "not him").await.unwrap())).await;
+    let (_, reason) = denied(async |board, id| drop(board.people().deny(id, "ann", "not him").await.unwrap())).await;
     assert_eq!(reason, "handoff b was denied by ann: not him");
 }
 
@@ -367,7 +368,7 @@ async fn the_guard_runs_again_when_a_parked_handoff_is_approved() {
     let limits = Limits { handoffs: 3, ..Limits::default() };
     let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
     for envelope in open(&board, 2).await {
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        board.people().approve(envelope.id(), "ann").await.unwrap();
     }
     let result = run.result().await.unwrap();
     assert_eq!(result.outcome, Outcome::Refused(Refusal::HandoffLimit { max: 3, asked: 1 }));
@@ -389,7 +390,7 @@ async fn a_breaker_that_opened_meanwhile_refuses_an_approved_handoff() {
         let limits = Limits { attempts: 1, ..Limits::default() };
         board.submit(Task::new("x").to("b").limits(limits)).await.unwrap().result().await.unwrap();
     }
-    board.approvals().approve(id, "ann").await.unwrap();
+    board.people().approve(id, "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert!(matches!(&result.outcome, Outcome::Refused(Refusal::BreakerOpen { .. })), "{result:?}");
     assert_eq!(result.state, json!({ "messages": ["a"] }), "refused is not denied: output and update apply");
@@ -410,7 +411,7 @@ async fn open_approvals_survive_a_restart_and_keep_their_expiry() {
     let second = start().await.unwrap();
     assert_eq!(open(&second, 2).await, asked, "the same questions, bound to the same bytes");
     let of_run = |run: RunId| asked.iter().find(|envelope| envelope.request.turn.run == run).unwrap().clone();
-    second.approvals().approve(of_run(runs[0]).id(), "ann").await.unwrap();
+    second.people().approve(of_run(runs[0]).id(), "ann").await.unwrap();
     let result = second.run(runs[0]).result().await.unwrap();
     assert_eq!(result.output.value()["same"], true);
     let result = second.run(runs[1]).result().await.unwrap();
@@ -429,7 +430,7 @@ async fn an_approval_that_expired_while_no_board_ran_is_denied_at_the_start() {
     first.shutdown().await;
     tokio::time::advance(HOUR * 24 * 8).await;
     let second = start().await.unwrap();
-    assert!(second.approvals().approve(id, "ann").await.is_err(), "too late");
+    assert!(second.people().approve(id, "ann").await.is_err(), "too late");
     let result = second.run(run).result().await.unwrap();
     assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
     second.shutdown().await;
@@ -465,9 +466,9 @@ async fn approvals_that_are_pending_in_a_store_of_an_older_version_can_be_decide
         let kind = if name == "handoff" { ActionKind::Handoff } else { ActionKind::Requested };
         assert_eq!((asked.version, asked.kind), (0, kind));
         if approves {
-            board.approvals().approve(asked.id(), "ann").await.unwrap();
+            board.people().approve(asked.id(), "ann").await.unwrap();
         } else {
-            board.approvals().deny(asked.id(), "ann", "no").await.unwrap();
+            board.people().deny(asked.id(), "ann", "no").await.unwrap();
         }
         let result = board.run(run).result().await.unwrap();
         match (name, approves) {
@@ -520,13 +521,13 @@ async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_res
     let id = open(&first, 1).await[0].id();
     first.shutdown().await;
     // The board is gone, its decider is not: it stores the decision, and nobody is there to take it.
-    let decision = first.approvals().approve(id, "ann").await.unwrap();
+    let decision = first.people().approve(id, "ann").await.unwrap();
 
     let second = start().await.unwrap();
     let result = second.run(run).result().await.unwrap();
     assert_eq!(result.output.value()["same"], true);
-    let late = second.approvals().deny(id, "bob", "").await.unwrap_err();
-    assert_eq!(late, DecideError::AlreadyDecided { decision });
+    let late = second.people().deny(id, "bob", "").await.unwrap_err();
+    assert_eq!(late, AnswerError::AlreadyDecided { decision });
     second.shutdown().await;
 
     // The same, with the record as another process left it.
@@ -571,7 +572,7 @@ async fn cancelling_a_run_withdraws_its_approvals() {
     }
     for envelope in asked {
         let id = envelope.id();
-        assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
+        assert_eq!(board.people().approve(id, "ann").await, Err(AnswerError::NotOpen(id.into())));
     }
     tokio::time::advance(HOUR * 24 * 8).await;
     let load = board.load();
@@ -592,7 +593,7 @@ async fn a_repeated_attempt_gets_the_decision_that_was_recorded() {
         .unwrap();
     let run = submit(&board, "writer").await;
     let id = open(&board, 1).await[0].id();
-    board.approvals().approve(id, "ann").await.unwrap();
+    board.people().approve(id, "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("done"));
     let asked = run.history().await.unwrap().iter().filter(|e| matches!(e, RunEvent::ApprovalAsked { .. })).count();
     assert_eq!(asked, 1);
@@ -616,14 +617,14 @@ async fn each_of_several_questions_is_answered_by_itself_and_null_is_an_answer()
     let asked = questions(&run, 3).await;
     let texts: Vec<&str> = asked.iter().filter_map(|question| question.question.as_str()).collect();
     assert_eq!(texts, ["one?", "two?", "three?"]);
-    board.answer(asked[2].id, 3, "ann").await.unwrap();
-    assert_eq!(run.questions().await.len(), 2);
-    board.answer(asked[0].id, Json::null(), "bob").await.unwrap();
-    let again = board.answer(asked[0].id, 1, "ann").await;
-    assert_eq!(again, Err(AnswerError::Answered(asked[0].id.request)), "null was the answer");
+    board.people().answer(asked[2].id, 3, "ann").await.unwrap();
+    assert_eq!(people::questions(&run).await.len(), 2);
+    board.people().answer(asked[0].id, Json::null(), "bob").await.unwrap();
+    let again = board.people().answer(asked[0].id, 1, "ann").await;
+    assert_eq!(again, Err(AnswerError::Answered(asked[0].id)), "null was the answer");
     tokio::time::advance(HOUR * 1000).await;
-    assert_eq!(run.questions().await.len(), 1, "questions do not expire");
-    board.answer(asked[1].id, json!({ "two": 2 }), "cat").await.unwrap();
+    assert_eq!(people::questions(&run).await.len(), 1, "questions do not expire");
+    board.people().answer(asked[1].id, json!({ "two": 2 }), "cat").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!(result.output, json!([null, { "two": 2 }, 3]));
     let attempts = run.history().await.unwrap().iter().filter(|e| matches!(e, RunEvent::AttemptFailed { .. })).count();
@@ -638,19 +639,19 @@ async fn an_answer_to_what_was_not_asked_is_a_typed_error() {
     let asked = questions(&run, 3).await;
     let QuestionId { request, nonce } = asked[0].id;
     let stranger = QuestionId { request, nonce: nonce.wrapping_add(1) };
-    assert_eq!(board.answer(stranger, 1, "ann").await, Err(AnswerError::Unknown(request)));
+    assert_eq!(board.people().answer(stranger, 1, "ann").await, Err(AnswerError::NotOpen(stranger.into())));
     let mut elsewhere = asked[0].id;
     elsewhere.request.ordinal = 77;
-    assert_eq!(board.answer(elsewhere, 1, "ann").await, Err(AnswerError::Unknown(elsewhere.request)));
+    assert_eq!(board.people().answer(elsewhere, 1, "ann").await, Err(AnswerError::NotOpen(elsewhere.into())));
     let mut unknown = asked[0].id;
     unknown.request.turn.run = RunId(uuid::Uuid::from_u128(7));
-    assert_eq!(board.answer(unknown, 1, "ann").await, Err(AnswerError::Unknown(unknown.request)));
+    assert_eq!(board.people().answer(unknown, 1, "ann").await, Err(AnswerError::NotOpen(unknown.into())));
     for question in &asked {
-        board.answer(question.id, 1, "ann").await.unwrap();
+        board.people().answer(question.id, 1, "ann").await.unwrap();
     }
     run.result().await.unwrap();
-    let late = board.answer(asked[0].id, 1, "ann").await;
-    assert_eq!(late, Err(AnswerError::Unknown(request)), "when nothing is pending");
+    let late = board.people().answer(asked[0].id, 1, "ann").await;
+    assert_eq!(late, Err(AnswerError::NotOpen(asked[0].id.into())), "when nothing is pending");
     board.shutdown().await;
 }
 
@@ -674,7 +675,7 @@ async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
     let run = submit(&board, "asker").await;
     for n in 0..2 {
         let question = questions(&run, 1).await.remove(0);
-        board.answer(question.id, n, "ann").await.unwrap();
+        board.people().answer(question.id, n, "ann").await.unwrap();
     }
     assert_eq!(run.result().await.unwrap().output, json!([0, 1]));
     assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 1);
@@ -688,9 +689,9 @@ async fn an_approval_that_is_decided_or_withdrawn_leaves_no_timer() {
     let before = tasks();
     for number in 0..40 {
         let run = board.submit(Task::new("x")).await.unwrap();
-        let open = board.next_approval().await.unwrap();
+        let open = people::approval(&board).await;
         if number % 2 == 0 {
-            board.approvals().approve(open.id(), "ann").await.unwrap();
+            board.people().approve(open.id(), "ann").await.unwrap();
         } else {
             run.cancel("nobody answers").await.unwrap();
         }

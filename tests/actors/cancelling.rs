@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Peak, assert_nothing_left, builder, pass, quiet, secs};
+use crate::common::{Peak, assert_nothing_left, builder, pass, people, quiet, secs};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::{AgentEvent, LoopEnd, Message};
@@ -179,7 +179,7 @@ async fn a_run_that_is_cancelled_wherever_its_agent_waits_leaves_nothing() {
             Wait::Provider | Wait::Rate => {}
         }
         assert_nothing_left(&board, 5).await;
-        assert_eq!((place.0.inside(), run.questions().await.len()), (0, 0), "{wait:?}: it goes on");
+        assert_eq!((place.0.inside(), people::questions(&run).await.len()), (0, 0), "{wait:?}: it goes on");
         // Nor does anything come back later.
         pass(secs(90)).await;
         assert_eq!(script.requests().len(), asked, "{wait:?}: the model is asked again");

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Counter, Shaky, broken, builder, finish, pass, quiet, secs, until};
-use callboard::actors::approvals::{Channel, DecideError, Decider};
+use crate::common::{Counter, Shaky, broken, builder, finish, pass, people, quiet, secs, until};
+use callboard::AnswerError;
+use callboard::actors::approvals::{Channel, Decider};
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
 use callboard::prelude::*;
@@ -53,7 +54,7 @@ async fn a_parked_fan_out_is_one_question() {
     let run = board.submit(Task::new("x").to("wide")).await.unwrap();
     let envelope = parked(&run).await;
     assert_eq!(envelope.action, Action::new("handoff", "writer, writer", json!([1, 2])));
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!([["written", 1], ["written", 2]]));
     board.shutdown().await;
 }
@@ -78,8 +79,8 @@ async fn changed_arguments_do_not_use_an_approval_again() {
         .await
         .unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
-    let open = board.next_approval().await.unwrap();
-    board.approvals().approve(open.id(), "ann").await.unwrap();
+    let open = people::approval(&board).await;
+    board.people().approve(open.id(), "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
     run.cancel("changed").await.unwrap();
     board.shutdown().await;
@@ -94,12 +95,12 @@ async fn of_decisions_that_meet_in_the_store_the_first_wins() {
     let run = board.submit(Task::new("x")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
     quiet().await;
-    let (id, decider) = (board.approvals().open()[0].id(), board.approvals());
+    let (id, people) = (people::approvals(&board).await[0].id(), board.people());
     let (denied, approved, late) =
-        tokio::join!(decider.deny(id, "bob", "no"), decider.approve(id, "ann"), decider.deny(id, "cat", "never"));
+        tokio::join!(people.deny(id, "bob", "no"), people.approve(id, "ann"), people.deny(id, "cat", "never"));
     let first = denied.unwrap();
-    assert_eq!(approved, Err(DecideError::AlreadyDecided { decision: first.clone() }));
-    assert_eq!(late, Err(DecideError::AlreadyDecided { decision: first }));
+    assert_eq!(approved, Err(AnswerError::AlreadyDecided { decision: first.clone() }));
+    assert_eq!(late, Err(AnswerError::AlreadyDecided { decision: first }));
     assert_eq!(run.result().await.unwrap().output, json!("denied: write_file REVIEW.md was denied by bob: no"));
     board.shutdown().await;
 }
@@ -184,12 +185,12 @@ async fn a_decision_that_was_stored_and_not_acknowledged_reaches_its_run() {
     let run = board.submit(Task::new("x")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
     quiet().await;
-    let id = board.approvals().open()[0].id();
-    let lost = board.approvals().approve(id, "ann").await.unwrap_err();
-    assert!(matches!(lost, DecideError::Storage(_)), "{lost:?}");
+    let id = people::approvals(&board).await[0].id();
+    let lost = board.people().approve(id, "ann").await.unwrap_err();
+    assert!(matches!(lost, AnswerError::Storage(_)), "{lost:?}");
     assert_eq!(run.result().await.unwrap().output, json!("write_file REVIEW.md"));
-    let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
-    assert!(matches!(&late, DecideError::AlreadyDecided { decision } if &*decision.by == "ann"), "{late:?}");
+    let late = board.people().deny(id, "bob", "").await.unwrap_err();
+    assert!(matches!(&late, AnswerError::AlreadyDecided { decision } if &*decision.by == "ann"), "{late:?}");
     board.shutdown().await;
 }
 
@@ -252,7 +253,7 @@ async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_howeve
     *store.decision_reads_take.lock() = secs(60);
     next_message.0.store(true, Ordering::SeqCst);
     // The channel crashes over the news, and finds in the store what they were.
-    board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
+    board.people().approve(people::approvals(&board).await[0].id(), "ann").await.unwrap();
     assert_eq!(first.result().await.unwrap().outcome, Outcome::Finished);
     pass(secs(2)).await;
     let _next = ask("write").await;
@@ -276,18 +277,18 @@ async fn a_name_or_a_reason_too_long_to_be_shown_is_refused_and_nothing_is_decid
     let (name, long_name) = ("é".repeat(128), "é".repeat(129));
     let (reason, long_reason) = ("a".repeat(4_096), "a".repeat(1 << 20));
     let told = "the name of who decides has 129 characters; at most 128 are allowed; name a person or a service";
-    let question = run.next_question().await.unwrap().unwrap().id;
-    assert_eq!(board.answer(question, "this", &long_name).await.unwrap_err().to_string(), told);
+    let question = people::question(&run).await.id;
+    assert_eq!(board.people().answer(question, "this", &long_name).await.unwrap_err().to_string(), told);
     assert_eq!(run.resume_with([("x", 1)], &long_name).await.unwrap_err().to_string(), told);
-    board.answer(question, "this", &name).await.unwrap();
+    board.people().answer(question, "this", &name).await.unwrap();
 
-    let (id, decider) = (board.next_approval().await.unwrap().id(), board.approvals());
-    assert_eq!(decider.approve(id, &long_name).await.unwrap_err().to_string(), told);
-    assert_eq!(decider.deny(id, &long_name, "").await.unwrap_err().to_string(), told);
+    let (id, people) = (people::approval(&board).await.id(), board.people());
+    assert_eq!(people.approve(id, &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(people.deny(id, &long_name, "").await.unwrap_err().to_string(), told);
     let told = "the reason has 1048576 characters; at most 4096 are allowed; say it in short, and where the rest is";
-    assert_eq!(decider.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), told);
+    assert_eq!(people.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), told);
     assert_eq!(run.cancel(&long_reason).await.unwrap_err().to_string(), told);
-    decider.deny(id, &name, &reason).await.unwrap();
+    people.deny(id, &name, &reason).await.unwrap();
     let result = run.result().await.unwrap();
     assert!(matches!(&result.outcome, Outcome::Denied { reason: said } if said.contains(&reason)), "{result}");
     let stopped = board.submit(Task::new("x")).await.unwrap();

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Counter, builder};
-use callboard::actors::approvals::DecideError;
+use crate::common::{Counter, builder, people};
+use callboard::AnswerError;
 use callboard::messages::{Action, Consent, Envelope, RunEvent, Terms};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;
@@ -43,7 +43,7 @@ async fn board(spec: AgentSpec) -> Callboard {
 }
 
 async fn next(board: &Callboard) -> Envelope {
-    board.next_approval().await.unwrap()
+    people::approval(board).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,9 +63,11 @@ async fn what_is_approved_for_a_run_is_not_asked_again_in_it_until_it_expires() 
     });
     let board = board(agent).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    let decided = board.approvals().approve_for_run(next(&board).await.id(), "ann", HOUR).await.unwrap();
+    let id = next(&board).await.id();
+    board.people().answer(id, Response::ApproveForRun(HOUR), "ann").await.unwrap();
+    let decided = board.people().decision(id).await.unwrap().unwrap();
     assert!(matches!(decided.terms, Terms::Run { .. }));
-    let question = run.next_question().await.unwrap().unwrap();
+    let question = people::question(&run).await;
     let events = run.history().await.unwrap();
     let by: Vec<(&str, &str)> = events
         .iter()
@@ -76,9 +78,9 @@ async fn what_is_approved_for_a_run_is_not_asked_again_in_it_until_it_expires() 
         .collect();
     assert_eq!(by, [("ann", ""), ("ann", "for the whole run"), ("ann", "for the whole run")]);
     tokio::time::advance(HOUR).await;
-    board.answer(question.id, "later", "ann").await.unwrap();
+    board.people().answer(question.id, "later", "ann").await.unwrap();
     let late = next(&board).await;
-    board.approvals().approve(late.id(), "ann").await.unwrap();
+    board.people().approve(late.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
     // Another run begins without it.
     let other = board.submit(Task::new("x")).await.unwrap();
@@ -169,9 +171,9 @@ async fn what_only_looks_like_what_was_approved_for_a_run_is_asked_again() {
     actions.push(approved);
     let board = board(asks(actions)).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    board.approvals().approve_for_run(next(&board).await.id(), "ann", HOUR).await.unwrap();
+    board.people().answer(next(&board).await.id(), Response::ApproveForRun(HOUR), "ann").await.unwrap();
     for _ in 0..asked {
-        board.approvals().approve(next(&board).await.id(), "ann").await.unwrap();
+        board.people().approve(next(&board).await.id(), "ann").await.unwrap();
     }
     assert!(run.result().await.unwrap().outcome.is_finished());
     board.shutdown().await;
@@ -197,10 +199,10 @@ async fn consent_for_a_run_is_the_agents_who_asked_and_not_anothers() {
         .await
         .unwrap();
     let run = board.submit(Task::new("x").to("one")).await.unwrap();
-    board.approvals().approve_for_run(next(&board).await.id(), "ann", HOUR).await.unwrap();
+    board.people().answer(next(&board).await.id(), Response::ApproveForRun(HOUR), "ann").await.unwrap();
     let envelope = next(&board).await;
     assert_eq!(envelope.agent.as_str(), "two");
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
     board.shutdown().await;
 }
@@ -215,11 +217,11 @@ async fn what_is_asked_each_time_is_asked_each_time() {
     });
     let board = board(agent).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    board.approvals().approve_for_run(next(&board).await.id(), "ann", HOUR).await.unwrap();
+    board.people().answer(next(&board).await.id(), Response::ApproveForRun(HOUR), "ann").await.unwrap();
     let envelope = next(&board).await;
-    let refused = board.approvals().approve_for_run(envelope.id(), "ann", HOUR).await.unwrap_err();
-    assert_eq!(refused, DecideError::NotForRun { id: envelope.id() });
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    let refused = board.people().answer(envelope.id(), Response::ApproveForRun(HOUR), "ann").await.unwrap_err();
+    assert_eq!(refused, AnswerError::NotForRun { id: envelope.id() });
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
     board.shutdown().await;
 }
@@ -239,9 +241,9 @@ async fn what_a_definition_asks_about_is_asked_each_time() {
         let asked = next(&board).await;
         assert_eq!(&*asked.policy, "ask each time");
         let id = asked.id();
-        let refused = board.approvals().approve_for_run(id, "ann", HOUR).await.unwrap_err();
-        assert_eq!(refused, DecideError::NotForRun { id });
-        board.approvals().approve(id, "ann").await.unwrap();
+        let refused = board.people().answer(id, Response::ApproveForRun(HOUR), "ann").await.unwrap_err();
+        assert_eq!(refused, AnswerError::NotForRun { id });
+        board.people().approve(id, "ann").await.unwrap();
     }
     assert_eq!(run.result().await.unwrap().output, "read");
     board.shutdown().await;
@@ -258,9 +260,10 @@ async fn a_policy_has_the_last_word_about_arguments_that_were_changed() {
         .unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     let id = next(&board).await.id();
-    let gone = board.approvals().approve_edited(id, "ann", json!({ "shell": "rm" })).await.unwrap_err();
-    assert_eq!(gone, DecideError::NotEditable { id }, "nobody can say what it would be done to");
-    board.approvals().approve_edited(id, "ann", json!({ "command": "rm" })).await.unwrap();
+    let gone =
+        board.people().answer(id, Response::ApproveEdited(json!({ "shell": "rm" }).into()), "ann").await.unwrap_err();
+    assert_eq!(gone, AnswerError::NotEditable { id }, "nobody can say what it would be done to");
+    board.people().answer(id, Response::ApproveEdited(json!({ "command": "rm" }).into()), "ann").await.unwrap();
     let Outcome::Denied { reason, .. } = run.result().await.unwrap().outcome else { panic!("it was done") };
     assert!(reason.contains("the policy does not allow what it was changed to"), "{reason}");
     board.shutdown().await;
@@ -284,7 +287,7 @@ async fn arguments_that_a_person_has_changed_are_a_question_of_their_own_and_are
     let run = board.submit(Task::new("x")).await.unwrap();
     let envelope = next(&board).await;
     let safer = json!({ "command": "rm -ri x", "timeout": 60 });
-    board.approvals().approve_edited(envelope.id(), "ann", safer.clone()).await.unwrap();
+    board.people().answer(envelope.id(), Response::ApproveEdited(safer.clone().into()), "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!((result.output, result.metrics.retries), (json!(["rm -ri x", safer]).into(), 1));
     let events = run.history().await.unwrap();
@@ -299,8 +302,8 @@ async fn arguments_that_a_person_has_changed_are_a_question_of_their_own_and_are
         _ => None,
     });
     assert_eq!(consumed, Some(changed.id()), "the one that was answered is the changed one");
-    let late = board.approvals().approve(envelope.id(), "bob").await.unwrap_err();
-    assert!(matches!(late, DecideError::AlreadyDecided { .. }));
+    let late = board.people().approve(envelope.id(), "bob").await.unwrap_err();
+    assert!(matches!(late, AnswerError::AlreadyDecided { .. }));
     board.shutdown().await;
 }
 
@@ -315,10 +318,12 @@ async fn a_handoff_is_neither_edited_nor_approved_for_a_run() {
         .unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     let id = next(&board).await.id();
-    let decider = board.approvals();
-    assert_eq!(decider.approve_for_run(id, "ann", HOUR).await.unwrap_err(), DecideError::NotForRun { id });
-    assert_eq!(decider.approve_edited(id, "ann", "other").await.unwrap_err(), DecideError::NotEditable { id });
-    decider.approve(id, "ann").await.unwrap();
+    let people = board.people();
+    let for_run = people.answer(id, Response::ApproveForRun(HOUR), "ann").await;
+    assert_eq!(for_run, Err(AnswerError::NotForRun { id }));
+    let edited = people.answer(id, Response::ApproveEdited("other".into()), "ann").await;
+    assert_eq!(edited, Err(AnswerError::NotEditable { id }));
+    people.approve(id, "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "written");
     board.shutdown().await;
 }

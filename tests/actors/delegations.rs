@@ -7,6 +7,8 @@ use callboard::messages::{ContextStrategy, Refusal, Status};
 use callboard::prelude::*;
 use serde_json::json;
 
+use crate::common::people;
+
 #[tokio::test(start_paused = true)]
 async fn a_chain_of_any_depth_finishes_with_a_pool_of_one() {
     let deeper = |turn: Turn| async move {
@@ -265,13 +267,13 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
     };
     let first = start().await.unwrap();
     let run = first.submit(Task::new("check all").to("admin")).await.unwrap().id();
-    first.run(run).next_question().await.unwrap();
+    people::next_question(&first.run(run)).await.unwrap();
     first.shutdown().await;
 
     let second = start().await.unwrap();
     let handle = second.run(run);
-    let question = handle.next_question().await.unwrap().unwrap().id;
-    second.answer(question, "2.3.1", "tester").await.unwrap();
+    let question = people::question(&handle).await.id;
+    second.people().answer(question, "2.3.1", "tester").await.unwrap();
     let result = handle.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("2.3.1").into()));
     assert_eq!(result.state, json!({ "messages": ["asked", "looked it up", "told"] }));

@@ -18,6 +18,8 @@ use callboard_agents::{Definition, LlmAgent, Tools};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::common::people;
+
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -91,7 +93,7 @@ impl Channel for Diary {
 
 async fn ask(board: &Callboard, task: Task) -> (RunHandle, Envelope) {
     let run = board.submit(task.to("writer")).await.unwrap();
-    (run, board.next_approval().await.unwrap())
+    (run, people::approval(board).await)
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +141,7 @@ async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
         .unwrap();
     let asked_at = world.env.now().wall;
     let run = board.submit(Task::new("x").to("lead").approval_ttl(DAY)).await.unwrap();
-    assert_eq!(board.next_approval().await.unwrap().expires_at, asked_at + HOUR, "the shortest time counts");
+    assert_eq!(people::approval(&board).await.expires_at, asked_at + HOUR, "the shortest time counts");
     assert!(matches!(run.result().await.unwrap().outcome, Outcome::Denied { .. }));
     board.shutdown().await;
 }
@@ -172,7 +174,7 @@ async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
             sim.crash().await;
             let board = start().await?;
             board.recovered().await;
-            let open = board.run(run).next_question().await?.unwrap();
+            let open = people::next_question(&board.run(run)).await?.unwrap();
             assert_eq!(open.expires_at, Some(open.asked_at + HOUR), "the store keeps what the task says");
             assert!(board.run(run).result().await?.outcome.to_string().contains("outcome unknown"));
             Ok(())
@@ -191,7 +193,7 @@ async fn people_are_reminded_once_before_an_approval_expires() {
     assert_eq!(world.told(), ["asked about a after 0 h", "reminded of a after 144 h", "expiry a after 168 h"]);
     let (run, envelope) = ask(&board, Task::new("x").input("b").approval_ttl(HOUR * 4)).await;
     tokio::time::sleep(HOUR).await;
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     run.result().await.unwrap();
     tokio::time::sleep(DAY).await;
     assert_eq!(world.told(), ["asked about b after 168 h", "ann b after 169 h"], "what is decided needs no reminder");
@@ -236,14 +238,14 @@ async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
     world.told();
     tokio::time::sleep(HOUR * 2).await;
     let board = world.board().start().await.unwrap();
-    assert!(board.approvals().open().is_empty());
+    assert!(people::approvals(&board).await.is_empty());
     let output = board.run(run).result().await.unwrap().output;
     assert!(
         output.as_str().unwrap().contains("the approval of write_file a expired before anybody decided"),
         "{output}"
     );
     assert_eq!(world.told(), [""; 0]);
-    let decision = board.approvals().decision(envelope.id()).await.unwrap().unwrap();
+    let decision = board.people().decision(envelope.id()).await.unwrap().unwrap();
     assert_eq!((decision.approved, &*decision.by), (false, "expiry"));
     board.shutdown().await;
 }
@@ -262,7 +264,7 @@ async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
     };
     let board = start().start().await.unwrap();
     let run = board.submit(Task::new("x").to("host")).await.unwrap();
-    let open = run.next_question().await.unwrap().unwrap();
+    let open = people::question(&run).await;
     let run = run.id();
     board.shutdown().await;
     tokio::time::sleep(HOUR).await;
@@ -273,15 +275,15 @@ async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
     while run.read().await.is_err() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(run.questions().await, [], "{open:?}");
-    assert_eq!(run.next_question().await.unwrap(), None);
+    assert_eq!(people::questions(&run).await, [], "{open:?}");
+    assert_eq!(people::next_question(&run).await.unwrap(), None);
     let output = run.result().await.unwrap().output;
     assert!(output.as_str().unwrap().contains("before it expired"), "{output}");
 
     let late = board.submit(Task::new("x").to("host")).await.unwrap();
-    late.next_question().await.unwrap().unwrap();
+    people::question(&late).await;
     tokio::time::advance(HOUR).await;
-    assert_eq!(late.questions().await, [], "its board has yet to note the expiry");
+    assert_eq!(people::questions(&late).await, [], "its board has yet to note the expiry");
     board.shutdown().await;
 }
 
@@ -292,7 +294,7 @@ async fn a_decision_is_kept_for_its_approval_s_life_and_sixty_days() {
     let key = |id: ApprovalId| Key::new(["approval", &*id.to_string()]);
     for life in [HOUR, DAY * 100] {
         let (run, envelope) = ask(&board, Task::new("x").input("a").approval_ttl(life)).await;
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        board.people().approve(envelope.id(), "ann").await.unwrap();
         run.result().await.unwrap();
         let kept = world.storage.get(&key(envelope.id())).await.unwrap().unwrap().expires_at.unwrap();
         let expected = envelope.expires_at + DAY * 60;
@@ -322,7 +324,7 @@ fn curious(builder: Builder) -> Builder {
 
 async fn question(board: &Callboard, input: Json) -> (RunHandle, Question) {
     let run = board.submit(Task::new("x").to("curious").input(input)).await.unwrap();
-    let question = run.next_question().await.unwrap().unwrap();
+    let question = people::question(&run).await;
     (run, question)
 }
 
@@ -341,7 +343,7 @@ async fn a_question_that_nobody_answers_in_time_gives_its_turn_a_refusal() {
         assert_eq!(result.metrics.retries, 0);
     }
     let (run, open) = question(&board, json!(2).into()).await;
-    board.answer(open.id, "red", "ann").await.unwrap();
+    board.people().answer(open.id, "red", "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "red");
     tokio::time::sleep(DAY).await;
     board.shutdown().await;
@@ -360,14 +362,14 @@ async fn a_question_expires_also_while_no_process_runs_and_keeps_its_time_over_a
         let board = start().await.unwrap();
         board.recovered().await;
         if is_answered {
-            let open = board.run(run).next_question().await.unwrap().unwrap();
+            let open = people::question(&board.run(run)).await;
             assert_eq!(open, first);
-            board.answer(open.id, "red", "ann").await.unwrap();
+            board.people().answer(open.id, "red", "ann").await.unwrap();
         }
         let output = board.run(run).result().await.unwrap().output;
         assert_eq!(output == "red", is_answered, "{output}");
-        let late = board.answer(first.id, "blue", "bob").await;
-        assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+        let late = board.people().answer(first.id, "blue", "bob").await;
+        assert!(matches!(late, Err(AnswerError::NotOpen(_))), "{late:?}");
         let expired = |event: &RunEvent| match event {
             RunEvent::QuestionExpired { at, .. } => Some(*at),
             _ => None,
@@ -392,13 +394,13 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
         .await
         .unwrap();
     let (run, quick) = question(&board, json!(null).into()).await;
-    run.question_closed(quick.id).await;
+    board.people().closed(quick.id).await;
     assert_eq!(world.env.now().wall, quick.asked_at + HOUR);
-    let late = board.answer(quick.id, 1, "ann").await;
-    assert_eq!(late, Err(AnswerError::Expired(quick.id.request)));
-    let slow = run.next_question().await.unwrap().unwrap();
+    let late = board.people().answer(quick.id, 1, "ann").await;
+    assert_eq!(late, Err(AnswerError::Expired { id: quick.id.into(), at: quick.asked_at + HOUR }));
+    let slow = people::question(&run).await;
     assert_eq!(slow.expires_at, None);
-    board.answer(slow.id, 2, "ann").await.unwrap();
+    board.people().answer(slow.id, 2, "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!([true, 2]));
     board.shutdown().await;
 }

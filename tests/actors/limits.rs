@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, quiet, secs, until};
+use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, people, quiet, secs, until};
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
 use callboard::messages::{
@@ -481,11 +481,11 @@ async fn a_probe_that_waits_for_a_person_is_given_back() {
     tokio::time::sleep(secs(30)).await;
     let waits = board.submit(Task::new("ask")).await.unwrap();
     quiet().await;
-    assert_eq!(waits.questions().await.len(), 1);
+    assert_eq!(people::questions(&waits).await.len(), 1);
     assert_eq!(board.agents().breaker("moody").state, BreakerState::Open);
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished, "another turn is the probe");
     assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
-    board.answer(waits.questions().await[0].id, "yes", "ann").await.unwrap();
+    board.people().answer(people::questions(&waits).await[0].id, "yes", "ann").await.unwrap();
     assert_eq!(waits.result().await.unwrap().outcome, Outcome::Finished);
     board.shutdown().await;
 }
@@ -533,7 +533,7 @@ async fn a_probe_whose_delegation_waits_for_a_person_is_given_back() {
         }
         tokio::time::sleep(secs(30)).await;
         let waits = board.submit(Task::new("delegate").to("moody")).await.unwrap();
-        while waits.questions().await.is_empty() && board.approvals().open().is_empty() {
+        while people::questions(&waits).await.is_empty() && people::approvals(&board).await.is_empty() {
             quiet().await;
         }
         assert_eq!(board.agents().breaker("moody").state, BreakerState::Open, "{way}");

@@ -18,6 +18,7 @@ mod independence;
 mod limits;
 mod marks;
 mod outside_effects;
+mod pending;
 mod routing;
 mod state;
 mod strangers;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::{World, builder, finish, until};
+use crate::common::{World, builder, finish, people, until};
 use callboard::messages::{AgentName, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
@@ -48,9 +48,9 @@ fn burns() -> ScriptedModel {
 
 /// Denies what the run asks first, and gives its result.
 async fn denied(board: &Callboard, run: &RunHandle) -> RunResult {
-    let envelope = board.next_approval().await.unwrap();
+    let envelope = people::approval(board).await;
     assert_eq!(&*envelope.action.action, "burn");
-    board.approvals().deny(envelope.id(), "ann", "no").await.unwrap();
+    board.people().deny(envelope.id(), "ann", "no").await.unwrap();
     run.result().await.unwrap()
 }
 
@@ -225,8 +225,8 @@ async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
         .says("done");
     let board = builder().with(built_in("lead", lead, &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
-    let envelope = board.next_approval().await.unwrap();
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    let envelope = people::approval(&board).await;
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!((result.output.as_str(), result.metrics.retries), (Some("done"), 1));
     assert_eq!(count.load(Ordering::Relaxed), 2, "once unasked and once asked, and nothing twice");

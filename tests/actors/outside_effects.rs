@@ -22,6 +22,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 
+use crate::common::people;
+
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A shop outside of the node. The first charge hangs after the money has moved.
@@ -85,7 +87,7 @@ async fn crashed_of(
 }
 
 async fn question(board: &Callboard, run: RunId) -> Question {
-    board.run(run).next_question().await.unwrap().expect("nobody is asked about the charge")
+    people::next_question(&board.run(run)).await.unwrap().expect("nobody is asked about the charge")
 }
 
 #[test]
@@ -96,9 +98,9 @@ fn a_charge_whose_result_was_lost_is_asked_about_and_not_repeated() {
         let open = question(&board, run).await;
         let text = open.question.get("question").unwrap().as_str().unwrap().to_owned();
         assert!(text.starts_with("charge order 7 was begun, and its result was lost: it may have run."), "{text}");
-        let error = board.answer(open.id, "yes", "ann").await.unwrap_err();
+        let error = board.people().answer(open.id, "yes", "ann").await.unwrap_err();
         assert!(matches!(error, AnswerError::NotAnOutcome(_)), "{error}");
-        board.answer(open.id, json!({ "done": "receipt of the shop" }), "ann").await?;
+        board.people().answer(open.id, json!({ "done": "receipt of the shop" }), "ann").await?;
         assert_eq!(board.run(run).result().await?.output, "receipt of the shop");
         assert_eq!(shop.charged(), 1);
         sim.assert_nothing_left().await;
@@ -111,13 +113,13 @@ fn a_person_can_have_it_done_again_or_give_it_up() {
     simulate(seeds(10), async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
-        board.answer(question(&board, run).await.id, "run it again", "ann").await?;
+        board.people().answer(question(&board, run).await.id, "run it again", "ann").await?;
         assert_eq!(board.run(run).result().await?.output, "receipt 1");
         assert_eq!(shop.charged(), 2);
 
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
-        board.answer(question(&board, run).await.id, "give up", "ann").await?;
+        board.people().answer(question(&board, run).await.id, "give up", "ann").await?;
         let result = board.run(run).result().await?;
         let text = result.outcome.to_string();
         assert!(text.contains("outcome unknown: charge order 7 may have run, and its result is not known"), "{text}");
@@ -132,13 +134,13 @@ fn a_result_that_does_not_fit_is_asked_for_again() {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let first = question(&board, run).await;
-        board.answer(first.id, json!({ "done": 7 }), "ann").await?;
+        board.people().answer(first.id, json!({ "done": 7 }), "ann").await?;
         let again = question(&board, run).await;
         let text = again.question.get("question").unwrap().as_str().unwrap().to_owned();
         assert!(text.starts_with("The result that was given does not fit: invalid type"), "{text}");
-        let late = board.answer(first.id, "run it again", "bob").await;
-        assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
-        board.answer(again.id, json!({ "done": "fits" }), "ann").await?;
+        let late = board.people().answer(first.id, "run it again", "bob").await;
+        assert!(matches!(late, Err(AnswerError::NotOpen(_))), "{late:?}");
+        board.people().answer(again.id, json!({ "done": "fits" }), "ann").await?;
         assert_eq!((board.run(run).result().await?.output, shop.charged()), ("fits".into(), 1));
         Ok(())
     });
@@ -157,7 +159,7 @@ fn the_question_survives_another_crash_and_the_answer_too() {
         board.recovered().await;
         let second = question(&board, run).await;
         assert_eq!((second.id, second.asked_at), (first.id, first.asked_at));
-        board.answer(second.id, json!({ "done": "receipt" }), "ann").await?;
+        board.people().answer(second.id, json!({ "done": "receipt" }), "ann").await?;
         sim.crash().await;
         let board = start().await?;
         board.recovered().await;
@@ -208,7 +210,7 @@ fn the_run_s_deadline_ends_the_question() {
         board.recovered().await;
         let open = question(&board, run).await;
         assert!(!board.run(run).result().await?.outcome.is_finished());
-        assert!(board.answer(open.id, "run it again", "ann").await.is_err());
+        assert!(board.people().answer(open.id, "run it again", "ann").await.is_err());
         assert_eq!(shop.charged(), 1);
         sim.assert_nothing_left().await;
         Ok(())
@@ -245,7 +247,7 @@ fn whoever_carried_it_out_is_asked_before_a_person_is() {
         for with in unknown {
             let shop = Shop::default();
             let (board, run) = crashed(&sim, &shop, with).await?;
-            board.answer(question(&board, run).await.id, json!({ "done": "asked" }), "ann").await?;
+            board.people().answer(question(&board, run).await.id, json!({ "done": "asked" }), "ann").await?;
             assert_eq!((board.run(run).result().await?.output, shop.charged()), ("asked".into(), 1));
         }
         Ok(())
@@ -274,7 +276,7 @@ fn a_reconciliation_that_never_answers_is_unknown_after_thirty_seconds_or_as_the
             let waited = asked.unwrap().since(recovered.at().unwrap());
             let expected = Duration::from_secs(seconds)..Duration::from_secs(seconds + 1);
             assert!(expected.contains(&waited), "{waited:?} and not {expected:?}");
-            board.answer(open.id, json!({ "done": "asked" }), "ann").await?;
+            board.people().answer(open.id, json!({ "done": "asked" }), "ann").await?;
             assert_eq!((board.run(run).result().await?.output, shop.charged()), ("asked".into(), 1));
             sim.assert_nothing_left().await;
             Ok(())
@@ -344,8 +346,8 @@ fn a_run_that_is_cancelled_while_people_are_asked_leaves_nothing_open() {
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let open = question(&board, run).await;
         board.run(run).cancel("enough").await?;
-        let late = board.answer(open.id, "run it again", "ann").await;
-        assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+        let late = board.people().answer(open.id, "run it again", "ann").await;
+        assert!(matches!(late, Err(AnswerError::NotOpen(_))), "{late:?}");
         assert_eq!(shop.charged(), 1);
         sim.assert_nothing_left().await;
         Ok(())
@@ -375,22 +377,22 @@ fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let is_about_cash = |open: &Question| open.question == "did they bring cash?";
-            let cash = board.run(run).next_question().await?.unwrap();
+            let cash = people::next_question(&board.run(run)).await?.unwrap();
             assert!(is_about_cash(&cash));
             if crashes {
                 sim.crash().await;
                 board = start().await?;
                 board.recovered().await;
-                while board.run(run).questions().await.len() < 2 {
+                while people::questions(&board.run(run)).await.len() < 2 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
-            let open = board.run(run).questions().await;
-            board.answer(cash.id, "yes", "ann").await?;
+            let open = people::questions(&board.run(run)).await;
+            board.people().answer(cash.id, "yes", "ann").await?;
             assert!(board.run(run).result().await?.outcome.is_finished());
             for lost in open.iter().filter(|open| !is_about_cash(open)) {
-                let late = board.answer(lost.id, "run it again", "bob").await;
-                assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+                let late = board.people().answer(lost.id, "run it again", "bob").await;
+                assert!(matches!(late, Err(AnswerError::NotOpen(_))), "{late:?}");
             }
             let events = board.run(run).history().await?;
             assert!(events.iter().any(|event| matches!(event, RunEvent::IntentRecorded { .. })));
@@ -412,7 +414,7 @@ fn a_cancelled_run_asks_nobody_and_keeps_the_intent() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         run.cancel("enough").await?;
-        assert!(run.questions().await.is_empty());
+        assert!(people::questions(&run).await.is_empty());
         let events = run.history().await?;
         let has = |is: fn(&RunEvent) -> bool| events.iter().any(is);
         assert!(has(|event| matches!(event, RunEvent::IntentRecorded { .. })));
@@ -477,8 +479,8 @@ fn work_that_panics_or_takes_too_long_is_asked_about() {
         let board = sim.board().with(spec).start().await?;
         for (number, panics) in [(1, true), (2, false)] {
             let run = board.submit(Task::new("order").input(panics)).await?;
-            let open = run.next_question().await?.unwrap();
-            board.answer(open.id, json!({ "done": null }), "ann").await?;
+            let open = people::next_question(&run).await?.unwrap();
+            board.people().answer(open.id, json!({ "done": null }), "ann").await?;
             assert!(run.result().await?.outcome.is_finished());
             assert_eq!(tries.load(Ordering::SeqCst), number);
         }
@@ -498,7 +500,7 @@ fn who_waits_for_the_answer_holds_neither_permit_nor_slot() {
         question(&board, run).await;
         let other = board.submit(Task::new("x").to("other")).await?;
         assert_eq!(other.result().await?.output, "went on");
-        assert_eq!(board.run(run).questions().await.len(), 1);
+        assert_eq!(people::questions(&board.run(run)).await.len(), 1);
         Ok(())
     });
 }
@@ -578,7 +580,7 @@ async fn paid(sim: &Sim, pay: &Pay, rule: &str) -> Result<(Callboard, RunId, Scr
     let call = ScriptedModel::new().calls("pay", json!({ "to": "ann" }));
     let board = start(call).await?;
     let run = board.submit(Task::new("pay ann")).await?.id();
-    board.approvals().approve(board.next_approval().await.unwrap().id(), "ann").await.unwrap();
+    board.people().approve(people::approval(&board).await.id(), "ann").await.unwrap();
     while pay.shop.charged() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -610,7 +612,7 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
         let open = question(&board, run).await;
         let text = open.question.get("question").unwrap().as_str().unwrap().to_owned();
         assert!(text.starts_with("pay ann was begun, and its result was lost"), "{text}");
-        board.answer(open.id, json!({ "done": "paid as ann says" }), "ann").await?;
+        board.people().answer(open.id, json!({ "done": "paid as ann says" }), "ann").await?;
         assert_eq!(told(&board, run, &model).await, "paid as ann says");
         assert_eq!(tool.shop.charged(), 1);
 

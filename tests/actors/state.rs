@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, secs};
+use crate::common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, people, secs};
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::StateRules;
 use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send};
@@ -525,13 +525,13 @@ async fn only_the_runtime_writes_the_figures_and_a_repeated_attempt_sees_the_sam
     };
     let first = start().await.unwrap();
     let run = first.submit(Task::new("x").to("lead")).await.unwrap();
-    run.next_question().await.unwrap();
+    people::next_question(&run).await.unwrap();
     tokio::time::sleep(secs(100)).await;
     first.shutdown().await;
     let second = start().await.unwrap();
     let run = second.run(run.id());
-    let question = run.next_question().await.unwrap().unwrap();
-    second.answer(question.id, "yes", "ann").await.unwrap();
+    let question = people::question(&run).await;
+    second.people().answer(question.id, "yes", "ann").await.unwrap();
     let outcome = run.result().await.unwrap().outcome;
     assert!(outcome.to_string().contains("written by the runtime only"), "{outcome}");
     let seen = seen.lock().clone();

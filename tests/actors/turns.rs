@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, quiet, secs, until};
+use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, people, quiet, secs, until};
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::Send;
@@ -292,7 +292,7 @@ async fn work_around_a_question(before: u64, after: u64) -> Outcome {
     let run = board.submit(Task::new("x").limits(Limits { attempts: 1, ..Limits::default() })).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
     tokio::time::sleep(secs(1000)).await;
-    board.answer(run.questions().await[0].id, "yes", "me").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "yes", "me").await.unwrap();
     let outcome = run.result().await.unwrap().outcome;
     board.shutdown().await;
     outcome
@@ -657,7 +657,7 @@ async fn cancelling_a_run_leaves_nothing() {
     let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
     until(&run, is_retry).await;
     tokio::time::sleep(secs(1)).await;
-    assert_eq!((living.inside(), run.questions().await.len()), (6, 1));
+    assert_eq!((living.inside(), people::questions(&run).await.len()), (6, 1));
     let load = board.load();
     assert_eq!((load.turns_at_work, load.waiting_turns, load.open_approvals), (3, 3, 1), "{load:?}");
     assert!(load.waits > 0);
@@ -666,13 +666,13 @@ async fn cancelling_a_run_leaves_nothing() {
     let result = run.result().await.unwrap();
     assert_eq!(result.outcome, Outcome::Cancelled { reason: "enough".into() });
     assert_eq!(result.metrics.tokens_spent, 100, "nobody knows whether that call was sent");
-    assert_eq!(run.questions().await, []);
+    assert_eq!(people::questions(&run).await, []);
     assert_nothing_left(&board, 7).await;
     assert_eq!(living.inside(), 0, "every future is gone");
     let before = run.history().await.unwrap();
     tokio::time::sleep(secs(1000)).await;
     assert_eq!(run.history().await.unwrap(), before, "no timer of it goes off");
-    assert!(board.approvals().open().is_empty());
+    assert!(people::approvals(&board).await.is_empty());
     board.shutdown().await;
 }
 
@@ -944,9 +944,9 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
         }
     }
     let run = board.submit(Task::new("question").to("asker")).await.unwrap();
-    let question = run.next_question().await.unwrap().unwrap();
-    assert!(matches!(board.answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep(_))));
-    board.answer(question.id, "yes", "ann").await.unwrap();
+    let question = people::question(&run).await;
+    assert!(matches!(board.people().answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep(_))));
+    board.people().answer(question.id, "yes", "ann").await.unwrap();
     assert!(run.result().await.unwrap().outcome.is_finished());
     board.shutdown().await;
 }
@@ -964,18 +964,18 @@ async fn whoever_waits_for_the_next_question_gets_them_in_order_until_the_run_en
         .unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     let mut asked = Vec::new();
-    while let Some(open) = run.next_question().await.unwrap() {
-        board.answer(open.id, open.question.clone(), "ann").await.unwrap();
+    while let Some(open) = people::next_question(&run).await.unwrap() {
+        board.people().answer(open.id, open.question.clone(), "ann").await.unwrap();
         asked.push(open.question);
     }
     assert_eq!(asked, ["first?", "second?", "third?"]);
     assert_eq!(run.result().await.unwrap().output, asked.into_iter().collect::<Json>());
-    assert_eq!(run.next_question().await, Ok(None), "it has ended");
+    assert_eq!(people::next_question(&run).await, Ok(None), "it has ended");
     let waiting = board.submit(Task::new("x")).await.unwrap();
-    let open = waiting.next_question().await.unwrap();
-    assert_eq!(waiting.next_question().await.unwrap(), open, "nobody has answered it");
+    let open = people::next_question(&waiting).await.unwrap();
+    assert_eq!(people::next_question(&waiting).await.unwrap(), open, "nobody has answered it");
     board.shutdown().await;
-    assert_eq!(waiting.next_question().await, Err(RunError::Stopped(waiting.id())));
+    assert_eq!(people::next_question(&waiting).await, Err(RunError::Stopped(waiting.id())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -991,18 +991,18 @@ async fn whoever_waits_for_the_next_approval_gets_it_and_the_end_of_the_board() 
         .unwrap();
     let waits = tokio::spawn({
         let board = board.clone();
-        async move { board.next_approval().await.unwrap() }
+        async move { people::approval(&board).await }
     });
     quiet().await;
     let run = board.submit(Task::new("a")).await.unwrap();
     let open = waits.await.unwrap();
     assert_eq!((&*open.action.target, open.request.turn.run), ("a", run.id()));
-    assert_eq!(board.next_approval().await, Some(open.clone()), "nobody has decided it");
-    board.approvals().approve(open.id(), "ann").await.unwrap();
+    assert_eq!(people::next_approval(&board).await, Some(open.clone()), "nobody has decided it");
+    board.people().approve(open.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "a");
     let waits = tokio::spawn({
         let board = board.clone();
-        async move { board.next_approval().await }
+        async move { people::next_approval(&board).await }
     });
     quiet().await;
     board.shutdown().await;

@@ -7,6 +7,8 @@
     reason = "each test file uses its part of it; a test may panic"
 )]
 
+pub(crate) mod people;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;

@@ -22,6 +22,8 @@ use callboard::prelude::*;
 
 use crate::campaigns::{Campaign, cases};
 
+use crate::common::people;
+
 const ROLE: &str = "CALLBOARD_KILL_ROLE";
 const FOLDER: &str = "CALLBOARD_KILL_FOLDER";
 
@@ -105,9 +107,9 @@ async fn child_that_finishes(folder: &Path) {
         let run: RunId = line.unwrap().parse().unwrap();
         let handle = board.run(run);
         // A person looks into the shop's own books, and says that it was done.
-        while let Ok(Some(open)) = handle.next_question().await {
+        while let Ok(Some(open)) = people::next_question(&handle).await {
             println!("asked {run}");
-            board.answer(open.id, serde_json::json!({ "done": null }), "ann").await.unwrap();
+            board.people().answer(open.id, serde_json::json!({ "done": null }), "ann").await.unwrap();
         }
         match handle.result().await {
             Ok(result) => println!("ended {run} {} {}", result.outcome.is_finished(), result.state["turns"]),

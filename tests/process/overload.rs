@@ -25,6 +25,8 @@ use parking_lot::Mutex;
 use crate::alone::is_alone;
 use crate::campaigns::{Campaign, seconds};
 
+use crate::common::people;
+
 // What the board is told, much less than usual, so that it is full at once.
 const POOL: usize = 4;
 const RUNS_IN_FLIGHT: usize = 400;
@@ -245,9 +247,9 @@ impl Driver {
                     self.wrong(format!("{agent} does not answer: {error}"));
                 }
             }
-            if let Some(open) = self.board.approvals().open().pop() {
+            if let Some(open) = people::approvals(&self.board).await.pop() {
                 // It may have been withdrawn meanwhile.
-                let _ = self.timed("decision", self.board.approvals().approve(open.id(), "ann")).await;
+                let _ = self.timed("decision", self.board.people().approve(open.id(), "ann")).await;
             }
             let latest = self.counts.latest.lock().take();
             if let Some(run) = latest {

@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
-use crate::common::Shaky;
+use crate::common::{Shaky, people};
 use crate::screen::{Screen, code_on};
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
@@ -54,7 +54,7 @@ fn the_program() {
             runs.push(board.submit(task).await.unwrap());
             if is_first {
                 // It is asked about before the others are.
-                board.next_approval().await.unwrap();
+                people::approval(&board).await;
             }
         }
         for (number, run) in (1..).zip(runs) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{assert_nothing_left, builder, finish, quiet, secs};
+use crate::common::{assert_nothing_left, builder, finish, people, quiet, secs};
 use callboard::SubmitError;
 use callboard::env::Env;
 use callboard::messages::{ConversationId, Durability, Message, RunEvent};
@@ -53,8 +53,8 @@ fn asking(builder: Builder) -> Builder {
 }
 
 async fn answer(board: &Callboard, run: &RunHandle, text: &str) -> Json {
-    let question = run.next_question().await.unwrap().unwrap();
-    board.answer(question.id, text, "ann").await.unwrap();
+    let question = people::question(run).await;
+    board.people().answer(question.id, text, "ann").await.unwrap();
     run.result().await.unwrap().output
 }
 
@@ -141,7 +141,7 @@ async fn runs_submitted_at_once_begin_one_after_the_other_and_hold_nothing_while
     runs.sort_by_key(|run| places.iter().position(|place| place.run == run.id()));
     let load = board.load();
     assert_eq!((load.runs, load.turns_at_work, load.waiting_turns), (3, 0, 1), "{load:?}");
-    assert!(runs[1].questions().await.is_empty(), "it has not begun");
+    assert!(people::questions(&runs[1]).await.is_empty(), "it has not begun");
     let first = answer(&board, &runs[0], "a").await;
     let second = answer(&board, &runs[1], "b").await;
     let third = answer(&board, &runs[2], "c").await;
@@ -164,7 +164,7 @@ async fn the_order_of_runs_outlives_a_restart() {
     for body in ["1", "2", "3"] {
         ids.push(first.submit(talk(body)).await.unwrap().id());
     }
-    first.run(ids[0]).next_question().await.unwrap();
+    people::next_question(&first.run(ids[0])).await.unwrap();
     first.shutdown().await;
     let second = start().await.unwrap();
     second.recovered().await;
@@ -189,7 +189,7 @@ async fn a_run_that_waits_for_one_on_another_board_begins_when_that_has_ended() 
     let first = one.submit(talk("1")).await.unwrap();
     let second = other.submit(talk("2")).await.unwrap();
     tokio::time::sleep(secs(3_600)).await;
-    assert!(second.questions().await.is_empty(), "it has not begun");
+    assert!(people::questions(&second).await.is_empty(), "it has not begun");
     answer(&one, &first, "a").await;
     let output = tokio::time::timeout(secs(31), answer(&other, &second, "b")).await.unwrap();
     assert!(output["saw"].as_str().unwrap().starts_with("user: 1; assistant: "), "{output}");
@@ -256,7 +256,7 @@ async fn a_run_that_waits_can_be_cancelled_and_its_deadline_holds() {
     assert!(matches!(cancelled.result().await.unwrap().outcome, Outcome::Cancelled { .. }));
     assert!(!late.result().await.unwrap().outcome.is_finished());
     quiet().await;
-    assert!(last.questions().await.is_empty(), "the first one is still there");
+    assert!(people::questions(&last).await.is_empty(), "the first one is still there");
     answer(&board, &first, "a").await;
     let output = answer(&board, &last, "b").await;
     assert_eq!(output["saw"].as_str().unwrap().matches("There is no answer").count(), 2, "{output}");

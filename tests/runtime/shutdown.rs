@@ -15,7 +15,7 @@ use callboard::supervision::tree::EndReason;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::{Counter, builder, pass, quiet, secs};
+use crate::common::{Counter, builder, pass, people, quiet, secs};
 
 /// Works for as many seconds as its input says, one turn at a time.
 fn worker(begun: &Counter) -> AgentSpec {
@@ -235,7 +235,7 @@ async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of
     let unseen = board.submit(Task::new("x").to("quick")).await.unwrap();
     board.run(unseen.id()).result().await.unwrap();
     let open = board.submit(Task::new("x").to("asks")).await.unwrap();
-    open.next_question().await.unwrap();
+    people::next_question(&open).await.unwrap();
     let (waited, _) = tokio::join!(open.result(), board.shutdown());
     assert_eq!(waited, Err(RunError::Stopped(open.id())));
 

@@ -12,6 +12,8 @@ use callboard::testing::{FaultKind, FaultPlan, FaultPoint, Script, Sim, TestErro
 use futures::FutureExt;
 use futures::future::{join, join_all, try_join};
 
+use crate::common::people;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A channel whose person approves whatever they see.
@@ -102,7 +104,7 @@ async fn morning(sim: &Sim, run: RunId, plan: impl FnOnce(FaultPlan) -> FaultPla
     // A fault of its actor is an error here.
     let _ = board.agents().stop("temp").await;
     let _ = board.agents().spawn(AgentSpec::new("temp", closer)).await;
-    let _ = tokio::time::timeout(MINUTE * 2, look_after_approvals(&board)).await;
+    let _ = tokio::time::timeout(MINUTE * 2, look_after_approvals(sim, &board)).await;
     board.shutdown().await;
 }
 
@@ -115,25 +117,25 @@ async fn afternoon(sim: &Sim, run: RunId) {
         biased;
         result = ended => assert_eq!(result.outcome, Outcome::Finished),
         () = answer(&board, &run) => {}
-        () = look_after_approvals(&board) => {}
+        () = look_after_approvals(sim, &board) => {}
     }
 }
 
 async fn answer(board: &Callboard, run: &RunHandle) {
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let questions = run.questions().await;
+        let (people, questions) = (board.people(), people::questions(run).await);
         // Whoever hears that nothing is known about an answer looks at the open questions again.
-        join_all(questions.into_iter().map(|open| board.answer(open.id, "today", "ann"))).await;
+        join_all(questions.into_iter().map(|open| people.answer(open.id, "today", "ann"))).await;
     }
 }
 
 /// What was on no screen is found by somebody who looks.
-async fn look_after_approvals(board: &Callboard) {
+async fn look_after_approvals(sim: &Sim, board: &Callboard) {
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        for open in board.approvals().open() {
-            let _ = board.approvals().approve(open.id(), "bob").await;
+        for open in sim.open_approvals(board) {
+            let _ = board.people().approve(open.id(), "bob").await;
         }
     }
 }
@@ -328,10 +330,10 @@ fn a_decision_that_is_lost_is_told_so_and_one_that_arrives_twice_counts_once() {
         let board = sim.board().agent("writer", asks).start().await?;
         sim.faults().at("decision.dispatch").drops().at("decision.dispatch").duplicates().on_pass(2);
         let run = board.submit(Task::new("write")).await?;
-        let open = board.next_approval().await.unwrap();
-        let lost = board.approvals().approve(open.id(), "ann").await.unwrap_err();
+        let open = people::approval(&board).await;
+        let lost = board.people().approve(open.id(), "ann").await.unwrap_err();
         assert!(lost.to_string().contains("the decision was lost"), "{lost}");
-        assert!(board.approvals().approve(open.id(), "bob").await?.approved);
+        assert!(board.people().approve(open.id(), "bob").await?.approved);
         assert_eq!(run.result().await?.output, "written");
         Ok(())
     });
@@ -342,7 +344,7 @@ fn an_expiry_that_meets_a_store_that_panics_is_tried_again() {
     simulate(seeds(5), async |sim: Sim| {
         let board = sim.board().agent("writer", asks).approval_ttl(MINUTE).start().await?;
         let run = board.submit(Task::new("write")).await?;
-        board.next_approval().await.unwrap();
+        people::approval(&board).await;
         sim.faults().at("storage.put").panics("away");
         assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));
         Ok(())

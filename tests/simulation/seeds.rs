@@ -12,6 +12,8 @@ use callboard::testing::{FaultPlan, Gate, Script, Seeds, Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
 
+use crate::common::people;
+
 /// The text with which a simulation fails.
 fn failure(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
     let panic = std::panic::catch_unwind(test).expect_err("it passes");
@@ -241,13 +243,13 @@ fn a_run_that_was_found_is_counted_until_it_has_ended() {
         let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) };
         let first = sim.board().agent("asker", asker).start().await?;
         let run = first.submit(Task::new("ask").to("asker")).await?;
-        let question = run.next_question().await?.expect("it asks");
+        let question = people::next_question(&run).await?.expect("it asks");
         sim.crash().await;
         let board = sim.board().agent("asker", asker).start().await?;
         board.recovered().await;
-        board.run(run.id()).next_question().await?;
+        people::next_question(&board.run(run.id())).await?;
         assert_eq!(board.load().runs, 1);
-        board.answer(question.id, "yes", "ann").await?;
+        board.people().answer(question.id, "yes", "ann").await?;
         board.run(run.id()).result().await?;
         sim.assert_nothing_left().await;
         assert_eq!(board.load().runs, 0);

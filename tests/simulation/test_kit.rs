@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use crate::common::{assert_nothing_left, builder, finish, secs};
+use crate::common::{assert_nothing_left, builder, finish, people, secs};
 use callboard::assert_tree;
 use callboard::env::Env;
 use callboard::messages::{Action, Consent, FailureKind, RunEvent};
@@ -457,14 +457,14 @@ async fn scripts_ask_people_and_wait_for_their_consent() {
     let board = builder().agent("actor", script).approval_policy(|_| Consent::Ask).start().await.unwrap();
     for consents in [true, false] {
         let run = board.submit(Task::new("x")).await.unwrap();
-        let question = run.next_question().await.unwrap().unwrap();
-        board.answer(question.id, "that", "ann").await.unwrap();
-        let envelope = board.next_approval().await.unwrap();
+        let question = people::question(&run).await;
+        board.people().answer(question.id, "that", "ann").await.unwrap();
+        let envelope = people::approval(&board).await;
         if consents {
-            board.approvals().approve(envelope.id(), "ann").await.unwrap();
+            board.people().approve(envelope.id(), "ann").await.unwrap();
             assert_eq!(run.result().await.unwrap().output, "that");
         } else {
-            board.approvals().deny(envelope.id(), "ann", "no").await.unwrap();
+            board.people().deny(envelope.id(), "ann", "no").await.unwrap();
             assert_eq!(run.result().await.unwrap().outcome.name(), "denied");
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::quiet;
+use crate::common::{people, quiet};
 use callboard::env::Env;
 use callboard::messages::state::Schema;
 use callboard::messages::{Durability, Reducer, RunEvent};
@@ -48,15 +48,15 @@ async fn a_long_run_goes_on_from_its_snapshot_after_a_restart() {
     let storage = Arc::new(Memory::new(env.clock()));
     let first = board(&env, &storage, Durability::Sync, Some(1200)).await;
     let run = first.submit(count_to(1500)).await.unwrap().id();
-    first.run(run).next_question().await.unwrap();
+    people::next_question(&first.run(run)).await.unwrap();
     first.shutdown().await;
     let journal = Journal::new(Arc::clone(&storage) as Arc<dyn Storage>);
     assert!(journal.snapshot(run).await.unwrap().is_some(), "no snapshot was kept");
 
     let second = board(&env, &storage, Durability::Sync, Some(1200)).await;
     let handle = second.run(run);
-    let question = handle.next_question().await.unwrap().unwrap();
-    second.answer(question.id, "yes", "tester").await.unwrap();
+    let question = people::question(&handle).await;
+    second.people().answer(question.id, "yes", "tester").await.unwrap();
     let result = handle.result().await.unwrap();
     assert_eq!(
         (result.outcome, &result.state["n"], result.output),

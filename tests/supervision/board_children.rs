@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use crate::common::{Shaky, World, assert_nothing_left, builder, finish, people, quiet, secs, until};
 use callboard::SubmitError;
 use callboard::actors::ContextChange;
 use callboard::actors::approvals::{Channel, Decider};
@@ -160,9 +160,9 @@ impl Stage {
         }
         quiet().await;
         let shown = self.screen.0.lock().clone();
-        for envelope in board.approvals().open() {
+        for envelope in people::approvals(board).await {
             assert!(shown.contains(&envelope.request.turn.run), "nobody was shown {envelope:?}");
-            board.approvals().approve(envelope.id(), "me").await.unwrap();
+            board.people().approve(envelope.id(), "me").await.unwrap();
         }
         for run in runs {
             let result = soon(run.result()).await.unwrap();
@@ -488,7 +488,7 @@ async fn a_card_is_taken_down_also_by_a_gateway_or_channel_that_crashes_over_it(
                 run.cancel("enough").await.unwrap();
                 "withdrawn"
             } else {
-                board.approvals().approve(board.approvals().open()[0].id(), "me").await.unwrap();
+                board.people().approve(people::approvals(&board).await[0].id(), "me").await.unwrap();
                 "decided by me"
             };
             soon(run.result()).await.unwrap();

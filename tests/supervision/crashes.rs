@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Counter, Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use crate::common::{Counter, Shaky, World, assert_nothing_left, builder, finish, people, quiet, secs, until};
 use callboard::AnswerError;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Consent, RunEvent, TurnId, Unacknowledged};
@@ -100,16 +100,16 @@ fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
     world.process(async |builder| {
         let board = board(builder).start().await.unwrap();
         let run = board.run(run);
-        let question = run.questions().await.remove(0);
-        board.answer(question.id, json!(null), "me").await.unwrap();
+        let question = people::questions(&run).await.remove(0);
+        board.people().answer(question.id, json!(null), "me").await.unwrap();
         until(&run, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
     });
     world.process(async |builder| {
         let board = board(builder).start().await.unwrap();
         tokio::time::sleep(secs(1)).await;
-        let open = board.approvals().open();
+        let open = people::approvals(&board).await;
         assert_eq!((open.len(), board.load().turns_at_work + board.load().waiting_turns), (1, 0));
-        board.approvals().approve(open[0].id(), "me").await.unwrap();
+        board.people().approve(open[0].id(), "me").await.unwrap();
         let result = board.run(run).result().await.unwrap();
         assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(["written", null]).into()));
     });
@@ -172,7 +172,7 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
     tokio::time::sleep(secs(20)).await;
     crash().await;
     for run in &runs {
-        board.answer(run.questions().await[0].id, 7, "me").await.unwrap();
+        board.people().answer(people::questions(run).await[0].id, 7, "me").await.unwrap();
     }
     crash().await;
     tokio::time::sleep(secs(1)).await;
@@ -180,8 +180,8 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
     for run in &runs {
         until(run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
     }
-    for envelope in board.approvals().open() {
-        board.approvals().approve(envelope.id(), "me").await.unwrap();
+    for envelope in people::approvals(&board).await {
+        board.people().approve(envelope.id(), "me").await.unwrap();
     }
     for run in &runs {
         let result = run.result().await.unwrap();
@@ -211,9 +211,10 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
         .unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
-    let question = run.questions().await[0].id;
+    let question = people::questions(&run).await[0].id;
     store.has_stopped.store(true, Ordering::SeqCst);
-    let (result, answered) = tokio::join!(run.result(), board.answer(question, 1, "me"));
+    let people = board.people();
+    let (result, answered) = tokio::join!(run.result(), people.answer(question, 1, "me"));
     let stopped =
         Err(RunError::StoreStopped { run: run.id(), error: StorageError::Stopped { detail: "no disk".into() } });
     assert_eq!(result, stopped);
@@ -274,10 +275,10 @@ async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waitin
     assert!(long_result.unwrap_err().to_string().contains("continues at the next start"));
     assert!(board.submit(Task::new("x").input(1)).await.is_err());
     assert_eq!(long.cancel("too late").await, Err(RunError::Stopped(long.id())));
-    assert_eq!(long.questions().await, []);
+    assert_eq!(people::questions(&long).await, []);
     let request = callboard::messages::RequestId { turn: TurnId { run: long.id(), number: 1 }, ordinal: 0 };
     let nobody = callboard::messages::QuestionId { request, nonce: 0 };
-    assert_eq!(board.answer(nobody, 1, "me").await, Err(Unacknowledged::Answer(request).into()));
+    assert_eq!(board.people().answer(nobody, 1, "me").await, Err(Unacknowledged::Answer(request).into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,10 +336,10 @@ async fn a_run_keeps_its_place_when_its_supervisor_is_killed() {
     assert!(kill(&board, &["runs", "runs-0"]).await.unwrap());
     let is_back = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Restarted);
     recorder.expect("callboard/runs/runs-0", is_back, secs(5)).await;
-    let first = runs[0].next_question().await.unwrap().unwrap();
+    let first = people::question(&runs[0]).await;
     assert_eq!(board.load().runs, 2);
     assert!(board.try_submit(Task::new("one too many")).await.is_err());
-    board.answer(first.id, "yes", "ann").await.unwrap();
+    board.people().answer(first.id, "yes", "ann").await.unwrap();
     runs[0].result().await.unwrap();
     assert_eq!(board.load().runs, 1);
     board.shutdown().await;

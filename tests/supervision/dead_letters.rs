@@ -12,7 +12,7 @@ use callboard::storage::{Journal, Key, Storage};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::{World, assert_nothing_left, builder, finish};
+use crate::common::{World, assert_nothing_left, builder, finish, people};
 
 /// How often each turn's work was done, and whether what it needs is there.
 #[derive(Clone, Default)]
@@ -76,7 +76,7 @@ async fn only_letter(board: &Callboard) -> DeadLetter {
 }
 
 async fn question(run: &RunHandle) -> Question {
-    run.next_question().await.unwrap().unwrap()
+    people::question(run).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,12 +263,12 @@ async fn whoever_waits_for_the_failed_turn_goes_on_with_what_it_had() {
         .await
         .unwrap();
     let approve = async |run: RunId| {
-        let open = board.next_approval().await.unwrap();
+        let open = people::approval(&board).await;
         assert_eq!(open.request.turn.run, run, "consent is asked for under the run that needs it");
-        board.approvals().approve(open.id(), "ann").await.unwrap();
+        board.people().approve(open.id(), "ann").await.unwrap();
     };
     let run = board.submit(Task::new("x").to("asker")).await.unwrap();
-    board.answer(question(&run).await.id, "the red one", "ann").await.unwrap();
+    board.people().answer(question(&run).await.id, "the red one", "ann").await.unwrap();
     approve(run.id()).await;
     let first = run.result().await.unwrap();
     assert!(first.output[3].as_str().unwrap().contains("the service is down"), "{first:?}");

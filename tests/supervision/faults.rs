@@ -32,6 +32,8 @@ use serde_json::{Value, json};
 
 use crate::campaigns::{Campaign, cases};
 
+use crate::common::people;
+
 /// How long a run may take, and how long what is left of it may take to go; far more than any of the faults can cost.
 const GENEROUS: Duration = Duration::from_secs(60);
 
@@ -638,9 +640,9 @@ impl Round {
     }
 
     async fn consent(self) {
-        while let Some(open) = self.board.next_approval().await {
+        while let Some(open) = people::next_approval(&self.board).await {
             // An earlier answer may have been the first.
-            let _ = self.board.approvals().approve(open.id(), "ann").await;
+            let _ = self.board.people().approve(open.id(), "ann").await;
         }
     }
 

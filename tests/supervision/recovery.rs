@@ -21,6 +21,8 @@ use callboard::supervision::runs::Fork;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::common::people;
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A store that boards are started on one after another, and what happened outside.
@@ -79,14 +81,11 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 async fn question(run: &RunHandle) -> Question {
-    run.next_question().await.unwrap().unwrap()
+    people::question(run).await
 }
 
 async fn needs_attention(run: &RunHandle) -> String {
-    let why = async || {
-        let run = run.read().await.unwrap();
-        run.turns_that_need_attention().next().map(|(_, why)| why.to_string())
-    };
+    let why = async || people::attention(run).await.into_iter().next().map(|(_, why)| why);
     until(async || why().await.is_some()).await;
     why().await.unwrap()
 }
@@ -269,24 +268,24 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
     let first = start().await.unwrap();
     let run = submit(&first, "asker").await;
     let name = question(&run).await;
-    first.answer(name.id, "ann", "tester").await.unwrap();
+    first.people().answer(name.id, "ann", "tester").await.unwrap();
     let place = question(&run).await;
     let run = run.id();
     first.shutdown().await;
 
     let second = start().await.unwrap();
     assert_eq!(
-        second.run(run).questions().await,
+        people::questions(&second.run(run)).await,
         std::slice::from_ref(&place),
         "at once, without waiting for the journal's reader"
     );
-    second.answer(place.id, "here", "tester").await.unwrap();
+    second.people().answer(place.id, "here", "tester").await.unwrap();
     let result = second.run(run).result().await.unwrap();
     assert_eq!(result.output, json!(["ann", "here"]));
     second.shutdown().await;
-    assert!(second.answer(place.id, "there", "tester").await.is_err(), "a board that has ended says so");
+    assert!(second.people().answer(place.id, "there", "tester").await.is_err(), "a board that has ended says so");
     assert!(!second.run(run).cancel("enough").await.unwrap());
-    assert_eq!((second.run(run).restart_turns().await, second.run(run).questions().await), (0, Vec::new()));
+    assert_eq!(second.run(run).pending().await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,7 +303,7 @@ async fn an_answer_given_right_after_the_start_is_taken() {
     first.shutdown().await;
 
     let second = start().await.unwrap();
-    second.answer(name.id, "ann", "tester").await.unwrap();
+    second.people().answer(name.id, "ann", "tester").await.unwrap();
     assert!(second.run(cancelled).cancel("enough").await.unwrap(), "an unfinished run can be stopped at once");
     assert_eq!(second.run(answered).result().await.unwrap().output, json!("ann"));
     assert!(matches!(second.run(cancelled).result().await.unwrap().outcome, Outcome::Cancelled { .. }));
@@ -394,7 +393,7 @@ async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
     assert_eq!(why, "it was under way at 10 starts in a row");
     assert_eq!(begun.load(Ordering::Relaxed), 10);
     is_stuck.store(false, Ordering::Relaxed);
-    assert_eq!(run.restart_turns().await, 1);
+    assert_eq!(people::restart(&board, &run).await, 1);
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(2).into()));
     assert_eq!(board.quarantined(), BTreeMap::new());
@@ -420,7 +419,7 @@ async fn a_turn_that_waits_for_an_answer_is_not_held_against_it_at_any_number_of
     }
     let board = start().await.unwrap();
     let asked = question(&board.run(run)).await;
-    board.answer(asked.id, "yes", "ann").await.unwrap();
+    board.people().answer(asked.id, "yes", "ann").await.unwrap();
     assert_eq!(board.run(run).result().await.unwrap().output, json!("yes"));
     board.shutdown().await;
 }
@@ -452,12 +451,12 @@ async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() 
     assert!(why.contains("agent asker is not registered"), "{why}");
     assert!(run.read().await.unwrap().is_stuck(), "the lead waits for it and for nothing else");
     second.agents().spawn(AgentSpec::new("asker", agent)).await.unwrap();
-    assert_eq!(run.restart_turns().await, 1);
+    assert_eq!(people::restart(&second, &run).await, 1);
     assert_eq!(question(&run).await, asked);
-    second.answer(asked.id, "ann", "tester").await.unwrap();
+    second.people().answer(asked.id, "ann", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("ann"));
     assert_eq!(steps.load(Ordering::Relaxed), 1);
-    assert_eq!(run.restart_turns().await, 0);
+    assert_eq!(people::restart(&second, &run).await, 0);
     second.shutdown().await;
 }
 
@@ -483,10 +482,10 @@ async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can
     let run = second.run(run);
     let why = needs_attention(&run).await;
     assert!(why.contains("an earlier attempt asked for the question \"name?\""), "{why}");
-    assert_eq!(run.restart_turns().await, 1);
+    assert_eq!(people::restart(&second, &run).await, 1);
     let place = question(&run).await;
     assert_eq!(place.question, json!("place?"));
-    second.answer(place.id, "here", "tester").await.unwrap();
+    second.people().answer(place.id, "here", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("here"));
     second.shutdown().await;
 }
@@ -522,7 +521,7 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     assert!(second.run(damaged).result().await.is_err());
     let sound = second.run(sound);
     let name = question(&sound).await;
-    second.answer(name.id, "ann", "tester").await.unwrap();
+    second.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(sound.result().await.unwrap().outcome, Outcome::Finished);
     assert_eq!(journal.open_runs().await.unwrap().len(), 2, "they are left as they are");
     second.shutdown().await;
@@ -577,7 +576,7 @@ async fn the_same_id_is_the_same_run() {
         question(&run).await;
     }
     let ended = first.submit(task(3)).await.unwrap();
-    first.answer(question(&ended).await.id, "ann", "tester").await.unwrap();
+    first.people().answer(question(&ended).await.id, "ann", "tester").await.unwrap();
     ended.result().await.unwrap();
     let again = first.submit(task(3)).await.unwrap();
     assert_eq!(again.result().await.unwrap().output, json!("ann"), "also when it has ended");
@@ -590,7 +589,7 @@ async fn the_same_id_is_the_same_run() {
         let run = second.submit(task(n)).await.unwrap();
         assert_eq!(run.id(), RunId(uuid::Uuid::from_u128(n)));
         if n != 3 {
-            second.answer(question(&run).await.id, "bob", "tester").await.unwrap();
+            second.people().answer(question(&run).await.id, "bob", "tester").await.unwrap();
         }
         let expected = if n == 3 { "ann" } else { "bob" };
         assert_eq!(run.result().await.unwrap().output, json!(expected));
@@ -651,7 +650,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
     for (n, run) in runs.iter().enumerate() {
         if n % 4 == 0 {
             let name = question(run).await;
-            board.answer(name.id, "ann", "tester").await.unwrap();
+            board.people().answer(name.id, "ann", "tester").await.unwrap();
         }
         let result = run.result().await.unwrap();
         let expected = ["ann", "helped", "done", "done"][n % 4];
@@ -683,11 +682,12 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
             async move {
                 turn.people().ask("now?").await?;
                 let (board, stopped, name) = others.get().unwrap();
+                let people = board.people();
                 // In one go: the supervisor finds all three when it is woken, and crashes over the first.
                 let (approved, was_stopped, taken) = tokio::join!(
                     turn.people().approve(Action::new("crash", "the supervisor", json!(null))),
                     stopped.cancel("enough"),
-                    board.answer(name.id, "ann", "tester"),
+                    people.answer(name.id, "ann", "tester"),
                 );
                 approved?;
                 Ok(Command::output(json!([was_stopped?, taken.is_ok()])))
@@ -707,7 +707,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
     let (stopped, answered) = (submit(&board, "asker").await, submit(&board, "asker").await);
     let (now, name) = (question(&crasher).await, question(&answered).await);
     others.set((board.clone(), stopped.clone(), name)).unwrap();
-    board.answer(now.id, "yes", "tester").await.unwrap();
+    board.people().answer(now.id, "yes", "tester").await.unwrap();
     assert_eq!(crasher.result().await.unwrap().output, json!([true, true]));
     assert!(matches!(stopped.result().await.unwrap().outcome, Outcome::Cancelled { .. }));
     assert_eq!(answered.result().await.unwrap().output, json!("ann"));
@@ -738,9 +738,9 @@ async fn a_board_leaves_the_runs_of_a_board_that_lives_alone() {
     let second = asker(world.board()).start().await.unwrap();
     tokio::time::sleep(HOUR).await;
     let there = second.run(run.id());
-    assert!(there.questions().await.is_empty());
+    assert!(people::questions(&there).await.is_empty());
     assert_eq!(there.cancel("not yours").await, Err(RunError::NotHere(run.id())));
-    first.answer(name.id, "ann", "tester").await.unwrap();
+    first.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(there.result().await.unwrap().output, json!("ann"), "the journal tells both");
     for board in [first, second] {
         board.shutdown().await;
@@ -759,7 +759,7 @@ async fn runs_change_hands_at_once_when_their_board_is_shut_down() {
     let at = world.env.now().monotonic;
     let name = question(&third.run(run.id())).await;
     assert!(world.env.now().monotonic - at < HOUR / 3600, "the third found nobody");
-    third.answer(name.id, "ann", "tester").await.unwrap();
+    third.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(second.run(run.id()).result().await.unwrap().output, json!("ann"));
     for board in [second, third] {
         board.shutdown().await;
@@ -776,13 +776,13 @@ async fn a_run_that_another_board_has_taken_over_is_let_go() {
     let second = asker(world.board()).start().await.unwrap();
     let taken = second.run(run.id());
     question(&taken).await;
-    assert!(first.answer(name.id, "too late", "tester").await.is_err());
+    assert!(first.people().answer(name.id, "too late", "tester").await.is_err());
     tokio::time::sleep(HOUR).await;
     // The board that has it now says that it lives: nobody takes it from that one.
     let third = asker(world.board()).start().await.unwrap();
     tokio::time::sleep(HOUR).await;
-    assert!(third.run(run.id()).questions().await.is_empty());
-    second.answer(name.id, "ann", "tester").await.unwrap();
+    assert!(people::questions(&third.run(run.id())).await.is_empty());
+    second.people().answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(taken.result().await.unwrap().output, json!("ann"));
     assert_eq!(run.result().await.unwrap().output, json!("ann"), "the journal tells both");
     let load = first.load();
@@ -844,7 +844,7 @@ async fn statuses_survive_a_restart(start: impl AsyncFn(Unfinished) -> Callboard
 
     let third = start(Unfinished::Resume).await;
     third.recovered().await;
-    third.answer(asked.id, "left", "ann").await.unwrap();
+    third.people().answer(asked.id, "left", "ann").await.unwrap();
     third.run(run.id()).result().await.unwrap();
     let after = inboxes(&third).await;
     assert_eq!(after.len(), before.len() + 2, "the notice that its turn gives again, and the answer: {after:?}");

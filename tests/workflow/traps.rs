@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{assert_nothing_left, builder};
+use crate::common::{assert_nothing_left, builder, people};
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::supervision::runs::{Fork, Replay, Resume, TurnStatus};
+use callboard::supervision::runs::{Fork, Replay, TurnStatus};
 use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -352,14 +352,15 @@ async fn an_interrupted_node_that_is_not_needed_any_more_waits_for_nobody() {
         .node(Node::agent("first", "echo").after("asks").after("slow").any());
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
-    let asked = run.next_interrupt().await.unwrap().unwrap();
+    let asked = people::node(&run).await;
     // Until then it waits.
-    let closed = run.interrupt_closed(asked.turn);
+    let people = board.people();
+    let closed = people.closed(&asked);
     assert!(tokio::time::timeout(Duration::from_secs(4), closed).await.is_err());
-    run.interrupt_closed(asked.turn).await;
+    people.closed(&asked).await;
     assert_eq!(run.result().await.unwrap().output, 5);
-    assert_eq!(run.interrupts().await, []);
-    assert!(run.resume(asked.turn, Resume::default(), "ann").await.is_err());
+    assert_eq!(people::nodes(&run).await, []);
+    assert!(people.answer(&asked, Resume::default(), "ann").await.is_err());
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }

@@ -8,8 +8,8 @@ use tokio::task::JoinError;
 
 use callboard::AnswerError;
 use callboard::Callboard;
-use callboard::actors::approvals::{DecideError, Withdrawal};
-use callboard::messages::{Envelope, Question, visible};
+use callboard::actors::approvals::Withdrawal;
+use callboard::messages::{Envelope, Pending, PendingId, Response, visible};
 use callboard::runtime::RunHandle;
 
 use crate::output::note_words;
@@ -22,24 +22,12 @@ use super::dialog::{self, Decision};
 /// How long an approval for the whole run is valid.
 const FOR_RUN: Duration = Duration::from_secs(3600);
 
-/// An approval or a question that waits for a person.
-pub(crate) enum Asked {
-    Approval(Box<Envelope>),
-    Question(Question),
-}
-
 /// Waits for the next approval or question.
-pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
-    tokio::select! {
-        biased;
-        approval = board.next_approval() => match approval {
-            Some(envelope) => Asked::Approval(Box::new(envelope)),
-            None => std::future::pending().await,
-        },
-        question = run.next_question() => match question {
-            Ok(Some(question)) => Asked::Question(question),
-            Ok(None) | Err(_) => std::future::pending().await,
-        },
+pub(crate) async fn next_asked(board: &Callboard) -> Pending {
+    let is_asked = |open: &Pending| matches!(open, Pending::Approval(_) | Pending::Question(_));
+    match board.people().next_where(is_asked).await {
+        Some(open) => open,
+        None => std::future::pending().await,
     }
 }
 
@@ -74,74 +62,76 @@ pub(crate) async fn unless_closed<T: Send + 'static>(
 /// The line about an approval that was closed while its card was open.
 async fn closed(board: &Callboard, envelope: &Envelope) -> String {
     let action = visible(&envelope.action.to_string());
-    match board.approvals().decision(envelope.id()).await {
+    match board.people().decision(envelope.id()).await {
         Ok(Some(decision)) if &*decision.by == "expiry" => {
             format!("{action} was denied: nobody decided before {}", envelope.expires_at)
         }
-        Ok(Some(decision)) => format!("{action}: {}", DecideError::AlreadyDecided { decision }),
+        Ok(Some(decision)) => format!("{action}: {}", AnswerError::AlreadyDecided { decision }),
         Ok(None) | Err(_) => format!("{action} no longer waits for a decision"),
     }
 }
 
 /// Asks the person at the terminal and records the decision; `false` if they leave it open. `root` is the folder of the tools.
-pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, root: &Path) -> Result<bool, Failure> {
-    let trouble = |error: String| Failure::trouble(error);
-    let place = place(root);
+pub(crate) async fn settle(board: &Callboard, asked: &Pending, root: &Path) -> Result<bool, Failure> {
+    let (people, id) = (board.people(), asked.id());
     match asked {
-        Asked::Approval(envelope) => {
-            let id = envelope.id();
-            let shown = envelope.clone();
+        Pending::Approval(envelope) => {
+            let (shown, place) = (envelope.clone(), place(root));
             let ask = move |withdrawal| dialog::decide(&shown, place.as_deref(), withdrawal);
-            let approvals = board.approvals();
-            let Some(decision) = unless_closed(ask, approvals.closed(id)).await else {
-                note_words(&closed(board, &envelope).await);
+            let Some(decision) = unless_closed(ask, people.closed(id)).await else {
+                note_words(&closed(board, envelope).await);
                 return Ok(true);
             };
-            let decided = match decision.unwrap_or(Decision::Leave) {
-                Decision::Yes => board.approvals().approve(id, &person::name()).await,
-                Decision::ForRun => board.approvals().approve_for_run(id, &person::name(), FOR_RUN).await,
-                Decision::Edited { arguments } => {
-                    board.approvals().approve_edited(id, &person::name(), arguments).await
-                }
-                Decision::No { reason } => board.approvals().deny(id, &person::name(), &reason).await,
+            let response = match decision.unwrap_or(Decision::Leave) {
+                Decision::Yes => Response::Approve,
+                Decision::ForRun => Response::ApproveForRun(FOR_RUN),
+                Decision::Edited { arguments } => Response::ApproveEdited(arguments.into()),
+                Decision::No { reason } => Response::Deny { reason },
                 Decision::Leave => return Ok(false),
             };
-            match decided {
-                Ok(_) => Ok(true),
-                // Another person decided, or it expired while its card was open.
-                Err(
-                    error @ (DecideError::AlreadyDecided { .. }
-                    | DecideError::Expired { .. }
-                    | DecideError::Unknown { .. }),
-                ) => {
-                    note_words(&error.to_string());
-                    Ok(true)
-                }
-                Err(error) => Err(trouble(error.to_string())),
-            }
+            respond(board, id, response).await
         }
-        Asked::Question(question) => {
-            let id = question.id;
+        Pending::Question(question) => {
+            let question = question.clone();
             let ask = move |withdrawal| dialog::answer(&question, withdrawal);
-            let Some(answer) = unless_closed(ask, run.question_closed(id)).await else {
+            let Some(answer) = unless_closed(ask, people.closed(id)).await else {
                 note("the question is no longer open: it has expired, or was answered elsewhere");
                 return Ok(true);
             };
-            let Some(answer) = answer.ok().flatten() else { return Ok(false) };
-            match board.answer(id, answer, &person::name()).await {
-                Ok(()) => Ok(true),
-                // A question that is still open is asked again.
-                Err(
-                    error @ (AnswerError::NotAnOutcome(_)
-                    | AnswerError::Unknown(_)
-                    | AnswerError::Answered(_)
-                    | AnswerError::Expired(_)),
-                ) => {
-                    note_words(&error.to_string());
-                    Ok(true)
-                }
-                Err(error) => Err(trouble(error.to_string())),
+            match answer.ok().flatten() {
+                Some(answer) => respond(board, id, answer.into()).await,
+                None => Ok(false),
             }
+        }
+        // Nodes are asked about with the workflow, and turns that need attention are restarted when their run is resumed.
+        Pending::Node(_) | Pending::Attention { .. } => Ok(false),
+    }
+}
+
+/// Answers; what is still open after this is asked again.
+async fn respond(board: &Callboard, id: PendingId, response: Response) -> Result<bool, Failure> {
+    match board.people().answer(id, response, &person::name()).await {
+        Ok(()) => Ok(true),
+        // Another person was first, it expired while the prompt was open, or it takes other answers.
+        Err(
+            error @ (AnswerError::AlreadyDecided { .. }
+            | AnswerError::Answered(_)
+            | AnswerError::NotOpen(_)
+            | AnswerError::Expired { .. }
+            | AnswerError::NotAnOutcome(_)),
+        ) => {
+            note_words(&error.to_string());
+            Ok(true)
+        }
+        Err(error) => Err(Failure::trouble(error.to_string())),
+    }
+}
+
+/// Restarts the turns of the run that need attention. One that is not restarted still needs it, which is shown then.
+pub(crate) async fn restart_turns(board: &Callboard, run: &RunHandle) {
+    for open in run.pending().await {
+        if matches!(open, Pending::Attention { .. }) {
+            let _ = board.people().answer(&open, Response::Restart, &person::name()).await;
         }
     }
 }

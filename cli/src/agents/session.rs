@@ -29,7 +29,7 @@ use crate::waits::{self, rests};
 use crate::workflow::is_left_by_its_store;
 
 use super::arguments::{Allowance, Run};
-use super::decide::{next_asked, place, settle};
+use super::decide::{next_asked, place, restart_turns, settle};
 use super::hints;
 use super::invalid::InvalidAgents;
 use super::kept::Kept;
@@ -190,7 +190,7 @@ impl<'a> Session<'a> {
 
     async fn resume(&self, run: RunId) -> Result<RunHandle, Failure> {
         let run = self.board.take_up(run).await;
-        run.restart_turns().await;
+        restart_turns(&self.board, &run).await;
         Ok(run)
     }
 
@@ -291,9 +291,9 @@ impl<'a> Session<'a> {
                 biased;
                 Some(watched) = live.next() => Some(watched),
                 watched = events.next() => watched,
-                asked = next_asked(&self.board, run), if is_anybody_here => {
+                asked = next_asked(&self.board), if is_anybody_here => {
                     progress.close(None);
-                    if !settle(&self.board, run, asked, &self.arguments.files.root).await? {
+                    if !settle(&self.board, &asked, &self.arguments.files.root).await? {
                         return Ok(End::Waits(Value::Null));
                     }
                     continue;
@@ -391,8 +391,11 @@ async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
 /// Prints a turn that needs attention; returns the end of the session if no other turn can continue.
 fn stuck(run: &State, (turn, invalid): (u32, &InvalidAgents), progress: &mut Progress) -> Option<End> {
     // The event may be old: the turn may have been restarted since.
-    let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
+    let why = run.pending().into_iter().find_map(|open| match open {
+        Pending::Attention { turn: open, why, .. } if open.number == turn => Some(why),
+        Pending::Attention { .. } | Pending::Approval(_) | Pending::Question(_) | Pending::Node(_) => None,
+    })?;
     progress.close(None);
-    note_words(&hints::needs_attention(turn, why, invalid));
+    note_words(&hints::needs_attention(turn, &why, invalid));
     run.is_stuck().then(|| End::Waits(Value::Null))
 }

@@ -9,7 +9,7 @@ use comfy_table::ColumnConstraint;
 use serde_json::{Value, json};
 
 use callboard::env::Env;
-use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
+use callboard::messages::{Pending, RunEvent, RunId, Timestamp, TurnId};
 use callboard::supervision::runs::Run;
 
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
@@ -18,7 +18,7 @@ use crate::stable_json;
 use crate::stores::open::{ClosedStore, OpenStores, in_several_stores};
 use crate::stores::store::Rules;
 use crate::values::time_span;
-use crate::waits::{self, Status, Wait};
+use crate::waits::Status;
 
 /// Which runs a command selects.
 #[derive(Clone, Debug, Default, Args)]
@@ -217,11 +217,11 @@ pub(crate) fn status(run: &Run, now: Timestamp) -> String {
         Status::WaitsForAnswer => "waits for an answer".to_owned(),
         Status::Open => {
             let turns = count(run.open_turns().count(), "turn");
-            let expired = waits::all(run).iter().find_map(|wait| match wait {
-                Wait::Approval(_) => Some(", consent expired"),
-                Wait::Question(_) => Some(", question expired"),
+            let expired = run.pending().iter().find_map(|wait| match wait {
+                Pending::Approval(_) => Some(", consent expired"),
+                Pending::Question(_) => Some(", question expired"),
                 // These do not expire.
-                Wait::Node(_) | Wait::Attention { .. } => None,
+                Pending::Node(_) | Pending::Attention { .. } => None,
             });
             format!("open ({turns}{})", expired.unwrap_or_default())
         }

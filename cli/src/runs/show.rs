@@ -75,7 +75,7 @@ pub(crate) fn head(loaded: &Loaded) -> String {
             count(limits.handoffs as usize, "handoff")
         ),
     ));
-    lines.extend(waits::all(replay.run()).iter().map(|wait| wait.line(now)));
+    lines.extend(replay.run().pending().iter().map(|wait| waits::line(wait, now)));
     lines.into_iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
 }
 

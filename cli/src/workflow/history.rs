@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::{AgentName, visible};
+use callboard::messages::{AgentName, Pending, visible};
 use callboard::supervision::runs::{Cause, TurnEnd, TurnStory};
 
 use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
@@ -11,7 +11,7 @@ use crate::shapes;
 use crate::stable_json;
 use crate::stores::store::Loaded;
 
-use super::progress::compensation;
+use super::progress;
 
 /// How much of a value the table shows, in characters.
 const SHOWN: usize = 200;
@@ -69,11 +69,12 @@ fn is_compensation(turn: &TurnStory) -> bool {
 }
 
 fn shown_node(turn: &TurnStory) -> String {
-    if is_compensation(turn) { compensation(&node(turn)) } else { node(turn) }
+    progress::shown_node(&node(turn), is_compensation(turn))
 }
 
 fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
-    let is_interrupted = loaded.replay.run().interrupts().any(|interrupt| interrupt.turn.number == turn.number);
+    let is_it = |open: &Pending| matches!(open, Pending::Node(interrupt) if interrupt.turn.number == turn.number);
+    let is_interrupted = loaded.replay.run().pending().iter().any(is_it);
     if is_interrupted { "waits for a person".to_owned() } else { ending(&turn.end) }
 }
 

@@ -1,8 +1,8 @@
 //! The dialog at the terminal about interrupted nodes.
 
 use callboard::actors::approvals::Withdrawal;
-use callboard::messages::visible;
-use callboard::supervision::runs::Interrupt;
+use callboard::messages::{Interrupt, Pending, visible};
+use callboard::supervision::runs::Run;
 use serde_json::Value;
 
 use crate::page::{brief_json, whole_json};
@@ -17,6 +17,15 @@ pub(crate) enum Decision {
     CancelRun,
     /// None: the node stays interrupted.
     Leave,
+}
+
+/// The interrupted nodes of a run, in the order of their turns.
+pub(crate) fn of(run: &Run) -> Vec<Interrupt> {
+    let node = |open: Pending| match open {
+        Pending::Node(interrupt) => Some(interrupt),
+        Pending::Approval(_) | Pending::Question(_) | Pending::Attention { .. } => None,
+    };
+    run.pending().into_iter().filter_map(node).collect()
 }
 
 /// The text about an interrupted node.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use callboard::messages::state::StateRules;
-use callboard::messages::{Command, Failure, Published, visible};
-use callboard::supervision::runs::{self, Interrupt, Run, TurnEvent, TurnStatus};
+use callboard::messages::{Command, Failure, Pending, Published, visible};
+use callboard::supervision::runs::{self, Run, TurnEvent, TurnStatus};
 
 use crate::page::{brief, brief_json, duration};
 
@@ -84,41 +84,44 @@ impl Follower {
                 TurnStatus::Cancelled => (Kind::Cancelled, "was cancelled".to_owned()),
             };
             lines.extend(iterations(&node, &mut self.iterations));
-            let node = if event.is_compensation { compensation(&node) } else { node };
+            let node = shown_node(&node, event.is_compensation);
             lines.push(Line { kind, node, text });
         }
         lines
     }
 
-    /// The nodes that wait for a person.
-    pub(crate) fn interrupts(&self) -> Vec<Interrupt> {
-        self.turns.run().into_iter().flat_map(Run::interrupts).collect()
+    /// The run as it stands after the events; `None` before the first.
+    pub(crate) fn run(&self) -> Option<&Run> {
+        self.turns.run()
     }
 
     /// The turns that need attention: their nodes and the reasons.
     pub(crate) fn troubled(&self) -> Vec<(String, String)> {
-        let turns = self.turns.run().into_iter().flat_map(Run::turns_that_need_attention);
-        let node = |turn: u32| {
-            let node = self.turns.node_of(turn).unwrap_or_default();
-            let run = self.turns.run();
-            let is_compensation = run.is_some_and(|run| run.is_compensation(turn));
-            if is_compensation { compensation(node) } else { node.to_owned() }
+        let troubled = |open: Pending| match open {
+            Pending::Attention { node, is_compensation, why, .. } => {
+                Some((node.map(|node| shown_node(&node, is_compensation)).unwrap_or_default(), why))
+            }
+            Pending::Approval(_) | Pending::Question(_) | Pending::Node(_) => None,
         };
-        turns.map(|(turn, why)| (node(turn.number), why.to_owned())).collect()
+        self.turns.run().map(Run::pending).unwrap_or_default().into_iter().filter_map(troubled).collect()
     }
 
     /// Whether the run continues without a person, or has ended. The turns in `decided` were resumed, though no event reports it yet.
     pub(crate) fn continues(&self, decided: &BTreeSet<u32>) -> bool {
         let Some(run) = self.turns.run() else { return true };
         let open = run.open_turns().count();
-        let waiting = run.interrupts().filter(|interrupt| !decided.contains(&interrupt.turn.number)).count();
-        open == 0 || open > waiting + run.turns_that_need_attention().count()
+        let is_held_up = |open: &Pending| match open {
+            Pending::Node(interrupt) => !decided.contains(&interrupt.turn.number),
+            Pending::Attention { .. } => true,
+            Pending::Approval(_) | Pending::Question(_) => false,
+        };
+        open == 0 || open > run.pending().into_iter().filter(is_held_up).count()
     }
 }
 
-/// The label of a turn that compensates a node.
-pub(crate) fn compensation(node: &str) -> String {
-    format!("compensating {node}")
+/// The label of a node, or of what compensates it.
+pub(crate) fn shown_node(node: &str, is_compensation: bool) -> String {
+    if is_compensation { format!("compensating {node}") } else { node.to_owned() }
 }
 
 /// Lines for the loops around a node that have begun a new iteration.

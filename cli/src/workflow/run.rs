@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use callboard::ForkError;
 use callboard::messages::state::StateRules;
-use callboard::messages::{Json, Reducer, visible};
-use callboard::supervision::runs::{Cause, Fork, Interrupt, Replay, Resume};
+use callboard::messages::{Interrupt, Json, Reducer, Resume, visible};
+use callboard::supervision::runs::{Cause, Fork, Replay};
 use callboard::workflow::Workflow;
 
+use crate::agents::decide::restart_turns;
 use crate::conversations;
 use crate::limits::LimitChoice;
 use crate::page::{Failure, count, note};
@@ -22,7 +23,7 @@ use crate::stores::store::{Loaded, Store};
 use super::arguments::{Change, Execution, Stored};
 use super::progress::Follower;
 use super::session::{Session, SubmitOptions, advise_retry, agents_for};
-use super::{hints, input, read};
+use super::{hints, input, interrupts, read};
 
 /// Starts a run of a workflow, and follows it until it ends or waits for a person.
 pub(crate) async fn run(
@@ -86,7 +87,7 @@ pub(crate) async fn resume(
         advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), execution));
         return Ok(End::Result(Box::new(result.clone())));
     }
-    let waiting: Vec<Interrupt> = loaded.replay.run().interrupts().collect();
+    let waiting = interrupts::of(loaded.replay.run());
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: input::update(&change.set)? };
     let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast(&loaded)?).await? else {
@@ -94,7 +95,7 @@ pub(crate) async fn resume(
     };
     let session = Session::start(agents, Some(kept), execution).await?;
     let run = session.board.take_up(loaded.id).await;
-    run.restart_turns().await;
+    restart_turns(&session.board, &run).await;
     let mut follower = Follower::new(loaded.rules.state.clone());
     let begun = session.resume(&run, &mut follower, &chosen, &resume).await;
     if let Err(failure) = begun {

@@ -9,10 +9,12 @@ use futures::StreamExt as _;
 use serde_json::Value;
 
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::{ConversationId, Limits, RunEvent, RunId, RunResult, visible, visible_lines};
+use callboard::messages::{
+    ConversationId, Interrupt, Limits, PendingId, RunEvent, RunId, RunResult, visible, visible_lines,
+};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
-use callboard::supervision::runs::{Interrupt, Resume, Run as State};
+use callboard::supervision::runs::Run as State;
 
 use crate::agents::decide::{self, next_asked, settle, unless_closed};
 use crate::agents::process_log;
@@ -25,7 +27,7 @@ use crate::retry::FailedTurn;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
-use crate::waits::{self, Wait, rests};
+use crate::waits::{self, rests};
 
 use super::arguments::Execution;
 use super::hints;
@@ -77,7 +79,7 @@ impl<'a> Session<'a> {
         resume: &Resume,
     ) -> Result<(), Failure> {
         for interrupt in chosen {
-            let resumed = run.resume(interrupt.turn, resume.clone(), &person::name()).await;
+            let resumed = self.board.people().answer(interrupt, resume.clone(), &person::name()).await;
             resumed.map_err(|error| Failure::trouble(format!("{}: {error}", visible(&interrupt.node))))?;
         }
         let read = run.read().await.map_err(|error| Failure::trouble(error.to_string()))?;
@@ -153,8 +155,8 @@ impl<'a> Session<'a> {
             let watched = tokio::select! {
                 biased;
                 watched = events.next() => watched,
-                asked = next_asked(&self.board, run), if is_anybody_here && self.execution.folder.agents.is_some() => {
-                    if !settle(&self.board, run, asked, &self.execution.folder.root).await? {
+                asked = next_asked(&self.board), if is_anybody_here && self.execution.folder.agents.is_some() => {
+                    if !settle(&self.board, &asked, &self.execution.folder.root).await? {
                         return Ok(End::Waits(Value::Null));
                     }
                     continue;
@@ -187,19 +189,20 @@ impl<'a> Session<'a> {
 
     /// Asks the person at the terminal about the interrupted nodes; `false` if none was decided.
     async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
-        let before = decided.len();
-        for interrupt in follower.interrupts() {
+        let (before, people) = (decided.len(), self.board.people());
+        for interrupt in follower.run().map(interrupts::of).unwrap_or_default() {
             if decided.contains(&interrupt.turn.number) {
                 continue;
             }
             let (turn, node) = (interrupt.turn, visible(&interrupt.node));
-            if run.interrupts().await.iter().all(|open| open.turn != turn) {
+            let id = PendingId::from(&interrupt);
+            if run.pending().await.iter().all(|open| open.id() != id) {
                 // No event reports it yet.
                 decided.insert(turn.number);
                 continue;
             }
             let ask = move |withdrawal| interrupts::ask(&interrupt, withdrawal);
-            let Some(asked) = unless_closed(ask, run.interrupt_closed(turn)).await else {
+            let Some(asked) = unless_closed(ask, people.closed(id)).await else {
                 note_words(&format!("{node} no longer waits for a person"));
                 decided.insert(turn.number);
                 continue;
@@ -216,14 +219,14 @@ impl<'a> Session<'a> {
                     });
                 }
             };
-            let resumed = run.resume(turn, Resume { input, ..Resume::default() }, &person::name()).await;
+            let resumed = people.answer(id, Resume { input, ..Resume::default() }, &person::name()).await;
             resumed.map_err(|error| Failure::trouble(error.to_string()))?;
             decided.insert(turn.number);
         }
         Ok(decided.len() > before)
     }
 
-    fn print_waits(&self, open: &[Wait], follower: &Follower) {
+    fn print_waits(&self, open: &[Pending], follower: &Follower) {
         let place = decide::place(&self.execution.folder.root);
         if !is_anybody_here(self.execution.no_input) {
             waits::note_cards(open, place.as_deref());

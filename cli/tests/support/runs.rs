@@ -88,7 +88,7 @@ pub(crate) fn make_store(folder: &Path) -> Runs {
         let too_short = ended(submit(Task::new(&format!("a short one {HOSTILE}")).to("lead")).await).await;
         let judged = ended(submit(Task::new("judge").to("panel")).await).await;
         let waiting = submit(Task::new("receive").to("host")).await;
-        waiting.next_question().await.unwrap().unwrap();
+        waiting.next_pending().await.unwrap().unwrap();
         let waiting = waiting.id();
         board.shutdown().await;
         let sled = Sled::open(folder).unwrap();

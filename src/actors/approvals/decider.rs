@@ -9,8 +9,8 @@ use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
 use crate::messages::{ApprovalId, Decision, Durability, EXPIRY, Envelope, Json, Terms, check_person, check_reason};
 use crate::storage::{Storage, StorageError};
+use crate::supervision::runs::rules::errors::AnswerError;
 
-use super::DecideError;
 use super::queue::ApprovalQueue;
 
 /// Decides approvals: the handle that channels and front ends hold, and agents do not. A cheap clone.
@@ -75,7 +75,7 @@ impl Decider {
     ///
     /// # Errors
     /// Somebody was first, the question is not open or has expired, a text is too long, or the decision could not be stored.
-    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Decision, DecideError> {
+    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Decision, AnswerError> {
         self.decide(id, true, by, "").await
     }
 
@@ -83,10 +83,10 @@ impl Decider {
     /// about again.
     ///
     /// # Errors
-    /// As [`Decider::approve`]; and [`DecideError::NotForRun`].
-    pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Decision, DecideError> {
+    /// As [`Decider::approve`]; and [`AnswerError::NotForRun`].
+    pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Decision, AnswerError> {
         if self.queue.envelope(id).is_some_and(|envelope| &*envelope.policy != Envelope::ASK || envelope.is_handoff()) {
-            return Err(DecideError::NotForRun { id });
+            return Err(AnswerError::NotForRun { id });
         }
         let until = self.queue.env.now().wall + time;
         self.decide_on(id, true, by, "", Terms::Run { until }).await
@@ -96,17 +96,17 @@ impl Decider {
     /// and answered at once: what is done is what was approved here.
     ///
     /// # Errors
-    /// As [`Decider::approve`]; and [`DecideError::NotEditable`].
+    /// As [`Decider::approve`]; and [`AnswerError::NotEditable`].
     pub async fn approve_edited(
         &self,
         id: ApprovalId,
         by: &str,
         arguments: impl Into<Json>,
-    ) -> Result<Decision, DecideError> {
+    ) -> Result<Decision, AnswerError> {
         let arguments = arguments.into();
         let cannot = |envelope: Envelope| envelope.is_handoff() || envelope.action.edited(arguments.clone()).is_none();
         if arguments.is_too_deep() || self.queue.envelope(id).is_some_and(cannot) {
-            return Err(DecideError::NotEditable { id });
+            return Err(AnswerError::NotEditable { id });
         }
         self.decide_on(id, true, by, "", Terms::Edited { arguments }).await
     }
@@ -115,11 +115,11 @@ impl Decider {
     ///
     /// # Errors
     /// As [`Decider::approve`].
-    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Decision, DecideError> {
+    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Decision, AnswerError> {
         self.decide(id, false, by, reason).await
     }
 
-    async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, DecideError> {
+    async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, AnswerError> {
         self.decide_on(id, approved, by, reason, Terms::Once).await
     }
 
@@ -130,23 +130,23 @@ impl Decider {
         by: &str,
         reason: &str,
         terms: Terms,
-    ) -> Result<Decision, DecideError> {
+    ) -> Result<Decision, AnswerError> {
         check_person(by)?;
         check_reason(reason)?;
         let at = self.queue.env.now().wall;
         if let Some(expired) = self.queue.expiry(id).filter(|expires_at| *expires_at <= at) {
-            return Err(DecideError::Expired { id, at: expired });
+            return Err(AnswerError::Expired { id: id.into(), at: expired });
         }
         let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms };
         let decided = self.bring(id, decision).await;
-        if let Err(DecideError::Storage(_)) = decided {
+        if let Err(AnswerError::Storage(_)) = decided {
             self.queue.ask_again(id);
         }
         decided
     }
 
     /// Brings a decision to the queue; where it arrives several times, the first time counts.
-    async fn bring(&self, id: ApprovalId, decision: Decision) -> Result<Decision, DecideError> {
+    async fn bring(&self, id: ApprovalId, decision: Decision) -> Result<Decision, AnswerError> {
         let unavailable = |detail| StorageError::Unavailable { detail };
         let times = self.queue.env.message_point("decision.dispatch", &decision.by).await.map_err(unavailable)?;
         let mut decided = None;
@@ -158,7 +158,7 @@ impl Decider {
     }
 
     /// Denies a question whose time is up.
-    pub(super) async fn expire(&self, id: ApprovalId) -> Result<Decision, DecideError> {
+    pub(super) async fn expire(&self, id: ApprovalId) -> Result<Decision, AnswerError> {
         let at = self.queue.env.now().wall;
         let silence = Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at, terms: Terms::Once };
         self.queue.decide(id, silence).await

@@ -9,10 +9,11 @@ use tokio::task::JoinHandle;
 
 use crate::messages::ApprovalId;
 use crate::supervision::actor_point;
+use crate::supervision::runs::rules::errors::AnswerError;
 
+use super::Decider;
 use super::channel::{ChannelMsg, ChannelView};
 use super::queue::GatewayMsg;
-use super::{DecideError, Decider};
 
 /// When an expiry that could not be stored is tried again.
 const EXPIRE_AGAIN: Duration = Duration::from_secs(10);
@@ -89,21 +90,10 @@ impl Actor for GatewayActor {
             GatewayMsg::Expired(id) => {
                 let decider = state.decider.clone();
                 tokio::spawn(async move {
-                    match decider.expire(id).await {
-                        // Somebody else decided first.
-                        Ok(_)
-                        | Err(
-                            DecideError::AlreadyDecided { .. }
-                            | DecideError::Unknown { .. }
-                            | DecideError::Expired { .. }
-                            | DecideError::NotForRun { .. }
-                            | DecideError::NotEditable { .. }
-                            | DecideError::TooLong(_),
-                        ) => {}
-                        Err(DecideError::Storage(error)) => {
-                            tracing::warn!(%id, %error, "an approval could not expire; it is tried again");
-                            me.send_after(EXPIRE_AGAIN, move || GatewayMsg::Expired(id));
-                        }
+                    // Any other error means that somebody else decided first.
+                    if let Err(AnswerError::Storage(error)) = decider.expire(id).await {
+                        tracing::warn!(%id, %error, "an approval could not expire; it is tried again");
+                        me.send_after(EXPIRE_AGAIN, move || GatewayMsg::Expired(id));
                     }
                 });
             }

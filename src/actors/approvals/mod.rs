@@ -6,7 +6,6 @@
 mod card;
 mod channel;
 mod decider;
-mod error;
 mod folding;
 mod gateway;
 mod keyboard;
@@ -17,7 +16,6 @@ pub use card::{Card, outcome_code};
 pub use channel::Channel;
 pub(crate) use channel::{ChannelActor, ChannelView};
 pub use decider::Decider;
-pub use error::DecideError;
 pub use folding::Rows;
 pub(crate) use gateway::GatewayActor;
 pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer};

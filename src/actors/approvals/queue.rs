@@ -15,9 +15,8 @@ use crate::messages::{ApprovalId, Decision, Durability, Envelope, RequestId, Tim
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Expected, Key, Put, Storage, StorageError};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
+use crate::supervision::runs::rules::errors::AnswerError;
 use crate::supervision::{Mailbox, answer_of};
-
-use super::DecideError;
 
 /// How long a decision is kept after its approval has expired, so that a late click finds it.
 const KEEP_SECS: u64 = 60 * 24 * 3600;
@@ -131,11 +130,11 @@ impl ApprovalQueue {
     }
 
     /// Stores the decision if it is the first, and brings it to its run.
-    pub(super) async fn decide(&self, id: ApprovalId, decision: Decision) -> Result<Decision, DecideError> {
+    pub(super) async fn decide(&self, id: ApprovalId, decision: Decision) -> Result<Decision, AnswerError> {
         if !self.is_open(id) {
             let decided = self.stored(id).await?;
             return Err(
-                decided.map_or(DecideError::Unknown { id }, |decision| DecideError::AlreadyDecided { decision })
+                decided.map_or(AnswerError::NotOpen(id.into()), |decision| AnswerError::AlreadyDecided { decision })
             );
         }
         let left = self.expiry(id).map_or(Duration::ZERO, |expires_at| expires_at.since(decision.at));
@@ -155,7 +154,7 @@ impl ApprovalQueue {
                 Some(decision) => {
                     // The caller that stored it may not know that it did.
                     self.deliver(id, decision.clone());
-                    Err(DecideError::AlreadyDecided { decision })
+                    Err(AnswerError::AlreadyDecided { decision })
                 }
                 None => Err(error.into()),
             },

@@ -19,6 +19,7 @@ use crate::messages::{
 };
 use crate::storage::{Memory, Storage};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
+use crate::supervision::runs::rules::errors::AnswerError;
 use crate::testing::rules::play;
 
 const GATEWAYS: usize = 2;
@@ -209,8 +210,8 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         let ids = envelopes.each_ref().map(Envelope::id);
         let first = |question: usize| questions.iter().position(|other| *other == questions[question]).unwrap();
         let error = |question: Asked, earlier: Option<Decision>| match earlier {
-            Some(decision) => DecideError::AlreadyDecided { decision },
-            None => DecideError::Unknown { id: ids[question] },
+            Some(decision) => AnswerError::AlreadyDecided { decision },
+            None => AnswerError::NotOpen(ids[question].into()),
         };
         seen.insert(if questions[0] == questions[1] {
             "one question asked twice"
@@ -255,7 +256,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         (false, true) => decider.deny(id, by, &long_reason).now_or_never().unwrap(),
                     };
                     if is_long {
-                        prop_assert!(matches!(said, Err(DecideError::TooLong(_))), "{said:?}");
+                        prop_assert!(matches!(said, Err(AnswerError::TooLong(_))), "{said:?}");
                         seen.insert("too long");
                         continue;
                     }
@@ -263,22 +264,16 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                     let reason = if approved { "" } else { "why" };
                     let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms: Terms::Once };
                     let expected = if is_open && expires_at <= at {
-                        Err(DecideError::Expired { id, at: expires_at })
+                        Err(AnswerError::Expired { id: id.into(), at: expires_at })
                     } else {
                         model.decide(gateway, question, decision).map_err(|earlier| error(question, earlier))
                     };
                     seen.insert(match &expected {
                         Ok(_) => "decided",
-                        Err(DecideError::AlreadyDecided { .. }) if is_open => "already decided through another gateway",
-                        Err(DecideError::AlreadyDecided { .. }) => "already decided",
-                        Err(DecideError::Expired { .. }) => "expired",
-                        Err(
-                            DecideError::Unknown { .. }
-                            | DecideError::TooLong(_)
-                            | DecideError::NotForRun { .. }
-                            | DecideError::NotEditable { .. }
-                            | DecideError::Storage(_),
-                        ) => "unknown",
+                        Err(AnswerError::AlreadyDecided { .. }) if is_open => "already decided through another gateway",
+                        Err(AnswerError::AlreadyDecided { .. }) => "already decided",
+                        Err(AnswerError::Expired { .. }) => "expired",
+                        Err(_) => "unknown",
                     });
                     prop_assert_eq!(said, expected);
                 }
@@ -356,6 +351,6 @@ fn a_late_click_finds_the_decision_for_sixty_days() {
         clock.0.store(days * 24 * 3_600 * 1_000, Ordering::Relaxed);
         approve()
     };
-    assert_eq!(after_days(59), Err(DecideError::AlreadyDecided { decision }));
-    assert_eq!(after_days(61), Err(DecideError::Unknown { id: envelope.id() }));
+    assert_eq!(after_days(59), Err(AnswerError::AlreadyDecided { decision }));
+    assert_eq!(after_days(61), Err(AnswerError::NotOpen(envelope.id().into())));
 }

@@ -10,9 +10,10 @@ use tokio::runtime::Handle;
 
 use crate::messages::{ApprovalId, Decision, Envelope};
 use crate::storage::StorageError;
+use crate::supervision::runs::rules::errors::AnswerError;
 
 use super::keyboard::{columns, show};
-use super::{Card, Channel, DecideError, Decider, Keyboard, Rows, Typed, Withdrawal, Withdrawer};
+use super::{Card, Channel, Decider, Keyboard, Rows, Typed, Withdrawal, Withdrawer};
 
 /// When a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
@@ -120,20 +121,15 @@ impl TerminalChannel {
             }
             match decided {
                 Ok(_)
-                | Err(DecideError::AlreadyDecided { .. } | DecideError::Unknown { .. } | DecideError::Expired { .. }) => {
+                | Err(AnswerError::AlreadyDecided { .. } | AnswerError::NotOpen(_) | AnswerError::Expired { .. }) => {
                     queue.lock().open.retain(|(open, _)| open.id() != id)
                 }
-                Err(DecideError::Storage(StorageError::Stopped { .. })) => {
+                Err(AnswerError::Storage(StorageError::Stopped { .. })) => {
                     queue.lock().is_reading = false;
                     return;
                 }
                 // The card stays, and is shown again.
-                Err(
-                    DecideError::Storage(_)
-                    | DecideError::TooLong(_)
-                    | DecideError::NotForRun { .. }
-                    | DecideError::NotEditable { .. },
-                ) => show("nothing was decided; please answer again\n"),
+                Err(_) => show("nothing was decided; please answer again\n"),
             }
         }
     }
@@ -200,10 +196,10 @@ impl Channel for TerminalChannel {
 }
 
 /// Nobody is left who could be asked again, so this tries again by itself.
-fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<Decision, DecideError> {
+fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<Decision, AnswerError> {
     loop {
         match runtime.block_on(decider.deny(id, "terminal", "nobody is there to answer")) {
-            Err(DecideError::Storage(error)) if !matches!(error, StorageError::Stopped { .. }) => {
+            Err(AnswerError::Storage(error)) if !matches!(error, StorageError::Stopped { .. }) => {
                 show(&format!("{}\n", visible(&error.to_string())));
                 std::thread::sleep(DENY_AGAIN);
             }

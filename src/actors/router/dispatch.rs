@@ -51,14 +51,23 @@ impl Dispatch for Router {
 
     fn request_approval(&self, envelope: &Envelope) {
         self.decider.request(envelope);
+        let _ = self.asked.send(envelope.request.turn.run);
     }
 
     fn withdraw_approval(&self, approval: ApprovalId) {
         self.decider.withdraw(approval);
     }
 
+    fn interrupted(&self, run: &Run) {
+        let _ = self.asked.send(run.id());
+    }
+
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
         self.counters.count(run, event);
+        if may_ask(event) {
+            // Nobody may wait for it.
+            let _ = self.asked.send(run.id());
+        }
         self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
         derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed));
     }
@@ -71,6 +80,18 @@ impl Dispatch for Router {
         self.counters.ended(run);
         self.hub.ended(run.id());
     }
+}
+
+/// Whether a run may wait for a person after this event, who was not asked before. Approvals and nodes are reported apart.
+fn may_ask(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::Asked { .. }
+            | RunEvent::AskedUntil { .. }
+            | RunEvent::OutcomeUnknown { .. }
+            | RunEvent::NeedsAttention { .. }
+            | RunEvent::Recovered { .. }
+    )
 }
 
 impl Router {

@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
     Action, ActionKind, AgentName, Announcement, Authority, Consent, Json, KeptAgent, Presence, Refusal, RequestId,
-    TurnId,
+    RunId, TurnId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -52,6 +52,8 @@ pub(crate) struct Router {
     /// Agents as they announce themselves.
     directory: RwLock<Directory>,
     presence: broadcast::Sender<Presence>,
+    /// Runs that have begun to wait for a person, or were read back and may; for those who wait for the next.
+    asked: broadcast::Sender<RunId>,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) hub: Arc<Hub>,
     counters: Counters,
@@ -92,12 +94,18 @@ pub(crate) struct RouterParts {
 }
 
 impl Router {
+    /// Receives the runs that begin to wait for a person from now on, and those that were read back and may.
+    pub(crate) fn asked(&self) -> broadcast::Receiver<RunId> {
+        self.asked.subscribe()
+    }
+
     pub(crate) fn new(parts: RouterParts) -> Self {
         let RouterParts { env, scheduler, decider, policy, journal, rules, limits, watch_buffer } = parts;
         Self {
             hosted: RwLock::default(),
             directory: RwLock::default(),
             presence: broadcast::Sender::new(watch_buffer.max(1)),
+            asked: broadcast::Sender::new(watch_buffer.max(1)),
             hub: Arc::clone(scheduler.hub()),
             scheduler,
             counters: Counters::default(),

@@ -22,8 +22,8 @@ impl Turn {
     ///     .start()
     ///     .await?;
     /// let run = board.submit(Task::new("paint")).await?;
-    /// let question = run.next_question().await?.expect("the painter asks");
-    /// board.answer(question.id, "white", "ann").await?;
+    /// let question = run.next_pending().await?.expect("the painter asks");
+    /// board.people().answer(&question, "white", "ann").await?;
     /// assert_eq!(run.result().await?.output, "white");
     /// # board.shutdown().await;
     /// # Ok::<(), callboard::Error>(()) }).unwrap();

@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::env::Env;
+use crate::messages::Envelope;
 use crate::runtime::{Builder, Callboard, Load};
 use crate::storage::Storage;
 use crate::supervision::answer_of;
@@ -161,6 +162,13 @@ impl Sim {
         assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
     }
 
+    /// The approvals that people can decide on a board, by expiry. The board receives no message for it, as it does for
+    /// [`PeopleHandle::pending`](crate::runtime::PeopleHandle::pending): so it passes no fault point.
+    #[must_use]
+    pub fn open_approvals(&self, board: &Callboard) -> Vec<Envelope> {
+        board.people().approvals()
+    }
+
     /// Nothing is under way and nothing is held: no turn, run, permit, wait, open approval or unfinished run. What is just
     /// ending, or is found after a crash, may take ten minutes of virtual time.
     ///
@@ -228,7 +236,7 @@ async fn left_on(board: &Callboard) -> String {
         };
     }
     if !load.is_idle() {
-        let open = board.approvals().open();
+        let open = board.people().approvals();
         let asked = open
             .iter()
             .map(|envelope| format!("; {} of {} asks: {}", envelope.request, envelope.agent, envelope.action));

@@ -4,7 +4,7 @@ use callboard::messages::{Action, Consent, Flow, RunEvent, Send};
 use callboard::prelude::*;
 use serde_json::json;
 
-use crate::common::{broken, builder, finish, until};
+use crate::common::{broken, builder, finish, people, until};
 
 /// A scout that fails once, has facts checked and hands on to a planner, which has two writers work at once; one of them
 /// wants to hand on where nobody may go any more.
@@ -92,10 +92,10 @@ async fn a_handoff_that_waited_for_a_person_goes_where_it_was_let() {
     for decision in ["approve", "deny", "cancel"] {
         let run = board.submit(Task::new("x").to("lead")).await.unwrap();
         until(&run, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
-        let id = board.approvals().open()[0].id();
+        let id = people::approvals(&board).await[0].id();
         match decision {
-            "approve" => drop(board.approvals().approve(id, "ann").await.unwrap()),
-            "deny" => drop(board.approvals().deny(id, "ann", "no").await.unwrap()),
+            "approve" => drop(board.people().approve(id, "ann").await.unwrap()),
+            "deny" => drop(board.people().deny(id, "ann", "no").await.unwrap()),
             _ => assert!(run.cancel("enough").await.unwrap()),
         }
         run.result().await.unwrap();
@@ -126,11 +126,11 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
         .await
         .unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let question = run.next_question().await.unwrap().unwrap();
-    board.answer(question.id, "yes", "ann").await.unwrap();
+    let question = people::question(&run).await;
+    board.people().answer(question.id, "yes", "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
     let mut told = run.flow().await.unwrap().to_string();
-    assert_eq!(run.restart_turns().await, 1);
+    assert_eq!(people::restart(&board, &run).await, 1);
     told += &format!("restarted\n{}", run.flow().await.unwrap());
     assert!(run.cancel("enough").await.unwrap());
     told += &format!("cancelled\n{}", run.flow().await.unwrap());

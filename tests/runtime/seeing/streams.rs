@@ -9,7 +9,7 @@ use callboard::workflow::{Node, Workflow};
 use futures::{FutureExt, Stream, StreamExt};
 use serde_json::json;
 
-use crate::common::{broken, builder, finish, quiet, until};
+use crate::common::{broken, builder, finish, people, quiet, until};
 
 /// A run with every kind of event that needs no crash: see `everything`.
 fn busy(builder: Builder) -> Builder {
@@ -35,7 +35,7 @@ fn busy(builder: Builder) -> Builder {
 async fn everything(board: &Callboard) -> RunHandle {
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
-    board.answer(run.questions().await[0].id, "ann", "tester").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "ann", "tester").await.unwrap();
     run.result().await.unwrap();
     run
 }
@@ -172,7 +172,7 @@ async fn a_reader_may_begin_anywhere_and_misses_nothing_between_past_and_present
     for from in [0, 1, 5, so_far, so_far + 1, so_far + 3, 1_000] {
         readers.push((from, run.events(from, &[Debug]).await.unwrap()));
     }
-    board.answer(run.questions().await[0].id, "ann", "tester").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "ann", "tester").await.unwrap();
     run.result().await.unwrap();
     let last = run.history().await.unwrap().len() as u64;
     assert!(last > so_far + 3);
@@ -224,7 +224,7 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
         }
     };
     drain();
-    board.answer(run.questions().await[0].id, "yes", "tester").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "yes", "tester").await.unwrap();
     run.result().await.unwrap();
     drain();
     let four = ["Noticed"; 4];
@@ -238,7 +238,7 @@ async fn a_reader_that_missed_the_end_is_told_so() {
     let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let run = talked(&board).await;
     let slow = run.events(1, &[Debug]).await.unwrap();
-    board.answer(run.questions().await[0].id, "yes", "tester").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "yes", "tester").await.unwrap();
     run.result().await.unwrap();
     quiet().await;
     let total = run.history().await.unwrap().len() as u64;
@@ -254,7 +254,7 @@ async fn a_reader_that_goes_away_slows_nobody_down() {
     let _never_read = board.watch(&[Debug]);
     drop(board.watch(&[Debug]));
     let run = talked(&board).await;
-    board.answer(run.questions().await[0].id, "yes", "tester").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "yes", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
     board.shutdown().await;
 }
@@ -280,7 +280,7 @@ async fn a_reader_of_one_run_sees_no_other() {
     for _ in 0..3 {
         finish(&board, Task::new("y").to("other")).await;
     }
-    board.answer(run.questions().await[0].id, "ann", "tester").await.unwrap();
+    board.people().answer(people::questions(&run).await[0].id, "ann", "tester").await.unwrap();
     run.result().await.unwrap();
     let ids: Vec<RunId> = reader
         .map(|watched| match watched {
@@ -310,10 +310,10 @@ async fn events_keep_their_numbers_when_older_ones_are_forgotten() {
         .unwrap();
     let limits = Limits { handoffs: 10_000, ..Limits::default() };
     let run = board.submit(Task::new("x").input(1_u64).limits(limits)).await.unwrap();
-    let question = run.next_question().await.unwrap().unwrap();
+    let question = people::question(&run).await;
     assert!(run.history().await.unwrap().len() < 2_900, "nothing was forgotten");
     let reader = run.events(1, &[Debug]).await.unwrap();
-    board.answer(question.id, "yes", "tester").await.unwrap();
+    board.people().answer(question.id, "yes", "tester").await.unwrap();
     run.result().await.unwrap();
     let all: Vec<_> = reader.collect().await;
     let mut last = None;

@@ -13,6 +13,8 @@ use serde_json::json;
 
 use super::swarm::{Plan, Reaction, Wish, answer_to, any_fault, board, insist, limits, one_fault, task, tried};
 
+use crate::common::people;
+
 /// Longer than people need, crashes included.
 const APPROVAL_TTL: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -110,11 +112,11 @@ fn wishes(sim: &Sim) -> Vec<Wish> {
 async fn people(sim: &Sim, boards: &[Callboard], runs: &[RunId]) {
     loop {
         for board in boards {
-            for open in board.approvals().open() {
+            for open in sim.open_approvals(board) {
                 let (reaction, _): (Reaction, usize) = open.action.arguments.parse().unwrap();
                 let decided = match reaction {
-                    Reaction::Approve => tried(board.approvals().approve(open.id(), "ann")).await,
-                    Reaction::Deny => tried(board.approvals().deny(open.id(), "bob", "no")).await,
+                    Reaction::Approve => tried(board.people().approve(open.id(), "ann")).await,
+                    Reaction::Deny => tried(board.people().deny(open.id(), "bob", "no")).await,
                     Reaction::Ignore => continue,
                 };
                 if let Err(error) = decided {
@@ -122,8 +124,8 @@ async fn people(sim: &Sim, boards: &[Callboard], runs: &[RunId]) {
                 }
             }
             for run in runs {
-                for open in board.run(*run).questions().await {
-                    if let Err(error) = tried(board.answer(open.id, answer_to(&open.question), "ann")).await {
+                for open in people::questions(&board.run(*run)).await {
+                    if let Err(error) = tried(board.people().answer(open.id, answer_to(&open.question), "ann")).await {
                         sim.note(&format!("not answered: {error}"));
                     }
                 }

@@ -7,7 +7,7 @@ use callboard::messages::state::{Reducer, StateRules};
 use callboard::messages::{Durability, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::supervision::runs::{BreakerPolicy, Cause, Replay, Resume, Run};
+use callboard::supervision::runs::{BreakerPolicy, Cause, Replay, Run};
 use callboard::testing::{Effects, Sim, TestError, seeds, simulate};
 use callboard::workflow::{Node, Workflow};
 use serde_json::{Value, json};
@@ -199,10 +199,10 @@ fn taken_back(replay: &Replay) -> Vec<String> {
 }
 
 /// Somebody who lets every node begin that waits, until the run has ended.
-async fn person(sim: &Sim, run: &RunHandle) {
-    while let Some(waits) = insist(sim, async || run.next_interrupt().await).await {
+async fn person(sim: &Sim, board: &Callboard, run: &RunHandle) {
+    while let Some(waits) = insist(sim, async || run.next_pending().await).await {
         // It may have gone on meanwhile.
-        let _ = run.resume(waits.turn, Resume::default(), "ann").await;
+        let _ = board.people().answer(&waits, Resume::default(), "ann").await;
     }
 }
 
@@ -234,7 +234,8 @@ async fn play(sim: Sim) -> Result<(), TestError> {
                     is_acknowledged = true;
                 }
                 let run = board.run(id);
-                let (result, ()) = futures::join!(insist(&sim, async || run.result().await), person(&sim, &run));
+                let (result, ()) =
+                    futures::join!(insist(&sim, async || run.result().await), person(&sim, &board, &run));
                 match &result.outcome {
                     Outcome::Finished => assert!(!fails),
                     Outcome::Failed { error } => assert!(fails && error.starts_with("node last: "), "{error}"),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::{World, assert_nothing_left, builder, finish, quiet};
+use crate::common::{World, assert_nothing_left, builder, finish, people, quiet};
 use callboard::actors::ContextError;
 use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
 use callboard::prelude::*;
@@ -71,9 +71,9 @@ async fn an_agent_that_was_made_takes_tasks_of_its_run_and_is_gone_with_it() {
         .says("All is done.");
     let board = builder().with(thinker(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
-    let envelope = board.next_approval().await.unwrap();
+    let envelope = people::approval(&board).await;
     assert_eq!((envelope.agent.as_str(), &*envelope.policy), ("lead~helper", "ask each time"));
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "All is done.");
     assert_eq!(count.load(Ordering::Relaxed), 1);
     let requests = model.requests();
@@ -230,14 +230,14 @@ fn agents_that_were_made_outlive_the_process() {
             .calls("writes", json!({}));
         let board = builder.with(spec(model)).start().await.unwrap();
         let run = board.submit(Task::new("x")).await.unwrap();
-        board.next_approval().await.unwrap();
+        people::approval(&board).await;
         run.id()
     });
     world.process(async |builder| {
         let model = ScriptedModel::new().says("I have written.").says("All is done.");
         let board = builder.with(spec(model)).start().await.unwrap();
-        let envelope = board.next_approval().await.unwrap();
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        let envelope = people::approval(&board).await;
+        board.people().approve(envelope.id(), "ann").await.unwrap();
         assert_eq!(board.run(run).result().await.unwrap().output, "All is done.");
     });
     assert_eq!(count.load(Ordering::Relaxed), 1);
@@ -265,8 +265,8 @@ async fn who_gets_control_from_an_agent_that_was_made_is_bound_as_that_one_is() 
     let writer = ScriptedModel::new().calls("writes", json!({})).says("I may.");
     board.agents().replace(thinker("[agent]\nname = \"writer\"", writer, &tools(&count))).await.unwrap();
     let run = board.submit(Task::new("x").to("writer")).await.unwrap();
-    let envelope = board.next_approval().await.unwrap();
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    let envelope = people::approval(&board).await;
+    board.people().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "I may.");
     assert_eq!(count.load(Ordering::Relaxed), 1);
     board.shutdown().await;
@@ -495,12 +495,12 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
         let board = builder.with(thinker(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
         let grant = Authority::of([Effect::Reads, Effect::Notes, Effect::Writes]);
         let run = board.submit(Task::new("x").grant(grant)).await.unwrap();
-        let envelope = board.next_approval().await.unwrap();
+        let envelope = people::approval(&board).await;
         let Action { action, target, arguments } = &envelope.action;
         assert_eq!((&**action, &**target, &*envelope.policy), ("keep_agent", "helper", "ask each time"));
         assert_eq!(*arguments, json!({ "draft": helper(), "may_cause": ["reads", "notes", "writes"] }));
         assert_eq!(board.agents().kept(), [], "nothing is kept before it is approved");
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        board.people().approve(envelope.id(), "ann").await.unwrap();
         assert_eq!(run.result().await.unwrap().output, "It stays.");
         let kept = board.agents().kept();
         assert_eq!((kept.len(), kept[0].name(), kept[0].authority), (1, "helper", grant));
@@ -518,9 +518,9 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
         let lead = thinker(KEEPER, model.clone(), &tools(&count));
         let board = builder.with(lead).agent("boss", boss).start().await.unwrap();
         let run = board.submit(Task::new("x").to("boss")).await.unwrap();
-        let envelope = board.next_approval().await.unwrap();
+        let envelope = people::approval(&board).await;
         assert_eq!((envelope.agent.as_str(), &*envelope.policy), ("lead~helper", "ask each time"), "it stays dynamic");
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        board.people().approve(envelope.id(), "ann").await.unwrap();
         assert_eq!(run.result().await.unwrap().output, "I have written.");
         assert_eq!(count.load(Ordering::Relaxed), 1);
         finish(&board, Task::new("x").to("lead")).await;
@@ -567,9 +567,9 @@ fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and
                 let board = start().await?;
                 let run = board.submit(Task::new("x")).await?;
                 submitted = Some(run.id());
-                let envelope = board.next_approval().await.unwrap();
+                let envelope = people::approval(&board).await;
                 asked = Some(envelope.id());
-                board.approvals().approve(envelope.id(), "ann").await.unwrap();
+                board.people().approve(envelope.id(), "ann").await.unwrap();
                 is_approved = true;
                 run.result().await?;
                 Ok::<_, callboard::Error>(board.agents().kept())
@@ -585,9 +585,9 @@ fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and
         let run = board.run(run);
         let mut asked_again = Vec::new();
         let answers = async {
-            while let Some(open) = board.next_approval().await {
+            while let Some(open) = people::next_approval(&board).await {
                 // A decision that was stored before the crash counts, whatever the run had journaled of it.
-                if board.approvals().approve(open.id(), "ann").await.is_ok() {
+                if board.people().approve(open.id(), "ann").await.is_ok() {
                     asked_again.push(open.id());
                 }
             }
@@ -602,7 +602,7 @@ fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and
         assert!(asked_again.iter().all(|again| asked.is_none_or(|asked| asked == *again)), "it is the same question");
         let history = run.history().await?;
         let questions = history.iter().filter(|event| matches!(event, RunEvent::ApprovalAsked { .. })).count();
-        assert_eq!((questions, board.approvals().open().len()), (1, 0));
+        assert_eq!((questions, people::approvals(&board).await.len()), (1, 0));
         let kept = board.agents().kept();
         assert_eq!((kept.len(), kept[0].name()), (1, "helper"));
         assert_eq!(finish(&board, Task::new("x").to("helper")).await.output, "help");
@@ -625,8 +625,8 @@ async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
         .says("done");
     let board = builder().with(thinker(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
-    let envelope = board.next_approval().await.unwrap();
-    board.approvals().deny(envelope.id(), "ann", "not needed").await.unwrap();
+    let envelope = people::approval(&board).await;
+    board.people().deny(envelope.id(), "ann", "not needed").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
     let told = answers(&model);
     assert!(told[0].contains("no agent of this name was made in this run"), "nobody is asked about it: {told:?}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::common::{assert_nothing_left, builder, finish, until};
+use crate::common::{assert_nothing_left, builder, finish, people, until};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
@@ -270,11 +270,11 @@ async fn a_tool_is_used_with_the_bytes_that_were_approved_and_a_denial_reaches_t
     let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     for _ in 0..2 {
-        let envelope = board.next_approval().await.unwrap();
+        let envelope = people::approval(&board).await;
         assert_eq!((&*envelope.action.action, count.load(Ordering::Relaxed)), ("write", 0));
         match &*envelope.action.target {
-            "a" => board.approvals().approve(envelope.id(), "ann").await.unwrap(),
-            _ => board.approvals().deny(envelope.id(), "ann", "b is mine").await.unwrap(),
+            "a" => board.people().approve(envelope.id(), "ann").await.unwrap(),
+            _ => board.people().deny(envelope.id(), "ann", "b is mine").await.unwrap(),
         };
     }
     assert_eq!(run.result().await.unwrap().output, "done");
@@ -289,9 +289,9 @@ async fn a_question_suspends_the_turn_and_its_answer_goes_on_with_it() {
     let model = ScriptedModel::new().calls("AskUser", json!({ "question": "Which?" })).says("that one");
     let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
-    let question = run.next_question().await.unwrap().unwrap();
+    let question = people::question(&run).await;
     assert_eq!((question.question.as_str(), board.load().free_permits), (Some("Which?"), 5));
-    board.answer(question.id, "the left", "ann").await.unwrap();
+    board.people().answer(question.id, "the left", "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "that one");
     let seen = serde_json::to_string(&model.requests()[1].messages[2]).unwrap();
     assert!(seen.contains("the left"), "{seen}");
@@ -347,8 +347,8 @@ async fn what_an_earlier_try_of_a_command_has_left_is_ended_before_it_is_done_ag
     let tools = Tools::new().with(ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined()).unwrap();
     let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
     let handle = board.submit(Task::new("x").id(run)).await.unwrap();
-    let asked = board.next_approval().await.unwrap();
-    board.approvals().approve(asked.id(), "ann").await.unwrap();
+    let asked = people::approval(&board).await;
+    board.people().approve(asked.id(), "ann").await.unwrap();
     assert_eq!(handle.result().await.unwrap().output, "done");
     let told = format!("{:?}", model.requests()[1].messages.last());
     assert!(told.contains(&format!("{run}/1/tool-1-0")), "{told}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::builder;
+use crate::common::{builder, people};
 use callboard::env::Env;
 use callboard::messages::{Limits, Message};
 use callboard::prelude::*;
@@ -164,13 +164,13 @@ async fn a_turn_under_way_ends_with_its_program_and_the_next_one_has_the_new_pro
     assert_eq!(told(&output(&board, Task::new("x").to("teller")).await), ("old".to_owned(), old));
 
     let under_way = board.submit(Task::new("wait").to("teller")).await.unwrap();
-    let question = timeout(AT_MOST, under_way.next_question()).await.unwrap().unwrap().unwrap();
+    let question = timeout(AT_MOST, people::next_question(&under_way)).await.unwrap().unwrap().unwrap();
     write(&folder, "agents/teller.toml", &teller("Tells.", "new"));
     let lines = reload(&board, &mut agents).await;
     assert_eq!(lines, ["lead.toml: unchanged", "teller.toml: changed: later turns of teller use it"]);
     let (word, new) = told(&output(&board, Task::new("x").to("teller")).await);
     assert_eq!(word, "new");
-    board.answer(question.id, json!(true), "ann").await.unwrap();
+    board.people().answer(question.id, json!(true), "ann").await.unwrap();
     assert_eq!(told(&ended(&under_way).await), ("old".to_owned(), old));
     reaped(old).await;
 

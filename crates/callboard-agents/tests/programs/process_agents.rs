@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{assert_nothing_left, builder, finish, secs, until};
+use crate::common::{assert_nothing_left, builder, finish, people, secs, until};
 use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
@@ -311,9 +311,9 @@ while True:
 "#;
     let board = board(spec(source)).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    let open = run.next_question().await.unwrap().unwrap();
+    let open = people::question(&run).await;
     assert!(open.question.to_string().contains("charge order 7 was begun"), "{}", open.question);
-    board.answer(open.id, json!({ "done": "receipt" }), "ann").await.unwrap();
+    board.people().answer(open.id, json!({ "done": "receipt" }), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "receipt");
     assert_eq!(output(&board, Task::new("x").input("report")).await, "outcome_unknown");
     board.shutdown().await;
@@ -409,9 +409,9 @@ end(turn, output=hear())
 "#;
     let board = board(spec(source)).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    let question = run.next_question().await.unwrap().unwrap();
+    let question = people::question(&run).await;
     assert_eq!(question.question, json!({ "which": ["a", "b"] }));
-    board.answer(question.id, "b", "me").await.unwrap();
+    board.people().answer(question.id, "b", "me").await.unwrap();
     assert_eq!(ended(&run).await.output, json!({ "type": "result", "id": 1, "value": "b" }));
     board.shutdown().await;
 }
@@ -473,11 +473,11 @@ end(turn, output="done")
 "#;
     let board = board(spec(source)).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    let first = board.next_approval().await.unwrap();
-    board.approvals().approve_for_run(first.id(), "ann", secs(3_600)).await.unwrap();
-    let again = board.next_approval().await.unwrap();
+    let first = people::approval(&board).await;
+    board.people().answer(first.id(), Response::ApproveForRun(secs(3_600)), "ann").await.unwrap();
+    let again = people::approval(&board).await;
     assert_eq!(again.request.ordinal, 2, "the second one was covered");
-    board.approvals().approve(again.id(), "ann").await.unwrap();
+    board.people().approve(again.id(), "ann").await.unwrap();
     assert_eq!(ended(&run).await.output, "done");
     board.shutdown().await;
 }
@@ -583,19 +583,19 @@ while True:
     let runs = [board.submit(Task::new("a")).await.unwrap(), board.submit(Task::new("b")).await.unwrap()];
     let mut pids = Vec::new();
     for run in &runs {
-        let question = run.next_question().await.unwrap().unwrap();
+        let question = people::question(run).await;
         pids.push(question.question.clone());
     }
     assert_ne!(pids[0], pids[1]);
     for run in &runs {
-        let question = run.next_question().await.unwrap().unwrap();
-        board.answer(question.id, json!(null), "me").await.unwrap();
+        let question = people::question(run).await;
+        board.people().answer(question.id, json!(null), "me").await.unwrap();
         ended(run).await;
     }
     let third = board.submit(Task::new("c")).await.unwrap();
-    let question = third.next_question().await.unwrap().unwrap();
+    let question = people::question(&third).await;
     assert!(pids.contains(&question.question));
-    board.answer(question.id, json!(null), "me").await.unwrap();
+    board.people().answer(question.id, json!(null), "me").await.unwrap();
     ended(&third).await;
     board.shutdown().await;
     for pid in pids {

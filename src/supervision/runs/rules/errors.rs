@@ -5,7 +5,10 @@ use std::sync::Arc;
 use callboard_text::visible_lines;
 
 use crate::messages::state::StateError;
-use crate::messages::{AgentName, ConversationId, Refusal, RequestId, RunId, TooDeep, TooLong, Unacknowledged};
+use crate::messages::{
+    AgentName, ApprovalId, ConversationId, Decision, PendingId, QuestionId, Refusal, RunId, Timestamp, TooDeep,
+    TooLong, Unacknowledged,
+};
 use crate::storage::StorageError;
 use crate::workflow::Defects;
 
@@ -98,34 +101,97 @@ pub(crate) enum LoadError {
     Panicked(String),
 }
 
-/// Why an answer was not accepted.
+/// Why what a person responded was not accepted. Nothing has then changed, but where a variant says that this is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// No such run is in memory, or it has no such question.
-    #[error("no question {0} is open")]
-    Unknown(RequestId),
+    /// Nothing of this id is open: it never was, it was answered or withdrawn, its run has ended, or this board does not work
+    /// on the run.
+    #[error("{}", not_open(.0))]
+    NotOpen(PendingId),
+    /// The approval was decided before.
+    #[error("already {} by {} at {}", if decision.approved { "approved" } else { "denied" }, decision.by, decision.at)]
+    AlreadyDecided {
+        /// The decision that counts.
+        decision: Decision,
+    },
     /// The question has its answer.
-    #[error("question {0} was answered already")]
-    Answered(RequestId),
-    /// The question was not answered in time.
-    #[error("question {0} has expired; its turn continues without an answer")]
-    Expired(RequestId),
-    /// It is not known whether the answer was journaled.
-    #[error(transparent)]
-    Unacknowledged(#[from] Unacknowledged),
+    #[error("question {} was answered already", .0.request)]
+    Answered(QuestionId),
+    /// Its time was over before: the approval is denied, or the turn that asked continues without an answer.
+    #[error("{}", expired(id, *at))]
+    Expired {
+        /// The id that was given.
+        id: PendingId,
+        /// When it expired.
+        at: Timestamp,
+    },
+    /// What was responded is for something of another kind.
+    #[error("{}", does_not_fit(id))]
+    DoesNotFit {
+        /// The id that was given.
+        id: PendingId,
+    },
+    /// It is an approval that is asked for each time, or of a handoff: it cannot be given for a whole run.
+    #[error("approval {id} cannot be given for the whole run: it is asked each time")]
+    NotForRun {
+        /// The id that was given.
+        id: ApprovalId,
+    },
+    /// It is an approval of a handoff, what it was changed to nests too deeply, or it cannot be said what it would be done to.
+    #[error("approval {id} cannot be given with other arguments: deny it, and say what to do instead")]
+    NotEditable {
+        /// The id that was given.
+        id: ApprovalId,
+    },
     /// The question is whether something was done, and the answer is none of those that it has.
-    #[error("question {0} is answered with \"run it again\", \"give up\" or {{\"done\": RESULT}}")]
-    NotAnOutcome(RequestId),
-    /// The answer is nested too deeply to be stored.
+    #[error("question {} is answered with \"run it again\", \"give up\" or {{\"done\": RESULT}}", .0.request)]
+    NotAnOutcome(QuestionId),
+    /// A channel does not take what was written.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A custom reducer panicked over what was written.
+    #[error("a reducer panicked: {0}")]
+    Panicked(String),
+    /// A value is nested too deeply to be stored.
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
-    /// The name of the person is too long.
+    /// The name of the person, or the reason, is too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// The answer could not be journaled.
+    /// It is not known whether it was journaled.
+    #[error(transparent)]
+    Unacknowledged(#[from] Unacknowledged),
+    /// It could not be stored. Of a decision about an approval it is not known whether it will be found later, and everybody is
+    /// asked again.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+fn not_open(id: &PendingId) -> String {
+    match id {
+        PendingId::Approval(id) => format!("no approval {id} is open"),
+        PendingId::Question(id) => format!("no question {} is open", id.request),
+        PendingId::Node(turn) => format!("turn {turn} does not wait to be resumed"),
+        PendingId::Attention(turn) => format!("turn {turn} does not wait to be restarted"),
+    }
+}
+
+fn expired(id: &PendingId, at: Timestamp) -> String {
+    match id {
+        PendingId::Approval(id) => format!("approval {id} expired at {at}"),
+        PendingId::Question(id) => format!("question {} has expired; its turn continues without an answer", id.request),
+        PendingId::Node(turn) | PendingId::Attention(turn) => format!("turn {turn} expired at {at}"),
+    }
+}
+
+fn does_not_fit(id: &PendingId) -> String {
+    match id {
+        PendingId::Approval(id) => format!("approval {id} is approved or denied"),
+        PendingId::Question(id) => format!("question {} is answered with a value", id.request),
+        PendingId::Node(turn) => format!("turn {turn} is resumed, or its run is cancelled"),
+        PendingId::Attention(turn) => format!("turn {turn} is restarted, or its run is cancelled"),
+    }
 }
 
 /// Why a run was not resumed with an overwrite.

@@ -21,8 +21,8 @@ use crate::env::Now;
 use crate::messages::state::{Schema, StateRules};
 use crate::messages::{
     Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Failure, FailureKind, Json,
-    Limits, OnUnknown, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp, TraceId,
-    TurnId, Verdict,
+    Limits, OnUnknown, Order, Pending, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp,
+    TraceId, TurnId, Verdict,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -518,8 +518,11 @@ impl Engine {
     }
 
     fn decide(&mut self, (run, turn): Key, approved: bool) -> &'static str {
-        let envelope = self.runs[run].open_approvals().find(|envelope| envelope.request.turn.number == turn);
-        let envelope = envelope.unwrap().clone();
+        let parked = |open: Pending| match open {
+            Pending::Approval(envelope) if envelope.request.turn.number == turn => Some(envelope),
+            _ => None,
+        };
+        let envelope = self.runs[run].pending().into_iter().find_map(parked).unwrap();
         let decision = Decision { approved, by: "ann".into(), reason: "".into(), at: self.wall(), terms: Terms::Once };
         let event = on_parked_decision(&self.runs[run], &envelope, decision, &self.context()).unwrap();
         self.apply(run, &event, WorkedOut::default())

@@ -37,6 +37,9 @@ pub(crate) trait Dispatch: AgentDirectory {
     /// The decision is no longer needed.
     fn withdraw_approval(&self, approval: ApprovalId);
 
+    /// A node of the run waits for a person.
+    fn interrupted(&self, run: &Run);
+
     /// An event was journaled: the `sequence`-th of its run, from 1. `run` may have later events too.
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
 

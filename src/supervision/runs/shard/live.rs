@@ -9,7 +9,6 @@ use crate::messages::{Durability, RunEvent, RunId, RunResult};
 use crate::storage::{Fence, Journal, Key, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
-use crate::supervision::runs::rules::interrupts::ResumeError;
 use crate::supervision::runs::rules::requests::TurnReply;
 use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
 use crate::supervision::runs::rules::snapshot::Cadence;
@@ -68,10 +67,8 @@ pub(in crate::supervision::runs) enum Held {
     },
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
     Answered(oneshot::Sender<Result<(), AnswerError>>),
-    Resumed(oneshot::Sender<Result<(), ResumeError>>),
     Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
     Cancelled(oneshot::Sender<bool>, bool),
-    Restarted(oneshot::Sender<usize>, usize),
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
 

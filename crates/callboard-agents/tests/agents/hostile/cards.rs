@@ -160,7 +160,7 @@ async fn a_person_sees_what_is_done_and_what_is_done_is_what_they_saw() {
         let card = Card::of(&envelope).brief();
         assert!(card.contains(&shown), "{shown:?} is not on\n{card}");
         assert_eq!(sink.effects(), [], "{written}");
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        board.people().approve(envelope.id(), "ann").await.unwrap();
         run.result().await.unwrap();
         let done = sink.effects();
         assert_eq!(done.len(), 1, "{written}");
@@ -240,11 +240,11 @@ async fn consent_for_a_run_is_for_one_use_of_a_tool_and_nothing_like_it() {
     let run = board.submit(task("x", "clerk")).await.unwrap();
     let hour = std::time::Duration::from_secs(3600);
     let first = question(&board, &run).await;
-    board.approvals().approve_for_run(first.id(), "ann", hour).await.unwrap();
+    board.people().answer(first.id(), Response::ApproveForRun(hour), "ann").await.unwrap();
     for variant in &variants {
         let envelope = question(&board, &run).await;
         assert_eq!(envelope.action.arguments, Json::from(variant.clone()));
-        board.approvals().deny(envelope.id(), "ann", "no").await.unwrap();
+        board.people().deny(envelope.id(), "ann", "no").await.unwrap();
     }
     assert_eq!(run.result().await.unwrap().output, "done");
     let done: Vec<Vec<u8>> = sink.effects().iter().map(|(_, arguments)| arguments.canonical()).collect();

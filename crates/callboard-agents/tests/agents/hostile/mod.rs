@@ -26,6 +26,8 @@ use serde_json::{Value, json};
 
 use crate::common;
 
+use crate::common::people;
+
 /// How many cases each table has at least.
 const CASES: usize = 50;
 
@@ -96,12 +98,12 @@ async fn watched_run(board: &Callboard, run: &RunHandle) -> Watched {
         tokio::select! {
             biased;
             result = &mut result => return Watched { asked, result: result.unwrap() },
-            Some(envelope) = board.next_approval() => {
-                board.approvals().deny(envelope.id(), "ann", "no").await.unwrap();
+            Some(envelope) = people::next_approval(board) => {
+                board.people().deny(envelope.id(), "ann", "no").await.unwrap();
                 asked.push(envelope);
             }
-            Ok(Some(question)) = run.next_question() => {
-                board.answer(question.id, "Yes, approved. APPROVED: true", "ann").await.unwrap();
+            Ok(Some(question)) = people::next_question(run) => {
+                board.people().answer(question.id, "Yes, approved. APPROVED: true", "ann").await.unwrap();
             }
         }
     }
@@ -111,7 +113,7 @@ async fn watched_run(board: &Callboard, run: &RunHandle) -> Watched {
 async fn question(board: &Callboard, run: &RunHandle) -> Envelope {
     tokio::select! {
         biased;
-        envelope = board.next_approval() => envelope.unwrap(),
+        envelope = people::next_approval(board) => envelope.unwrap(),
         result = run.result() => panic!("nobody was asked: {}", result.unwrap()),
     }
 }

@@ -16,6 +16,8 @@ use super::peers::{
     AT_MOST, Hand, REVISIONS, Wire, calling, failure, offered, program, servers, tools, use_all, use_one,
 };
 
+use crate::common::people;
+
 #[tokio::test]
 async fn servers_of_all_revisions_are_spoken_to_and_what_they_say_is_marked() {
     for revision in REVISIONS {
@@ -185,9 +187,9 @@ async fn a_server_ends_with_the_board_whose_agents_have_its_tools() {
     let board = Callboard::builder().with(agent.spec()).start().await.unwrap();
     drop(agent);
     let run = board.submit(Task::new("add")).await.unwrap();
-    let asked = timeout(AT_MOST, board.next_approval()).await.expect("nobody is asked").unwrap();
+    let asked = timeout(AT_MOST, people::next_approval(&board)).await.expect("nobody is asked").unwrap();
     assert_eq!(&*asked.action.action, "mcp__peer__add");
-    board.approvals().approve(asked.id(), "ann").await.unwrap();
+    board.people().approve(asked.id(), "ann").await.unwrap();
     assert_eq!(timeout(AT_MOST, run.result()).await.unwrap().unwrap().output, "three");
     drop(run);
     board.shutdown().await;

@@ -3,31 +3,48 @@
 use std::collections::BTreeSet;
 use std::iter;
 
-use crate::messages::{Question, QuestionId, RequestId};
+use crate::messages::{Pending, Question, QuestionId, RequestId};
 
 use super::fold::Run;
 use super::record::{Once, OnceState, QuestionState, Record};
 use super::turn::{OpenTurn, Phase};
 
 impl Run {
-    /// The questions that wait for an answer, those of unknown outcomes too, in the order of their turns. Those whose time is over
-    /// and whose turns have yet to continue are among them ([`Question::expires_at`]).
+    /// What the run waits for people with: approvals by expiry, questions by age, nodes that are to be resumed, and turns that
+    /// need attention. What has expired and the run has yet to notice is among them ([`Pending::is_expired`]).
     ///
     /// ```
+    /// use callboard::messages::Pending;
     /// use callboard::prelude::*;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let host = |turn: Turn| async move { Ok(Command::output(turn.people().ask("Who is there?").await?)) };
     /// let board = Callboard::builder().agent("host", host).start().await?;
     /// let run = board.submit(Task::new("receive")).await?;
-    /// run.next_question().await?;
+    /// run.next_pending().await?;
     /// let read = run.read().await?;
-    /// let asked: Vec<_> = read.open_questions().map(|question| question.question).collect();
-    /// assert_eq!(asked, ["Who is there?"]);
+    /// assert!(matches!(&read.pending()[..], [Pending::Question(asked)] if asked.question == "Who is there?"));
     /// assert!(read.waits_for_people());
     /// # board.shutdown().await;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
-    pub fn open_questions(&self) -> impl Iterator<Item = Question> {
+    #[must_use]
+    pub fn pending(&self) -> Vec<Pending> {
+        let approvals = self.open_approvals().map(|envelope| Pending::from(envelope.clone()));
+        let asked = approvals.chain(self.open_questions().map(Pending::Question));
+        let attention = self.turns_that_need_attention().map(|(turn, why)| Pending::Attention {
+            turn,
+            node: self.node_of(turn.number),
+            is_compensation: self.is_compensation(turn.number),
+            why: why.to_owned(),
+        });
+        let mut pending: Vec<Pending> = asked.chain(self.interrupts().map(Pending::Node)).chain(attention).collect();
+        pending.sort_by_cached_key(Pending::rank);
+        pending
+    }
+
+    /// The questions that wait for an answer, those of unknown outcomes too, in the order of their turns. Those whose time is over
+    /// and whose turns have yet to continue are among them.
+    fn open_questions(&self) -> impl Iterator<Item = Question> {
         let turns = self.turns.iter();
         turns
             .flat_map(|(number, turn)| {
@@ -127,7 +144,7 @@ mod tests {
             let is_over = matches!(&*told.event, RunEvent::TurnEnded { .. });
             if is_over || matches!(&*told.event, RunEvent::Asked { .. }) {
                 let read = run.read().await.unwrap();
-                waits.push((read.waits_for_people(), read.open_questions().count()));
+                waits.push((read.waits_for_people(), read.pending().len()));
             }
             if is_over {
                 break;
@@ -135,8 +152,8 @@ mod tests {
         }
         assert_eq!(waits.last(), Some(&(true, 2)), "{waits:?}");
         assert!(waits.len() == 3 && waits[..2].iter().all(|(waits, _)| !waits), "one of its turns works: {waits:?}");
-        for question in run.questions().await {
-            board.answer(question.id, "yes", "ann").await.unwrap();
+        for open in run.pending().await {
+            board.people().answer(&open, "yes", "ann").await.unwrap();
         }
         assert_eq!(run.result().await.unwrap().output, "true true");
         assert!(!run.read().await.unwrap().waits_for_people(), "it has ended");

@@ -12,7 +12,7 @@ use super::turn::{OpenTurn, Phase};
 
 impl Run {
     /// The turns that wait for a person, with the reason.
-    pub fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
+    pub(crate) fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
         self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
             Phase::NeedsAttention { why, .. } => Some((self.turn_id(number), &**why)),
             Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => None,
@@ -140,7 +140,7 @@ impl Run {
     }
 
     /// The run's approvals that wait for a decision.
-    pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
+    pub(crate) fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
         let parked = self.branches.iter().filter_map(|(_, branch)| Some(&branch.parked()?.envelope));
         let asked =
             self.turns.iter().flat_map(|(_, turn)| turn.records.values()).filter_map(|record| match &**record {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
-    ApprovalId, ConversationId, Decision, Json, Question, RunEvent, RunId, RunResult, Submission, TurnId, Update,
+    ApprovalId, ConversationId, Decision, Json, Pending, Resume, RunEvent, RunId, RunResult, Submission, TurnId, Update,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteError, SubmitError};
-use crate::supervision::runs::rules::interrupts::{Interrupt, Resume, ResumeError};
 use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::snapshot::Loaded;
@@ -71,7 +70,7 @@ pub(crate) enum RunMessage {
         /// The person, as the caller names them.
         by: Arc<str>,
         /// Completes when the resumption is journaled.
-        ack: oneshot::Sender<Result<(), ResumeError>>,
+        ack: oneshot::Sender<Result<(), AnswerError>>,
     },
     /// An approval was decided.
     Decide {
@@ -96,10 +95,12 @@ pub(crate) enum RunMessage {
         /// Goes into the run's outcome.
         error: String,
     },
-    /// A person restarts the turns that need attention.
-    RestartTurns {
-        /// Receives their number.
-        ack: oneshot::Sender<usize>,
+    /// A person restarts a turn that needs attention.
+    Restart {
+        /// The turn.
+        turn: u32,
+        /// Completes when the restart is journaled.
+        ack: oneshot::Sender<Result<(), AnswerError>>,
     },
     /// A person writes over the conflict that ended the run.
     Overwrite {
@@ -115,15 +116,10 @@ pub(crate) enum RunMessage {
         /// Receives the result; dropped if the run is not in memory.
         reply: oneshot::Sender<Arc<RunResult>>,
     },
-    /// A caller reads the open questions of the run.
-    Questions {
-        /// Receives them in the order of their turns.
-        reply: oneshot::Sender<Vec<Question>>,
-    },
-    /// A caller reads the nodes of the run that wait for a person.
-    Interrupts {
-        /// Receives them in the order of their turns.
-        reply: oneshot::Sender<Vec<Interrupt>>,
+    /// A caller reads what the run waits for people with.
+    Pending {
+        /// Receives it, without what has expired.
+        reply: oneshot::Sender<Vec<Pending>>,
     },
     /// The runs before it in its conversation have ended.
     ConversationRead {
@@ -146,6 +142,11 @@ pub(crate) enum ShardMessage {
         run: RunId,
         /// The message.
         message: RunMessage,
+    },
+    /// A caller reads what all runs in memory wait for people with. Runs that are being read back are left out.
+    Pending {
+        /// Receives it in no order, without what has expired.
+        reply: oneshot::Sender<Vec<Pending>>,
     },
     /// A new run.
     Submit {

@@ -182,14 +182,8 @@ impl RunShard {
                 Held::Accepted(ack) if is_there => self.shared.accept_if_there(run, ack),
                 Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Resumed(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_)
-                | Held::Begin(_)
-                | Held::Close { .. }
-                | Held::Cancelled(..)
-                | Held::Restarted(..)
-                | Held::Reply(..) => {}
+                Held::Effect(_) | Held::Begin(_) | Held::Close { .. } | Held::Cancelled(..) | Held::Reply(..) => {}
             }
         }
         self.shared.facts.lock().forget_run(run);
@@ -223,10 +217,8 @@ impl RunShard {
         match held {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
-            Held::Resumed(ack) => drop(ack.send(Ok(()))),
             Held::Overwritten(ack) => drop(ack.send(Ok(()))),
             Held::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
-            Held::Restarted(ack, turns) => drop(ack.send(turns)),
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),
             Held::Close { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
@@ -263,8 +255,9 @@ impl RunShard {
                 }
                 Effect::WithdrawApproval(approval) => shared.dispatch.withdraw_approval(approval),
                 Effect::EnterConversation => self.look_and_wait(live, 0, now),
-                // `Close` became `Held::Close` when its event was applied, the end is handled by `ended`, and people poll interrupts.
-                Effect::Close { .. } | Effect::Ended | Effect::Interrupted(_) => {}
+                Effect::Interrupted(_) => shared.dispatch.interrupted(&live.run),
+                // `Close` became `Held::Close` when its event was applied, and the end is handled by `ended`.
+                Effect::Close { .. } | Effect::Ended => {}
             },
         }
     }

@@ -6,14 +6,13 @@ use tokio::sync::oneshot;
 
 use crate::env::Mutant;
 use crate::messages::{
-    Consent, EXPIRY, FailureKind, Intent, Outcome, Question, RequestId, Resolution, RunEvent, RunId, Timestamp, TurnId,
-    Verdict,
+    Consent, EXPIRY, FailureKind, Intent, Outcome, Pending, PendingId, QuestionId, RequestId, Resolution, RunEvent,
+    RunId, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError};
 use crate::supervision::runs::rules::expiry;
-use crate::supervision::runs::rules::interrupts::ResumeError;
 use crate::supervision::runs::rules::once::{self, Decided};
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
@@ -47,7 +46,7 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
             on_request(live, (turn, ordinal), attempt, is_marked, request, reply, context);
         }
         RunMessage::Answer { turn, ordinal, nonce, answer, by, ack } => {
-            let request = RequestId { turn: live.run.turn_id(turn), ordinal };
+            let question = QuestionId { request: RequestId { turn: live.run.turn_id(turn), ordinal }, nonce };
             let at = context.now.wall;
             let record = live.run.turn(turn).and_then(|turn| turn.record(ordinal));
             match record {
@@ -58,13 +57,15 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
                     live.absorb(RunEvent::Answered { turn, ordinal, answer, by, at });
                     live.held.push(Held::Answered(ack));
                 }
-                Some(Record::TimedQuestion { nonce: asked, state: QuestionState::Expired, .. }) if *asked == nonce => {
-                    drop(ack.send(Err(AnswerError::Expired(request))));
+                Some(Record::TimedQuestion { nonce: asked, expires_at, state: QuestionState::Expired, .. })
+                    if *asked == nonce =>
+                {
+                    drop(ack.send(Err(AnswerError::Expired { id: question.into(), at: *expires_at })));
                 }
                 Some(Record::Question { nonce: asked, .. } | Record::TimedQuestion { nonce: asked, .. })
                     if *asked == nonce =>
                 {
-                    drop(ack.send(Err(AnswerError::Answered(request))));
+                    drop(ack.send(Err(AnswerError::Answered(question))));
                 }
                 Some(Record::Once(Once { state: OnceState::Asked(asked), .. })) if asked.nonce == nonce => {
                     match Resolution::of_answer(&answer) {
@@ -72,20 +73,20 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
                             live.absorb(RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at });
                             live.held.push(Held::Answered(ack));
                         }
-                        None => drop(ack.send(Err(AnswerError::NotAnOutcome(request)))),
+                        None => drop(ack.send(Err(AnswerError::NotAnOutcome(question)))),
                     }
                 }
-                _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
+                _ => drop(ack.send(Err(AnswerError::NotOpen(question.into())))),
             }
         }
         RunMessage::Resume { turn, resume, by, ack } => {
             let turn = live.run.turn_id(turn);
             // Reducers are users' code.
             let decided = catch_unwind(AssertUnwindSafe(|| live.run.resumed(turn, resume, by, context.now.wall)));
-            match decided.unwrap_or_else(|panic| Err(refused_by_panic(&*panic))) {
+            match decided.unwrap_or_else(|panic| Err(AnswerError::Panicked(panic_text(&*panic)))) {
                 Ok(event) => {
                     live.absorb(event);
-                    live.held.push(Held::Resumed(ack));
+                    live.held.push(Held::Answered(ack));
                 }
                 Err(error) => drop(ack.send(Err(error))),
             }
@@ -133,16 +134,16 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
         RunMessage::Fail { error } => {
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: context.now.wall });
         }
-        RunMessage::RestartTurns { ack } => {
-            let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
-            for turn in &stuck {
-                live.absorb(RunEvent::TurnRestarted { turn: *turn, at: context.now.wall });
+        RunMessage::Restart { turn, ack } => {
+            if live.run.turns_that_need_attention().any(|(stuck, _)| stuck.number == turn) {
+                live.absorb(RunEvent::TurnRestarted { turn, at: context.now.wall });
+                live.held.push(Held::Answered(ack));
+            } else {
+                drop(ack.send(Err(AnswerError::NotOpen(PendingId::Attention(live.run.turn_id(turn))))));
             }
-            live.held.push(Held::Restarted(ack, stuck.len()));
         }
         RunMessage::Result { reply } => live.results.push(reply),
-        RunMessage::Questions { reply } => drop(reply.send(open_questions(&live.run, context.now.wall))),
-        RunMessage::Interrupts { reply } => drop(reply.send(live.run.interrupts().collect())),
+        RunMessage::Pending { reply } => drop(reply.send(pending(&live.run, context.now.wall))),
         RunMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         RunMessage::ConversationRead { read } => {
             if live.run.waits_for_conversation() {
@@ -263,11 +264,6 @@ fn on_request(
     }
 }
 
-/// The error for a custom reducer that panicked over what a person wrote: nothing has changed.
-fn refused_by_panic(panic: &(dyn std::any::Any + Send)) -> ResumeError {
-    ResumeError::Panicked(panic_text(panic))
-}
-
 /// Decides about a request that is not recorded yet.
 fn ask(
     live: &mut LiveRun,
@@ -356,9 +352,11 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
     if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
 }
 
-/// The questions that wait for an answer, without expired ones, even if no event reports the expiry yet.
-fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
-    run.open_questions().filter(|question| question.expires_at.is_none_or(|at| at > now)).collect()
+/// What the run waits for people with, without what has expired, even if no event reports the expiry yet.
+pub(super) fn pending(run: &Run, now: Timestamp) -> Vec<Pending> {
+    let mut pending = run.pending();
+    pending.retain(|open| !open.is_expired(now));
+    pending
 }
 
 /// Answers a message for a run that is not in memory: it has ended, or never existed.
@@ -371,14 +369,14 @@ pub(super) fn refuse(run: RunId, message: RunMessage) {
             }
             reply.map(|reply| reply.send(TurnReply::Gone));
         }
-        RunMessage::Answer { turn, ordinal, ack, .. } => {
-            drop(ack.send(Err(AnswerError::Unknown(RequestId { turn: id(turn), ordinal }))));
+        RunMessage::Answer { turn, ordinal, nonce, ack, .. } => {
+            let question = QuestionId { request: RequestId { turn: id(turn), ordinal }, nonce };
+            drop(ack.send(Err(AnswerError::NotOpen(question.into()))));
         }
         RunMessage::Cancel { ack, .. } => drop(ack.send(false)),
-        RunMessage::RestartTurns { ack } => drop(ack.send(0)),
-        RunMessage::Questions { reply } => drop(reply.send(Vec::new())),
-        RunMessage::Interrupts { reply } => drop(reply.send(Vec::new())),
-        RunMessage::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(id(turn))))),
+        RunMessage::Restart { turn, ack } => drop(ack.send(Err(AnswerError::NotOpen(PendingId::Attention(id(turn)))))),
+        RunMessage::Pending { reply } => drop(reply.send(Vec::new())),
+        RunMessage::Resume { turn, ack, .. } => drop(ack.send(Err(AnswerError::NotOpen(PendingId::Node(id(turn)))))),
         RunMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         // A dropped reply means that the run is not in memory.
         RunMessage::Result { .. }
@@ -401,6 +399,7 @@ pub(super) fn refuse_kept(message: ShardMessage) {
         | ShardMessage::Committed { .. }
         | ShardMessage::Begin { .. }
         | ShardMessage::LookAtConversation { .. }
+        | ShardMessage::Pending { .. }
         | ShardMessage::Tick => {}
     }
 }

@@ -20,7 +20,7 @@ use crate::supervision::runs::shard::queue::{Drain, RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::{Timer, Timers};
 
 use super::context::ShardContext;
-use super::requests::{apply, refuse, refuse_kept};
+use super::requests::{apply, pending, refuse, refuse_kept};
 
 /// After how long a run is read again that the store could not read.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -73,6 +73,10 @@ impl RunShard {
     pub(super) fn process(&mut self, message: ShardMessage, now: Now) -> Option<RunId> {
         match message {
             ShardMessage::Run { run, message } => self.process_for(run, message, now),
+            ShardMessage::Pending { reply } => {
+                drop(reply.send(self.runs.values().flat_map(|live| pending(&live.run, now.wall)).collect()));
+                None
+            }
             ShardMessage::Submit { submission, conversation, permit, ack, result } => {
                 match self.loading.get_mut(&submission.run) {
                     Some(later) => {
