@@ -204,7 +204,7 @@ fn left(deadline: Duration) -> TempDir {
         board.submit(workflow.task("a text").deadline(deadline)).await.unwrap();
         begun.notified().await;
         board.shutdown().await;
-        sled.close().await;
+        sled.close().await.unwrap();
     });
     folder
 }
