@@ -38,7 +38,8 @@ use crate::messages::Timestamp;
 ///     store.append(Append { stream: stream.clone(), fence: Fence::FIRST, expected, payload, durability })
 /// };
 /// assert_eq!(append(0).now_or_never().unwrap(), Ok(1));
-/// assert!(append(0).now_or_never().unwrap().is_err(), "another write was first");
+/// let refused = append(0).now_or_never().unwrap();
+/// assert!(matches!(refused, Err(StorageError::WrongSequence { actual: 1, .. })), "another writer was first");
 /// assert_eq!(store.read(&stream, 1, 10).now_or_never().unwrap().unwrap().len(), 1);
 /// ```
 pub struct Memory {

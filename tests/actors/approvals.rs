@@ -3,9 +3,11 @@
 //! Agents cannot decide: a `Turn` gives out no `Decider`, so that rule is the compiler's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard::AnswerError;
+use callboard::actors::approvals::{Channel, Decider};
 use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
@@ -279,6 +281,22 @@ async fn a_policy_may_decide_by_itself() {
     }
 }
 
+/// Counts the questions that people would see.
+#[derive(Clone, Default)]
+struct Asked(Arc<AtomicUsize>);
+
+impl Channel for Asked {
+    fn name(&self) -> &str {
+        "asked"
+    }
+
+    fn ask(&self, _: &Envelope, _: &Decider) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn settled(&self, _: &Envelope, _: Option<&Decision>) {}
+}
+
 #[tokio::test(start_paused = true)]
 async fn agents_that_only_analyse_are_approved_and_others_ask() {
     for (mode, is_approved) in [(Mode::Plan, true), (Mode::Explore, true), (Mode::Build, false), (Mode::General, false)]
@@ -286,13 +304,21 @@ async fn agents_that_only_analyse_are_approved_and_others_ask() {
         let agent = AgentSpec::new("one", |turn: Turn| async move {
             Ok(Command::output(turn.people().approve(write_file()).await?.arguments))
         });
-        let board = World::new().board().with(agent.mode(mode)).start().await.unwrap();
+        let asked = Asked::default();
+        let board = World::new().board().with(agent.mode(mode)).channel(asked.clone()).start().await.unwrap();
         let run = submit(&board, "one").await;
         if !is_approved {
             let id = open(&board, 1).await[0].id();
             board.people().approve(id, "ann").await.unwrap();
         }
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished, "{mode:?}");
+        let history = run.history().await.unwrap();
+        let by = history.iter().find_map(|event| match event {
+            RunEvent::Decided { decision, .. } => Some(decision.by.to_string()),
+            _ => None,
+        });
+        let expected = if is_approved { (0, "policy") } else { (1, "ann") };
+        assert_eq!((asked.0.load(Ordering::SeqCst), by.as_deref()), (expected.0, Some(expected.1)), "{mode:?}");
         board.shutdown().await;
     }
 }
@@ -430,7 +456,8 @@ async fn an_approval_that_expired_while_no_board_ran_is_denied_at_the_start() {
     first.shutdown().await;
     tokio::time::advance(HOUR * 24 * 8).await;
     let second = start().await.unwrap();
-    assert!(second.people().approve(id, "ann").await.is_err(), "too late");
+    let late = second.people().approve(id, "ann").await;
+    assert_eq!(late, Err(AnswerError::NotOpen(id.into())));
     let result = second.run(run).result().await.unwrap();
     assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
     second.shutdown().await;

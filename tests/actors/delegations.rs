@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use callboard::actors::DelegationError;
 use callboard::env::Env;
-use callboard::messages::{ContextStrategy, Refusal, Status};
+use callboard::messages::{ContextStrategy, LateAnswer, Refusal, Status};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -132,6 +133,32 @@ async fn a_delegation_back_into_the_chain_is_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delegation_past_the_depth_is_refused_by_name_and_its_turn_goes_on() {
+    let deeper = |turn: Turn| async move {
+        let depth: u32 = turn.input()?;
+        let answer = turn.delegate(&format!("a{}", depth + 1), "go deeper").input(depth + 1).await;
+        Ok(Command::output(match answer {
+            Ok(answer) => answer,
+            Err(DelegationError::Refused(refusal @ Refusal::MaxDepth { max: 3, .. })) => {
+                json!([depth, refusal.to_string()]).into()
+            }
+            Err(error) => panic!("{error}"),
+        }))
+    };
+    let board = (0..8).fold(Callboard::builder(), |builder, n| builder.agent(&format!("a{n}"), deeper));
+    let board = board.start().await.unwrap();
+    let limits = Limits { handoffs: 100, agents: 100, ..Limits::default() };
+    let result = board.submit(Task::new("dig").to("a0").input(0).limits(limits)).await.unwrap().result().await.unwrap();
+    assert_eq!(result.outcome, Outcome::Finished);
+    // Three steps, four agents.
+    assert_eq!(result.output[0], json!(3));
+    let told = result.output[1].as_str().unwrap();
+    assert!(told.contains("a0 → a1 → a2 → a3"), "{told}");
+    assert_eq!(result.metrics.agents, 4);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_passes_a_refusal_on_ends_its_branch_refused_by_name() {
     let board = Callboard::builder()
         .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("lead", "to myself").await?)) })
@@ -241,7 +268,7 @@ async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() 
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a_restart() {
-    use callboard::messages::{Durability, LateAnswer};
+    use callboard::messages::Durability;
     use callboard::storage::{Memory, Storage};
     let env = Env::repeatable(1);
     let storage: std::sync::Arc<dyn Storage> = std::sync::Arc::new(Memory::new(env.clock()));
@@ -279,4 +306,33 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
     assert_eq!(result.state, json!({ "messages": ["asked", "looked it up", "told"] }));
     assert_eq!(second.status(question.request).await.unwrap(), None, "a question is not a delegation");
     second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_its_turn_and_says_that_it_failed_gets_a_turn_of_its_own_too() {
+    let board = Callboard::builder()
+        .agent("admin", |turn: Turn| async move {
+            if turn.previous_agent().is_none() {
+                turn.delegate("developer", "which version runs?").detach().await?;
+                return Ok(Command::output("asked").with("messages", "asked"));
+            }
+            let late: LateAnswer = turn.input()?;
+            assert_eq!((&*late.to, &*late.body), ("developer", "which version runs?"));
+            assert_eq!(late.original_input, json!("check all"));
+            Ok(Command::output(late.answer.outcome.to_string()).with("messages", "told"))
+        })
+        .agent("developer", |_: Turn| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err::<Command, _>(TurnError::terminal("it does not start"))
+        })
+        .start()
+        .await
+        .unwrap();
+    let result = board.submit(Task::new("check all").to("admin")).await.unwrap().result().await.unwrap();
+    assert_eq!(
+        (result.outcome, result.output),
+        (Outcome::Finished, json!("failed: terminal error: it does not start").into())
+    );
+    assert_eq!(result.state, json!({ "messages": ["asked", "told"] }));
+    board.shutdown().await;
 }

@@ -388,7 +388,8 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
         .agent("curious", |turn: Turn| async move {
             let first = turn.people().ask_within("quick?", HOUR).await;
             let second = turn.people().ask("slow?").await?;
-            Ok(Command::output(json!([first.is_err(), second])))
+            let expired = first.unwrap_err().refusal().map(Refusal::name);
+            Ok(Command::output(json!([expired, second])))
         })
         .start()
         .await
@@ -401,7 +402,7 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
     let slow = people::question(&run).await;
     assert_eq!(slow.expires_at, None);
     board.people().answer(slow.id, 2, "ann").await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, json!([true, 2]));
+    assert_eq!(run.result().await.unwrap().output, json!(["QuestionExpired", 2]));
     board.shutdown().await;
 }
 

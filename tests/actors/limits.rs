@@ -138,6 +138,59 @@ async fn child_turns_share_the_counters_of_their_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_class_admits_exactly_what_its_figures_say() {
+    for (class, handoffs, tokens, agents) in
+        [(Complexity::Simple, 0, 10_000, 1), (Complexity::Medium, 2, 25_000, 3), (Complexity::Complex, 5, 150_000, 5)]
+    {
+        let tries = Counter::default();
+        let failing = tries.clone();
+        let board = (0..8)
+            .fold(builder(), |builder, n| builder.agent(&format!("helper{n}"), |_: Turn| async { Ok(Command::new()) }))
+            .agent("hop", |turn: Turn| async move { Ok(Command::output(turn.id().number).goto("hop")) })
+            .agent("spender", |turn: Turn| async move {
+                let tokens: u64 = turn.input()?;
+                turn.reserve(tokens).await?.release();
+                let refused = turn.reserve(tokens + 1).await.map(drop).unwrap_err();
+                Ok(Command::output(refused.refusal().is_some_and(|refusal| refusal.name() == "TokenBudget")))
+            })
+            .agent("lead", |turn: Turn| async move {
+                let mut helped = 0;
+                loop {
+                    match turn.delegate(&format!("helper{helped}"), "help").await {
+                        Ok(_) => helped += 1,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            })
+            .agent("failing", move |_: Turn| {
+                failing.count();
+                async { Err::<Command, _>(broken().into()) }
+            })
+            .start()
+            .await
+            .unwrap();
+        let of_class = |to: &str| Task::new("x").to(to).limits(class);
+
+        let hopped = finish(&board, of_class("hop")).await;
+        assert_eq!(hopped.outcome, Outcome::Refused(Refusal::HandoffLimit { max: handoffs, asked: 1 }));
+        assert_eq!(hopped.metrics.handoffs, handoffs);
+
+        let spent = finish(&board, of_class("spender").input(tokens)).await;
+        assert_eq!((spent.outcome, spent.output), (Outcome::Finished, json!(true).into()), "{class:?}");
+
+        let many = Limits { handoffs: 100, ..Limits::of(class) };
+        let helped = finish(&board, of_class("lead").limits(many)).await;
+        let agent = AgentName::new(&format!("helper{}", agents - 1)).unwrap();
+        assert_eq!(helped.outcome, Outcome::Refused(Refusal::AgentLimit { max: agents, agent }));
+        assert_eq!(helped.metrics.agents, agents);
+
+        finish(&board, of_class("failing")).await;
+        assert_eq!(tries.get(), 3, "attempts of a turn");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_fails_the_run_and_leaves_nothing() {
     let board = builder()
         .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("slow", "go").await?)) })

@@ -210,7 +210,8 @@ fn the_run_s_deadline_ends_the_question() {
         board.recovered().await;
         let open = question(&board, run).await;
         assert!(!board.run(run).result().await?.outcome.is_finished());
-        assert!(board.people().answer(open.id, "run it again", "ann").await.is_err());
+        let late = board.people().answer(open.id, "run it again", "ann").await;
+        assert_eq!(late, Err(AnswerError::NotOpen(open.id.into())));
         assert_eq!(shop.charged(), 1);
         sim.assert_nothing_left().await;
         Ok(())

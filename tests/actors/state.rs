@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, people, secs};
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::StateRules;
-use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send};
+use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::storage::Storage;
@@ -253,13 +253,22 @@ async fn a_reducer_that_panics_ends_its_run_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn metrics_are_the_runtimes_own() {
     let board = builder()
-        .agent("worker", |_: Turn| async { Ok(Command::update("metrics", json!({ "tokens_used": 0 }))) })
+        .agent("worker", |turn: Turn| async move {
+            let metrics = turn.input_json().clone();
+            turn.reserve(9).await?.settle(Usage::of(4, 3));
+            Ok(Command::update("metrics", metrics))
+        })
         .start()
         .await
         .unwrap();
-    let result = finish(&board, Task::new("x")).await;
-    let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
-    assert!(error.contains("written by the runtime only"), "{error}");
+    for metrics in [json!({ "tokens_spent": 0 }), json!({ "of_my_own": 1 }), json!(null), json!([])] {
+        let task = Task::new("x").input(metrics.clone()).limits(Limits { attempts: 1, ..Limits::default() });
+        let result = finish(&board, task).await;
+        let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
+        assert!(error.contains("written by the runtime only"), "{metrics}: {error}");
+        assert_eq!((result.metrics.turns, result.metrics.tokens_spent), (1, 7), "{metrics}");
+        assert_eq!(result.state, json!({}), "{metrics}");
+    }
     board.shutdown().await;
 }
 

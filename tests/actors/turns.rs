@@ -11,7 +11,9 @@ use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish,
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::Send;
-use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status, Timestamp};
+use callboard::messages::{
+    Action, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, Status, Timestamp, TurnId,
+};
 use callboard::prelude::*;
 use callboard::runtime::RunError;
 use callboard::supervision::tree::{ActorState, TreeNode};
@@ -442,7 +444,8 @@ async fn a_stopped_agent_finishes_what_it_does_and_its_name_is_free() {
         matches!(&outcome, Outcome::Refused(Refusal::Unavailable { agent, .. }) if agent.as_str() == "fragile"),
         "{outcome}"
     );
-    assert!(board.submit(Task::new("x").to("fragile")).await.is_err());
+    let late = board.submit(Task::new("x").to("fragile")).await.map(drop);
+    assert!(matches!(late, Err(SubmitError::Refused(Refusal::Unavailable { .. }))), "{late:?}");
     resume.notify_one();
     assert_eq!(under_way.result().await.unwrap().outcome, Outcome::Finished);
     board.agents().spawn(AgentSpec::new("fragile", |_: Turn| async { Ok(Command::output("again")) })).await.unwrap();
@@ -696,14 +699,21 @@ async fn a_delegation_is_acknowledged_while_its_target_is_busy() {
     let thinking = board.submit(Task::new("think").to("busy")).await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::Delegated { .. })).await;
-    let request =
-        callboard::messages::RequestId { turn: callboard::messages::TurnId { run: run.id(), number: 1 }, ordinal: 0 };
+    let request = RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal: 0 };
     assert_eq!(board.status(request).await.unwrap().map(|standing| standing.status), Some(Status::Ack));
+    let load = board.load();
+    assert_eq!((load.turns_at_work, load.ready_turns, load.waiting_turns), (1, 1, 1), "the target is at another task");
     let started = Instant::now();
-    thinking.result().await.unwrap();
-    run.result().await.unwrap();
+    assert_eq!(thinking.result().await.unwrap().output, "done");
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("done").into()));
     let status = board.status(request).await.unwrap().map(|standing| standing.status);
     assert_eq!((status, started.elapsed()), (Some(Status::Complete), Duration::from_secs(120)));
+
+    board.agents().stop("busy").await.unwrap();
+    let result = finish(&board, Task::new("x").to("lead")).await;
+    let Outcome::Failed { error } = result.outcome else { panic!("a stopped target has answered") };
+    assert!(error.contains("refused (Unavailable): agent busy does not take work"), "{error}");
     board.shutdown().await;
 }
 

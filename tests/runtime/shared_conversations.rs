@@ -286,16 +286,21 @@ async fn deleting_a_conversation_removes_its_messages_and_is_refused_while_a_run
 #[tokio::test(start_paused = true)]
 async fn a_conversation_is_kept_for_its_retention_after_its_last_run() {
     const DAY: u64 = 24 * 3_600;
-    let board =
-        counting(builder()).retention(|retention| retention.conversations(secs(3 * DAY))).start().await.unwrap();
-    finish(&board, talk("1")).await;
-    tokio::time::sleep(secs(2 * DAY)).await;
-    assert_eq!(finish(&board, talk("2")).await.output, 2);
-    tokio::time::sleep(secs(2 * DAY)).await;
-    assert_eq!(stored(&board, &id("ann")).await.0.len(), 2, "the last run was two days ago");
-    tokio::time::sleep(secs(DAY + 120)).await;
-    assert_eq!(finish(&board, talk("3")).await.output, 0);
-    board.shutdown().await;
+    for (days, builder) in
+        [(3, builder().retention(|retention| retention.conversations(secs(3 * DAY)))), (90, builder())]
+    {
+        let board = counting(builder).start().await.unwrap();
+        let all_but_one = secs((days - 1) * DAY);
+        finish(&board, talk("1")).await;
+        tokio::time::advance(all_but_one).await;
+        assert_eq!(finish(&board, talk("2")).await.output, 2);
+        tokio::time::advance(all_but_one).await;
+        tokio::time::sleep(secs(120)).await;
+        assert_eq!(stored(&board, &id("ann")).await.0.len(), 2, "the last run was {} days ago", days - 1);
+        tokio::time::sleep(secs(DAY)).await;
+        assert_eq!(finish(&board, talk("3")).await.output, 0, "kept for {days} days");
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use callboard::SubmitError;
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{Action, Durability, RunId, Send, Status, TurnId};
 use callboard::prelude::*;
+use callboard::storage::StorageError;
 use callboard::supervision::runs::Fork;
 use callboard::testing::{FaultPlan, Gate, Script, Seeds, Sim, seeds, simulate};
 use futures::StreamExt;
@@ -526,7 +528,8 @@ fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_whe
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         sim.faults().at("storage.append").loses_reply();
         let task = || Task::new("fix").id(RunId(uuid::Uuid::from_u128(7)));
-        assert!(board.submit(task()).await.is_err());
+        let lost = board.submit(task()).await.map(drop);
+        assert!(matches!(lost, Err(SubmitError::Storage(StorageError::Unavailable { .. }))), "{lost:?}");
         let submitted = board.submit(task()).await?.id();
         sim.crash().await;
         let board = sim.board().agent("reviewer", reviewer).start().await?;
@@ -556,7 +559,8 @@ fn a_submission_of_unknown_outcome_that_another_board_takes_is_worked_on_by_one(
         let looks = ["storage.get", "storage.claim", "storage.read"][sim.below(3) as usize];
         sim.faults().at("storage.append").error("away").at(looks).for_secs(1 + sim.below(5));
         let task = || Task::new("fix").to("coder").id(RunId(uuid::Uuid::from_u128(7)));
-        assert!(first.submit(task()).await.is_err());
+        let refused = first.submit(task()).await.map(drop);
+        assert!(matches!(refused, Err(SubmitError::Storage(StorageError::Unavailable { .. }))), "{refused:?}");
         let run = loop {
             match second.submit(task()).await {
                 Ok(run) => break run,

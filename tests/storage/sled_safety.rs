@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::actors::ContextStore;
+use callboard::actors::{ContextError, ContextStore};
 use callboard::env::Env;
 use callboard::messages::AgentName;
 use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Sled, Storage, StorageError};
@@ -305,7 +305,8 @@ async fn a_sweep_of_the_context_goes_on_behind_a_damaged_entry() {
     });
     let context = at(60);
     assert_eq!(context.expire().await, Ok(2));
-    assert!(context.get("notes", "b").await.is_err(), "it stays as it is");
+    let stays = context.get("notes", "b").await;
+    assert!(matches!(stays, Err(ContextError::Storage(StorageError::Corrupt { .. }))), "{stays:?}");
 }
 
 #[tokio::test]

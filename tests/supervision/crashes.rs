@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Counter, Shaky, World, assert_nothing_left, builder, finish, people, quiet, secs, until};
-use callboard::AnswerError;
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::{Action, Consent, RunEvent, TurnId, Unacknowledged};
+use callboard::messages::{Action, Consent, Refusal, RunEvent, TurnId, Unacknowledged};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Storage, StorageError};
 use callboard::supervision::tree::TreeEventKind;
 use callboard::testing::{TreeRecorder, kill};
+use callboard::{AnswerError, SubmitError};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -220,7 +220,8 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
     assert_eq!(result, stopped);
     assert!(matches!(answered, Err(AnswerError::Storage(StorageError::Stopped { .. }))), "{answered:?}");
     board.ended().await;
-    assert!(board.submit(Task::new("x")).await.is_err());
+    let late = board.submit(Task::new("x")).await.map(drop);
+    assert!(matches!(late, Err(SubmitError::Refused(Refusal::ShuttingDown))), "{late:?}");
     let stopped = RunError::StoreStopped { run: run.id(), error: StorageError::Stopped { detail: "no disk".into() } };
     assert_eq!(run.cancel("too late").await, Err(stopped));
 }
@@ -273,7 +274,8 @@ async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waitin
     );
     assert_eq!(short_result.unwrap().outcome, Outcome::Finished);
     assert!(long_result.unwrap_err().to_string().contains("continues at the next start"));
-    assert!(board.submit(Task::new("x").input(1)).await.is_err());
+    let late = board.submit(Task::new("x").input(1)).await.map(drop);
+    assert!(matches!(late, Err(SubmitError::Refused(Refusal::ShuttingDown))), "{late:?}");
     assert_eq!(long.cancel("too late").await, Err(RunError::Stopped(long.id())));
     assert_eq!(people::questions(&long).await, []);
     let request = callboard::messages::RequestId { turn: TurnId { run: long.id(), number: 1 }, ordinal: 0 };
@@ -338,7 +340,8 @@ async fn a_run_keeps_its_place_when_its_supervisor_is_killed() {
     recorder.expect("callboard/runs/runs-0", is_back, secs(5)).await;
     let first = people::question(&runs[0]).await;
     assert_eq!(board.load().runs, 2);
-    assert!(board.try_submit(Task::new("one too many")).await.is_err());
+    let refused = board.try_submit(Task::new("one too many")).await.map(drop);
+    assert!(matches!(refused, Err(SubmitError::Refused(Refusal::Overloaded { .. }))), "{refused:?}");
     board.people().answer(first.id, "yes", "ann").await.unwrap();
     runs[0].result().await.unwrap();
     assert_eq!(board.load().runs, 1);

@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callboard::AnswerError;
 use callboard::actors::InboxMessage;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{
     Action, Backoff, Consent, Durability, Question, Refusal, RequestId, RunEvent, RunId, Send, Status, TurnId,
+    Unacknowledged,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
-use callboard::storage::{Append, Fence, Journal, Memory, Sled, Storage};
+use callboard::storage::{Append, Fence, Journal, Memory, Sled, Storage, StorageError};
 use callboard::supervision::runs::Fork;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -283,7 +285,10 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
     let result = second.run(run).result().await.unwrap();
     assert_eq!(result.output, json!(["ann", "here"]));
     second.shutdown().await;
-    assert!(second.people().answer(place.id, "there", "tester").await.is_err(), "a board that has ended says so");
+    assert_eq!(
+        second.people().answer(place.id, "there", "tester").await,
+        Err(Unacknowledged::Answer(place.id.request).into())
+    );
     assert!(!second.run(run).cancel("enough").await.unwrap());
     assert_eq!(second.run(run).pending().await, []);
 }
@@ -518,7 +523,8 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     let why = second.quarantined();
     assert!(why[&damaged].contains(&format!("record {}", last + 1)), "{why:?}");
     assert!(why.contains_key(&unheard));
-    assert!(second.run(damaged).result().await.is_err());
+    let unread = second.run(damaged).result().await;
+    assert!(matches!(&unread, Err(RunError::Quarantined { run, .. }) if *run == damaged), "{unread:?}");
     let sound = second.run(sound);
     let name = question(&sound).await;
     second.people().answer(name.id, "ann", "tester").await.unwrap();
@@ -776,7 +782,8 @@ async fn a_run_that_another_board_has_taken_over_is_let_go() {
     let second = asker(world.board()).start().await.unwrap();
     let taken = second.run(run.id());
     question(&taken).await;
-    assert!(first.people().answer(name.id, "too late", "tester").await.is_err());
+    let late = first.people().answer(name.id, "too late", "tester").await;
+    assert!(matches!(late, Err(AnswerError::Storage(StorageError::Fenced { .. }))), "{late:?}");
     tokio::time::sleep(HOUR).await;
     // The board that has it now says that it lives: nobody takes it from that one.
     let third = asker(world.board()).start().await.unwrap();

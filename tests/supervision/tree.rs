@@ -756,7 +756,7 @@ async fn a_killed_root_is_reported_and_takes_its_children_along() {
     tree.cell().unwrap().kill();
     assert_eq!(tree.join().await, EndReason::Killed);
     child.wait(Some(SECOND)).await.unwrap();
-    assert!(a.cast(PartMsg::Leave).is_err());
+    assert_eq!(a.cast(PartMsg::Leave).unwrap_err().down, Down::Stopped);
     assert!(matches!(tree.snapshot().await, Err(ControlError::SupervisorDown { .. })));
 }
 
@@ -774,7 +774,8 @@ async fn a_start_that_nobody_waits_for_any_more_leaves_nothing_running() {
     let (b, b_ref) = stage.part("b");
     let (a, a_ref) = stage.part("a");
     let spec = SupervisorSpec::one_for_one("app").child(a).child(b.start_timeout(3 * SECOND));
-    assert!(tokio::time::timeout(SECOND, Supervisor::start_in(spec, env())).await.is_err());
+    let start = tokio::time::timeout(SECOND, Supervisor::start_in(spec, env())).await;
+    assert!(start.is_err(), "it waits for b");
     let child = a_ref.cell().unwrap();
     child.wait(Some(3 * SECOND)).await.unwrap();
     assert_eq!(stage.log(), "+a -a");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, people};
+use callboard::AnswerError;
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
@@ -353,14 +354,14 @@ async fn an_interrupted_node_that_is_not_needed_any_more_waits_for_nobody() {
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
     let asked = people::node(&run).await;
-    // Until then it waits.
     let people = board.people();
     let closed = people.closed(&asked);
-    assert!(tokio::time::timeout(Duration::from_secs(4), closed).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_secs(4), closed).await.is_err(), "it waits until then");
     people.closed(&asked).await;
     assert_eq!(run.result().await.unwrap().output, 5);
     assert_eq!(people::nodes(&run).await, []);
-    assert!(people.answer(&asked, Resume::default(), "ann").await.is_err());
+    let late = people.answer(&asked, Resume::default(), "ann").await;
+    assert_eq!(late, Err(AnswerError::NotOpen((&asked).into())));
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }

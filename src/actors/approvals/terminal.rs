@@ -245,9 +245,13 @@ mod tests {
         assert_eq!(answer("y", None), Ok(Ok(())));
         assert_eq!(answer("", Some("1f0a")), Ok(Err("")));
         assert_eq!(answer("n too long", Some("1f0a")), Ok(Err("too long")));
-        for unclear in ["yep", "y", "yes 1f0b", "y 1f0a but not now", "1f0a", "ok"] {
-            assert!(answer(unclear, Some("1f0a")).is_err(), "{unclear}");
+        let without_code = Err("please answer y and the code that is on this card, or n\n");
+        for yes in ["y", "yes 1f0b", "y 1f0a but not now"] {
+            assert_eq!(answer(yes, Some("1f0a")), without_code, "{yes}");
         }
-        assert!(answer("y but not now", None).is_err());
+        for unclear in ["yep", "1f0a", "ok"] {
+            assert_eq!(answer(unclear, Some("1f0a")), Err("please answer y or n\n"), "{unclear}");
+        }
+        assert_eq!(answer("y but not now", None), Err("please answer y or n\n"));
     }
 }

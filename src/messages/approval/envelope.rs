@@ -253,7 +253,10 @@ mod tests {
         assert_eq!(format!("{id:?}"), id.to_string());
         let stored = serde_json::to_string(&id).unwrap();
         assert_eq!(serde_json::from_str::<ApprovalId>(&stored).unwrap(), id);
-        assert!(ApprovalId::try_from("0123".to_owned()).is_err());
+        assert_eq!(
+            ApprovalId::try_from("0123".to_owned()).unwrap_err(),
+            "an approval id has 64 hexadecimal digits, not \"0123\""
+        );
         assert_eq!(envelope().action.to_string(), "write_file REVIEW.md");
     }
 

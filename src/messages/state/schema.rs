@@ -45,11 +45,11 @@ impl Reducer {
 /// The channels of a run's state and their reducers.
 ///
 /// ```
-/// use callboard::messages::state::{Reducer, Schema};
+/// use callboard::messages::state::{Reducer, Schema, StateError};
 /// let schema = Schema::open().channel("votes", Reducer::Sum);
 /// assert_eq!(schema.reducer("votes"), Ok(&Reducer::Sum));
 /// assert_eq!(schema.reducer("note"), Ok(&Reducer::LastValue));
-/// assert!(Schema::strict().reducer("note").is_err());
+/// assert!(matches!(Schema::strict().reducer("note"), Err(StateError::UnknownChannel { .. })));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {

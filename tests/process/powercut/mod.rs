@@ -20,6 +20,7 @@ use futures::StreamExt;
 use tempfile::{TempDir, tempdir};
 
 use crate::campaigns::{Campaign, cases};
+use crate::common::skip;
 use disk::Disk;
 
 const PLACE: &str = "CALLBOARD_POWERCUT_PLACE";
@@ -108,11 +109,6 @@ fn in_memory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
 }
 
-/// Nobody reads there what a passing test says.
-fn is_on_ci() -> bool {
-    ["CI", "CALLBOARD_CI"].iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
-}
-
 #[test]
 fn nothing_acknowledged_is_lost_to_power_cuts() {
     /// Images made of one record.
@@ -123,9 +119,9 @@ fn nothing_acknowledged_is_lost_to_power_cuts() {
     for _ in 0..images.div_ceil(OF_ONE_RECORD) {
         let seed = campaign.random();
         let Some(disk) = record(seed) else {
-            let skipped = "SKIPPED, nothing was tested: `strace` is not there or may not trace";
-            assert!(!is_on_ci(), "{skipped}; on CI that is a failure");
-            println!("\ncampaign powercut: {skipped}");
+            let why = "`strace` is not there or may not trace";
+            skip(why);
+            println!("\ncampaign powercut: SKIPPED, {why}");
             return;
         };
         records += 1;

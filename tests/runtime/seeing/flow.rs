@@ -1,6 +1,7 @@
 //! The flow of a run, as Mermaid and as plain text.
 
-use callboard::messages::{Action, Consent, Flow, RunEvent, Send};
+use callboard::actors::DelegationError;
+use callboard::messages::{Action, Consent, Flow, Refusal, RunEvent, Send};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -16,7 +17,7 @@ async fn story() -> (Callboard, Flow) {
             }
             let checked = turn.delegate("checker", "check the numbers").input(json!([1, 2])).await?;
             let refused = turn.delegate("scout", "do my own work").await;
-            assert!(refused.is_err());
+            assert!(matches!(refused, Err(DelegationError::Refused(Refusal::AlreadyInChain { .. }))), "{refused:?}");
             let artifacts = json!({ "notes.md": checked, "sources": ["a", "b"], "draft": null });
             Ok(Command::output("plan").with("artifacts", artifacts).with("reason", "enough is known").goto("planner"))
         })

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use callboard::messages::{Consent, Send, Usage};
+use callboard::SubmitError;
+use callboard::actors::DelegationError;
+use callboard::messages::{Consent, Refusal, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::BreakerPolicy;
@@ -177,12 +179,13 @@ async fn refusals_are_counted_by_kind_and_circles_of_waits_among_them() {
         .agent("echo", |turn: Turn| async move {
             // Its own delegation comes back to it; what it hands on, it hands on again.
             let refused = turn.delegate("echo", "again").await;
-            assert!(refused.is_err());
+            assert!(matches!(refused, Err(DelegationError::Refused(Refusal::AlreadyInChain { .. }))), "{refused:?}");
             Ok(Command::output("the same").goto("echo"))
         })
         .agent("wide", |_: Turn| async { Ok(Command::new().goto_many((0..9).map(|n| Send::new("worker", n)))) })
         .agent("greedy", |turn: Turn| async move {
-            assert!(turn.reserve(u64::from(u32::MAX)).await.is_err());
+            let refused = turn.reserve(u64::from(u32::MAX)).await.map(drop).unwrap_err();
+            assert_eq!(refused.refusal().map(Refusal::name), Some("TokenBudget"));
             Ok(Command::output(1).goto("denied"))
         })
         .agent("denied", done)
@@ -199,7 +202,8 @@ async fn refusals_are_counted_by_kind_and_circles_of_waits_among_them() {
     let (a, b) = (submit(&board, "a").await, submit(&board, "b").await);
     a.result().await.unwrap();
     b.result().await.unwrap();
-    assert!(board.submit(Task::new("x").to("nobody")).await.is_err());
+    let refused = board.submit(Task::new("x").to("nobody")).await.map(drop);
+    assert!(matches!(refused, Err(SubmitError::Refused(Refusal::UnknownAgent { .. }))), "{refused:?}");
     let counted = recorder.all("callboard_refusals_total");
     let expected = [
         ("AlreadyInChain", 2.0),
@@ -296,7 +300,8 @@ async fn a_breaker_shows_closed_open_half_open_and_closed_again() {
         finish(&board, task(0)).await;
     }
     assert_eq!(read().await, Some(2.0), "open");
-    assert!(board.submit(task(1)).await.is_err());
+    let refused = board.submit(task(1)).await.map(drop);
+    assert!(matches!(refused, Err(SubmitError::Refused(Refusal::BreakerOpen { .. }))), "{refused:?}");
     assert_eq!(recorder.value("callboard_refusals_total{refusal=BreakerOpen}"), Some(1.0));
     assert_eq!(read().await, Some(2.0), "open until somebody probes it");
     let probe = board.submit(task(15)).await.unwrap();

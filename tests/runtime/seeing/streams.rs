@@ -4,7 +4,7 @@ use callboard::actors::StreamMode::{self, Debug, Messages, Updates, Values};
 use callboard::actors::Watched;
 use callboard::messages::{Action, Consent, Reducer, RunEvent, RunId, Send, Usage};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunHandle};
+use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::workflow::{Node, Workflow};
 use futures::{FutureExt, Stream, StreamExt};
 use serde_json::json;
@@ -182,7 +182,9 @@ async fn a_reader_may_begin_anywhere_and_misses_nothing_between_past_and_present
         let later = run.events(from, &[Debug]).await.unwrap();
         assert_eq!(numbers(later).await, (expected, 0), "from {from}, afterwards");
     }
-    assert!(board.run(RunId(uuid::Uuid::nil())).events(1, &[Debug]).await.is_err(), "nobody knows that run");
+    let nobody_knows = RunId(uuid::Uuid::nil());
+    let refused = board.run(nobody_knows).events(1, &[Debug]).await.map(drop);
+    assert_eq!(refused, Err(RunError::Unknown(nobody_knows)));
     board.shutdown().await;
 }
 

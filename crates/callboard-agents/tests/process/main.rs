@@ -5,6 +5,8 @@
 
 #[path = "../../../../tests/process/alone.rs"]
 mod alone;
+#[path = "../../../../tests/common/mod.rs"]
+mod common;
 mod endless_servers;
 #[cfg(all(unix, feature = "mcp"))]
 #[path = "../programs/mcp/peers.rs"]

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(breaker.check(&POLICY, at(30)), Ok(()));
         let probe = breaker.admit();
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
-        assert!(breaker.check(&POLICY, at(30)).is_err());
+        assert_eq!(breaker.check(&POLICY, at(30)), Err(at(30)), "one is under way");
         breaker.record(&POLICY, probe, Signal::Failure, at(31));
         assert_eq!(breaker.check(&POLICY, at(31)), Err(at(60)), "the cooldown doubles");
         let probe = breaker.admit();

@@ -257,7 +257,8 @@ mod tests {
              --limits '{\"tokens\": 101}' on the command line, .limits(Limits { tokens: 101, ..Limits::default() }) in Rust"
         );
         budget.settle((1, 0), Some(Usage::of(7, 3)));
-        assert!(budget.check(None, 85).is_ok() && budget.check(None, 86).is_err());
+        assert_eq!(budget.check(None, 85), Ok(()));
+        assert_eq!(budget.check(None, 86).unwrap_err().name(), "TokenBudget");
     }
 
     #[test]
@@ -266,14 +267,23 @@ mod tests {
         let [outer, inner] = [(1, 0), (2, 0)];
         budget.open_sub_budget(outer, 50, None);
         budget.open_sub_budget(inner, 80, Some(outer));
-        assert!(budget.check(Some(inner), 51).is_err(), "more than the outer one has");
+        let more_than_the_outer_one_has = budget.check(Some(inner), 51).unwrap_err();
+        assert!(
+            matches!(
+                more_than_the_outer_one_has,
+                Refusal::TokenBudget { budget: 50, asked: 51, is_delegated: true, .. }
+            ),
+            "{more_than_the_outer_one_has:?}"
+        );
         budget.reserve((3, 0), Some(inner), 30);
         budget.reserve((3, 1), Some(outer), 20);
         assert_eq!(budget.check(Some(inner), 1).unwrap_err().name(), "TokenBudget");
         assert!(budget.check(None, 50).is_ok(), "the run has more");
         budget.close_sub_budget(inner);
         budget.settle((3, 0), Some(Usage::of(10, 0)));
-        assert!(budget.check(Some(outer), 20).is_ok() && budget.check(Some(outer), 21).is_err());
+        assert_eq!(budget.check(Some(outer), 20), Ok(()));
+        let refused = budget.check(Some(outer), 21).unwrap_err();
+        assert!(matches!(refused, Refusal::TokenBudget { budget: 50, spent: 10, reserved: 20, .. }), "{refused:?}");
         assert_eq!((budget.spent(), budget.overrun()), (30, 0));
     }
 }
