@@ -57,7 +57,6 @@ fn field(owner: &str, name: &'static str) -> (&'static str, Unit) {
         ("TokenBudget", "unsettled") => ("unsettled_tokens", Unit::Plain),
         ("TokenBudget", "reserved") => ("reserved_tokens", Unit::Plain),
         ("TokenBudget", "asked") => ("asked_tokens", Unit::Plain),
-        (_, "is_marked") => ("is_tainted", Unit::Plain),
         _ => (name, Unit::Plain),
     }
 }
@@ -116,7 +115,6 @@ fn snake_case(name: &str) -> String {
 fn kind(of: &str, variant: &str) -> Value {
     match (of, variant) {
         // The documented names.
-        ("RunEvent", "Marked") => "tainted".into(),
         ("FailureKind", "Panic") => "crash".into(),
         _ => snake_case(variant).into(),
     }

@@ -52,7 +52,7 @@ impl StreamMode {
             | RunEvent::Decided { .. }
             | RunEvent::HandoffChecked { .. }
             | RunEvent::AgentMade { .. }
-            | RunEvent::Marked { .. }
+            | RunEvent::Tainted { .. }
             | RunEvent::NeedsAttention { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Recovered { .. }

@@ -21,9 +21,9 @@ pub(crate) struct TurnTaint {
 impl TurnTaint {
     /// That of the run when the turn was admitted.
     pub(super) fn of(ready: &ReadyTurn) -> Self {
-        let ReadyTurn { id, attempt, is_marked, sink, .. } = ready;
+        let ReadyTurn { id, attempt, is_tainted, sink, .. } = ready;
         let turn = RequestId { turn: *id, ordinal: u32::MAX };
-        let (is_set, is_recorded) = (AtomicBool::new(*is_marked), AtomicBool::new(false));
+        let (is_set, is_recorded) = (AtomicBool::new(*is_tainted), AtomicBool::new(false));
         Self { is_set, is_recorded, turn, attempt: *attempt, sink: sink.clone() }
     }
 
@@ -40,7 +40,7 @@ impl TurnTaint {
     pub(super) fn set(&self, source: &str) {
         self.is_set.store(true, Ordering::Release);
         if !self.is_recorded.swap(true, Ordering::AcqRel) {
-            let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Mark(source.into()));
+            let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Taint(source.into()));
             self.sink.request(id, attempt, true, request, None).drain();
         }
     }

@@ -29,7 +29,7 @@ impl ContextEntry {
     /// Whether it may contain untrusted input: the turn that wrote it had read some.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
-        self.origin.as_ref().is_some_and(|origin| origin.is_marked)
+        self.origin.as_ref().is_some_and(|origin| origin.is_tainted)
     }
 }
 
@@ -41,5 +41,5 @@ pub struct Origin {
     /// The delegation chain of the writing turn.
     pub chain: Chain,
     /// The turn had read untrusted input (SEMANTICS 13), so the entry may contain it.
-    pub is_marked: bool,
+    pub is_tainted: bool,
 }

@@ -39,7 +39,7 @@ pub enum RunEvent {
         /// The result.
         value: Json,
         /// The turn had read untrusted input by then.
-        is_marked: bool,
+        is_tainted: bool,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
@@ -177,7 +177,7 @@ pub enum RunEvent {
         at: Timestamp,
     },
     /// A turn has read untrusted input: turns that come after it are tainted. It is reported at most once in an attempt.
-    Marked {
+    Tainted {
         /// The turn.
         turn: u32,
         /// What it read.
@@ -333,7 +333,7 @@ pub enum RunEvent {
         /// How it failed.
         failure: Failure,
         /// The turn had read untrusted input by then.
-        is_marked: bool,
+        is_tainted: bool,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
@@ -400,7 +400,7 @@ pub enum RunEvent {
         /// How many older runs there are whose messages are not among them.
         left_out: u32,
         /// Some of the messages come from untrusted input.
-        is_marked: bool,
+        is_tainted: bool,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
@@ -427,7 +427,7 @@ macro_rules! turn_of {
             | RunEvent::Decided { turn, .. }
             | RunEvent::HandoffChecked { turn, .. }
             | RunEvent::AgentMade { turn, .. }
-            | RunEvent::Marked { turn, .. }
+            | RunEvent::Tainted { turn, .. }
             | RunEvent::Noticed { turn, .. }
             | RunEvent::AttemptFailed { turn, .. }
             | RunEvent::TurnEnded { turn, .. }
@@ -465,7 +465,7 @@ macro_rules! time_beside_of {
             | RunEvent::Decided { .. }
             | RunEvent::HandoffChecked { .. }
             | RunEvent::AgentMade { .. }
-            | RunEvent::Marked { .. }
+            | RunEvent::Tainted { .. }
             | RunEvent::Noticed { .. }
             | RunEvent::AttemptFailed { .. }
             | RunEvent::TurnEnded { .. }
@@ -514,7 +514,7 @@ impl RunEvent {
             | Self::Decided { at, .. }
             | Self::HandoffChecked { at, .. }
             | Self::AgentMade { at, .. }
-            | Self::Marked { at, .. }
+            | Self::Tainted { at, .. }
             | Self::Noticed { at, .. }
             | Self::AttemptFailed { at, .. }
             | Self::TurnEnded { at, .. }

@@ -55,7 +55,7 @@ impl fmt::Display for RunEvent {
                     Err(refusal) => write!(f, "has not {what} the agent {} ({})", cut(name), refusal.name()),
                 }
             }
-            Self::Marked { source, .. } => write!(f, "read untrusted input: {}", cut(source)),
+            Self::Tainted { source, .. } => write!(f, "read untrusted input: {}", cut(source)),
             Self::Noticed { text, .. } => write!(f, "says {}", cut(text)),
             Self::AttemptFailed { attempt, failure, .. } => {
                 write!(f, "attempt {attempt} failed: {}", cut(&failure.to_string()))

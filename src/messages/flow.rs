@@ -118,7 +118,7 @@ impl Flow {
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::HandoffChecked { .. }
                 | RunEvent::AgentMade { .. }
-                | RunEvent::Marked { .. }
+                | RunEvent::Tainted { .. }
                 | RunEvent::Noticed { .. }
                 | RunEvent::Recovered { .. }
                 | RunEvent::Resumed { .. }

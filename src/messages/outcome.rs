@@ -86,7 +86,7 @@ pub struct RunResult {
     /// Whether agents might pass control on in it.
     pub handoffs: Handoffs,
     /// It had read untrusted input (SEMANTICS 13).
-    pub is_marked: bool,
+    pub is_tainted: bool,
     /// The turns that finished alone what they would have handed on.
     pub alone: Vec<Alone>,
 }

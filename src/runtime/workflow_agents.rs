@@ -74,7 +74,7 @@ impl Callboard {
     /// Submits a run for a turn that waits for it. One that was submitted for the turn before is found.
     async fn submit_for(&self, turn: &Turn, mut task: Task) -> Result<RunHandle, SubmitError> {
         // It has the turn's authority at most, and the participants of the turn's chain are in its own.
-        (task.grant, task.is_untrusted) = (turn.authority(), turn.is_marked());
+        (task.grant, task.is_untrusted) = (turn.authority(), turn.is_tainted());
         task.handoffs = turn.task().handoffs;
         // One without agents has no target.
         let to = self.board.cast(&task)?.into_iter().next();
@@ -109,10 +109,10 @@ impl Agent for WorkflowAgent {
             }
         };
         begun.has_ended = true;
-        if let Ok(RunResult { metrics, is_marked, .. }) = &result {
+        if let Ok(RunResult { metrics, is_tainted, .. }) = &result {
             drop(reserved.settle(metrics.usage));
-            if *is_marked {
-                turn.mark(&format!("run {id}"));
+            if *is_tainted {
+                turn.taint(&format!("run {id}"));
             }
         }
         command(result, id)

@@ -42,7 +42,7 @@ pub struct TicketEnd {
     /// Why the run did not finish, if it did not: its messages are kept all the same.
     pub failure: Option<Arc<str>>,
     /// Its messages come from untrusted input, in part or in whole.
-    pub is_marked: bool,
+    pub is_tainted: bool,
     /// How many messages it left.
     pub messages: u32,
     /// Their size in bytes.
@@ -500,7 +500,7 @@ mod tests {
 
     fn end() -> TicketEnd {
         let at = Timestamp::from_millis(1_767_225_601_000);
-        TicketEnd { at, failure: Some("failed: no answer".into()), is_marked: true, messages: 1, bytes: 5 }
+        TicketEnd { at, failure: Some("failed: no answer".into()), is_tainted: true, messages: 1, bytes: 5 }
     }
 
     #[test]

@@ -379,8 +379,8 @@ async fn a_conversation_belongs_to_one_agent_or_workflow() {
 async fn what_comes_from_untrusted_input_taints_the_runs_that_read_it() {
     let board = counting(builder()).start().await.unwrap();
     finish(&board, talk("1").untrusted()).await;
-    assert!(finish(&board, talk("2")).await.is_marked);
-    assert!(!finish(&board, Task::new("3").conversation(&id("bob"))).await.is_marked);
+    assert!(finish(&board, talk("2")).await.is_tainted);
+    assert!(!finish(&board, Task::new("3").conversation(&id("bob"))).await.is_tainted);
     board.shutdown().await;
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn status(run: &Run, now: Timestamp) -> &'static str {
 
 /// The result of a run.
 pub(crate) fn result(result: &RunResult) -> Value {
-    let RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone } = result;
+    let RunResult { run, outcome, output, state, metrics, handoffs, is_tainted, alone } = result;
     json!({
         "run": run,
         "status": outcome.name(),
@@ -30,7 +30,7 @@ pub(crate) fn result(result: &RunResult) -> Value {
         "state": state,
         "metrics": stable(metrics),
         "handoffs": stable(handoffs),
-        "is_tainted": is_marked,
+        "is_tainted": is_tainted,
         "alone": stable(alone),
     })
 }

@@ -84,7 +84,7 @@ fn events() -> Vec<RunEvent> {
             ordinal,
             name: "search".into(),
             value: json!({ "at": 3, "cost": 1 }).into(),
-            is_marked: true,
+            is_tainted: true,
             at: Some(at),
         },
         RunEvent::Delegated { turn, ordinal, order, verdict: Verdict::Admitted(vec![agent("scout")]), at },
@@ -106,7 +106,7 @@ fn events() -> Vec<RunEvent> {
             made: Ok(agent("helper")),
             at,
         },
-        RunEvent::Marked { turn, source: "https://example.org".into(), at },
+        RunEvent::Tainted { turn, source: "https://example.org".into(), at },
         RunEvent::Noticed { turn, text: "half done".into(), at },
         RunEvent::AttemptFailed { turn, attempt: 1, failure: crash, retry_at: at, at },
         RunEvent::TurnEnded {
@@ -131,7 +131,7 @@ fn events() -> Vec<RunEvent> {
             ordinal,
             name: "mail".into(),
             failure: Failure::new(FailureKind::Timeout, "late"),
-            is_marked: false,
+            is_tainted: false,
             at: Some(at),
         },
         RunEvent::OutcomeUnknown { turn, ordinal, asked: AskedOutcome { nonce: 1, at, expires_at: at, problem: None } },
@@ -143,7 +143,7 @@ fn events() -> Vec<RunEvent> {
             messages: json!([{ "role": "user", "text": "hello" }]).into(),
             runs: 1,
             left_out: 2,
-            is_marked: false,
+            is_tainted: false,
             at,
         },
     ]
@@ -193,7 +193,7 @@ fn values_of_agents_are_passed_on_unchanged() {
         ordinal: 0,
         name: "x".into(),
         value: value.clone().into(),
-        is_marked: false,
+        is_tainted: false,
         at: None,
     };
     assert_eq!(event(&step)["value"], value);

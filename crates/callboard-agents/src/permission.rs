@@ -17,7 +17,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Whether a use of a tool may go ahead, or people decide. `is_marked` says that the run is tainted: it has read untrusted input.
+    /// Whether a use of a tool may go ahead, or people decide. `is_tainted` says that the run is tainted: it has read untrusted input.
     ///
     /// ```
     /// use callboard::messages::Consent;
@@ -28,9 +28,9 @@ impl Tier {
     /// assert_eq!(Tier::Dynamic.consent(Effect::Reads, true), Consent::Auto);
     /// ```
     #[must_use]
-    pub const fn consent(self, effect: Effect, is_marked: bool) -> Consent {
+    pub const fn consent(self, effect: Effect, is_tainted: bool) -> Consent {
         let is_trusted = match self {
-            Self::BuiltIn => !is_marked,
+            Self::BuiltIn => !is_tainted,
             Self::UserDefined | Self::Dynamic => false,
         };
         if is_trusted || !effect.is_dangerous() { Consent::Auto } else { Consent::Ask }

@@ -14,7 +14,7 @@ use super::{ContextChange, ContextError, ContextStore};
 
 /// The shared context as one agent sees it: its own memory, and the namespaces that it was granted, or without a list that of
 /// its run, which is called `run` (SEMANTICS 12). What it writes bears its name and the turn's origin; reading what was written by an agent that had read untrusted input taints the
-/// turn ([`Turn::is_marked`](crate::actors::Turn)).
+/// turn ([`Turn::is_tainted`](crate::actors::Turn)).
 #[derive(Clone, Debug)]
 pub struct ContextAccess {
     store: ContextStore,
@@ -33,7 +33,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     fn origin(&self) -> Origin {
-        Origin { run: self.run, chain: self.chain.clone(), is_marked: self.taint.is_set() }
+        Origin { run: self.run, chain: self.chain.clone(), is_tainted: self.taint.is_set() }
     }
 }
 

@@ -83,7 +83,7 @@ mod tests {
             expires_at: Some(at + Duration::from_secs(10)),
             created_at: at,
             updated_at: at,
-            origin: Some(Origin { run: RunId(uuid::Uuid::from_u128(7)), chain, is_marked: true }),
+            origin: Some(Origin { run: RunId(uuid::Uuid::from_u128(7)), chain, is_tainted: true }),
         };
         crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), &entry);
     }

@@ -250,6 +250,6 @@ pub(super) fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
 /// Reports the outcome of a turn that has not begun.
 pub(super) fn report(ready: ReadyTurn, failure: Failure) {
     let outcome = TurnOutcome::Failed(failure);
-    let is_marked = ready.is_marked;
-    drop(ready.sink.outcome(ready.id, ready.attempt, is_marked, outcome));
+    let is_tainted = ready.is_tainted;
+    drop(ready.sink.outcome(ready.id, ready.attempt, is_tainted, outcome));
 }

@@ -184,8 +184,8 @@ pub(super) fn timed_out(turn: &TurnShared, timeout: Duration) -> TurnOutcome {
 pub(super) fn enqueue(turn: &TurnShared, outcome: TurnOutcome) -> EnqueueGuard<'_> {
     turn.has_reported.store(true, Ordering::Release);
     let ready = &turn.ready;
-    let is_marked = turn.is_tainted();
-    ready.sink.outcome(ready.id, ready.attempt, is_marked, outcome)
+    let is_tainted = turn.is_tainted();
+    ready.sink.outcome(ready.id, ready.attempt, is_tainted, outcome)
 }
 
 enum End {

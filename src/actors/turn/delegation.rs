@@ -150,8 +150,8 @@ impl Future for Delegation {
 async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
     let agent = Arc::clone(&order.to);
     let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
-        TurnReply::Delegated { answer: Ok(answer), is_marked } => {
-            if is_marked {
+        TurnReply::Delegated { answer: Ok(answer), is_tainted } => {
+            if is_tainted {
                 turn.shared.taint().inherit();
             }
             answer

@@ -179,14 +179,14 @@ impl Place {
         let mut next = once::next(record, &self.intent).map_err(changed)?;
         loop {
             next = match next {
-                Next::Result { result: Ok(value), is_marked } => {
-                    self.inherit(is_marked);
+                Next::Result { result: Ok(value), is_tainted } => {
+                    self.inherit(is_tainted);
                     return value.parse().map(Some).map_err(|error| {
                         changed(format!("the result of step {:?} no longer fits: {error}", &*self.intent.name))
                     });
                 }
-                Next::Result { result: Err(failure), is_marked } => {
-                    self.inherit(is_marked);
+                Next::Result { result: Err(failure), is_tainted } => {
+                    self.inherit(is_tainted);
                     return Err(TurnError { failure });
                 }
                 Next::Unknown { round, begun: Some(_) } if Mutant::ForgetIntent.is_injected() => Next::Begin { round },
@@ -216,8 +216,8 @@ impl Place {
         }
     }
 
-    fn inherit(&self, is_marked: bool) {
-        if is_marked {
+    fn inherit(&self, is_tainted: bool) {
+        if is_tainted {
             self.turn.shared.taint().inherit();
         }
     }

@@ -236,13 +236,13 @@ impl Turn {
     /// Whether the turn works with untrusted input: its run had read some before, or the turn has since, or an agent to which
     /// it delegated (SEMANTICS 13).
     #[must_use]
-    pub fn is_marked(&self) -> bool {
+    pub fn is_tainted(&self) -> bool {
         self.shared.is_tainted()
     }
 
     /// Notes that the turn has read untrusted input, such as a page of the web. That taints the turns that come after it, and
     /// the context entries that it writes; reading a tainted entry taints the turn as well.
-    pub fn mark(&self, source: &str) {
+    pub fn taint(&self, source: &str) {
         self.shared.taint().set(source);
     }
 

@@ -36,7 +36,7 @@ impl Leg {
             | TurnRequest::Settle(_)
             | TurnRequest::CheckHandoff(_)
             | TurnRequest::MakeAgent { .. }
-            | TurnRequest::Mark(_)
+            | TurnRequest::Taint(_)
             | TurnRequest::Notice(_) => return None,
         };
         Some(match self {
@@ -101,8 +101,8 @@ impl Turn {
     pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
-        let is_marked = self.shared.is_tainted();
-        ready.sink.request(id, ready.attempt, is_marked, request, reply).drain();
+        let is_tainted = self.shared.is_tainted();
+        ready.sink.request(id, ready.attempt, is_tainted, request, reply).drain();
     }
 
     /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request

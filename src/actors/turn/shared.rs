@@ -99,7 +99,7 @@ impl TurnShared {
 
     /// Whether it works with untrusted input.
     pub(in crate::actors) fn is_tainted(&self) -> bool {
-        self.taint.get().map_or(self.ready.is_marked, |taint| taint.is_set())
+        self.taint.get().map_or(self.ready.is_tainted, |taint| taint.is_set())
     }
 
     pub(super) fn taint(&self) -> &Arc<TurnTaint> {

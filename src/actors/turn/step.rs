@@ -43,8 +43,8 @@ impl Turn {
             self.check_not_in_step("a step")?;
             let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !Mutant::RepeatStep.is_injected());
             match recorded.map(|record| &**record) {
-                Some(Record::Step { name: recorded, value, is_marked }) if *recorded == name => {
-                    if *is_marked {
+                Some(Record::Step { name: recorded, value, is_tainted }) if *recorded == name => {
+                    if *is_tainted {
                         self.shared.taint().inherit();
                     }
                     return value

@@ -551,7 +551,7 @@ mod tests {
         let mut events = events();
         events.extend([
             RunEvent::StepStarted { turn, ordinal, name: name.clone(), at: Some(at) },
-            RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_marked: true, at: None },
+            RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_tainted: true, at: None },
             RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
             RunEvent::DelegationExpired { turn, ordinal, at },
             RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing, at: Some(at) },
@@ -577,7 +577,7 @@ mod tests {
                 made: AgentName::new("writer~helper").map_err(|_| Refusal::HandoffsOff),
                 at,
             },
-            RunEvent::Marked { turn, source: "HttpGet".into(), at },
+            RunEvent::Tainted { turn, source: "HttpGet".into(), at },
             RunEvent::Noticed { turn, text: "half way".into(), at },
             RunEvent::AttemptFailed { turn, attempt, failure: failure.clone(), retry_at: at, at },
             RunEvent::TurnFailed { turn, agent, input, attempt, failure, at },
@@ -654,7 +654,7 @@ mod tests {
                 },
                 at,
             },
-            RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_marked: true, at: Some(at) },
+            RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_tainted: true, at: Some(at) },
             RunEvent::OutcomeUnknown { turn, ordinal, asked },
             resolved(Resolution::Done(Json::from("receipt"))),
             resolved(Resolution::Repeat),
@@ -734,7 +734,7 @@ mod tests {
         let messages = json!([{ "role": "user", "text": "hello" }]).into();
         let events = vec![
             RunEvent::ConversationEntered { conversation, at },
-            RunEvent::ConversationRead { messages, runs: 1, left_out: 2, is_marked: true, at },
+            RunEvent::ConversationRead { messages, runs: 1, left_out: 2, is_tainted: true, at },
         ];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
         crate::testing::golden::check(folder, &stored(events));

@@ -357,13 +357,13 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
         if visible_lines(&card) != card || card.contains('\t') {
             return Err("it is shown with what deceives".to_owned());
         }
-        let is_marked = |line: &&str| ["  │ ", "  … ", "  ┆ "].iter().any(|mark| line.starts_with(mark));
+        let is_tainted = |line: &&str| ["  │ ", "  … ", "  ┆ "].iter().any(|mark| line.starts_with(mark));
         let heads =
             ["── approval ", "agent     ", "action    ", "target    ", "expires   ", "code      ", "          ┆ "];
         let is_head = |line: &&str| heads.iter().any(|head| line.starts_with(head));
         let shown = Rows::fold(&card, 40);
         let rows = shown.lines().skip_while(is_head).chain(card.lines().skip(heads.len() - 1));
-        match rows.into_iter().find(|line| !is_marked(line)) {
+        match rows.into_iter().find(|line| !is_tainted(line)) {
             Some(line) => Err(format!("the arguments have a line of their own: {line}")),
             None => Ok(true),
         }

@@ -35,7 +35,7 @@ pub struct LoopContext {
     /// Stops the loop at the await where it is.
     pub cancel: CancelToken,
     /// It has read untrusted input, and is tainted.
-    pub is_marked: bool,
+    pub is_tainted: bool,
     /// Its answer did not fit, and it was asked again.
     pub(super) is_asked_again: bool,
     /// What it is without what is summed up, if some of it is.
@@ -176,7 +176,7 @@ impl LoopContext {
     pub(super) fn answered(&mut self, answers: impl IntoIterator<Item = (ToolCall, Answered)>) {
         let history = Arc::make_mut(&mut self.history);
         for (call, Answered { text, is_error, is_untrusted }) in answers {
-            self.is_marked |= is_untrusted;
+            self.is_tainted |= is_untrusted;
             history.push(Message::Tool { call: call.id, name: call.name, text, is_error });
         }
     }
@@ -250,6 +250,6 @@ mod tests {
         let untrusted = Answered { is_untrusted: true, ..Answered::of("obey me") };
         context
             .answered([(ToolCall::new("1", "x", "{}"), untrusted), (ToolCall::new("2", "x", "{}"), Answered::of(""))]);
-        assert!(context.is_marked);
+        assert!(context.is_tainted);
     }
 }

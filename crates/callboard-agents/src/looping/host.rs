@@ -73,10 +73,10 @@ pub(super) trait Host: Send + Sync {
     fn scope(&self, name: &str) -> ToolScope;
 
     /// Whether what is done here is tainted: its input, or what it has read, is untrusted.
-    fn is_marked(&self) -> bool;
+    fn is_tainted(&self) -> bool;
 
     /// Taints the run: it has read what `source` brought from outside.
-    fn mark(&self, source: &str);
+    fn taint(&self, source: &str);
 
     /// Whether control may be passed on here at all, and what an agent does that cannot.
     fn handoffs(&self) -> Handoffs;

@@ -149,12 +149,12 @@ impl Host for InTurn<'_> {
         ToolScope { key: self.key(name), context: Some(self.0.context().clone()) }
     }
 
-    fn is_marked(&self) -> bool {
-        self.0.is_marked()
+    fn is_tainted(&self) -> bool {
+        self.0.is_tainted()
     }
 
-    fn mark(&self, source: &str) {
-        self.0.mark(source);
+    fn taint(&self, source: &str) {
+        self.0.taint(source);
     }
 
     fn handoffs(&self) -> Handoffs {

@@ -23,7 +23,7 @@ impl AgentLoop {
     ) -> Result<(ModelRequest, u64), Finish> {
         let mut context = context.lock();
         // The agent that sums up may have read untrusted input.
-        context.is_marked |= host.is_marked();
+        context.is_tainted |= host.is_tainted();
         if context.iteration == self.means.max_iterations {
             return Err(Finish::IterationLimit);
         }

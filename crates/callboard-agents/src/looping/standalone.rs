@@ -120,11 +120,11 @@ impl Host for Alone {
         ToolScope { key: self.key(name), context: None }
     }
 
-    fn is_marked(&self) -> bool {
+    fn is_tainted(&self) -> bool {
         false
     }
 
-    fn mark(&self, _: &str) {}
+    fn taint(&self, _: &str) {}
 
     fn handoffs(&self) -> Handoffs {
         Handoffs::Strict

@@ -118,7 +118,7 @@ impl AgentLoop {
             )));
         }
         let action = action(&entry.spec, &call.arguments);
-        match self.means.tier.consent(entry.spec.effect, context.is_marked) {
+        match self.means.tier.consent(entry.spec.effect, context.is_tainted) {
             Consent::Auto if self.means.asking.contains(&entry.spec.name) => {
                 Use::AfterPermission(action, entry.spec.effect)
             }

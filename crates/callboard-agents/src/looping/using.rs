@@ -96,12 +96,12 @@ impl AgentLoop {
         settle(host, &calls, &mut side_by_side, &mut answers).await?;
         let answers: Vec<_> = calls.into_iter().zip(answers.into_values()).collect();
         for (call, _) in answers.iter().filter(|(_, answered)| answered.is_untrusted) {
-            host.mark(&call.name);
+            host.taint(&call.name);
         }
         let mut context = context.lock();
         context.answered(answers);
-        // What others did for this turn may have marked it.
-        context.is_marked |= host.is_marked();
+        // What others did for this turn may have tainted it.
+        context.is_tainted |= host.is_tainted();
         Ok(handoff)
     }
 

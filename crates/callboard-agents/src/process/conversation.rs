@@ -157,7 +157,7 @@ impl<'a> Conversation<'a> {
             trace: turn.trace(),
             deadline_ms: turn.deadline().map(|deadline| deadline.as_millis()),
             earlier_answers: turn.earlier_answers().iter().map(AnswerLine::from).collect(),
-            is_marked: turn.is_marked(),
+            is_tainted: turn.is_tainted(),
             authority: turn.authority().effects().collect(),
             conversation: turn.conversation().map_err(Broken::Turn)?,
         };
@@ -194,7 +194,7 @@ impl<'a> Conversation<'a> {
                 let _ = done.send(value);
             }
             Said::Tells(text) => self.notice(&text),
-            Said::Reads(source) => self.turn.mark(&source),
+            Said::Reads(source) => self.turn.taint(&source),
             Said::Ends(turn, ending) => {
                 if turn != self.id {
                     return Err(bad(&format!("it ends another turn; this one is {:?}", self.id)));

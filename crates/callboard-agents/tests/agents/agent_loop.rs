@@ -167,7 +167,7 @@ async fn what_strangers_wrote_makes_built_in_agents_ask_too() {
     let mut run = AgentLoop::new(model).tools(tools).tier(Tier::BuiltIn).run(question("x"));
     while let Some(event) = run.next().await {
         if let AgentEvent::PermissionAsked { action, .. } = event {
-            assert_eq!((&*action.target, run.context().is_marked), ("after", true));
+            assert_eq!((&*action.target, run.context().is_tainted), ("after", true));
             assert_eq!(count.load(Ordering::Relaxed), 1);
             return;
         }

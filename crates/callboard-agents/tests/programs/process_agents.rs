@@ -222,7 +222,7 @@ end(turn, output=[hello, turn])
         "type": "turn", "id": format!("{}/3", run.id()), "attempt": 1, "agent": "worker", "task": "all of it",
         "input": { "n": 1.5 }, "state": { "context": { "previous_agent": "lead" } }, "previous_agent": "lead",
         "chain": [{ "from": "lead", "to": "worker", "task": "again" }],
-        "is_marked": false, "authority": ["reads", "notes", "sends", "writes", "executes"], "conversation": [],
+        "is_tainted": false, "authority": ["reads", "notes", "sends", "writes", "executes"], "conversation": [],
     });
     assert_eq!(turn, expected);
     board.shutdown().await;
@@ -421,18 +421,18 @@ async fn what_a_process_has_read_of_strangers_marks_its_run() {
     let source = r#"
 begin()
 turn = hear()
-if not turn["is_marked"]:
-    tell(type="mark", source="a page")
-end(turn, output=turn["is_marked"])
+if not turn["is_tainted"]:
+    tell(type="taint", source="a page")
+end(turn, output=turn["is_tainted"])
 "#;
     let asks_twice = |turn: Turn| async move {
-        let before = turn.is_marked();
+        let before = turn.is_tainted();
         let told = [turn.delegate("worker", "first").await?, turn.delegate("worker", "again").await?];
-        Ok(Command::output(json!([before, told, turn.is_marked()])))
+        Ok(Command::output(json!([before, told, turn.is_tainted()])))
     };
     let board = builder().with(spec(source)).agent("lead", asks_twice).start().await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let marked = until(&run, |event| matches!(event, RunEvent::Marked { .. })).await;
+    let marked = until(&run, |event| matches!(event, RunEvent::Tainted { .. })).await;
     assert_eq!(marked.to_string(), "read untrusted input: a page");
     assert_eq!(ended(&run).await.output, json!([false, [false, true], true]));
     board.shutdown().await;

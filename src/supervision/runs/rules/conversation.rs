@@ -47,7 +47,7 @@ pub(in crate::supervision::runs) fn end_of(run: &Run) -> Option<(TicketEnd, Json
     let end = TicketEnd {
         at: run.last_at(),
         failure,
-        is_marked: run.is_marked(),
+        is_tainted: run.is_tainted(),
         messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
         bytes: messages.iter().map(|message| message.size() as u64).sum(),
     };
@@ -61,7 +61,7 @@ pub(in crate::supervision::runs) fn json(messages: &[Message]) -> Json {
 
 /// How a run ended that has left no journal to read: it is passed over.
 pub(in crate::supervision::runs) fn lost(at: Timestamp, why: &str) -> (TicketEnd, Json) {
-    let end = TicketEnd { at, failure: Some(cut(why).into()), is_marked: false, messages: 0, bytes: 0 };
+    let end = TicketEnd { at, failure: Some(cut(why).into()), is_tainted: false, messages: 0, bytes: 0 };
     (end, json(&[]))
 }
 
@@ -90,7 +90,7 @@ mod tests {
 
     fn end(bytes: u64, failure: Option<&str>) -> TicketEnd {
         let at = Timestamp::default();
-        TicketEnd { at, failure: failure.map(Arc::from), is_marked: false, messages: 1, bytes }
+        TicketEnd { at, failure: failure.map(Arc::from), is_tainted: false, messages: 1, bytes }
     }
 
     #[test]

@@ -320,7 +320,7 @@ fn copy_around(
             | RunEvent::DelegationExpired { .. }
             | RunEvent::HandoffChecked { .. }
             | RunEvent::AgentMade { .. }
-            | RunEvent::Marked { .. }
+            | RunEvent::Tainted { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Overwritten { .. }
             | RunEvent::Resumed { .. }

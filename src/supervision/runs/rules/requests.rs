@@ -74,7 +74,7 @@ pub(crate) enum TurnRequest {
         is_change: bool,
     },
     /// To taint what comes after the turn: it has read untrusted input.
-    Mark(Arc<str>),
+    Taint(Arc<str>),
     /// To show observers a notice.
     Notice(Arc<str>),
 }
@@ -95,7 +95,7 @@ impl TurnRequest {
             | Self::Resolve { .. }
             | Self::Reserve { .. }
             | Self::Settle(_)
-            | Self::Mark(_)
+            | Self::Taint(_)
             | Self::Notice(_) => false,
         }
     }
@@ -115,7 +115,7 @@ pub(crate) enum TurnReply {
         /// The answer.
         answer: Result<Answer, Refusal>,
         /// By then the run had read untrusted input.
-        is_marked: bool,
+        is_tainted: bool,
     },
     /// Why control may not go, if it may not.
     Checked(Option<Refusal>),

@@ -272,7 +272,7 @@ mod tests {
                 ordinal: 0,
                 name: "edit".into(),
                 value: json!([1]).into(),
-                is_marked: true,
+                is_tainted: true,
                 at: Some(at),
             },
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
@@ -404,7 +404,7 @@ mod tests {
             ordinal: 4,
             name: "charge".into(),
             failure,
-            is_marked: false,
+            is_tainted: false,
             at: None,
         });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
@@ -418,7 +418,7 @@ mod tests {
         let conversation = ConversationId::new("ann").unwrap();
         run.step(&RunEvent::ConversationEntered { conversation, at });
         let messages = json!([{ "role": "user", "text": "hello" }]).into();
-        run.step(&RunEvent::ConversationRead { messages, runs: 1, left_out: 0, is_marked: false, at });
+        run.step(&RunEvent::ConversationRead { messages, runs: 1, left_out: 0, is_tainted: false, at });
         let conversing = run.conversing().cloned().map(Box::new);
         let run = run.with_conversing(None);
         assert!(conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));

@@ -204,19 +204,19 @@ impl ConversationQueue {
         }
         let first_read = tickets.len() - newest(&tickets);
         let mut messages = Vec::new();
-        let mut is_marked = false;
+        let mut is_tainted = false;
         for Taken { number, ticket, .. } in &tickets[first_read..] {
             let Some(end) = &ticket.end else { continue };
             let left = self.store.messages(conversation, *number).await?;
             messages.extend(as_read(left.and_then(|left| left.parse().ok()).unwrap_or_default(), end));
-            is_marked |= end.is_marked;
+            is_tainted |= end.is_tainted;
         }
         let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
         Ok(Looked::Read(RunEvent::ConversationRead {
             messages: json(&messages),
             runs: count(tickets.len() - first_read),
             left_out: count(first_read),
-            is_marked,
+            is_tainted,
             at: now,
         }))
     }

@@ -84,7 +84,7 @@ pub(crate) struct ReadyTurn {
     /// The definitions of a dynamic agent and of those that created it, from the one that the host's agent created.
     pub made: Option<Arc<[Json]>>,
     /// The run had read untrusted input when the turn was admitted.
-    pub is_marked: bool,
+    pub is_tainted: bool,
     /// What the run took so far.
     pub metrics: RunMetrics,
     /// What the run was submitted with.
@@ -113,15 +113,15 @@ impl TurnSink {
         Self(queue)
     }
 
-    /// Sends how an attempt ended; `is_marked` if the turn had read untrusted input.
+    /// Sends how an attempt ended; `is_tainted` if the turn had read untrusted input.
     pub(crate) fn outcome(
         &self,
         turn: TurnId,
         attempt: u32,
-        is_marked: bool,
+        is_tainted: bool,
         outcome: TurnOutcome,
     ) -> EnqueueGuard<'_> {
-        let message = RunMessage::Outcome { turn: turn.number, attempt, is_marked, outcome };
+        let message = RunMessage::Outcome { turn: turn.number, attempt, is_tainted, outcome };
         self.0.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 
@@ -130,11 +130,11 @@ impl TurnSink {
         &self,
         RequestId { turn, ordinal }: RequestId,
         attempt: u32,
-        is_marked: bool,
+        is_tainted: bool,
         request: TurnRequest,
         reply: Option<oneshot::Sender<TurnReply>>,
     ) -> EnqueueGuard<'_> {
-        let message = RunMessage::Request { turn: turn.number, ordinal, attempt, is_marked, request, reply };
+        let message = RunMessage::Request { turn: turn.number, ordinal, attempt, is_tainted, request, reply };
         self.0.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 }

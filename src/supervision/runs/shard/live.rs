@@ -197,7 +197,7 @@ impl LiveRun {
             },
             Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
             Record::Delegation { reply, deltas, .. } => {
-                reply.clone().map(|answer| TurnReply::Delegated { answer, is_marked: deltas.is_marked })
+                reply.clone().map(|answer| TurnReply::Delegated { answer, is_tainted: deltas.is_tainted })
             }
             Record::Figures(_) => None,
             Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),

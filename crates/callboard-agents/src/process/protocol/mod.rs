@@ -65,7 +65,7 @@ pub(super) struct TurnLine<'a> {
     pub(super) trace: TraceId,
     pub(super) deadline_ms: Option<u64>,
     pub(super) earlier_answers: Vec<AnswerLine<'a>>,
-    pub(super) is_marked: bool,
+    pub(super) is_tainted: bool,
     pub(super) authority: Vec<Effect>,
     pub(super) conversation: Vec<Message>,
 }
@@ -201,7 +201,9 @@ pub(super) enum Line {
     /// Tells whoever watches the run.
     Notice { text: String },
     /// The turn has read untrusted input, and is tainted.
-    Mark { source: String },
+    Taint { source: String },
+    /// The name of `taint` before; refused with the new one.
+    Mark(serde::de::IgnoredAny),
     /// The turn ends with this.
     Command {
         turn: String,
@@ -388,7 +390,8 @@ impl Line {
             }
             Self::Release { id, reservation } => Said::Asks(id, Request::Settle(reservation, None)),
             Self::Notice { text } => Said::Tells(shortened(text)),
-            Self::Mark { source } => Said::Reads(shortened(source)),
+            Self::Mark(_) => return Err("`mark` is called `taint`"),
+            Self::Taint { source } => Said::Reads(shortened(source)),
             Self::Command { turn, output, update, overwrite, goto, scope, keeps_edges } => {
                 let scope = match scope {
                     PlanScope::Current => Scope::Current,

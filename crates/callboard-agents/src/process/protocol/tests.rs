@@ -50,7 +50,7 @@ fn the_page_shows_every_line_of_callboard_as_it_is_written() {
         trace: TraceId(uuid::Uuid::nil()),
         deadline_ms: Some(1_767_225_600_000),
         earlier_answers: vec![AnswerLine::from(&earlier)],
-        is_marked: false,
+        is_tainted: false,
         authority: vec![Effect::Reads, Effect::Notes],
         conversation: vec![Message::user("hello"), Message::Assistant { text: "Hello!".into(), calls: Vec::new() }],
     };
@@ -131,6 +131,7 @@ fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
         ("", "it is no JSON object: EOF"),
         ("[1]", "it is no JSON object; the line is \"[1]\""),
         ("{}", "missing field `type`"),
+        (r#"{"type":"mark","source":"a page"}"#, "`mark` is called `taint`"),
         (r#"{"type":"stop"}"#, "unknown variant `stop`, expected one of `step`, `step_done`, `delegate`"),
         (
             r#"{"type":"step","id":1,"nam":"x"}"#,

@@ -371,7 +371,7 @@ async fn no_model_approves_itself() {
         ("authority", json!("all")),
         ("mode", json!("build")),
         ("policy", json!("auto")),
-        ("is_marked", json!(false)),
+        ("is_tainted", json!(false)),
         ("agent", json!("doer")),
         ("as", json!("ann")),
         ("effect", json!("reads")),

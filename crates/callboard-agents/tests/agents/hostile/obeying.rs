@@ -230,7 +230,7 @@ fn stranger(text: &str) -> AgentSpec {
     AgentSpec::new("stranger", move |turn: Turn| {
         let text = Arc::clone(&text);
         async move {
-            turn.mark("a page");
+            turn.taint("a page");
             let set = turn.context().set("plans", "note", &text, None).await;
             set.map_err(|error| TurnError::terminal(error.to_string()))?;
             if turn.input_json().as_str() == Some("Only note it.") {
@@ -249,7 +249,7 @@ fn telling(name: &str, text: &str, fails: bool) -> AgentSpec {
     AgentSpec::new(name, move |turn: Turn| {
         let text = Arc::clone(&text);
         async move {
-            turn.mark("a page");
+            turn.taint("a page");
             if fails { Err(TurnError::terminal(&*text)) } else { Ok(Command::output(&*text)) }
         }
     })
@@ -316,7 +316,7 @@ async fn whatever_strangers_say_nothing_is_done_that_nobody_approved() {
             let later = watched(&board, task("Go on with it.", "later")).await;
             let asked = tried.asked.len() + later.asked.len();
             assert_eq!(asked > 0, way.can(number), "{at} {way:?} {number} {text:?}: {}", tried.result.output);
-            assert!(tried.result.is_marked, "{way:?} {number}");
+            assert!(tried.result.is_tainted, "{way:?} {number}");
             assert_eq!(sink.effects(), [], "{way:?} {number} {text:?}");
             board.shutdown().await;
             cases += 1;
@@ -384,7 +384,7 @@ async fn a_fork_is_held_back_as_the_run_was_that_it_comes_from() {
             let fork = board.fork(run.id(), turn, Fork::new()).await.unwrap();
             let forked = watched_run(&board, &fork).await;
             let later = watched(&board, task("Go on with it.", "later")).await;
-            assert!(forked.result.is_marked, "{way:?} {number}");
+            assert!(forked.result.is_tainted, "{way:?} {number}");
             let asked = forked.asked.len() + later.asked.len();
             assert_eq!(asked > 0, way.can(number), "{way:?} {number}: {}", forked.result.output);
             assert_eq!(sink.effects(), [], "{way:?} {number}");

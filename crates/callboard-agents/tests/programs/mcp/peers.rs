@@ -135,7 +135,7 @@ pub(crate) struct Answered {
     pub(crate) text: String,
     pub(crate) is_error: bool,
     /// What the agent does from here on needs more care.
-    pub(crate) is_marked: bool,
+    pub(crate) is_tainted: bool,
 }
 
 /// A loop that calls these tools at once, and says then that it is done.
@@ -152,7 +152,7 @@ pub(crate) async fn use_all<'a>(tools: &Tools, calls: impl IntoIterator<Item = (
     let context = run.context();
     let answered = context.new_messages().iter().filter_map(|message| match message {
         Message::Tool { text, is_error, .. } => {
-            Some(Answered { text: text.to_string(), is_error: *is_error, is_marked: context.is_marked })
+            Some(Answered { text: text.to_string(), is_error: *is_error, is_tainted: context.is_tainted })
         }
         _ => None,
     });

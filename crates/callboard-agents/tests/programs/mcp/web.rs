@@ -108,7 +108,7 @@ async fn servers_of_all_revisions_are_spoken_to_with_json_and_streams() {
             let server = Server::start("", &[("REVISION", revision), ("STREAM", stream)]).await;
             let tools = tools_of(&server).await;
             let sum = use_one(&tools, "mcp__web__add", json!({ "a": 2, "b": 40 })).await;
-            assert_eq!((sum.text.as_str(), sum.is_error, sum.is_marked), ("42", false, true), "{revision} {stream}");
+            assert_eq!((sum.text.as_str(), sum.is_error, sum.is_tainted), ("42", false, true), "{revision} {stream}");
         }
     }
 }

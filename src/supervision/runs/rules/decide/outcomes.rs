@@ -12,7 +12,7 @@ use crate::supervision::runs::rules::retry::{self, AfterFailure};
 use crate::supervision::runs::rules::run::{OpenTurn, Run, WorkedOut};
 
 use super::context::DecisionContext;
-use super::routes::{Asked, handoff_mark, route};
+use super::routes::{Asked, handoff_fingerprint, route};
 
 /// What becomes of an attempt's outcome; `None` if the attempt is late.
 #[must_use]
@@ -90,11 +90,11 @@ fn on_command(
         return Err(invalid(format!("two sends go to the node {twice}, which is begun once; do it in a map")));
     }
     run.check_goto(run.branch_of(turn), &command).map_err(Failure::refused)?;
-    let mark = handoff_mark(turn, &command);
+    let fingerprint = handoff_fingerprint(turn, &command);
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         Ok(settled) => {
             run.check_writes(number, &settled.0, &command).map_err(invalid)?;
-            let verdict = route(run, number, turn, &command, mark, Asked::AtTheEnd, context);
+            let verdict = route(run, number, turn, &command, fingerprint, Asked::AtTheEnd, context);
             (Some(settled), verdict.map_err(Failure::refused)?)
         }
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
@@ -104,7 +104,7 @@ fn on_command(
     let at = context.now.wall;
     let (agent, attempt) = (turn.agent.clone(), turn.attempt);
     let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Arc::new(command), verdict, at };
-    Ok((event, WorkedOut { settled, mark }))
+    Ok((event, WorkedOut { settled, fingerprint }))
 }
 
 /// Where a turn goes whose end is applied again, with something written over what its children wrote.
@@ -119,7 +119,7 @@ pub(in crate::supervision::runs) fn on_resumed_end(
 ) -> Result<Verdict, OverwriteError> {
     let Some(turn) = run.turn(number) else { return Ok(Verdict::Nothing) };
     run.settle(number, turn.branch, &run.children_of(turn), &command.update)?;
-    let verdict = route(run, number, turn, command, handoff_mark(turn, command), Asked::AtTheEnd, context);
+    let verdict = route(run, number, turn, command, handoff_fingerprint(turn, command), Asked::AtTheEnd, context);
     verdict.map_err(|refusal| OverwriteError::CannotGoOn(refusal.to_string()))
 }
 

@@ -4,15 +4,15 @@ use crate::messages::{
     Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, POLICY, Refusal, RequestId,
     RunEvent, Verdict, handoff_action,
 };
-use crate::supervision::runs::rules::guard::{self, Kind, Mark, Request, mark};
+use crate::supervision::runs::rules::guard::{self, Fingerprint, Kind, Request, fingerprint};
 use crate::supervision::runs::rules::run::{HANDOFF_ORDINAL, OpenTurn, Run};
 
 use super::approvals::{denial, envelope};
 use super::context::DecisionContext;
 
-/// The mark of the handoff that a command asks for, if it asks for one.
-pub(super) fn handoff_mark(turn: &OpenTurn, command: &Command) -> Option<Mark> {
-    matches!(command.goto, Goto::Agent(_)).then(|| mark(command.output.as_ref().unwrap_or(&turn.input), command))
+/// The fingerprint of the handoff that a command asks for, if it asks for one.
+pub(super) fn handoff_fingerprint(turn: &OpenTurn, command: &Command) -> Option<Fingerprint> {
+    matches!(command.goto, Goto::Agent(_)).then(|| fingerprint(command.output.as_ref().unwrap_or(&turn.input), command))
 }
 
 /// Why control may not go where a command has it go, as far as that can be known before the turn has ended.
@@ -51,7 +51,7 @@ pub(super) fn route(
     number: u32,
     turn: &OpenTurn,
     command: &Command,
-    mark: Option<Mark>,
+    fingerprint: Option<Fingerprint>,
     asked: Asked,
     context: &DecisionContext<'_>,
 ) -> Result<Verdict, Refusal> {
@@ -75,7 +75,7 @@ pub(super) fn route(
     let kind = match command.goto {
         Goto::Many(_) => Kind::FanOut,
         Goto::Agent(_) | Goto::Next | Goto::End => {
-            Kind::Handoff { mark: mark.unwrap_or_default(), recent: &branch.recent }
+            Kind::Handoff { fingerprint: fingerprint.unwrap_or_default(), recent: &branch.recent }
         }
     };
     let input_of = |position: usize| match &command.goto {

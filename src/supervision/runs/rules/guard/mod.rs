@@ -22,7 +22,7 @@ pub(crate) enum Kind<'a> {
     /// Control goes to one agent; the branch compares it with its last handoffs.
     Handoff {
         /// The hash of input and update.
-        mark: Mark,
+        fingerprint: Fingerprint,
         /// The branch's last handoffs, oldest first.
         recent: &'a [Handoff],
     },
@@ -33,11 +33,11 @@ pub(crate) enum Kind<'a> {
 }
 
 /// A hash over the canonical form of what a handoff carries.
-pub(crate) type Mark = u64;
+pub(crate) type Fingerprint = u64;
 
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
 #[must_use]
-pub(crate) fn mark(input: &Json, command: &Command) -> Mark {
+pub(crate) fn fingerprint(input: &Json, command: &Command) -> Fingerprint {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
     let mut text = String::with_capacity(128);
     input.write_canonical(&mut text);
@@ -58,7 +58,7 @@ pub(crate) struct Handoff {
     /// To whom.
     pub to: AgentName,
     /// What it carried.
-    pub mark: Mark,
+    pub fingerprint: Fingerprint,
 }
 
 /// A request and what its run knows.
@@ -191,14 +191,13 @@ fn check_limits(request: &Request<'_>) -> Result<(), Refusal> {
 }
 
 fn check_repetition(request: &Request<'_>) -> Result<(), Refusal> {
-    let Kind::Handoff { mark, recent } = request.kind else { return Ok(()) };
-    let repeats = |target: &AgentName| {
-        recent
-            .iter()
-            .rev()
-            .take(request.limits.repeat_window)
-            .any(|handoff| handoff.mark == mark && handoff.from == *request.from && handoff.to == *target)
-    };
+    let Kind::Handoff { fingerprint, recent } = request.kind else { return Ok(()) };
+    let repeats =
+        |target: &AgentName| {
+            recent.iter().rev().take(request.limits.repeat_window).any(|handoff| {
+                handoff.fingerprint == fingerprint && handoff.from == *request.from && handoff.to == *target
+            })
+        };
     match request.targets.iter().find(|target| repeats(target)) {
         Some(target) => Err(Refusal::RepeatedHandoff { from: request.from.clone(), to: target.clone() }),
         None => Ok(()),
@@ -325,7 +324,7 @@ mod tests {
 
         fn handoff(&mut self) -> &'static str {
             let recent = self.recent.clone();
-            named(self.ask(Kind::Handoff { mark: 7, recent: &recent }))
+            named(self.ask(Kind::Handoff { fingerprint: 7, recent: &recent }))
         }
 
         fn delegation(&mut self) -> &'static str {
@@ -344,7 +343,7 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_refused_before_all_else_and_delegations_are_not() {
         let mut case = Case { switch: Handoffs::Off, handoffs: u32::MAX, ..Case::default() };
-        let handoff = Kind::Handoff { mark: 0, recent: &[] };
+        let handoff = Kind::Handoff { fingerprint: 0, recent: &[] };
         assert_eq!(case.ask(handoff), Admission::Refuse(Refusal::HandoffsOff));
         assert_eq!(case.ask(Kind::FanOut), Admission::Refuse(Refusal::HandoffsOff));
         case.handoffs = 0;
@@ -433,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_same_handoff_among_the_last_three_is_refused() {
-        let other = |n| Handoff { from: agent("a"), to: agent("b"), mark: n };
+        let other = |n| Handoff { from: agent("a"), to: agent("b"), fingerprint: n };
         let same = || other(7);
         let case = |recent| Case { recent, ..Case::default() }.handoff();
         assert_eq!(case(vec![same(), other(1), other(2)]), "RepeatedHandoff");

@@ -82,7 +82,7 @@ fn predict(chain: &Model, asked: &Asked) -> Said {
 /// Asks where nothing but the chain and its depth is in the way.
 fn ask(chain: &Chain, asked: &Asked) -> Admission {
     let (kind, targets) = match &asked.what {
-        What::Handoff(to) => (Kind::Handoff { mark: 0, recent: &[] }, vec![NAMES[*to].clone()]),
+        What::Handoff(to) => (Kind::Handoff { fingerprint: 0, recent: &[] }, vec![NAMES[*to].clone()]),
         What::FanOut(all) => (Kind::FanOut, all.iter().map(|to| NAMES[*to].clone()).collect()),
         What::Delegation(to) => (Kind::Delegation, vec![NAMES[*to].clone()]),
     };

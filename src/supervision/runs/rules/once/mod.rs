@@ -23,7 +23,7 @@ pub(crate) enum Next {
         /// The value, or how it failed.
         result: Result<Json, Failure>,
         /// The turn had read untrusted input by then.
-        is_marked: bool,
+        is_tainted: bool,
     },
     /// It was begun, and its outcome is unknown: the tool is asked, and then the run.
     Unknown {
@@ -50,11 +50,11 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
         None => Ok(Next::Begin { round: 0 }),
         // It was declared repeatable then.
         Some(Record::StepStarted { name }) if *name == intent.name => Ok(Next::Begin { round: 0 }),
-        Some(Record::Step { name, value, is_marked }) if *name == intent.name => {
-            Ok(Next::Result { result: Ok(value.clone()), is_marked: *is_marked })
+        Some(Record::Step { name, value, is_tainted }) if *name == intent.name => {
+            Ok(Next::Result { result: Ok(value.clone()), is_tainted: *is_tainted })
         }
-        Some(Record::StepFailed { name, failure, is_marked }) if *name == intent.name => {
-            Ok(Next::Result { result: Err(failure.clone()), is_marked: *is_marked })
+        Some(Record::StepFailed { name, failure, is_tainted }) if *name == intent.name => {
+            Ok(Next::Result { result: Err(failure.clone()), is_tainted: *is_tainted })
         }
         Some(Record::Once(once)) if once.intent.is_same(intent) => {
             let round = once.round;
@@ -72,7 +72,7 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
 #[must_use]
 pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
     match reconciled {
-        Reconciled::Done(value) => Next::Result { result: Ok(value), is_marked: false },
+        Reconciled::Done(value) => Next::Result { result: Ok(value), is_tainted: false },
         Reconciled::NotDone => Next::Begin { round },
         Reconciled::Unknown => Next::Unknown { round, begun: None },
     }

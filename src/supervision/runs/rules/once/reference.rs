@@ -119,10 +119,10 @@ impl Model {
     }
 
     fn finish(&mut self, result: Result<Json, Failure>) {
-        let (name, is_marked) = ("charge".into(), false);
+        let (name, is_tainted) = ("charge".into(), false);
         self.record = Some(match result.clone() {
-            Ok(value) => Record::Step { name, value, is_marked },
-            Err(failure) => Record::StepFailed { name, failure, is_marked },
+            Ok(value) => Record::Step { name, value, is_tainted },
+            Err(failure) => Record::StepFailed { name, failure, is_tainted },
         });
         self.result_is(result);
     }

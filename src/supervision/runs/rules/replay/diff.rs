@@ -110,7 +110,7 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         // A fork belongs to no conversation.
         RunEvent::Recovered { .. } | RunEvent::ConversationEntered { .. } => false,
         RunEvent::Noticed { .. }
-        | RunEvent::Marked { .. }
+        | RunEvent::Tainted { .. }
         | RunEvent::Reserved { .. }
         | RunEvent::Settled { .. }
         | RunEvent::AttemptFailed { .. }
@@ -286,7 +286,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::QuestionExpired { at, .. }
         | RunEvent::HandoffChecked { at, .. }
         | RunEvent::AgentMade { at, .. }
-        | RunEvent::Marked { at, .. }
+        | RunEvent::Tainted { at, .. }
         | RunEvent::Noticed { at, .. }
         | RunEvent::IntentRecorded { at, .. }
         | RunEvent::OutcomeResolved { at, .. }

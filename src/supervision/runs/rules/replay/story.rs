@@ -225,7 +225,7 @@ impl TurnStory {
             | RunEvent::Decided { .. }
             | RunEvent::HandoffChecked { .. }
             | RunEvent::AgentMade { .. }
-            | RunEvent::Marked { .. }
+            | RunEvent::Tainted { .. }
             | RunEvent::Noticed { .. }
             | RunEvent::TurnEnded { .. }
             | RunEvent::TurnFailed { .. }

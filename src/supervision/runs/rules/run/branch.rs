@@ -251,7 +251,7 @@ impl EndedTurn {
     pub(in crate::supervision::runs) fn reopened(&self, branch: u32) -> OpenTurn {
         let (agent, input) = (self.agent.clone(), self.input.clone());
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        OpenTurn { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_marked: false, made: None }
+        OpenTurn { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_tainted: false, made: None }
     }
 }
 

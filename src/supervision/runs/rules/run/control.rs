@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome, RequestId, Update, Verdict};
-use crate::supervision::runs::rules::guard::{Handoff, mark};
+use crate::supervision::runs::rules::guard::{Handoff, fingerprint};
 
 use super::branch::{Branch, Brief, EndedTurn, Now, Origin, Outbound, ParkedHandoff};
 use super::effect::{Effect, WorkedOut};
@@ -156,10 +156,10 @@ impl Run {
                     (Goto::Agent(_) | Goto::Next | Goto::End, agents) => {
                         let carried = output.unwrap_or(input);
                         let Some(to) = agents.first() else { return };
-                        let mark = worked_out.mark.unwrap_or_else(|| mark(&carried, &command));
+                        let fingerprint = worked_out.fingerprint.unwrap_or_else(|| fingerprint(&carried, &command));
                         let window = self.submission.limits().repeat_window;
                         if let Some(branch) = self.branches.get_mut(id) {
-                            branch.recent.push(Handoff { from: agent, to: to.clone(), mark });
+                            branch.recent.push(Handoff { from: agent, to: to.clone(), fingerprint });
                             let surplus = branch.recent.len().saturating_sub(window);
                             branch.recent.drain(..surplus);
                         }

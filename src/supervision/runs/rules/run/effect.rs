@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::messages::state::Delta;
 use crate::messages::{AgentName, Answer, ApprovalId, State, Timestamp};
-use crate::supervision::runs::rules::guard::Mark;
+use crate::supervision::runs::rules::guard::Fingerprint;
 
 /// What an event asks the actors to do, once it is journaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl Effect {
 pub(crate) struct WorkedOut {
     /// The view and the deltas that an ended turn's update makes.
     pub(in crate::supervision::runs) settled: Option<(State, Vec<Delta>)>,
-    /// The mark of the handoff that it ends with.
-    pub(in crate::supervision::runs) mark: Option<Mark>,
+    /// The fingerprint of the handoff that it ends with.
+    pub(in crate::supervision::runs) fingerprint: Option<Fingerprint>,
 }
 
 /// A delegation and what came of it.

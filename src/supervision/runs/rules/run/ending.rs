@@ -110,7 +110,7 @@ impl Run {
         effects: &mut Vec<Effect>,
     ) {
         self.budget.close_sub_budget((turn, ordinal));
-        let (answered, is_marked) = (Some(self.sequence), self.is_marked);
+        let (answered, is_tainted) = (Some(self.sequence), self.is_tainted);
         let (at, sequence) = (self.last_at, self.sequence);
         let told = |asker: &AgentName, to: &Arc<str>| {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
@@ -120,7 +120,7 @@ impl Run {
             let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
             if let Some(Record::Delegation { order, reply, deltas }) = record {
                 effects.push(told(&open.agent, &order.to));
-                *deltas = ChildDeltas { answered, deltas: written, is_marked, ..*deltas };
+                *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
                 *reply = Some(Ok(answer));
                 effects.push(Effect::Reply { turn, ordinal });
             }
@@ -194,8 +194,8 @@ impl Run {
         let metrics = self.metrics();
         let (alone, handoffs) = (std::mem::take(&mut self.alone), self.submission.task.handoffs);
         let (run, state) = (self.id(), view.into());
-        let is_marked = self.is_marked;
-        let result = RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone };
+        let is_tainted = self.is_tainted;
+        let result = RunResult { run, outcome, output, state, metrics, handoffs, is_tainted, alone };
         self.result = Some(Arc::new(result));
         effects.push(Effect::Ended);
     }

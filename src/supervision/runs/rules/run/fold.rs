@@ -33,7 +33,7 @@ pub struct Run {
     /// When its last event with a time happened.
     pub(super) last_at: Timestamp,
     /// It has read untrusted input; never reset.
-    pub(super) is_marked: bool,
+    pub(super) is_tainted: bool,
     pub(super) agents: DynamicAgents,
     pub(super) consents: Consents,
     /// Turns that finished alone what they would have handed on; moved into the result.
@@ -117,8 +117,8 @@ impl Run {
 
     /// Whether it has read untrusted input.
     #[must_use]
-    pub fn is_marked(&self) -> bool {
-        self.is_marked
+    pub fn is_tainted(&self) -> bool {
+        self.is_tainted
     }
 
     /// Its result, once it has ended.

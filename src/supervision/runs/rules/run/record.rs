@@ -33,7 +33,7 @@ pub(crate) enum Record {
         /// Its result.
         value: Json,
         /// The turn had read untrusted input by then, so a turn that is given the result is tainted too.
-        is_marked: bool,
+        is_tainted: bool,
     },
     /// A delegation.
     Delegation {
@@ -91,7 +91,7 @@ pub(crate) enum Record {
         /// How.
         failure: Failure,
         /// As for a step.
-        is_marked: bool,
+        is_tainted: bool,
     },
     /// A question to people that expires.
     TimedQuestion {
@@ -150,7 +150,7 @@ pub(crate) struct ChildDeltas {
     pub(in crate::supervision::runs) answered: Option<u64>,
     pub(in crate::supervision::runs) deltas: Vec<Delta>,
     /// When it was answered, the run had read untrusted input.
-    pub(in crate::supervision::runs) is_marked: bool,
+    pub(in crate::supervision::runs) is_tainted: bool,
 }
 
 impl AsRef<[Delta]> for ChildDeltas {

@@ -42,7 +42,7 @@ impl Run {
             branches: Branches::default(),
             turns: OpenTurns::new(),
             last_at: submission.at,
-            is_marked: submission.task.is_untrusted,
+            is_tainted: submission.task.is_untrusted,
             agents: DynamicAgents::default(),
             consents: Consents::default(),
             alone: Vec::new(),
@@ -94,13 +94,13 @@ impl Run {
             RunEvent::StepStarted { turn, ordinal, name, at: _ } => {
                 self.turns.record(*turn, *ordinal, Record::StepStarted { name: Arc::clone(name) });
             }
-            RunEvent::StepFinished { turn, ordinal, name, value, is_marked, at: _ } => {
-                let (name, value, is_marked) = (Arc::clone(name), value.clone(), *is_marked);
-                self.turns.record(*turn, *ordinal, Record::Step { name, value, is_marked });
+            RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at: _ } => {
+                let (name, value, is_tainted) = (Arc::clone(name), value.clone(), *is_tainted);
+                self.turns.record(*turn, *ordinal, Record::Step { name, value, is_tainted });
             }
-            RunEvent::StepFailed { turn, ordinal, name, failure, is_marked, at: _ } => {
-                let (name, failure, is_marked) = (Arc::clone(name), failure.clone(), *is_marked);
-                self.turns.record(*turn, *ordinal, Record::StepFailed { name, failure, is_marked });
+            RunEvent::StepFailed { turn, ordinal, name, failure, is_tainted, at: _ } => {
+                let (name, failure, is_tainted) = (Arc::clone(name), failure.clone(), *is_tainted);
+                self.turns.record(*turn, *ordinal, Record::StepFailed { name, failure, is_tainted });
             }
             RunEvent::IntentRecorded { turn, ordinal, at, .. }
             | RunEvent::OutcomeUnknown { turn, ordinal, asked: AskedOutcome { at, .. } }
@@ -210,9 +210,9 @@ impl Run {
                 self.turns.record(*turn, *ordinal, Record::Made { name, draft, is_change, made: made.clone() });
                 effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
             }
-            RunEvent::Marked { at, .. } => {
+            RunEvent::Tainted { at, .. } => {
                 self.last_at = *at;
-                self.is_marked = true;
+                self.is_tainted = true;
             }
             RunEvent::AttemptFailed { turn, retry_at, at, .. } => {
                 self.last_at = *at;
@@ -294,14 +294,14 @@ impl Run {
                     effects.push(Effect::EnterConversation);
                 }
             }
-            RunEvent::ConversationRead { messages, is_marked, at, .. } => {
+            RunEvent::ConversationRead { messages, is_tainted, at, .. } => {
                 self.last_at = *at;
                 let has_waited = self.waits_for_conversation();
                 self.conversing.get_or_insert_default().read = Some(messages.clone());
-                self.is_marked |= is_marked;
+                self.is_tainted |= is_tainted;
                 for (number, open) in self.turns.iter_mut() {
                     // None has begun.
-                    open.is_marked |= is_marked;
+                    open.is_tainted |= is_tainted;
                     if has_waited && open.phase == Phase::Leased {
                         effects.push(Effect::Start(number));
                     }
@@ -351,8 +351,8 @@ impl Run {
         let figures = self.rules.schema.shows_metrics().then(|| Box::new(Record::Figures(self.figures())));
         let records = figures.map(|figures| (FIGURES_ORDINAL, figures)).into_iter().collect();
         let phase = Phase::Leased;
-        let (is_marked, made) = (self.is_marked, self.agents.drafts_of(&agent));
-        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_marked, made };
+        let (is_tainted, made) = (self.is_tainted, self.agents.drafts_of(&agent));
+        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_tainted, made };
         let number = self.turns.open(turn);
         if let Some(branch) = self.branches.get_mut(branch) {
             branch.now = Now::Turn(number);

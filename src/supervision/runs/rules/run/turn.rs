@@ -99,7 +99,7 @@ pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) recoveries: u32,
     /// The run had read untrusted input when the turn was admitted. What comes later does not change it: an attempt that
     /// is repeated meets what the first one met.
-    pub(in crate::supervision::runs) is_marked: bool,
+    pub(in crate::supervision::runs) is_tainted: bool,
     /// If others made its agent: what each of them is, from the one that the host made. A change counts for later turns.
     pub(in crate::supervision::runs) made: Option<Arc<[Json]>>,
 }
@@ -134,8 +134,8 @@ impl OpenTurn {
 
     /// Whether the run had read untrusted input when it was admitted.
     #[must_use]
-    pub(crate) fn is_marked(&self) -> bool {
-        self.is_marked
+    pub(crate) fn is_tainted(&self) -> bool {
+        self.is_tainted
     }
 
     /// What the run had used when it was admitted, if its schema shows that.

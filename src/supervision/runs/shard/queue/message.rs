@@ -27,7 +27,7 @@ pub(crate) enum RunMessage {
         /// Which attempt, from 1; a late outcome of an earlier one is dropped.
         attempt: u32,
         /// The turn had read untrusted input.
-        is_marked: bool,
+        is_tainted: bool,
         /// The command, or the failure.
         outcome: TurnOutcome,
     },
@@ -40,7 +40,7 @@ pub(crate) enum RunMessage {
         /// Which attempt, from 1.
         attempt: u32,
         /// The turn had read untrusted input. Each request carries it, because one of them may be lost with a commit.
-        is_marked: bool,
+        is_tainted: bool,
         /// The request.
         request: TurnRequest,
         /// Receives the answer; `None` for requests that are only recorded.

@@ -310,7 +310,7 @@ impl RunShard {
             previous_agent: branch.previous_agent.clone(),
             authority: live.run.authority_of(branch, &turn.agent, &*self.shared.dispatch),
             made: turn.made.clone(),
-            is_marked: turn.is_marked(),
+            is_tainted: turn.is_tainted(),
             metrics: live.run.metrics(),
             conversation: live.run.conversation_of(turn).cloned(),
             submission: Arc::clone(live.run.submission()),

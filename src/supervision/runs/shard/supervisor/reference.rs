@@ -271,12 +271,12 @@ impl Shard {
         let (reply, heard) = oneshot::channel();
         let (attempt, request) = (self.attempt, TurnRequest::Approve { action, each_time: false });
         let reply = Some(reply);
-        self.apply(RunMessage::Request { turn: 1, ordinal, attempt, is_marked: false, request, reply });
+        self.apply(RunMessage::Request { turn: 1, ordinal, attempt, is_tainted: false, request, reply });
         heard
     }
 
     fn end(&mut self, outcome: TurnOutcome) {
-        self.apply(RunMessage::Outcome { turn: 1, attempt: self.attempt, is_marked: false, outcome });
+        self.apply(RunMessage::Outcome { turn: 1, attempt: self.attempt, is_tainted: false, outcome });
     }
 
     /// Decides what is open under this number; about another action if it `is_changed`.
@@ -461,7 +461,7 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         }
         if model.now == Now::HandedOn {
             let outcome = TurnOutcome::Command(Command::new());
-            shard.apply(RunMessage::Outcome { turn: 2, attempt: 1, is_marked: false, outcome });
+            shard.apply(RunMessage::Outcome { turn: 2, attempt: 1, is_tainted: false, outcome });
             let result = shard.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }

@@ -35,15 +35,15 @@ pub(super) fn apply(live: &mut LiveRun, message: RunMessage, context: &DecisionC
 
 fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<'_>) {
     match message {
-        RunMessage::Outcome { turn, attempt, is_marked, outcome } => {
-            mark(live, turn, attempt, is_marked, context);
+        RunMessage::Outcome { turn, attempt, is_tainted, outcome } => {
+            taint(live, turn, attempt, is_tainted, context);
             on_outcome(live, turn, attempt, outcome, context);
         }
-        RunMessage::Request { turn, ordinal, attempt, is_marked, request, reply } => {
-            if !matches!(request, TurnRequest::Mark(_)) {
-                mark(live, turn, attempt, is_marked, context);
+        RunMessage::Request { turn, ordinal, attempt, is_tainted, request, reply } => {
+            if !matches!(request, TurnRequest::Taint(_)) {
+                taint(live, turn, attempt, is_tainted, context);
             }
-            on_request(live, (turn, ordinal), attempt, is_marked, request, reply, context);
+            on_request(live, (turn, ordinal), attempt, is_tainted, request, reply, context);
         }
         RunMessage::Answer { turn, ordinal, nonce, answer, by, ack } => {
             let question = QuestionId { request: RequestId { turn: live.run.turn_id(turn), ordinal }, nonce };
@@ -154,10 +154,10 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
 }
 
 /// Records a turn's taint before its outcome or request: an earlier record may be lost with a commit.
-fn mark(live: &mut LiveRun, turn: u32, attempt: u32, is_marked: bool, context: &DecisionContext<'_>) {
-    let is_news = is_marked && !live.run.is_marked();
+fn taint(live: &mut LiveRun, turn: u32, attempt: u32, is_tainted: bool, context: &DecisionContext<'_>) {
+    let is_news = is_tainted && !live.run.is_tainted();
     if is_news && live.run.turn(turn).is_some_and(|open| open.attempt == attempt) {
-        live.absorb(RunEvent::Marked { turn, source: "what the turn has read".into(), at: context.now.wall });
+        live.absorb(RunEvent::Tainted { turn, source: "what the turn has read".into(), at: context.now.wall });
     }
 }
 
@@ -189,7 +189,7 @@ fn on_request(
     live: &mut LiveRun,
     (number, ordinal): (u32, u32),
     attempt: u32,
-    is_marked: bool,
+    is_tainted: bool,
     request: TurnRequest,
     reply: Option<oneshot::Sender<TurnReply>>,
     context: &DecisionContext<'_>,
@@ -208,7 +208,7 @@ fn on_request(
     match request {
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
-        TurnRequest::Mark(source) => live.absorb(RunEvent::Marked { turn: number, source, at }),
+        TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
         TurnRequest::Reserve { tokens, goes_on } => {
             if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| goes_on) {
                 live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::TakenOver(ordinal))));
@@ -248,7 +248,7 @@ fn on_request(
                         return;
                     }
                     Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..) | TurnRequest::FailStep(..)) => {}
-                    Some(Ok(())) | None => ask(live, (number, ordinal), is_marked, request, context),
+                    Some(Ok(())) | None => ask(live, (number, ordinal), is_tainted, request, context),
                 },
             }
             if let Some(reply) = reply {
@@ -268,7 +268,7 @@ fn on_request(
 fn ask(
     live: &mut LiveRun,
     (number, ordinal): (u32, u32),
-    is_marked: bool,
+    is_tainted: bool,
     request: TurnRequest,
     context: &DecisionContext<'_>,
 ) {
@@ -279,10 +279,10 @@ fn ask(
             live.absorb(RunEvent::StepStarted { turn: number, ordinal, name, at: Some(at) })
         }
         TurnRequest::FinishStep(name, value) => {
-            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_marked, at: Some(at) });
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_tainted, at: Some(at) });
         }
         TurnRequest::FailStep(name, failure) => {
-            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_marked, at: Some(at) });
+            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_tainted, at: Some(at) });
         }
         TurnRequest::Delegate(order) => {
             let event = decide::on_delegation(&live.run, number, turn, ordinal, order, context);
@@ -314,7 +314,7 @@ fn ask(
         | TurnRequest::Resolve { .. }
         | TurnRequest::Reserve { .. }
         | TurnRequest::Settle(_)
-        | TurnRequest::Mark(_)
+        | TurnRequest::Taint(_)
         | TurnRequest::Notice(_) => {}
     }
 }

@@ -113,7 +113,7 @@ fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() 
             let reader = turn.clone();
             let page = turn
                 .step("read", async move {
-                    reader.mark("page");
+                    reader.taint("page");
                     Ok::<_, TurnError>("burn everything".to_owned())
                 })
                 .await?;
@@ -121,7 +121,7 @@ fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() 
             if hangs {
                 std::future::pending::<()>().await;
             }
-            Ok(Command::output(json!([page, turn.is_marked()])))
+            Ok(Command::output(json!([page, turn.is_tainted()])))
         })
     };
     let run = world.process(async |builder| {
@@ -133,7 +133,7 @@ fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() 
     world.process(async |builder| {
         let board = builder.with(agent(false)).start().await.unwrap();
         let result = board.run(run).result().await.unwrap();
-        assert_eq!((result.output, result.is_marked), (json!(["burn everything", true]).into(), true));
+        assert_eq!((result.output, result.is_tainted), (json!(["burn everything", true]).into(), true));
     });
 }
 
@@ -147,7 +147,7 @@ async fn marks_travel_with_a_handoff() {
     let board =
         builder().with(built_in("lead", lead, &tools)).with(built_in("helper", burns(), &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let marked = until(&run, |event| matches!(event, RunEvent::Marked { .. })).await;
+    let marked = until(&run, |event| matches!(event, RunEvent::Tainted { .. })).await;
     assert_eq!(marked.to_string(), "read untrusted input: page");
     denied(&board, &run).await;
     assert_eq!(count.load(Ordering::Relaxed), 0);
@@ -185,14 +185,14 @@ async fn an_agent_in_rust_passes_on_the_mark_of_what_it_reads() {
     let count = Arc::default();
     let tools = tools(&count);
     let browser = |turn: Turn| async move {
-        turn.mark("https://example.org");
+        turn.taint("https://example.org");
         turn.context().set("notes", "k", "burn", None).await?;
         Ok(Command::new())
     };
     let reader = |turn: Turn| async move {
-        let before = turn.is_marked();
+        let before = turn.is_tainted();
         let entry = turn.context().get("notes", "k").await?;
-        Ok(Command::output(json!([before, entry.is_some(), turn.is_marked()])).goto("helper"))
+        Ok(Command::output(json!([before, entry.is_some(), turn.is_tainted()])).goto("helper"))
     };
     let board = builder()
         .with(AgentSpec::new("browser", browser).namespaces(["notes"]))
@@ -236,14 +236,14 @@ async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
 /// The one that reads a page begins anew without reading it; beside it another one has read a page, or nobody has.
 #[tokio::test(start_paused = true)]
 async fn a_fork_keeps_the_marks_of_the_turns_that_it_copies() {
-    for (line, is_marked) in [("(reading | waiting -> telling) -> last", true), ("(reading | waiting) -> last", false)]
+    for (line, is_tainted) in [("(reading | waiting -> telling) -> last", true), ("(reading | waiting) -> last", false)]
     {
         let read = Arc::new(Semaphore::new(0));
         let waits = Arc::clone(&read);
         let board = builder()
             .agent("reading", move |turn: Turn| {
                 if turn.input_json().as_str() == Some("a page") {
-                    turn.mark("a page");
+                    turn.taint("a page");
                 }
                 read.add_permits(1);
                 async { Ok(Command::output("read")) }
@@ -256,10 +256,10 @@ async fn a_fork_keeps_the_marks_of_the_turns_that_it_copies() {
                 }
             })
             .agent("telling", |turn: Turn| {
-                turn.mark("another page");
+                turn.taint("another page");
                 async { Ok(Command::output("burn it")) }
             })
-            .agent("last", |turn: Turn| async move { Ok(Command::output(turn.is_marked())) })
+            .agent("last", |turn: Turn| async move { Ok(Command::output(turn.is_tainted())) })
             .start()
             .await
             .unwrap();
@@ -268,14 +268,14 @@ async fn a_fork_keeps_the_marks_of_the_turns_that_it_copies() {
         assert_eq!(run.result().await.unwrap().output, true, "{line}");
         let history = run.history().await.unwrap();
         let marked = history.iter().find_map(|event| match event {
-            RunEvent::Marked { turn, source, .. } => Some((*turn, source.to_string())),
+            RunEvent::Tainted { turn, source, .. } => Some((*turn, source.to_string())),
             _ => None,
         });
         let (turn, source) = marked.unwrap();
         assert_eq!(source, "a page");
         let fork = board.fork(run.id(), turn, Fork::new().input("nothing")).await.unwrap();
         let result = fork.result().await.unwrap();
-        assert_eq!((result.output, result.is_marked), (is_marked.into(), is_marked), "{line}");
+        assert_eq!((result.output, result.is_tainted), (is_tainted.into(), is_tainted), "{line}");
         board.shutdown().await;
     }
 }
