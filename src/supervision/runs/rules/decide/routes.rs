@@ -27,7 +27,7 @@ pub(crate) fn on_handoff_check(
     if let Err(refusal) = run.check_goto(run.branch_of(turn), command) {
         return Some(refusal);
     }
-    match route(run, number, turn, command, handoff_mark(turn, command), Asked::Before, context) {
+    match route(run, number, turn, command, handoff_fingerprint(turn, command), Asked::Before, context) {
         Ok(Verdict::Refused(refusal)) | Err(refusal) => Some(refusal),
         Ok(Verdict::Admitted(_) | Verdict::Parked(_) | Verdict::Nothing) => None,
     }
@@ -213,7 +213,7 @@ pub(crate) fn on_parked_decision(
     let verdict = if decision.approved {
         let turn = parked.ended.reopened(id);
         let command = &parked.ended.command;
-        route(run, number, &turn, command, handoff_mark(&turn, command), Asked::Approved, context)
+        route(run, number, &turn, command, handoff_fingerprint(&turn, command), Asked::Approved, context)
             .unwrap_or_else(Verdict::Refused)
     } else {
         Verdict::Refused(denial(&envelope.action, &decision))
