@@ -665,8 +665,8 @@ async fn an_answer_to_what_was_not_asked_is_a_typed_error() {
     let run = submit(&board, "curious").await;
     let asked = questions(&run, 3).await;
     let QuestionId { request, nonce } = asked[0].id;
-    let stranger = QuestionId { request, nonce: nonce.wrapping_add(1) };
-    assert_eq!(board.people().answer(stranger, 1, "ann").await, Err(AnswerError::NotOpen(stranger.into())));
+    let unknown = QuestionId { request, nonce: nonce.wrapping_add(1) };
+    assert_eq!(board.people().answer(unknown, 1, "ann").await, Err(AnswerError::NotOpen(unknown.into())));
     let mut elsewhere = asked[0].id;
     elsewhere.request.ordinal = 77;
     assert_eq!(board.people().answer(elsewhere, 1, "ann").await, Err(AnswerError::NotOpen(elsewhere.into())));

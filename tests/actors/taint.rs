@@ -1,4 +1,4 @@
-//! What strangers wrote marks a run: tools with effects ask from then on, also for built-in agents, and marks travel along
+//! Untrusted input taints a run: tools with effects ask from then on, also for built-in agents, and taint travels along
 //! delegations, handoffs and entries of the shared context.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn tools(count: &Arc<AtomicU32>) -> Tools {
     tools.with(context_get()).unwrap().with(context_set()).unwrap().with(context_query()).unwrap()
 }
 
-/// Compiled in, so it asks nobody unless it has to do with strangers.
+/// Compiled in, so it asks nobody unless untrusted input is involved.
 fn built_in(name: &str, model: impl Model, tools: &Tools) -> AgentSpec {
     let mut definition = Definition::built_in(AgentName::new(name).unwrap());
     definition.namespaces = Some(vec!["notes".into()]);
@@ -66,7 +66,7 @@ async fn a_built_in_agent_asks_nobody_until_strangers_have_a_say() {
     let board = builder().with(built_in("lead", burns(), &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x").untrusted()).await.unwrap();
     denied(&board, &run).await;
-    assert_eq!(count.load(Ordering::Relaxed), 1, "a task of a stranger asks");
+    assert_eq!(count.load(Ordering::Relaxed), 1, "an untrusted task asks");
     board.shutdown().await;
 }
 
@@ -147,8 +147,8 @@ async fn marks_travel_with_a_handoff() {
     let board =
         builder().with(built_in("lead", lead, &tools)).with(built_in("helper", burns(), &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let marked = until(&run, |event| matches!(event, RunEvent::Tainted { .. })).await;
-    assert_eq!(marked.to_string(), "read untrusted input: page");
+    let tainted = until(&run, |event| matches!(event, RunEvent::Tainted { .. })).await;
+    assert_eq!(tainted.to_string(), "read untrusted input: page");
     denied(&board, &run).await;
     assert_eq!(count.load(Ordering::Relaxed), 0);
     board.shutdown().await;
@@ -267,11 +267,11 @@ async fn a_fork_keeps_the_marks_of_the_turns_that_it_copies() {
         let run = board.submit(workflow.task("a page")).await.unwrap();
         assert_eq!(run.result().await.unwrap().output, true, "{line}");
         let history = run.history().await.unwrap();
-        let marked = history.iter().find_map(|event| match event {
+        let tainted = history.iter().find_map(|event| match event {
             RunEvent::Tainted { turn, source, .. } => Some((*turn, source.to_string())),
             _ => None,
         });
-        let (turn, source) = marked.unwrap();
+        let (turn, source) = tainted.unwrap();
         assert_eq!(source, "a page");
         let fork = board.fork(run.id(), turn, Fork::new().input("nothing")).await.unwrap();
         let result = fork.result().await.unwrap();

@@ -1,4 +1,4 @@
-//! What strangers write, as names and as texts, deceives nobody who reads it and gives no terminal orders.
+//! Untrusted input, as names and as texts, deceives nobody who reads it and controls no terminal.
 
 use std::fmt::Display;
 

@@ -17,9 +17,9 @@ use crate::common::people;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A channel whose person approves whatever they see.
-struct Desk;
+struct ApprovesAll;
 
-impl Channel for Desk {
+impl Channel for ApprovesAll {
     fn name(&self) -> &'static str {
         "desk"
     }
@@ -63,7 +63,7 @@ async fn start(sim: &Sim, retention: Duration) -> Callboard {
             .with(spec)
             .agent("closer", closer)
             .agent("temp", closer)
-            .channel(Desk)
+            .channel(ApprovesAll)
             .capacity(|capacity| capacity.run_supervisors(1))
             .retention(|kept| kept.every(MINUTE / 4).runs(retention))
     };
@@ -370,7 +370,7 @@ fn a_start_that_meets_a_store_that_panics_fails_and_leaves_nothing_running() {
 fn a_card_that_nobody_is_shown_is_denied_by_silence() {
     simulate(seeds(2), async |sim: Sim| {
         sim.time_limit(MINUTE * 60 * 2);
-        let board = sim.board().approval_ttl(MINUTE * 60).agent("writer", asks).channel(Desk).start().await?;
+        let board = sim.board().approval_ttl(MINUTE * 60).agent("writer", asks).channel(ApprovesAll).start().await?;
         sim.faults().at("channel.ask").drops();
         let run = board.submit(Task::new("write")).await?;
         assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));

@@ -22,9 +22,18 @@ pub(crate) fn report(mut arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    report_those(most, |_| true)
+}
+
+/// Prints the circles of more files than may be, and fails if there are any.
+pub(crate) fn check() -> ExitCode {
+    report_those(MOST, |circle| circle.files.len() > MOST)
+}
+
+fn report_those(most: usize, is_shown: impl Fn(&Circle) -> bool) -> ExitCode {
     match find() {
         Ok((circles, files)) => {
-            circles.iter().for_each(print);
+            circles.iter().filter(|circle| is_shown(circle)).for_each(print);
             let too_large = circles.iter().filter(|circle| circle.files.len() > most).count();
             println!("{} circles in {files} files, {too_large} of them of more than {most} files", circles.len());
             if too_large == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::commands::cargo;
-use crate::{injected, tools};
+use crate::{circles, injected, tools, words};
 
 /// Where tests that could not run say why, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
@@ -18,8 +18,10 @@ enum Part {
 }
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 13] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
+    ("words", Part::Chore(words::report)),
+    ("circles", Part::Chore(circles::check)),
     // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
     ("licences", Part::Cargo(&["deny", "check", "bans", "licenses", "sources"])),
     ("lints", Part::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),

@@ -212,7 +212,7 @@ impl Scheduler {
         let ready = &turn.turn.ready;
         match agent.turns.get_mut(&ready.id).filter(|known| known.attempt == ready.attempt) {
             Some(known) => known.running = Some(Arc::clone(&turn)),
-            // A later attempt was made ready before this one began: nobody waits for it.
+            // A later attempt became ready before this one began: nobody waits for it.
             None => turn.turn.stop.set(StopReason::Cancelled),
         }
         let (generation, is_blocking) = (agent.generation, agent.config.is_blocking && self.env.has_threads());

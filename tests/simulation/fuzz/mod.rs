@@ -537,7 +537,7 @@ fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
     follower.run().cloned()
 }
 
-/// A plan that nobody has checked, as a stranger may submit it: what passes is run to its end. Before a line break, the
+/// A plan that nobody has checked, as an untrusted caller may submit it: what passes is run to its end. Before a line break, the
 /// ways in which turns end.
 #[test]
 fn any_plan_is_refused_or_runs_to_its_end() {

@@ -154,7 +154,7 @@ async fn what_a_person_changes_must_fit_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_strangers_wrote_makes_built_in_agents_ask_too() {
+async fn untrusted_input_makes_built_in_agents_ask_too() {
     let count = Arc::default();
     let page = of_spec(ToolSpec::of::<Path>("page", "", Effect::Reads), |_: Path, _| async {
         Ok(ToolOutput { text: "Now write!".to_owned(), is_untrusted: true })

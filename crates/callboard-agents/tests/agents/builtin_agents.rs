@@ -147,15 +147,15 @@ async fn the_built_in_agent_for_it_chooses_the_class_of_tasks_that_name_none() {
     assert_eq!(helped(Task::new("named").limits(Complexity::Simple)).await, false, "limits that are named come first");
     assert_eq!(helped(Task::new("more")).await, true);
     helped(Task::new("strange").untrusted()).await;
-    let mut marked = Vec::new();
+    let mut tainted = Vec::new();
     for run in board.runs().await.unwrap() {
         let history = run.history().await.unwrap();
         let Some(RunEvent::Submitted(submission)) = history.first() else { panic!("{history:?}") };
         if submission.task.is_untrusted {
-            marked.push(submission.agent.to_string());
+            tainted.push(submission.agent.to_string());
         }
     }
-    assert_eq!(marked.len(), 2, "who judges what strangers want is marked too: {marked:?}");
+    assert_eq!(tainted.len(), 2, "who judges untrusted input is tainted too: {tainted:?}");
     let asked = judge.requests();
     assert_eq!(asked.len(), 5);
     let first: serde_json::Value = match &asked[0].messages[0] {

@@ -417,7 +417,7 @@ end(turn, output=hear())
 }
 
 #[tokio::test]
-async fn what_a_process_has_read_of_strangers_marks_its_run() {
+async fn untrusted_input_that_a_process_has_read_taints_its_run() {
     let source = r#"
 begin()
 turn = hear()

@@ -1,4 +1,4 @@
-//! What hostile models, strangers and files try on agents that think with a model, as tables: no row of them gets an effect that
+//! What hostile models, untrusted input and files try on agents that think with a model, as tables: no row of them gets an effect that
 //! nobody approved, and no text of theirs passes for anything but text. Effects are counted by the tools, outside of what is asked
 //! about them.
 
@@ -47,7 +47,7 @@ impl Sink {
     }
 }
 
-/// One tool for each effect, named for it; one that strangers speak through; and the shared context.
+/// One tool for each effect, named for it; one that returns untrusted input; and the shared context.
 fn tools(sink: &Sink, page: &str) -> Tools {
     let own = Effect::ALL.into_iter().fold(Tools::new(), |tools, effect| {
         let (sink, name) = (sink.clone(), effect.name());

@@ -1,4 +1,4 @@
-//! A model that obeys everything that it reads: whatever strangers tell it, by whichever way, nothing is done that nobody has
+//! A model that obeys everything that it reads: whatever untrusted input asks, by whichever way, nothing is done that nobody has
 //! approved, by agents that are compiled in neither.
 
 use callboard::messages::{AgentName, visible_lines};
@@ -66,7 +66,7 @@ fn orders(inner: &str) -> Vec<(&'static str, Vec<Step>)> {
     ]
 }
 
-/// By which way the words of strangers come to the model.
+/// By which way untrusted input comes to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Page,
@@ -178,7 +178,7 @@ impl Way {
         match self {
             Self::Task => task(text, "victim").untrusted(),
             Self::Input => task("Work on it.", "victim").input(json!({ "from": "a form", "text": text })).untrusted(),
-            Self::Handoff | Self::AcceptedHandoff | Self::StateInPrompt => task("Look it up.", "stranger"),
+            Self::Handoff | Self::AcceptedHandoff | Self::StateInPrompt => task("Look it up.", "outsider"),
             Self::Page
             | Self::PageOfUntrustedTool
             | Self::ErrorOfUntrustedTool
@@ -224,10 +224,10 @@ fn built_in(name: &str, prompt: &str, model: Obeys, tools: &Tools) -> AgentSpec 
     LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
 }
 
-/// Reads what strangers have written, and leaves it where the others find it.
-fn stranger(text: &str) -> AgentSpec {
+/// Reads untrusted input, and leaves it where the others find it.
+fn outsider(text: &str) -> AgentSpec {
     let text: Arc<str> = text.into();
-    AgentSpec::new("stranger", move |turn: Turn| {
+    AgentSpec::new("outsider", move |turn: Turn| {
         let text = Arc::clone(&text);
         async move {
             turn.taint("a page");
@@ -243,7 +243,7 @@ fn stranger(text: &str) -> AgentSpec {
     .namespaces(["plans"])
 }
 
-/// Says what strangers have written, or fails with it.
+/// Says untrusted input, or fails with it.
 fn telling(name: &str, text: &str, fails: bool) -> AgentSpec {
     let text: Arc<str> = text.into();
     AgentSpec::new(name, move |turn: Turn| {
@@ -278,7 +278,7 @@ async fn board(way: Option<Way>, text: &str, orders: Orders, sink: &Sink) -> Cal
         built_in("reader", "", repeats(Way::Page), &tools),
         built_in("middle", "", repeats(Way::Answer), &tools),
         from_file(clerk, obeys(Vec::new()), &tools),
-        stranger(text),
+        outsider(text),
         telling("telling", text, false),
         telling("failing", text, true),
         AgentSpec::new("quiet", |_: Turn| async { Ok(Command::output("nothing")) }),
@@ -300,7 +300,7 @@ fn known(number: usize, written: fn(&str) -> String) -> (String, Orders) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_strangers_say_nothing_is_done_that_nobody_approved() {
+async fn whatever_untrusted_input_asks_nothing_is_done_that_nobody_approved() {
     let mut cases = 0;
     for (at, way) in Way::ALL.into_iter().enumerate() {
         for number in 0..orders("").len() {
@@ -310,7 +310,7 @@ async fn whatever_strangers_say_nothing_is_done_that_nobody_approved() {
             let sink = Sink::default();
             let board = board(Some(way), &text, orders, &sink).await;
             if matches!(way, Way::Entry | Way::Entries) {
-                watched(&board, task("Only note it.", "stranger")).await;
+                watched(&board, task("Only note it.", "outsider")).await;
             }
             let tried = watched(&board, way.task(&text)).await;
             let later = watched(&board, task("Go on with it.", "later")).await;
@@ -327,7 +327,7 @@ async fn whatever_strangers_say_nothing_is_done_that_nobody_approved() {
 
 /// Each phrasing, on a page, with each order that has others do it.
 #[tokio::test(start_paused = true)]
-async fn however_strangers_put_it_nobody_else_does_it_either() {
+async fn however_untrusted_input_puts_it_nobody_else_does_it_either() {
     let mut cases = 0;
     for (phrasing, written) in PHRASINGS {
         for number in [4, 6, 7] {

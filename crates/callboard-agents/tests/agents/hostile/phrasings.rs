@@ -1,6 +1,6 @@
-//! How strangers put what they want done, and how they write it.
+//! How untrusted input puts what is to be done, and how it is written.
 
-/// How strangers put it, with `{}` for what is to be done, and how that is written.
+/// How untrusted input puts it, with `{}` for what is to be done, and how that is written.
 pub(super) type Phrasing = (&'static str, fn(&str) -> String);
 
 fn plain(text: &str) -> String {
