@@ -22,18 +22,19 @@ pub(crate) fn report(mut arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    report_those(most, |_| true)
+    report_those(most, true)
 }
 
 /// Prints the circles of more files than may be, and fails if there are any.
 pub(crate) fn check() -> ExitCode {
-    report_those(MOST, |circle| circle.files.len() > MOST)
+    report_those(MOST, false)
 }
 
-fn report_those(most: usize, is_shown: impl Fn(&Circle) -> bool) -> ExitCode {
-    match find() {
+/// Reports circles of more than `most` files, and with `all` the others too, with the imports that lead to no file that was read.
+fn report_those(most: usize, all: bool) -> ExitCode {
+    match find(all) {
         Ok((circles, files)) => {
-            circles.iter().filter(|circle| is_shown(circle)).for_each(print);
+            circles.iter().filter(|circle| all || circle.files.len() > most).for_each(print);
             let too_large = circles.iter().filter(|circle| circle.files.len() > most).count();
             println!("{} circles in {files} files, {too_large} of them of more than {most} files", circles.len());
             if too_large == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -55,7 +56,7 @@ fn print(circle: &Circle) {
 }
 
 /// The circles of all targets of the workspace, and how many files were read.
-fn find() -> Result<(Vec<Circle>, usize), String> {
+fn find(prints_unresolved: bool) -> Result<(Vec<Circle>, usize), String> {
     let (root, targets) = targets()?;
     let mut sources = Sources::reading(|path| std::fs::read_to_string(root.join(path)).ok());
     for target in targets {
@@ -64,8 +65,10 @@ fn find() -> Result<(Vec<Circle>, usize), String> {
             None => sources.add(&target.file)?,
         }
     }
-    for path in sources.unresolved() {
-        eprintln!("{}:{}: nothing was found for {}", path.file.display(), path.line, path.path);
+    if prints_unresolved {
+        for path in sources.unresolved() {
+            eprintln!("{}:{}: nothing was found for {}", path.file.display(), path.line, path.path);
+        }
     }
     Ok((circles(&sources.imports()), sources.files().len()))
 }

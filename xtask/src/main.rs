@@ -39,7 +39,7 @@ fn main() -> ExitCode {
                 eprintln!("there is no chore {name:?}");
             }
             eprintln!(
-                "usage: cargo xtask test [ROOM]    format, words, circles, licences, lints, tests, injected bugs, doc tests, docs, minimal build; \
+                "usage: cargo xtask test [ROOM]    format, words, circles, licences, lints, tests, injected bugs, doc tests, docs, public names, minimal build; \
                  or the tests of one room, such as actors"
             );
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");

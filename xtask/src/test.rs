@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::commands::cargo;
-use crate::{circles, injected, tools, words};
+use crate::{circles, injected, public_names, tools, words};
 
 /// Where tests that could not run say why, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
@@ -18,7 +18,7 @@ enum Part {
 }
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
@@ -29,6 +29,7 @@ const PARTS: [(&str, Part); 13] = [
     ("injected bugs", Part::Chore(injected::injected)),
     ("doc tests", Part::Cargo(&["test", "--workspace", "--doc"])),
     ("docs", Part::Cargo(&["doc", "--workspace", "--no-deps"])),
+    ("public names", Part::Chore(public_names::check_committed)),
     // What a user builds: warnings that only show with fewer features than the tests need.
     ("default build", Part::Cargo(&["clippy", "--package", "callboard", "--lib", "--", "-D", "warnings"])),
     (

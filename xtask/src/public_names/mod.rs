@@ -43,6 +43,11 @@ pub(crate) fn report(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
+/// Fails if the names are others than those of the committed list.
+pub(crate) fn check_committed() -> ExitCode {
+    report(["--check".to_owned(), "xtask/public-names.txt".to_owned()].into_iter())
+}
+
 fn check(names: &[String], file: &Path) -> ExitCode {
     let known = match std::fs::read_to_string(file) {
         Ok(known) => known,

@@ -202,8 +202,6 @@ pub(super) enum Line {
     Notice { text: String },
     /// The turn has read untrusted input, and is tainted.
     Taint { source: String },
-    /// The name of `taint` before; refused with the new one.
-    Mark(serde::de::IgnoredAny),
     /// The turn ends with this.
     Command {
         turn: String,
@@ -323,6 +321,9 @@ impl BadLine {
 pub(super) fn read(line: &[u8]) -> Result<Said, BadLine> {
     let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
     let fields = object(line)?;
+    if fields.get("type").and_then(Value::as_str) == Some("mark") {
+        return Err(bad(&"`mark` is called `taint`"));
+    }
     let line = Line::deserialize(Value::Object(fields)).map_err(|error| bad(&error))?;
     line.meaning().map_err(|why| bad(&why))
 }
@@ -390,7 +391,6 @@ impl Line {
             }
             Self::Release { id, reservation } => Said::Asks(id, Request::Settle(reservation, None)),
             Self::Notice { text } => Said::Tells(shortened(text)),
-            Self::Mark(_) => return Err("`mark` is called `taint`"),
             Self::Taint { source } => Said::Reads(shortened(source)),
             Self::Command { turn, output, update, overwrite, goto, scope, keeps_edges } => {
                 let scope = match scope {

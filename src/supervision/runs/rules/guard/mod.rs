@@ -1,8 +1,7 @@
 //! The guard: whether a handoff or delegation may go ahead (SEMANTICS 1 to 4). Pure; the cheapest check comes first.
 //!
 //! The order is: the run's switch, chain, depth, handoff limit, agent limit, budget, repeated handoff, breaker, wait-for cycle, approval.
-//! The reference model of the whole order is in `tests/supervision/engine.rs`; `reference.rs` beside this file has the
-//! model of chains alone.
+//! The reference model of the whole order is `rules/reference.rs`; `reference.rs` beside this file has the model of chains alone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
