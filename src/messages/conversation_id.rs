@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 /// ```
 /// use callboard::messages::ConversationId;
 /// assert_eq!(ConversationId::new("support:ann")?.as_str(), "support:ann");
-/// assert_eq!(ConversationId::new("").unwrap_err().to_string(), "conversation name "" is empty");
+/// assert_eq!(ConversationId::new("").unwrap_err().to_string(), r#"conversation name "" is empty"#);
 /// # Ok::<(), callboard::messages::NameError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]

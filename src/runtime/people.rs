@@ -247,7 +247,7 @@ impl RunHandle {
     ///     .build()?;
     /// let run = board.submit(workflow.task("a draft")).await?;
     /// while let Some(open) = run.next_pending().await? {
-    ///     assert!(matches!(&open, Pending::Node(node) if node.node == "publish" && node.input == "a draft".into()));
+    ///     assert!(matches!(&open, Pending::Node(node) if node.node == "publish" && node.input == "a draft"));
     ///     let better = Resume { input: Some("a better draft".into()), ..Resume::default() };
     ///     board.people().answer(&open, better, "ann").await?;
     /// }

@@ -28,7 +28,7 @@ use crate::messages::Timestamp;
 /// Expired values are absent at once; the next [`Storage::put_if_revision`] frees their memory.
 ///
 /// ```
-/// use callboard::storage::{Append, Durability, Fence, Key, Memory, Storage};
+/// use callboard::storage::{Append, Durability, Fence, Key, Memory, Storage, StorageError};
 /// use futures::FutureExt;
 ///
 /// let store = Memory::default();
