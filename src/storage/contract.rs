@@ -21,7 +21,7 @@ pub type Revision = u64;
 /// Streams of records, keys with revisions, claims and queues, with a durability on every write.
 ///
 /// The rules of every implementation follow. Unless a rule says otherwise, the suites in
-/// [`testing::conformance`](crate::testing::conformance) check it.
+/// `testing::conformance` check it.
 ///
 /// Writes:
 /// - A `Sync` write, once acknowledged, is on disk together with every write acknowledged or issued before it through the
