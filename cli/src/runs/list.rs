@@ -247,7 +247,45 @@ fn row(run: RunId, fold: &Run, now: Timestamp, origin: Option<TurnId>, (store, a
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::messages::Action;
+    use callboard::prelude::*;
+
     use super::*;
+    use crate::waits::{self, all_json, line};
+
+    #[test]
+    fn an_expired_approval_is_shown_as_expired_and_no_longer_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let pays = |turn: Turn| async move {
+                turn.people().approve(Action::new("pay", "order 1", json!({}))).await?;
+                Ok(Command::new())
+            };
+            let board = Callboard::builder().agent("pays", pays).start().await.unwrap();
+            let run = board.submit(Task::new("x")).await.unwrap();
+            let expires_at = board.people().next().await.unwrap().expires_at().unwrap();
+            let (run, before) = (run.read().await.unwrap(), Timestamp::from_millis(expires_at.as_millis() - 1));
+            assert_eq!(waits::Status::of(&run, before), waits::Status::WaitsForConsent);
+            assert_eq!(line(&run.pending()[0], before), ("consent", "pays wants to pay order 1".to_owned()));
+            assert_eq!(
+                (status(&run, before), status(&run, expires_at)),
+                ("waits for consent".to_owned(), "open (1 turn, consent expired)".to_owned())
+            );
+            let (_, line) = line(&run.pending()[0], expires_at);
+            assert!(
+                line.starts_with("pays wants to pay order 1; expired at 20")
+                    && line.ends_with(": it is denied when the run is resumed"),
+                "{line}"
+            );
+            assert_eq!(
+                (&all_json(&run, before)[0]["is_expired"], &all_json(&run, expires_at)[0]["is_expired"]),
+                (&false.into(), &true.into())
+            );
+            board.shutdown().await;
+        });
+    }
 
     #[test]
     fn a_duration_has_a_unit() {

@@ -89,19 +89,7 @@ impl OpenTurn {
         match &self.phase {
             Phase::NeedsAttention { .. } | Phase::Interrupted => true,
             Phase::Backoff { .. } => false,
-            Phase::Leased => self.records.values().any(|record| match &**record {
-                Record::Question { answer, .. } => answer.is_none(),
-                Record::TimedQuestion { state, .. } => matches!(state, QuestionState::Open),
-                Record::Approval { decision, .. } => decision.is_none(),
-                Record::Once(once) => matches!(once.state, OnceState::Asked(_)),
-                Record::StepStarted { .. }
-                | Record::Step { .. }
-                | Record::StepFailed { .. }
-                | Record::Delegation { .. }
-                | Record::HandoffCheck { .. }
-                | Record::Figures(_)
-                | Record::Made { .. } => false,
-            }),
+            Phase::Leased => self.records.values().any(|record| record.waits_for_people()),
         }
     }
 }

@@ -110,6 +110,25 @@ pub(crate) enum Record {
     Figures(RunFigures),
 }
 
+impl Record {
+    /// Whether people are to decide or answer it before its turn continues.
+    pub(super) fn waits_for_people(&self) -> bool {
+        match self {
+            Self::Question { answer, .. } => answer.is_none(),
+            Self::TimedQuestion { state, .. } => matches!(state, QuestionState::Open),
+            Self::Approval { decision, .. } => decision.is_none(),
+            Self::Once(once) => matches!(once.state, OnceState::Asked(_)),
+            Self::StepStarted { .. }
+            | Self::Step { .. }
+            | Self::StepFailed { .. }
+            | Self::Delegation { .. }
+            | Self::HandoffCheck { .. }
+            | Self::Figures(_)
+            | Self::Made { .. } => false,
+        }
+    }
+}
+
 /// What came of a question that expires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum QuestionState {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::messages::state::RunFigures;
 use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
 
-use super::record::{ChildDeltas, FIGURES_ORDINAL, OnceState, QuestionState, Record};
+use super::record::{ChildDeltas, FIGURES_ORDINAL, Record};
 
 /// The open turns of a run by their numbers, which are given in the order in which turns are admitted, from 1.
 #[derive(Clone, Debug)]
@@ -169,16 +169,7 @@ impl OpenTurn {
     pub(in crate::supervision::runs) fn is_waiting(&self) -> bool {
         self.records.values().any(|record| match &**record {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
-            Record::Question { answer, .. } => answer.is_none(),
-            Record::TimedQuestion { state, .. } => matches!(state, QuestionState::Open),
-            Record::Approval { decision, .. } => decision.is_none(),
-            Record::Once(once) => matches!(once.state, OnceState::Asked(_)),
-            Record::StepStarted { .. }
-            | Record::Step { .. }
-            | Record::StepFailed { .. }
-            | Record::HandoffCheck { .. }
-            | Record::Figures(_)
-            | Record::Made { .. } => false,
+            record => record.waits_for_people(),
         })
     }
 
