@@ -104,10 +104,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use callboard::assert_tree;
     use callboard::env::Env;
     use callboard::supervision::tree::TreeEventKind;
-    use callboard::testing::{TreeRecorder, expect_terminated};
+    use callboard::testing::TreeRecorder;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,13 +118,15 @@ mod tests {
         for _ in 0..2 {
             let crashing = counter.actor().unwrap();
             counter.cast(Count::Word("gazebo")).unwrap();
-            expect_terminated(crashing, SECOND).await;
+            crashing.wait(Some(SECOND)).await.unwrap();
             recorder.expect("app/counters/lines", |kind| *kind == TreeEventKind::Restarted, SECOND).await;
         }
-        assert_tree!(tree, "app\n  counters  gen 1\n    words  restarts 2\n    lines  restarts 2\n  guests");
+        let picture = "app\n  counters  gen 1\n    words  restarts 2\n    lines  restarts 2\n  guests";
+        tree.snapshot().await.unwrap().assert_picture(picture);
         counter.cast(Count::Word("gazebo")).unwrap();
         recorder.expect("app/counters", |kind| *kind == TreeEventKind::Restarted, SECOND).await;
-        assert_tree!(tree, "app\n  counters  gen 2\n    words  gen 1\n    lines  gen 1\n  guests");
+        let picture = "app\n  counters  gen 2\n    words  gen 1\n    lines  gen 1\n  guests";
+        tree.snapshot().await.unwrap().assert_picture(picture);
         tree.stop().await;
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bincode::Options;
 use callboard::actors::ContextStore;
 use callboard::env::Env;
 use callboard::messages::{AgentName, Durability, Origin, Timestamp};
-use callboard::storage::codec::{self, Stored};
 use callboard::storage::{Sled, Storage};
 use serde::{Deserialize, Serialize};
 
@@ -32,10 +32,24 @@ struct RawEntry {
     origin: Option<Origin>,
 }
 
-impl Stored for RawEntry {
-    const SCHEMA: u16 = 901;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "raw entry";
+/// The length of a record's header in bytes, as in the store's codec.
+const HEADER: usize = 14;
+
+/// A record as the store's codec writes it: a header with length and checksum, and bincode.
+fn encode(entry: &RawEntry) -> Vec<u8> {
+    let mut record = vec![0; HEADER];
+    bincode::DefaultOptions::new().serialize_into(&mut record, entry).unwrap();
+    let length = (record.len() - HEADER) as u32;
+    record[6..10].copy_from_slice(&length.to_le_bytes());
+    let checksum = crc32fast::hash(&record[HEADER..]);
+    record[10..HEADER].copy_from_slice(&checksum.to_le_bytes());
+    record
+}
+
+fn decode(record: &[u8]) -> RawEntry {
+    let payload = &record[HEADER..];
+    assert_eq!(crc32fast::hash(payload).to_le_bytes(), record[10..HEADER]);
+    bincode::DefaultOptions::new().with_limit(payload.len() as u64).deserialize(payload).unwrap()
 }
 
 fn key(number: usize) -> String {
@@ -68,7 +82,7 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     let clock = Cell::new(Timestamp::from_millis(1_767_225_600_000));
     let raw_write = |number: usize| {
         clock.set(clock.get() + Duration::from_millis(1));
-        let record = codec::encode(&entry(number, &agent, clock.get()));
+        let record = encode(&entry(number, &agent, clock.get()));
         raw.tree.insert(key(number).as_bytes(), record).unwrap();
     };
     let writes = |context: &ContextStore, count: usize, at_once: usize| {
@@ -146,7 +160,7 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     let raw_read = |step| {
         let number = scattered(step);
         let record = raw.tree.get(key(number).as_bytes()).unwrap().unwrap();
-        assert_eq!(codec::decode::<RawEntry>(&record).unwrap().value, value(number));
+        assert_eq!(decode(&record).value, value(number));
     };
     let [one, raw_one] = interleaved(
         rounds,
@@ -172,7 +186,7 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     let raw_scan = |step: usize| {
         let found = raw.tree.scan_prefix(format!("src/module-{:02}/", step % 100)).take(20).map(|row| {
             let (key, record) = row.unwrap();
-            (String::from_utf8(key.to_vec()).unwrap(), codec::decode::<RawEntry>(&record).unwrap())
+            (String::from_utf8(key.to_vec()).unwrap(), decode(&record))
         });
         assert_eq!(found.collect::<Vec<_>>().len(), 20);
     };

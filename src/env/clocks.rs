@@ -7,7 +7,7 @@ use super::{Clock, Now};
 /// The machine's clocks. With the feature `testing` they are moved by what a paused tokio runtime has skipped, as its timers
 /// are.
 #[derive(Debug)]
-pub struct SystemClock {
+pub(crate) struct SystemClock {
     started: std::time::Instant,
     #[cfg(any(test, feature = "testing"))]
     timers: tokio::time::Instant,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 
-pub use clocks::SystemClock;
+pub(crate) use clocks::SystemClock;
 use clocks::{TokioClock, os_seed};
 pub use faults::{Fault, Faults};
 pub(crate) use faults::{happen, happen_slowly};
@@ -49,7 +49,7 @@ impl Env {
         Self::new(TokioClock::default(), seed)
     }
 
-    /// A world of your own.
+    /// A world with a clock of your own, or with that of another world ([`Env::clock`]).
     #[must_use]
     pub fn new(clock: impl Clock, seed: u64) -> Self {
         Self { clock: Arc::new(clock), random: Arc::new(Random::new(seed)), faults: None, has_threads: true }

@@ -1,5 +1,6 @@
 //! Readings of a clock, and random numbers: what rules receive of the world.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ pub struct Now {
 pub trait Clock: Send + Sync + 'static {
     /// The current reading.
     fn now(&self) -> Now;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Now {
+        (**self).now()
+    }
 }
 
 /// Random numbers that follow from a seed (splitmix64).

@@ -78,12 +78,10 @@ impl Callboard {
         place: OwnedSemaphorePermit,
     ) -> Result<RunHandle, StorageError> {
         let (board, handle) = (&self.board, self.run(run));
-        let (journal, stream) = (&board.journal, Journal::stream(run));
+        let journal = &board.journal;
         let begun = match durability {
-            Durability::Memory => journal.append(&stream, Fence::FIRST, 0, events, durability),
-            Durability::Buffered | Durability::Sync => {
-                journal.append_and_note((run, board.claims.owner()), &stream, Fence::FIRST, 0, events, durability)
-            }
+            Durability::Memory => journal.append(&Journal::stream(run), Fence::FIRST, 0, events, durability),
+            Durability::Buffered | Durability::Sync => journal.begin(run, board.claims.owner(), events, durability),
         };
         let begun = match begun.await {
             // It may have been done all the same.

@@ -96,9 +96,32 @@ impl Callboard {
         }
     }
 
-    /// Kills the actor at this path of the tree; `false` if no actor is there now.
+    /// Kills an actor of the board's tree, as ractor kills: it never runs past its next await, and does not clean up after
+    /// itself. The path begins below the board's own supervisor; `false` if no actor is there now.
+    ///
+    /// A child of the board is restarted as after a panic. Killing `agents` takes the agents for good: their supervisor
+    /// comes back without the children that were added at run time.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::testing::TreeRecorder;
+    /// use callboard::supervision::tree::TreeEventKind;
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
+    /// let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("done")) }).start().await?;
+    /// let recorder = TreeRecorder::new(board.tree_events());
+    /// assert!(board.kill(&["runs", "runs-0"]).await?);
+    /// let is_back = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Restarted);
+    /// recorder.expect("callboard/runs/runs-0", is_back, Duration::from_secs(1)).await;
+    /// assert!(board.submit(Task::new("x")).await?.result().await?.outcome.is_finished());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the board has ended.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) async fn kill(&self, path: &[&str]) -> Result<bool, ControlError> {
+    pub async fn kill(&self, path: &[&str]) -> Result<bool, ControlError> {
         self.board.tree.kill(path).await
     }
 

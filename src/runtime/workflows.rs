@@ -54,14 +54,14 @@ pub enum WorkflowStoreError {
     #[error(transparent)]
     Name(#[from] NameError),
     /// What is stored cannot be read.
-    #[error("version {version} of the workflow {} cannot be read: {error}", quoted(name))]
+    #[error("version {version} of the workflow {} cannot be read: {detail}", quoted(name))]
     Unreadable {
         /// The workflow.
         name: String,
         /// The version.
         version: u32,
-        /// The error of the codec.
-        error: CodecError,
+        /// What is wrong with it.
+        detail: String,
     },
     /// What is stored cannot be run by this version of callboard.
     #[error(transparent)]
@@ -167,7 +167,10 @@ impl Workflows {
     /// See [`WorkflowStoreError`].
     pub async fn get(&self, name: &str, version: u32) -> Result<Option<Workflow>, WorkflowStoreError> {
         let Some(entry) = self.storage.get(&Self::version_key(name, version)).await? else { return Ok(None) };
-        let unreadable = |error| WorkflowStoreError::Unreadable { name: name.to_owned(), version, error };
+        let unreadable = |error: CodecError| {
+            let (name, detail) = (name.to_owned(), error.to_string());
+            WorkflowStoreError::Unreadable { name, version, detail }
+        };
         let StoredWorkflow { description, plan } = codec::decode(&entry.value).map_err(unreadable)?;
         Ok(Some(Workflow::of_plan(plan, description)?))
     }

@@ -22,7 +22,7 @@ enum Held {
     /// The board works.
     Open(Arc<dyn Storage>),
     /// The board has stopped, and the store may have other holders; reads ask whether it has.
-    Shared(super::Reopen),
+    Shared(Box<dyn Fn() -> Option<Arc<dyn Storage>> + Send + Sync>),
     /// The board has stopped, and it was the only one that had the store.
     Closed,
 }

@@ -31,10 +31,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Length of a record's header in bytes.
-pub const HEADER: usize = 14;
+pub(crate) const HEADER: usize = 14;
 
 /// The longest payload that is decoded, in bytes. Stores refuse longer records when they are written.
-pub const MAX_PAYLOAD: usize = 64 << 20;
+pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 
 const MAGIC: [u8; 2] = [0xCB, 0x1D];
 const CHECKSUM: std::ops::Range<usize> = 10..14;
@@ -43,35 +43,7 @@ const CHECKSUM: std::ops::Range<usize> = 10..14;
 const KEPT_SCRATCH: usize = 256 << 10;
 
 /// A type that is written to our own disk.
-///
-/// ```
-/// use callboard::storage::codec::{self, Payload, Stored};
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Serialize, Deserialize)]
-/// struct Score {
-///     points: u64,
-///     player: String,
-/// }
-///
-/// impl Stored for Score {
-///     const SCHEMA: u16 = 900;
-///     const VERSION: u16 = 2;
-///     const NAME: &'static str = "score";
-///
-///     fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, codec::CodecError>> {
-///         match version {
-///             // Version 1 held the points alone.
-///             1 => Some(payload.read::<u64>().map(|points| Self { points, player: String::new() })),
-///             _ => None,
-///         }
-///     }
-/// }
-///
-/// let bytes = codec::encode(&Score { points: 3, player: "ada".into() });
-/// assert_eq!(codec::decode::<Score>(&bytes).unwrap().points, 3);
-/// ```
-pub trait Stored: Serialize + DeserializeOwned {
+pub(crate) trait Stored: Serialize + DeserializeOwned {
     /// Names the type on disk; never reused for another type.
     const SCHEMA: u16;
     /// Grows whenever the bytes of the type change.
@@ -88,7 +60,7 @@ pub trait Stored: Serialize + DeserializeOwned {
 
 /// The payload of a record whose header and checksum are right.
 #[derive(Clone, Copy, Debug)]
-pub struct Payload<'a> {
+pub(crate) struct Payload<'a> {
     bytes: &'a [u8],
     name: &'static str,
 }
@@ -98,7 +70,7 @@ impl Payload<'_> {
     ///
     /// # Errors
     /// [`CodecError::Malformed`] if it is not exactly one `T`.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, CodecError> {
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, CodecError> {
         bincode::DefaultOptions::new()
             .with_limit(self.bytes.len() as u64)
             .deserialize(self.bytes)
@@ -108,8 +80,7 @@ impl Payload<'_> {
 
 /// Why bytes are not the record that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CodecError {
+pub(crate) enum CodecError {
     /// The bytes do not begin like a record.
     #[error("these bytes are not a callboard record")]
     NotARecord,
@@ -174,8 +145,7 @@ pub enum CodecError {
 ///
 /// # Panics
 /// If the type breaks the rules for stored types (see the module) so that bincode cannot write it.
-#[must_use]
-pub fn encode<T: Stored>(value: &T) -> Vec<u8> {
+pub(crate) fn encode<T: Stored>(value: &T) -> Vec<u8> {
     let mut record = Vec::with_capacity(HEADER + 114);
     encode_into::<T>(value, &mut record);
     record
@@ -185,13 +155,11 @@ pub fn encode<T: Stored>(value: &T) -> Vec<u8> {
 ///
 /// # Panics
 /// As [`encode`].
-#[must_use]
-pub fn encode_shared<T: Stored>(value: &T) -> Arc<[u8]> {
+pub(crate) fn encode_shared<T: Stored>(value: &T) -> Arc<[u8]> {
     encode_as::<T>(value)
 }
 
 /// As [`encode_shared`], from something that serializes as a `T` does: one that borrows what a `T` owns.
-#[must_use]
 pub(crate) fn encode_as<T: Stored>(value: &impl Serialize) -> Arc<[u8]> {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -227,7 +195,7 @@ fn encode_into<T: Stored>(value: &impl Serialize, record: &mut Vec<u8>) {
 ///
 /// # Errors
 /// See [`CodecError`]; nothing of a record that is damaged reaches the type.
-pub fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
+pub(crate) fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
     if record.len() < HEADER || record[0..2] != MAGIC {
         return Err(CodecError::NotARecord);
     }
@@ -260,8 +228,7 @@ pub fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
 }
 
 /// What every record of a type begins with, to find records in a larger file.
-#[must_use]
-pub fn first_bytes<T: Stored>() -> [u8; 6] {
+pub(crate) fn first_bytes<T: Stored>() -> [u8; 6] {
     let [schema, version] = [T::SCHEMA.to_le_bytes(), T::VERSION.to_le_bytes()];
     [MAGIC[0], MAGIC[1], schema[0], schema[1], version[0], version[1]]
 }
@@ -270,7 +237,7 @@ pub fn first_bytes<T: Stored>() -> [u8; 6] {
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_first<T: Stored>(bytes: &[u8]) -> Result<T, CodecError> {
+pub(crate) fn decode_first<T: Stored>(bytes: &[u8]) -> Result<T, CodecError> {
     let header = bytes.first_chunk::<HEADER>().ok_or(CodecError::NotARecord)?;
     let stated = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
     let actual = bytes.len() - HEADER;
@@ -463,6 +430,7 @@ mod tests {
                 seal(&mut bytes);
             }
             let _ = decode::<Note>(&bytes);
+            let _ = decode_first::<Note>(&bytes);
         }
     }
 }

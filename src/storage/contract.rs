@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Key, KeyPrefix, ShutdownPolicy, StorageError};
+use super::{Key, KeyPrefix, ShutdownPolicy, StorageError, codec};
 use crate::messages::{Durability, Timestamp};
 
 /// What a storage call returns: a future that owns what it needs and may be dropped at any time. Dropping it does not
@@ -55,8 +55,8 @@ pub type Revision = u64;
 /// - Expired values are absent. (Not checked: their space is given back in time, and watches do not report expiry.)
 ///
 /// Errors (the suites check of these that an append with a key or a record that is too long is refused):
-/// - Keys longer than [`MAX_KEY`](super::MAX_KEY), dedupe ids and owners longer than [`MAX_NAME`](super::MAX_NAME) and payloads
-///   longer than [`MAX_RECORD`](super::MAX_RECORD) are refused with [`StorageError::TooLarge`] by what would write them.
+/// - Keys longer than [`Key::MAX`], owners longer than [`Fence::MAX_OWNER`], dedupe ids longer than [`Delivery::MAX_DEDUPE_ID`] and
+///   payloads longer than [`Record::MAX`] are refused with [`StorageError::TooLarge`] by what would write them.
 /// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
 ///   overwritten and everything else stays readable.
 /// - [`StorageError::Unavailable`] is for what may work later, such as a disk that fails a read: callers try it again, while they
@@ -241,6 +241,11 @@ pub struct Record {
     pub payload: Arc<[u8]>,
 }
 
+impl Record {
+    /// The longest record, value or queued item, in bytes.
+    pub const MAX: usize = codec::MAX_PAYLOAD + codec::HEADER;
+}
+
 /// A value under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -279,6 +284,9 @@ pub struct Fence(pub u64);
 impl Fence {
     /// The fence of a stream that was never claimed.
     pub const FIRST: Self = Self(0);
+
+    /// The longest owner of a claim, in bytes.
+    pub const MAX_OWNER: usize = 512;
 }
 
 /// An item taken from a queue.
@@ -290,6 +298,11 @@ pub struct Delivery {
     pub payload: Arc<[u8]>,
     /// How often it has been delivered, this time included.
     pub deliveries: u32,
+}
+
+impl Delivery {
+    /// The longest dedupe id of an item, in bytes.
+    pub const MAX_DEDUPE_ID: usize = 512;
 }
 
 /// Names one delivery of one item; any but the last one is refused with [`StorageError::Fenced`].

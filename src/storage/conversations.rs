@@ -23,30 +23,30 @@ use super::{Entry, Expected, Key, KeyPrefix, Put, Revision, Storage, StorageErro
 
 /// The position of one run in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     /// The run.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// The agent or workflow that the conversation belongs to.
-    pub owner: Arc<str>,
+    pub(crate) owner: Arc<str>,
     /// When it was taken.
-    pub taken_at: Timestamp,
+    pub(crate) taken_at: Timestamp,
     /// How the run ended, once its messages are stored.
-    pub end: Option<TicketEnd>,
+    pub(crate) end: Option<TicketEnd>,
 }
 
 /// How a run of a conversation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TicketEnd {
+pub(crate) struct TicketEnd {
     /// When the run ended.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// Why the run did not finish, if it did not: its messages are kept all the same.
-    pub failure: Option<Arc<str>>,
+    pub(crate) failure: Option<Arc<str>>,
     /// Its messages come from untrusted input, in part or in whole.
-    pub is_tainted: bool,
+    pub(crate) is_tainted: bool,
     /// How many messages it left.
-    pub messages: u32,
+    pub(crate) messages: u32,
     /// Their size in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Stored for Ticket {
@@ -84,16 +84,16 @@ impl Stored for First {
 
 /// All conversations of a store.
 #[derive(Debug, Default)]
-pub struct AllConversations {
+pub(crate) struct AllConversations {
     /// The conversations with their tickets in order, by id.
-    pub conversations: Vec<(ConversationId, Vec<Taken>)>,
+    pub(crate) conversations: Vec<(ConversationId, Vec<Taken>)>,
     /// Remainders without a conversation: a copy or a deletion is under way, or was interrupted.
-    pub unfinished: BTreeSet<ConversationId>,
+    pub(crate) unfinished: BTreeSet<ConversationId>,
 }
 
 /// The outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copying {
+pub(crate) enum Copying {
     /// The copy exists.
     Copied,
     /// There is a conversation of that id; nothing is left of the copy.
@@ -112,11 +112,11 @@ struct Conversation {
 
 /// A ticket as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// Its position, from 1.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The stored value.
-    pub ticket: Ticket,
+    pub(crate) ticket: Ticket,
     revision: Revision,
 }
 
@@ -134,14 +134,13 @@ const MESSAGES: &str = "conversation-messages";
 
 /// The conversations in a store. A cheap clone.
 #[derive(Clone)]
-pub struct Conversations {
+pub(crate) struct Conversations {
     storage: Arc<dyn Storage>,
 }
 
 impl Conversations {
     /// The conversations in this store.
-    #[must_use]
-    pub fn new(storage: Arc<dyn Storage>) -> Self {
+    pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
         Self { storage }
     }
 
@@ -149,7 +148,7 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn tickets(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
+    pub(crate) async fn tickets(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
         Ok(self.find(conversation).await?.tickets)
     }
 
@@ -162,7 +161,7 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn all(&self) -> Result<AllConversations, StorageError> {
+    pub(crate) async fn all(&self) -> Result<AllConversations, StorageError> {
         let mut all = AllConversations::default();
         for (id, found) in self.scan(&Key::new([TICKET]).children()).await? {
             if found.has_remainder {
@@ -203,7 +202,7 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store reports. Entering again is safe.
-    pub async fn enter(
+    pub(crate) async fn enter(
         &self,
         conversation: &ConversationId,
         ticket: &Ticket,
@@ -254,7 +253,7 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store reports. Storing again is safe.
-    pub async fn store(
+    pub(crate) async fn store(
         &self,
         conversation: &ConversationId,
         taken: &Taken,
@@ -279,7 +278,11 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn messages(&self, conversation: &ConversationId, number: u64) -> Result<Option<Json>, StorageError> {
+    pub(crate) async fn messages(
+        &self,
+        conversation: &ConversationId,
+        number: u64,
+    ) -> Result<Option<Json>, StorageError> {
         let key = key_of(MESSAGES, conversation, number);
         let Some(entry) = self.storage.get(&key).await? else { return Ok(None) };
         match codec::decode::<StoredMessages>(&entry.value) {
@@ -294,7 +297,7 @@ impl Conversations {
     /// # Errors
     /// What the store reports. From the first write of this call the conversation is gone; deleting again removes what is
     /// left.
-    pub async fn delete(&self, conversation: &ConversationId, tickets: &[Taken]) -> Result<bool, StorageError> {
+    pub(crate) async fn delete(&self, conversation: &ConversationId, tickets: &[Taken]) -> Result<bool, StorageError> {
         let key = key_of(TICKET, conversation, FIRST);
         let durability = self.storage.default_durability();
         if let Some(first) = tickets.first() {
@@ -361,7 +364,7 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store reports. Then there is no such conversation, and copying again is safe.
-    pub async fn copy(
+    pub(crate) async fn copy(
         &self,
         (conversation, tickets): (&ConversationId, &[Taken]),
         copy: &ConversationId,

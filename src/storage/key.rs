@@ -39,6 +39,9 @@ fn push_segment(bytes: &mut Vec<u8>, segment: &str) {
 }
 
 impl Key {
+    /// The longest key that a store takes, in encoded bytes.
+    pub const MAX: usize = 1024;
+
     /// A key of these segments.
     #[must_use]
     pub fn new<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {

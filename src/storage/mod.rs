@@ -2,10 +2,10 @@
 //!
 //! [`Storage`] is the only seam between the runtime and a disk or a cluster. It promises no more than what a stream and a
 //! key-value bucket with revisions can do: one write is one record in one stream or one value under one key; there are no
-//! transactions. Payloads are bytes that the storage does not look into; the `journal` and the actors above encode them.
+//! transactions. Payloads are bytes that the storage does not look into; the journal and the actors above encode them.
 
 pub(crate) mod board_store;
-pub mod codec;
+pub(crate) mod codec;
 mod contract;
 mod conversations;
 mod error;
@@ -20,21 +20,21 @@ mod shutdown;
 #[cfg(feature = "sled")]
 mod sled;
 mod stream_head;
-pub mod transfer;
+mod transfer;
 mod watchers;
 
 pub use self::contract::{
     Append, Change, Delivery, DeliveryId, Entry, Expected, Fence, Put, Record, Revision, Sequence, Storage,
     StorageFuture, Watch,
 };
-pub use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};
+pub(crate) use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};
 pub use self::error::StorageError;
-pub(crate) use self::journal::CONTEXT;
-pub use self::journal::{Forgotten, History, Journal, LetterNote};
+pub use self::journal::Journal;
+pub(crate) use self::journal::{CONTEXT, Forgotten, LetterNote};
 pub use self::key::{Key, KeyPrefix};
-pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
 pub use self::memory::Memory;
-pub use self::shutdown::{Reopen, ShutdownPolicy};
+pub use self::shutdown::ShutdownPolicy;
 #[cfg(feature = "sled")]
 pub use self::sled::{Sled, SledStats};
+pub use self::transfer::{Transfer, TransferError};
 pub use crate::messages::Durability;

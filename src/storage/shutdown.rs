@@ -13,12 +13,10 @@ pub enum ShutdownPolicy {
     KeepOpen,
     /// It can be opened once at a time, and closes when it is dropped: the board drops it.
     Close,
-    /// As `Close`, of a store with other holders: the board drops its share, and its handles read as long as another holder has one.
-    CloseShared(Reopen),
+    /// As `Close`, of a store with other holders: the board drops its share, and its handles read as long as another holder has
+    /// one. The function returns the store that long.
+    CloseShared(Box<dyn Fn() -> Option<Arc<dyn Storage>> + Send + Sync>),
 }
-
-/// Returns the store as long as another holder has it.
-pub type Reopen = Box<dyn Fn() -> Option<Arc<dyn Storage>> + Send + Sync>;
 
 impl fmt::Debug for ShutdownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

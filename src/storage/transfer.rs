@@ -1,19 +1,4 @@
 //! Moving everything from one store to another, directly or through a text file.
-//!
-//! What moves: the records of all streams with their sequences, and all values with their expiry dates. What does not:
-//! revisions, fences and claims, which belong to a store and its processes; and queues, which are derived from the
-//! journals and rebuilt from them.
-//!
-//! The text is JSON, one object per line, bytes in hexadecimal:
-//!
-//! ```text
-//! {"callboard":"export","version":1}
-//! {"stream":["run","1"],"sequence":1,"payload":"7b7d"}
-//! {"key":["context","a"],"value":"7b7d","expires_at":1767225600000}
-//! {"end":{"records":1,"values":1},"crc32":1234567890}
-//! ```
-//!
-//! `crc32` is that of all lines before, with their ends. Exports of older versions have none.
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -34,17 +19,37 @@ const MAX_PURGED: Sequence = 10_000_000;
 /// Records and values that are held in memory at once.
 const PAGE: usize = 256;
 
-/// How much was moved.
+/// Moves everything from one store to another, directly ([`Transfer::copy`]) or through a text ([`Transfer::export`],
+/// [`Transfer::import`]). The value is how much was moved.
+///
+/// What moves: the records of all streams with their sequences, and all values with their expiry dates. What does not:
+/// revisions, fences and claims, which belong to a store and its processes; and queues, which are derived from the
+/// journals and rebuilt from them.
+///
+/// ```
+/// use callboard::storage::{Expected, Durability, Key, Memory, Put, Storage, Transfer};
+/// use callboard::messages::Timestamp;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (from, to) = (Memory::default(), Memory::default());
+/// let (key, value) = (Key::new(["a"]), b"1".as_slice().into());
+/// from.put_if_revision(Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Sync }).await?;
+/// let moved = Transfer::copy(&from, &to, Timestamp::default()).await?;
+/// assert_eq!(moved.values, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Transferred {
+pub struct Transfer {
     /// Records of streams.
     pub records: u64,
     /// Values of keys.
     pub values: u64,
 }
 
-impl fmt::Display for Transferred {
+impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} records and {} values", self.records, self.values)
     }
@@ -75,9 +80,9 @@ pub enum TransferError {
     })]
     Incomplete {
         /// What was read.
-        read: Transferred,
+        read: Transfer,
         /// The count in the last line; `None` if there is none.
-        stated: Option<Transferred>,
+        stated: Option<Transfer>,
     },
     /// The text is whole, and other than it was written.
     #[error("the export is damaged: the checksum of its lines does not match; use another copy")]
@@ -105,7 +110,7 @@ enum Line {
         expires_at: Option<Timestamp>,
     },
     End {
-        end: Transferred,
+        end: Transfer,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         crc32: Option<u32>,
     },
@@ -117,120 +122,116 @@ enum Parcel {
     Value { key: Key, value: Arc<[u8]>, expires_at: Option<Timestamp> },
 }
 
-/// Copies everything into an empty store.
-///
-/// Values that have a date of expiry keep it to the second as seen from `now`; those that have passed are left out.
-///
-/// ```
-/// use callboard::storage::{Expected, Durability, Key, Memory, Put, Storage, transfer};
-/// use callboard::messages::Timestamp;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (from, to) = (Memory::default(), Memory::default());
-/// let (key, value) = (Key::new(["a"]), b"1".as_slice().into());
-/// from.put_if_revision(Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Sync }).await?;
-/// let moved = transfer::copy_all(&from, &to, Timestamp::default()).await?;
-/// assert_eq!(moved.values, 1);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// [`TransferError::NotEmpty`], or an error of one of the stores.
-pub async fn copy_all(from: &dyn Storage, to: &dyn Storage, now: Timestamp) -> Result<Transferred, TransferError> {
-    let mut target = Target::open(to, now).await?;
-    let mut source = Source::open(from).await?;
-    while let Some(parcels) = source.next_page().await? {
-        for parcel in parcels {
-            target.put(parcel).await?;
+impl Transfer {
+    /// Copies everything into an empty store.
+    ///
+    /// Values that have a date of expiry keep it to the second as seen from `now`; those that have passed are left out.
+    ///
+    /// # Errors
+    /// [`TransferError::NotEmpty`], or an error of one of the stores.
+    pub async fn copy(from: &dyn Storage, to: &dyn Storage, now: Timestamp) -> Result<Self, TransferError> {
+        let mut target = Target::open(to, now).await?;
+        let mut source = Source::open(from).await?;
+        while let Some(parcels) = source.next_page().await? {
+            for parcel in parcels {
+                target.put(parcel).await?;
+            }
         }
+        target.finish().await
     }
-    target.finish().await
-}
 
-/// Writes everything as text.
-///
-/// # Errors
-/// An error of the store or of the writer.
-pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<Transferred, TransferError> {
-    let mut lines = Hasher::new();
-    write_line(to, &mut lines, &Line::Begin { callboard: "export".to_owned(), version: VERSION })?;
-    let mut moved = Transferred::default();
-    let mut source = Source::open(from).await?;
-    while let Some(parcels) = source.next_page().await? {
-        for parcel in parcels {
-            let line = match parcel {
-                Parcel::Record { stream, sequence, payload } => {
-                    moved.records += 1;
-                    Line::Record { stream: stream.segments(), sequence, payload: to_hex(&payload) }
+    /// Writes everything as text: JSON, one object per line, bytes in hexadecimal.
+    ///
+    /// ```text
+    /// {"callboard":"export","version":1}
+    /// {"stream":["run","1"],"sequence":1,"payload":"7b7d"}
+    /// {"key":["context","a"],"value":"7b7d","expires_at":1767225600000}
+    /// {"end":{"records":1,"values":1},"crc32":1234567890}
+    /// ```
+    ///
+    /// `crc32` is that of all lines before, with their ends. Exports of older versions have none.
+    ///
+    /// # Errors
+    /// An error of the store or of the writer.
+    pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<Self, TransferError> {
+        let mut lines = Hasher::new();
+        write_line(to, &mut lines, &Line::Begin { callboard: "export".to_owned(), version: VERSION })?;
+        let mut moved = Self::default();
+        let mut source = Source::open(from).await?;
+        while let Some(parcels) = source.next_page().await? {
+            for parcel in parcels {
+                let line = match parcel {
+                    Parcel::Record { stream, sequence, payload } => {
+                        moved.records += 1;
+                        Line::Record { stream: stream.segments(), sequence, payload: to_hex(&payload) }
+                    }
+                    Parcel::Value { key, value, expires_at } => {
+                        moved.values += 1;
+                        Line::Value { key: key.segments(), value: to_hex(&value), expires_at }
+                    }
+                };
+                write_line(to, &mut lines, &line)?;
+            }
+        }
+        let crc32 = Some(lines.clone().finalize());
+        write_line(to, &mut lines, &Line::End { end: moved, crc32 })?;
+        to.flush()?;
+        Ok(moved)
+    }
+
+    /// Reads an export into an empty store; see [`Transfer::copy`] for expiry.
+    ///
+    /// # Errors
+    /// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line,
+    /// [`TransferError::Incomplete`] if the text was cut, or [`TransferError::Damaged`] if it was changed.
+    pub async fn import(
+        from: &mut (dyn BufRead + Send),
+        to: &dyn Storage,
+        now: Timestamp,
+    ) -> Result<Self, TransferError> {
+        let mut target = Target::open(to, now).await?;
+        let (mut number, mut lines) = (0, Hasher::new());
+        let mut text = String::new();
+        loop {
+            text.clear();
+            if from.read_line(&mut text)? == 0 {
+                return Err(TransferError::Incomplete { read: target.moved, stated: None });
+            }
+            number += 1;
+            let wrong = |detail: String| TransferError::Line { line: number, detail };
+            let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+            let parcel = match line {
+                Line::Begin { callboard, version } if number == 1 && callboard == "export" && version == VERSION => {
+                    lines.update(text.as_bytes());
+                    continue;
                 }
-                Parcel::Value { key, value, expires_at } => {
-                    moved.values += 1;
-                    Line::Value { key: key.segments(), value: to_hex(&value), expires_at }
+                Line::Begin { version, .. } if number == 1 && version > VERSION => {
+                    return Err(wrong(format!("written by a newer version of callboard (format {version})")));
+                }
+                Line::Record { stream, sequence, payload } if number > 1 => Parcel::Record {
+                    stream: Key::new(stream.iter().map(String::as_str)),
+                    sequence,
+                    payload: from_hex(&payload).ok_or_else(|| wrong("the payload is not hexadecimal".to_owned()))?,
+                },
+                Line::Value { key, value, expires_at } if number > 1 => Parcel::Value {
+                    key: Key::new(key.iter().map(String::as_str)),
+                    value: from_hex(&value).ok_or_else(|| wrong("the value is not hexadecimal".to_owned()))?,
+                    expires_at,
+                },
+                Line::End { end, .. } if number > 1 && end != target.counted => {
+                    return Err(TransferError::Incomplete { read: target.counted, stated: Some(end) });
+                }
+                Line::End { crc32: Some(crc32), .. } if number > 1 && crc32 != lines.clone().finalize() => {
+                    return Err(TransferError::Damaged);
+                }
+                Line::End { .. } if number > 1 => return target.finish().await,
+                Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
+                    return Err(wrong("it is not the first line of an export, or not in its position".to_owned()));
                 }
             };
-            write_line(to, &mut lines, &line)?;
+            lines.update(text.as_bytes());
+            target.put(parcel).await?;
         }
-    }
-    let crc32 = Some(lines.clone().finalize());
-    write_line(to, &mut lines, &Line::End { end: moved, crc32 })?;
-    to.flush()?;
-    Ok(moved)
-}
-
-/// Reads an export into an empty store; see [`copy_all`] for expiry.
-///
-/// # Errors
-/// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line,
-/// [`TransferError::Incomplete`] if the text was cut, or [`TransferError::Damaged`] if it was changed.
-pub async fn import(
-    from: &mut (dyn BufRead + Send),
-    to: &dyn Storage,
-    now: Timestamp,
-) -> Result<Transferred, TransferError> {
-    let mut target = Target::open(to, now).await?;
-    let (mut number, mut lines) = (0, Hasher::new());
-    let mut text = String::new();
-    loop {
-        text.clear();
-        if from.read_line(&mut text)? == 0 {
-            return Err(TransferError::Incomplete { read: target.moved, stated: None });
-        }
-        number += 1;
-        let wrong = |detail: String| TransferError::Line { line: number, detail };
-        let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        let parcel = match line {
-            Line::Begin { callboard, version } if number == 1 && callboard == "export" && version == VERSION => {
-                lines.update(text.as_bytes());
-                continue;
-            }
-            Line::Begin { version, .. } if number == 1 && version > VERSION => {
-                return Err(wrong(format!("written by a newer version of callboard (format {version})")));
-            }
-            Line::Record { stream, sequence, payload } if number > 1 => Parcel::Record {
-                stream: Key::new(stream.iter().map(String::as_str)),
-                sequence,
-                payload: from_hex(&payload).ok_or_else(|| wrong("the payload is not hexadecimal".to_owned()))?,
-            },
-            Line::Value { key, value, expires_at } if number > 1 => Parcel::Value {
-                key: Key::new(key.iter().map(String::as_str)),
-                value: from_hex(&value).ok_or_else(|| wrong("the value is not hexadecimal".to_owned()))?,
-                expires_at,
-            },
-            Line::End { end, .. } if number > 1 && end != target.counted => {
-                return Err(TransferError::Incomplete { read: target.counted, stated: Some(end) });
-            }
-            Line::End { crc32: Some(crc32), .. } if number > 1 && crc32 != lines.clone().finalize() => {
-                return Err(TransferError::Damaged);
-            }
-            Line::End { .. } if number > 1 => return target.finish().await,
-            Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
-                return Err(wrong("it is not the first line of an export, or not in its position".to_owned()));
-            }
-        };
-        lines.update(text.as_bytes());
-        target.put(parcel).await?;
     }
 }
 
@@ -284,9 +285,9 @@ struct Target<'a> {
     /// The stream that is being filled, and its last sequence.
     stream: Option<(Key, Sequence)>,
     /// What came in.
-    counted: Transferred,
+    counted: Transfer,
     /// What was written.
-    moved: Transferred,
+    moved: Transfer,
 }
 
 impl<'a> Target<'a> {
@@ -295,7 +296,7 @@ impl<'a> Target<'a> {
         if !store.streams(&all).await?.is_empty() || !store.scan(&all, None, 1).await?.is_empty() {
             return Err(TransferError::NotEmpty);
         }
-        Ok(Self { store, now, stream: None, counted: Transferred::default(), moved: Transferred::default() })
+        Ok(Self { store, now, stream: None, counted: Transfer::default(), moved: Transfer::default() })
     }
 
     async fn put(&mut self, parcel: Parcel) -> Result<(), StorageError> {
@@ -357,7 +358,7 @@ impl<'a> Target<'a> {
     }
 
     /// Makes everything durable: a synced write takes all earlier ones with it.
-    async fn finish(self) -> Result<Transferred, TransferError> {
+    async fn finish(self) -> Result<Transfer, TransferError> {
         let (key, value, durability) = (Key::new(["callboard", "transferred"]), Arc::from([]), Durability::Sync);
         let put = Put { key: key.clone(), value, expected: Expected::Absent, ttl_secs: None, durability };
         let revision = self.store.put_if_revision(put).await?;

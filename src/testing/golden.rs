@@ -14,7 +14,7 @@ use crate::storage::codec::{self, Stored};
 /// # Panics
 /// If the bytes differ from the file's, if the file is missing, if this or an older version does not decode, or if a flipped
 /// bit is not noticed.
-pub fn check<T: Stored + PartialEq + Debug>(folder: impl AsRef<Path>, value: &T) {
+pub(crate) fn check<T: Stored + PartialEq + Debug>(folder: impl AsRef<Path>, value: &T) {
     let file_of = |version: u16| folder.as_ref().join(format!("{}-v{version}.hex", T::NAME));
     let (file, bytes) = (file_of(T::VERSION), codec::encode(value));
     let wished = std::env::var_os("CALLBOARD_GOLDEN").is_some_and(|wish| wish == "write");

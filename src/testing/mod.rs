@@ -2,8 +2,8 @@
 
 pub mod conformance;
 mod gate;
-pub mod golden;
-mod kill;
+#[cfg(test)]
+pub(crate) mod golden;
 mod log;
 mod picture;
 mod probe;
@@ -14,13 +14,7 @@ mod script;
 mod simulation;
 
 pub use self::gate::Gate;
-pub use self::kill::kill;
-pub use self::picture::{HasTree, compare_tree, picture};
-pub use self::probe::{Probe, expect_terminated};
+pub use self::probe::Probe;
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
-pub use self::simulation::{
-    Effects, FaultKind, FaultPlan, FaultPoint, Seeds, Sim, Strikes, TestError, fault_points, seeds, simulate,
-};
-#[doc(inline)]
-pub use crate::assert_tree;
+pub use self::simulation::{Effects, FaultPlan, FaultPoint, Seeds, Sim, Strikes, TestError};

@@ -1,7 +1,6 @@
-//! Trees as text, and assertions that compare a tree with one.
+//! Trees as text, and the assertion that compares a tree with one.
 
 use std::fmt;
-use std::future::{Future, ready};
 use std::iter::Peekable;
 use std::time::Duration;
 
@@ -9,107 +8,58 @@ use callboard_text::slip_of;
 use similar::{ChangeTag, TextDiff};
 
 use crate::messages::visible;
-use crate::runtime::Callboard;
-use crate::supervision::tree::{ActorState, ControlError, NodeKind, Strategy, Supervisor, SupervisorRef, TreeNode};
+use crate::supervision::tree::{ActorState, NodeKind, Strategy, TreeNode};
 
-/// Compares a tree as it is now with a picture of it, and panics with a diff of both if they differ. To be used in an
-/// async function; the tree is a [`Callboard`], a [`Supervisor`], a [`SupervisorRef`] or a [`TreeNode`].
-///
-/// A line is a node: its name, and what else the picture states about it: the strategy, the state, the generation,
-/// the number of restarts. A node without a state has to be running; the rest is compared where the picture names it.
-/// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces, by tabs or
-/// by the lines that [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
-///
-/// ```
-/// use callboard::assert_tree;
-/// use callboard::prelude::*;
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
-/// let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("done")) }).start().await?;
-/// assert_tree!(
-///     board,
-///     "
-///     callboard (one_for_one)
-///       …
-///       agents
-///         coder  gen 1  restarts 0
-///       …
-///     "
-/// );
-/// # Ok(()) }
-/// ```
-#[macro_export]
-macro_rules! assert_tree {
-    ($tree:expr, $picture:expr $(,)?) => {
-        if let Err(difference) = $crate::testing::compare_tree(&$tree, &$picture).await {
+impl TreeNode {
+    /// The tree as text, for [`TreeNode::assert_picture`] and for snapshots such as `insta`'s: names, strategies, states,
+    /// generations and restarts, and nothing that varies from one run to the next.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
+    /// # let board = callboard::Callboard::builder().start().await?;
+    /// assert_eq!(
+    ///     board.tree().await?.find(&["runs"]).unwrap().picture(),
+    ///     "runs (one_for_one)  running  gen 1\n\
+    ///      ├── runs-0  running  gen 1\n\
+    ///      └── runs-1  running  gen 1",
+    /// );
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn picture(&self) -> String {
+        Sketch::of(self).to_string()
+    }
+
+    /// Compares the tree with a picture of it.
+    ///
+    /// A line is a node: its name, and what else the picture states about it: the strategy, the state, the generation,
+    /// the number of restarts. A node without a state has to be running; the rest is compared where the picture names it.
+    /// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces, by tabs or by the
+    /// lines that [`TreeNode::picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
+    /// let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("done")) }).start().await?;
+    /// board.tree().await?.assert_picture(
+    ///     "
+    ///     callboard (one_for_one)
+    ///       …
+    ///       agents
+    ///         coder  gen 1  restarts 0
+    ///       …
+    ///     ",
+    /// );
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    /// If they differ, with the difference line by line.
+    #[track_caller]
+    pub fn assert_picture(&self, expected: &str) {
+        if let Err(difference) = compare(self, expected) {
             panic!("{difference}");
         }
-    };
-}
-
-/// Something that has a supervision tree, or is one.
-pub trait HasTree {
-    /// The tree as it is now.
-    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send;
-}
-
-impl HasTree for Callboard {
-    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
-        self.tree()
-    }
-}
-
-impl HasTree for SupervisorRef {
-    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
-        self.snapshot()
-    }
-}
-
-impl HasTree for Supervisor {
-    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
-        self.snapshot()
-    }
-}
-
-impl HasTree for TreeNode {
-    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
-        ready(Ok(self.clone()))
-    }
-}
-
-impl<T: HasTree + ?Sized> HasTree for &T {
-    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
-        (**self).tree_now()
-    }
-}
-
-/// The tree as text, for [`assert_tree!`](crate::assert_tree) and for snapshots such as `insta`'s: names, strategies,
-/// states, generations and restarts, and nothing that varies from one run to the next.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
-/// # let board = callboard::Callboard::builder().start().await?;
-/// let tree = board.tree().await.unwrap();
-/// assert_eq!(
-///     callboard::testing::picture(tree.find(&["runs"]).unwrap()),
-///     "runs (one_for_one)  running  gen 1\n\
-///      ├── runs-0  running  gen 1\n\
-///      └── runs-1  running  gen 1",
-/// );
-/// # Ok(()) }
-/// ```
-#[must_use]
-pub fn picture(tree: &TreeNode) -> String {
-    Sketch::of(tree).to_string()
-}
-
-/// Compares a tree with a picture; see [`assert_tree!`](crate::assert_tree).
-///
-/// # Errors
-/// The difference, line by line; or why there is no tree.
-pub async fn compare_tree(tree: &impl HasTree, expected: &str) -> Result<(), String> {
-    match tree.tree_now().await {
-        Ok(tree) => compare(&tree, expected),
-        Err(error) => Err(format!("there is no tree to compare: {error}")),
     }
 }
 

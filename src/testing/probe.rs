@@ -140,13 +140,20 @@ impl<M: Message + Debug> Probe<M> {
         self.actor.get_status() == ActorStatus::Stopped
     }
 
-    /// Waits for the end of another actor; see [`expect_terminated`].
+    /// Waits for the end of another actor: it stopped, was killed, or failed; or had ended before.
     ///
     /// # Panics
     /// When it still runs after that time.
     #[track_caller]
     pub fn expect_terminated(&self, actor: impl Into<ActorCell>, within: Duration) -> impl Future<Output = ()> + Send {
-        expect_terminated(actor, within)
+        let (caller, actor) = (Location::caller(), actor.into());
+        async move {
+            if actor.wait(Some(within)).await.is_err() {
+                let (id, status) = (actor.get_id(), actor.get_status());
+                let name = actor.get_name().map(|name| format!(" ({name})")).unwrap_or_default();
+                panic!("{caller}: expected the end of actor {id}{name} within {within:?}; it is {status:?}");
+            }
+        }
     }
 
     /// Takes everything that came and was not expected yet.
@@ -159,22 +166,6 @@ impl<M: Message + Debug> Probe<M> {
 impl<M: Debug> Debug for Probe<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.came.read(|came| f.debug_struct("Probe").field("unexpected", &came).finish_non_exhaustive())
-    }
-}
-
-/// Waits for the end of an actor: it stopped, was killed, or failed; or had ended before.
-///
-/// # Panics
-/// When it still runs after that time.
-#[track_caller]
-pub fn expect_terminated(actor: impl Into<ActorCell>, within: Duration) -> impl Future<Output = ()> + Send {
-    let (caller, actor) = (Location::caller(), actor.into());
-    async move {
-        if actor.wait(Some(within)).await.is_err() {
-            let (id, status) = (actor.get_id(), actor.get_status());
-            let name = actor.get_name().map(|name| format!(" ({name})")).unwrap_or_default();
-            panic!("{caller}: expected the end of actor {id}{name} within {within:?}; it is {status:?}");
-        }
     }
 }
 

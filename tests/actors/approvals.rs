@@ -12,13 +12,11 @@ use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
     Action, ActionKind, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent,
-    RunId, RunResult, Send, Terms,
+    RunId, RunResult, Send,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::storage::codec::{self, Stored};
 use callboard::storage::{Append, Expected, Key, Memory, Put, Storage};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::common::people;
@@ -527,16 +525,10 @@ async fn new_questions_have_a_version_and_the_kind_of_their_action() {
     }
 }
 
-/// What a board writes that dies between storing a decision and delivering it.
-#[derive(Serialize, Deserialize)]
-struct StoredDecision {
-    decision: Decision,
-}
-
-impl Stored for StoredDecision {
-    const SCHEMA: u16 = 3;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "approval decision";
+/// What a board writes that dies between storing a decision and delivering it: ann denies, because it is "too long".
+fn stored_decision() -> Vec<u8> {
+    let text: String = include_str!("../golden/approval-decision-v1.hex").split_whitespace().collect();
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -562,16 +554,9 @@ async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_res
     let run = submit(&third, "writer").await.id();
     let id = open(&third, 1).await[0].id();
     third.shutdown().await;
-    let decision = Decision {
-        approved: false,
-        by: "cat".into(),
-        reason: "no".into(),
-        at: world.env.now().wall,
-        terms: Terms::Once,
-    };
     let put = Put {
         key: Key::new(["approval", &*id.to_string()]),
-        value: codec::encode_shared(&StoredDecision { decision }),
+        value: stored_decision().into(),
         expected: Expected::Absent,
         ttl_secs: None,
         durability: Durability::Sync,
@@ -579,7 +564,7 @@ async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_res
     world.storage.put_if_revision(put).await.unwrap();
     let fourth = start().await.unwrap();
     let output = fourth.run(run).result().await.unwrap().output;
-    assert!(output.value()["error"].as_str().unwrap().ends_with("denied by cat: no"), "{output}");
+    assert!(output.value()["error"].as_str().unwrap().ends_with("denied by ann: too long"), "{output}");
     fourth.shutdown().await;
 }
 

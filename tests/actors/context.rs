@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::actors::{ContextChange, ContextError, ContextStore};
-use callboard::env::{Clock, Env, Now};
+use callboard::env::Env;
 use callboard::messages::{AgentName, ContextEntry, Durability};
 use callboard::prelude::*;
 use callboard::storage::{Expected, Key, KeyPrefix, Memory, Put, Sled, Storage};
@@ -393,15 +393,6 @@ async fn an_expiry_reaches_those_who_watch_when_it_happens() {
     board.shutdown().await;
 }
 
-/// A clock that is moved by hand.
-struct Shared(Arc<ManualClock>);
-
-impl Clock for Shared {
-    fn now(&self) -> Now {
-        self.0.now()
-    }
-}
-
 /// A copy of an entry under another key that the index does not have, as an older version wrote it.
 async fn smuggle(storage: &dyn Storage, key: &str, copy: &str) {
     let entry = storage.get(&Key::new(["context", "notes", key])).await.unwrap().unwrap();
@@ -417,7 +408,7 @@ async fn an_expiry_reads_by_an_index_that_is_built_once_in_older_stores_in_memor
     for storage in stores {
         let (clock, ann) = (Arc::new(ManualClock::new()), agent("ann"));
         let open = || {
-            let env = Env::new(Shared(Arc::clone(&clock)), 1);
+            let env = Env::new(Arc::clone(&clock), 1);
             ContextStore::new(Arc::clone(&storage), env, Durability::Sync, ContextStore::usual_ttls())
         };
         let context = open();

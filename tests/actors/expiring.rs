@@ -12,7 +12,7 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle, Unfinished};
 use callboard::storage::{Key, Memory, Storage};
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{Seeds, Sim};
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, LlmAgent, Tools};
 use parking_lot::Mutex;
@@ -150,7 +150,7 @@ async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
 async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
     // A simulation has a runtime of its own.
     std::thread::spawn(|| {
-        simulate(seeds(2), async |sim: Sim| {
+        Seeds::new(2).simulate(async |sim: Sim| {
             sim.time_limit(DAY * 30);
             let began = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let flag = Arc::clone(&began);

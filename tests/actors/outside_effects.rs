@@ -12,7 +12,7 @@ use callboard::messages::{
     EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
 };
 use callboard::prelude::*;
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{Seeds, Sim};
 use callboard::workflow::{Node, Workflow};
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
@@ -92,7 +92,7 @@ async fn question(board: &Callboard, run: RunId) -> Question {
 
 #[test]
 fn a_charge_whose_result_was_lost_is_asked_about_and_not_repeated() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let open = question(&board, run).await;
@@ -110,7 +110,7 @@ fn a_charge_whose_result_was_lost_is_asked_about_and_not_repeated() {
 
 #[test]
 fn a_person_can_have_it_done_again_or_give_it_up() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         board.people().answer(question(&board, run).await.id, "run it again", "ann").await?;
@@ -130,7 +130,7 @@ fn a_person_can_have_it_done_again_or_give_it_up() {
 
 #[test]
 fn a_result_that_does_not_fit_is_asked_for_again() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let first = question(&board, run).await;
@@ -148,7 +148,7 @@ fn a_result_that_does_not_fit_is_asked_for_again() {
 
 #[test]
 fn the_question_survives_another_crash_and_the_answer_too() {
-    simulate(seeds(6), async |sim: Sim| {
+    Seeds::new(6).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let first = question(&board, run).await;
@@ -176,7 +176,7 @@ fn silence_gives_up_when_the_question_expires() {
 }
 
 fn gives_up_after(count: u64, ttl: Duration, of: fn(callboard::Builder) -> callboard::Builder) {
-    simulate(seeds(count), async |sim: Sim| {
+    Seeds::new(count).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed_of(&sim, &shop, |effect| effect, of).await?;
         let open = question(&board, run).await;
@@ -196,7 +196,7 @@ fn gives_up_after(count: u64, ttl: Duration, of: fn(callboard::Builder) -> callb
 
 #[test]
 fn the_run_s_deadline_ends_the_question() {
-    simulate(seeds(3), async |sim: Sim| {
+    Seeds::new(3).simulate(async |sim: Sim| {
         sim.time_limit(DAY * 30);
         let shop = Shop::default();
         let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).start();
@@ -220,7 +220,7 @@ fn the_run_s_deadline_ends_the_question() {
 
 #[test]
 fn whoever_carried_it_out_is_asked_before_a_person_is() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let found: Setting =
             |effect| effect.reconcile(|_| async { Ok::<_, TurnError>(Reconciled::Done("found".into())) });
@@ -264,7 +264,7 @@ fn a_reconciliation_that_never_answers_is_unknown_after_thirty_seconds_or_as_the
         (|builder| builder.timings(|timings| timings.reconcile_within(Duration::from_secs(7))), 7),
     ];
     for (of, seconds) in boards {
-        simulate(seeds(5), async |sim: Sim| {
+        Seeds::new(5).simulate(async |sim: Sim| {
             let shop = Shop::default();
             let (board, run) = crashed_of(&sim, &shop, never, of).await?;
             let open = question(&board, run).await;
@@ -287,7 +287,7 @@ fn a_reconciliation_that_never_answers_is_unknown_after_thirty_seconds_or_as_the
 
 #[test]
 fn a_policy_decides_without_a_person() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         for (with, charged, says) in [
             ((|effect| effect.on_unknown(OnUnknown::Fail)) as Setting, 1, "outcome unknown"),
             (|effect| effect.on_unknown(OnUnknown::Report), 1, "outcome unknown"),
@@ -314,7 +314,7 @@ fn a_policy_decides_without_a_person() {
 
 #[test]
 fn what_the_agent_says_counts_before_the_board_and_after_the_effect() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         for (of_effect, of_agent, charged, says) in [
             ((|effect| effect) as Setting, OnUnknown::Fail, 1, "outcome unknown"),
             (|effect| effect, OnUnknown::Repeat, 2, "finished"),
@@ -342,7 +342,7 @@ fn what_the_agent_says_counts_before_the_board_and_after_the_effect() {
 
 #[test]
 fn a_run_that_is_cancelled_while_people_are_asked_leaves_nothing_open() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let open = question(&board, run).await;
@@ -359,7 +359,7 @@ fn a_run_that_is_cancelled_while_people_are_asked_leaves_nothing_open() {
 /// the other one wins.
 #[test]
 fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         for crashes in [false, true] {
             sim.time_limit(DAY * 30);
             let shop = Shop::default();
@@ -407,7 +407,7 @@ fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more
 
 #[test]
 fn a_cancelled_run_asks_nobody_and_keeps_the_intent() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let board = sim.board().agent("cashier", cashier(&shop, |effect| effect)).start().await?;
         let run = board.submit(Task::new("order 7")).await?;
@@ -427,7 +427,7 @@ fn a_cancelled_run_asks_nobody_and_keeps_the_intent() {
 
 #[test]
 fn an_error_is_a_result_and_is_not_tried_again() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
         let agent = move |turn: Turn| {
@@ -456,7 +456,7 @@ fn an_error_is_a_result_and_is_not_tried_again() {
 
 #[test]
 fn work_that_panics_or_takes_too_long_is_asked_about() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         sim.time_limit(DAY * 30);
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
@@ -491,7 +491,7 @@ fn work_that_panics_or_takes_too_long_is_asked_about() {
 
 #[test]
 fn who_waits_for_the_answer_holds_neither_permit_nor_slot() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let of = |builder: callboard::Builder| {
             builder.pool(1).agent("other", |_: Turn| async { Ok(Command::output("went on")) })
@@ -607,7 +607,7 @@ async fn told(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
 
 #[test]
 fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let tool = pay(&Shop::default());
         let (board, run, model) = paid(&sim, &tool, "").await?;
         let open = question(&board, run).await;
@@ -638,7 +638,7 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
 
 #[test]
 fn a_tool_that_may_run_again_does_whoever_says_so() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let mut tool = pay(&Shop::default());
         tool.spec.class = EffectClass::Idempotent;
         let (board, run, model) = paid(&sim, &tool, "").await?;

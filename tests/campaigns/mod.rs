@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use callboard::env::{Env, SystemClock};
+use callboard::env::Env;
 
 /// How many failures are shown.
 const SHOWN: usize = 5;
@@ -65,7 +65,7 @@ impl Campaign {
     /// Begins with `CALLBOARD_SEED`, or always in the same way.
     pub(crate) fn begin(name: &'static str) -> Self {
         let seed = number_in("CALLBOARD_SEED").unwrap_or(20_261_122);
-        let random = Env::new(SystemClock::default(), seed);
+        let random = Env::new(Env::system().clock(), seed);
         Self { name, seed, random, started: Instant::now(), cases: 0, failures: Vec::new() }
     }
 

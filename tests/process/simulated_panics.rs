@@ -1,7 +1,7 @@
 //! What a process prints of the panics in a simulation.
 
 use callboard::prelude::*;
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{Seeds, Sim};
 
 async fn coder(_: Turn) -> Result<Command, TurnError> {
     Ok(Command::output("+1").goto("reviewer"))
@@ -15,7 +15,7 @@ async fn reviewer(_: Turn) -> Result<Command, TurnError> {
 fn panics_of_seeds_that_pass_are_not_printed_and_that_of_the_failing_one_is() {
     const INSIDE: &str = "CALLBOARD_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
-        simulate(seeds(50), async |sim: Sim| {
+        Seeds::new(50).simulate(async |sim: Sim| {
             let dizzy = async |turn: Turn| if turn.attempt() == 1 { panic!("dizzy") } else { coder(turn).await };
             let board = sim.board().agent("dizzy", dizzy).agent("reviewer", reviewer).start().await?;
             let run = board.submit(Task::new("fix").to("dizzy")).await?;

@@ -10,7 +10,7 @@ use callboard::prelude::*;
 use callboard::runtime::{Builder, ConversationError, RunHandle};
 use callboard::storage::{Key, Memory, Storage};
 use callboard::supervision::runs::Fork;
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{Seeds, Sim};
 use callboard::workflow::Workflow;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{BuiltIn, Definition, LlmAgent, Tools};
@@ -400,7 +400,7 @@ async fn a_task_that_is_submitted_again_under_its_id_has_one_place() {
 
 #[test]
 fn a_crash_anywhere_loses_no_message_and_doubles_none() {
-    simulate(seeds(200), async |sim: Sim| {
+    Seeds::new(200).simulate(async |sim: Sim| {
         let start = || counting(sim.board()).start();
         let point = ["storage.append", "storage.put", "storage.delete"][sim.below(3) as usize];
         sim.faults().at(point).crash().on_pass(1 + sim.below(14));
@@ -465,7 +465,7 @@ async fn values_of(storage: &dyn Storage, conversation: &str) -> Vec<Key> {
 
 #[test]
 fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
-    simulate(seeds(100), async |sim: Sim| {
+    Seeds::new(100).simulate(async |sim: Sim| {
         let (board, last) = three_runs(&sim).await?;
         let conversations = board.conversations();
         tokio::time::sleep(secs(1)).await;
@@ -503,7 +503,7 @@ fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
 
 #[test]
 fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
-    simulate(seeds(100), async |sim: Sim| {
+    Seeds::new(100).simulate(async |sim: Sim| {
         let (board, last) = three_runs(&sim).await?;
         let conversations = board.conversations();
         conversations.fork(&id("ann"), last, &id("copy")).await?;
@@ -540,7 +540,7 @@ fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
 
 #[test]
 fn copies_deletions_and_runs_at_once_leave_every_conversation_whole() {
-    simulate(seeds(100), async |sim: Sim| {
+    Seeds::new(100).simulate(async |sim: Sim| {
         let (board, last) = three_runs(&sim).await?;
         let conversations = board.conversations();
         let (ann, copy) = (id("ann"), id("copy"));
@@ -594,7 +594,7 @@ fn copies_deletions_and_runs_at_once_leave_every_conversation_whole() {
 
 #[test]
 fn a_run_that_enters_while_its_conversation_is_deleted_has_a_place_or_comes_after() {
-    simulate(seeds(100), async |sim: Sim| {
+    Seeds::new(100).simulate(async |sim: Sim| {
         let board = counting(sim.board()).start().await?;
         finish(&board, talk("1")).await;
         tokio::time::sleep(secs(1)).await;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use callboard::actors::approvals::{Channel, Decider};
+use callboard::env::Fault;
 use callboard::messages::{Action, AgentName, Decision, Envelope, Presence, RunId};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
-use callboard::testing::{FaultKind, FaultPlan, FaultPoint, Script, Sim, TestError, fault_points, seeds, simulate};
+use callboard::testing::{FaultPlan, FaultPoint, Script, Seeds, Sim, TestError};
 use futures::FutureExt;
 use futures::future::{join, join_all, try_join};
 
@@ -182,38 +183,22 @@ fn moment(plan: FaultPlan, point: &FaultPoint) -> FaultPlan {
     }
 }
 
-fn planned(plan: FaultPlan, point: &FaultPoint, kind: FaultKind) -> FaultPlan {
-    let plan = moment(plan, point);
-    match kind {
-        FaultKind::Error => plan.error("planned"),
-        FaultKind::Panic => plan.panics("planned"),
-        FaultKind::Wait => plan.for_secs(3),
-        FaultKind::LoseReply => plan.loses_reply(),
-        FaultKind::Kill => plan.kills(),
-        FaultKind::Drop => plan.drops(),
-        FaultKind::Duplicate => plan.duplicates(),
-        FaultKind::Reorder => plan.reorders(),
-        FaultKind::Crash => plan.crash(),
-        other => panic!("how is {other} planned?"),
-    }
-}
-
 /// No part of the runtime uses the queues of a store.
 const QUEUES: [&str; 5] = ["storage.enqueue", "storage.next", "storage.extend", "storage.ack", "storage.nack"];
 
 fn every_kind_at(is_meant: impl Fn(&FaultPoint) -> bool) {
     let mut wrong = Vec::new();
-    for point in fault_points().iter().filter(|point| is_meant(point) && !QUEUES.contains(&point.name)) {
-        for kind in point.kinds {
+    for point in FaultPoint::all().iter().filter(|point| is_meant(point) && !QUEUES.contains(&point.name)) {
+        for fault in point.faults() {
             let result = std::panic::catch_unwind(|| {
-                simulate(seeds(2), async |sim: Sim| {
-                    a_day(&sim, |plan| planned(plan, point, *kind)).await;
+                Seeds::new(2).simulate(async |sim: Sim| {
+                    a_day(&sim, |plan| moment(plan, point).fault(fault.clone())).await;
                     Ok(())
                 })
             });
             if let Err(panic) = result {
                 let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                wrong.push(format!("{} {kind}: {}", point.name, text.chars().take(300).collect::<String>()));
+                wrong.push(format!("{} {fault:?}: {}", point.name, text.chars().take(300).collect::<String>()));
             }
         }
     }
@@ -227,7 +212,7 @@ fn faults_around_turns_and_in_run_supervisors() {
 
 #[test]
 fn faults_of_the_disk() {
-    every_kind_at(|point| point.kinds.contains(&FaultKind::LoseReply));
+    every_kind_at(|point| point.faults().contains(&Fault::Lose));
 }
 
 #[test]
@@ -277,7 +262,7 @@ async fn delegated(
 
 #[test]
 fn a_delegation_that_is_lost_is_asked_for_again_and_one_that_arrives_twice_is_done_once() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let begun = sim.env().now().monotonic;
         let (_, done) = delegated(&sim, &["one"], |plan| plan.at("delegation.dispatch").drops().of("coder")).await;
         assert_eq!(done, ["one"]);
@@ -294,7 +279,7 @@ fn a_delegation_that_is_lost_is_asked_for_again_and_one_that_arrives_twice_is_do
 
 #[test]
 fn what_is_held_back_comes_after_what_passes_meanwhile() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         for point in ["delegation.dispatch", "turn.dispatch"] {
             let (_, done) = delegated(&sim, &["one", "two"], |plan| plan.at(point).reorders().of("coder")).await;
             assert_eq!(done, ["two", "one"]);
@@ -306,7 +291,7 @@ fn what_is_held_back_comes_after_what_passes_meanwhile() {
 
 #[test]
 fn an_inbox_shows_a_message_once_that_arrives_twice_and_finds_a_lost_one_in_the_journal() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let shown = async |board: &Callboard, agent| board.agents().inbox(agent).await.unwrap().len();
         let (board, _) = delegated(&sim, &["one"], |plan| plan.at("inbox.dispatch").duplicates().every(1)).await;
         let both = (shown(&board, "coder").await, shown(&board, "lead").await);
@@ -326,7 +311,7 @@ async fn asks(turn: Turn) -> Result<Command, TurnError> {
 
 #[test]
 fn a_decision_that_is_lost_is_told_so_and_one_that_arrives_twice_counts_once() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let board = sim.board().agent("writer", asks).start().await?;
         sim.faults().at("decision.dispatch").drops().at("decision.dispatch").duplicates().on_pass(2);
         let run = board.submit(Task::new("write")).await?;
@@ -341,7 +326,7 @@ fn a_decision_that_is_lost_is_told_so_and_one_that_arrives_twice_counts_once() {
 
 #[test]
 fn an_expiry_that_meets_a_store_that_panics_is_tried_again() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let board = sim.board().agent("writer", asks).approval_ttl(MINUTE).start().await?;
         let run = board.submit(Task::new("write")).await?;
         people::approval(&board).await;
@@ -353,7 +338,7 @@ fn an_expiry_that_meets_a_store_that_panics_is_tried_again() {
 
 #[test]
 fn a_start_that_meets_a_store_that_panics_fails_and_leaves_nothing_running() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         sim.faults().at("storage.scan").panics("away").at_rest();
         let start = || sim.board().agent("closer", closer).start();
         let error = start().await.err().map(|error| error.to_string()).unwrap_or_default();
@@ -368,7 +353,7 @@ fn a_start_that_meets_a_store_that_panics_fails_and_leaves_nothing_running() {
 
 #[test]
 fn a_card_that_nobody_is_shown_is_denied_by_silence() {
-    simulate(seeds(2), async |sim: Sim| {
+    Seeds::new(2).simulate(async |sim: Sim| {
         sim.time_limit(MINUTE * 60 * 2);
         let board = sim.board().approval_ttl(MINUTE * 60).agent("writer", asks).channel(ApprovesAll).start().await?;
         sim.faults().at("channel.ask").drops();
@@ -380,7 +365,7 @@ fn a_card_that_nobody_is_shown_is_denied_by_silence() {
 
 #[test]
 fn an_agent_that_is_killed_comes_back_and_its_turn_goes_on() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let (board, done) = delegated(&sim, &["one"], |plan| plan.at("turn.begin").kills().of("coder")).await;
         assert_eq!(done, ["one"]);
         tokio::time::sleep(MINUTE).await;
@@ -391,7 +376,7 @@ fn an_agent_that_is_killed_comes_back_and_its_turn_goes_on() {
 
 #[test]
 fn a_run_whose_store_panics_as_it_is_read_back_is_read_again() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let start = || sim.board().agent("closer", Script::new().wait(MINUTE).reply("closed")).start();
         let board = start().await?;
         let run = board.submit(Task::new("close")).await?.id();
@@ -408,7 +393,7 @@ fn a_run_whose_store_panics_as_it_is_read_back_is_read_again() {
 
 #[test]
 fn an_agent_that_fails_as_it_stops_or_is_killed_is_on_the_roster_no_longer_than_it_is_there() {
-    simulate(seeds(10), async |sim: Sim| {
+    Seeds::new(10).simulate(async |sim: Sim| {
         let board = sim.board().agent("closer", closer).agent("temp", closer).start().await?;
         let mut presence = board.agents().presence();
         sim.faults().at("agent.stop").error("planned").of("temp").at_rest();
@@ -434,7 +419,7 @@ fn failure(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
 #[test]
 fn a_kind_that_a_point_does_not_take_is_refused_as_it_is_planned() {
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             sim.faults().at("router.handle").drops();
             Ok(())
         });
@@ -444,7 +429,7 @@ fn a_kind_that_a_point_does_not_take_is_refused_as_it_is_planned() {
         "{text}"
     );
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             sim.faults().at("inbox.dispatch");
             Ok(())
         });
@@ -464,8 +449,8 @@ async fn idle(sim: Sim, plan: fn(FaultPlan) -> FaultPlan) -> Result<(), TestErro
 
 #[test]
 fn a_fault_that_hits_nothing_in_flight_fails_the_test_unless_it_is_meant_to() {
-    simulate(seeds(2), async |sim| idle(sim, |plan| plan.at("router.handle").kills().at_rest()).await);
-    let text = failure(|| simulate(seeds(2), async |sim| idle(sim, |plan| plan.at("router.handle").kills()).await));
+    Seeds::new(2).simulate(async |sim| idle(sim, |plan| plan.at("router.handle").kills().at_rest()).await);
+    let text = failure(|| Seeds::new(2).simulate(async |sim| idle(sim, |plan| plan.at("router.handle").kills()).await));
     assert!(text.contains("in none of 2 seeds did it hit work in flight"), "{text}");
     assert!(text.contains("Kill at router.handle") && text.contains(".at_rest()"), "{text}");
 }
@@ -473,6 +458,6 @@ fn a_fault_that_hits_nothing_in_flight_fails_the_test_unless_it_is_meant_to() {
 #[test]
 fn every_point_is_in_the_guide() {
     let guide = include_str!("../../docs/testing.md");
-    let missing = fault_points().iter().filter(|point| !guide.contains(&format!("`{}`", point.name)));
+    let missing = FaultPoint::all().iter().filter(|point| !guide.contains(&format!("`{}`", point.name)));
     assert_eq!(missing.map(|point| point.name).collect::<Vec<_>>(), Vec::<&str>::new());
 }

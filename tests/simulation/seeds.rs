@@ -10,7 +10,7 @@ use callboard::messages::{Action, Durability, RunId, Send, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::StorageError;
 use callboard::supervision::runs::Fork;
-use callboard::testing::{FaultPlan, Gate, Script, Seeds, Sim, seeds, simulate};
+use callboard::testing::{FaultPlan, Gate, Script, Seeds, Sim};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ async fn reviewer(_: Turn) -> Result<Command, TurnError> {
 
 #[test]
 fn a_crashed_reviewer_and_a_hanging_coder_lose_nothing() {
-    simulate(seeds(200), async |sim: Sim| {
+    Seeds::new(200).simulate(async |sim: Sim| {
         let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
         sim.faults().panic("reviewer").on_turn(1).hang("coder").for_secs(90);
         let run = board.submit(Task::new("fix the bug").to("coder")).await?;
@@ -47,7 +47,7 @@ fn a_crashed_reviewer_and_a_hanging_coder_lose_nothing() {
 
 #[test]
 fn a_node_that_crashes_anywhere_loses_nothing_that_it_acknowledged() {
-    simulate(seeds(300), async |sim: Sim| {
+    Seeds::new(300).simulate(async |sim: Sim| {
         let effects = sim.effects();
         let coder = move |turn: Turn| {
             let effects = effects.clone();
@@ -87,7 +87,7 @@ fn a_node_that_crashes_anywhere_loses_nothing_that_it_acknowledged() {
 #[test]
 fn a_failing_seed_says_how_to_run_it_again_and_what_happened() {
     let text = failure(|| {
-        simulate(seeds(50), async |sim: Sim| {
+        Seeds::new(50).simulate(async |sim: Sim| {
             let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
             let run = board.submit(Task::new("fix").to("coder")).await?;
             run.result().await?;
@@ -103,7 +103,7 @@ fn a_failing_seed_says_how_to_run_it_again_and_what_happened() {
 #[test]
 fn a_test_that_waits_for_nothing_stands_still() {
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             let _board = sim.board().agent("coder", coder).start().await?;
             std::future::pending::<()>().await;
             Ok(())
@@ -115,7 +115,7 @@ fn a_test_that_waits_for_nothing_stands_still() {
 #[test]
 fn a_thread_ends_a_simulation() {
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             tokio::task::spawn_blocking(|| ()).await?;
             tokio::time::sleep(Duration::from_secs(1)).await;
             sim.note("unreached");
@@ -137,7 +137,7 @@ fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
     ];
     for (plan, why) in cases {
         let text = failure(|| {
-            simulate(seeds(3), async |sim: Sim| {
+            Seeds::new(3).simulate(async |sim: Sim| {
                 let _ = plan(sim.faults());
                 let board = sim.board().agent("reviewer", reviewer).start().await?;
                 board.submit(Task::new("fix")).await?.result().await?;
@@ -152,7 +152,7 @@ fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
 fn one_seed_alone_may_miss_a_fault_but_not_a_point_that_does_not_exist() {
     let with = |point: &'static str| {
         move || {
-            simulate(Seeds::only(3), async |sim: Sim| {
+            Seeds::only(3).simulate(async |sim: Sim| {
                 let board = sim.board().agent("reviewer", reviewer).start().await?;
                 sim.faults().at(point).error("x").on_pass(9);
                 board.submit(Task::new("fix")).await?.result().await?;
@@ -168,7 +168,7 @@ fn one_seed_alone_may_miss_a_fault_but_not_a_point_that_does_not_exist() {
 #[test]
 fn a_failing_seed_says_what_of_the_plan_it_has_not_come_to() {
     let text = failure(|| {
-        simulate(seeds(2), async |sim: Sim| {
+        Seeds::new(2).simulate(async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
             sim.faults().panic("reviewer").panic("reviewer").on_turn(1).hang("reviewer").on_turn(2).for_secs(1);
             board.submit(Task::new("fix")).await?.result().await?;
@@ -183,7 +183,7 @@ fn a_failing_seed_says_what_of_the_plan_it_has_not_come_to() {
 
 #[test]
 fn an_agent_whose_actor_was_killed_counts_as_restarted() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let other = sim.board().start().await?;
         sim.faults().at("turn.begin").of("reviewer").kills().panic("reviewer").on_turn(2);
@@ -201,7 +201,7 @@ fn an_agent_whose_actor_was_killed_counts_as_restarted() {
 #[test]
 fn a_race_over_a_step_is_found() {
     let lost = AtomicU64::new(0);
-    simulate(seeds(50), async |sim: Sim| {
+    Seeds::new(50).simulate(async |sim: Sim| {
         let cell = Arc::new(AtomicU64::new(0));
         let (counted, split) = (Arc::clone(&cell), [Send::new("adder", 1), Send::new("adder", 2)]);
         let adder = move |turn: Turn| {
@@ -227,7 +227,7 @@ fn a_race_over_a_step_is_found() {
 
 #[test]
 fn a_fork_of_which_the_store_does_not_tell_goes_on_all_the_same() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let run = board.submit(Task::new("fix")).await?;
         run.result().await?;
@@ -241,7 +241,7 @@ fn a_fork_of_which_the_store_does_not_tell_goes_on_all_the_same() {
 
 #[test]
 fn a_run_that_was_found_is_counted_until_it_has_ended() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) };
         let first = sim.board().agent("asker", asker).start().await?;
         let run = first.submit(Task::new("ask").to("asker")).await?;
@@ -261,7 +261,7 @@ fn a_run_that_was_found_is_counted_until_it_has_ended() {
 
 #[test]
 fn after_a_crash_anywhere_each_message_of_a_journaled_delegation_is_in_its_inbox_once() {
-    simulate(seeds(200), async |sim: Sim| {
+    Seeds::new(200).simulate(async |sim: Sim| {
         let lead = |turn: Turn| async move {
             let parts = ["one", "two"].map(|part| turn.delegate("coder", part));
             futures::future::try_join_all(parts).await?;
@@ -300,7 +300,7 @@ fn after_a_crash_anywhere_each_message_of_a_journaled_delegation_is_in_its_inbox
 
 #[test]
 fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let dizzy = Script::new().on_turn(1).panic("dizzy").otherwise().reply("here");
         let board =
             sim.board().agent("dizzy", dizzy.clone()).agent("lead", Script::new().delegate("dizzy", "x")).start();
@@ -320,7 +320,7 @@ fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away(
 fn two_runs_that_differ_are_shown_with_their_first_difference() {
     let runs = AtomicU64::new(0);
     let text = failure(std::panic::AssertUnwindSafe(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             sim.note(&format!("global state {}", runs.fetch_add(1, Ordering::Relaxed)));
             Ok(())
         });
@@ -332,7 +332,7 @@ fn two_runs_that_differ_are_shown_with_their_first_difference() {
 fn a_seed_that_does_not_fail_again_is_said_to_depend_on_something_else() {
     let runs = AtomicU64::new(0);
     let text = failure(std::panic::AssertUnwindSafe(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
             let run = board.submit(Task::new("fix")).await?;
             assert_eq!(runs.fetch_add(1, Ordering::Relaxed), 1, "of {}", run.id());
@@ -346,10 +346,10 @@ fn a_seed_that_does_not_fail_again_is_said_to_depend_on_something_else() {
 
 #[test]
 fn a_simulation_that_would_show_nothing_fails() {
-    let none = failure(|| simulate(seeds(0), async |_: Sim| Ok(())));
+    let none = failure(|| Seeds::new(0).simulate(async |_: Sim| Ok(())));
     assert!(none.contains("no seed is to run"), "{none}");
     let crashed = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             let _board = sim.board().agent("reviewer", reviewer).start().await?;
             sim.crash().await;
             sim.assert_nothing_left().await;
@@ -358,7 +358,7 @@ fn a_simulation_that_would_show_nothing_fails() {
     });
     assert!(crashed.contains("there is no board to check"), "{crashed}");
     let misspelt = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             let _board = sim.board().agent("reviewer", reviewer).start().await?;
             sim.assert_restarted("reviwer", 0).await;
             Ok(())
@@ -370,7 +370,7 @@ fn a_simulation_that_would_show_nothing_fails() {
 #[test]
 fn a_board_that_is_not_of_the_simulation_ends_it() {
     let text = failure(|| {
-        simulate(seeds(1), async |_: Sim| {
+        Seeds::new(1).simulate(async |_: Sim| {
             let board = Callboard::builder().agent("reviewer", reviewer).start().await?;
             board.submit(Task::new("fix")).await?.result().await?;
             Ok(())
@@ -381,13 +381,13 @@ fn a_board_that_is_not_of_the_simulation_ends_it() {
 
 #[tokio::test]
 async fn a_simulation_in_async_code_is_refused_in_words() {
-    let text = failure(|| simulate(seeds(1), async |_: Sim| Ok(())));
+    let text = failure(|| Seeds::new(1).simulate(async |_: Sim| Ok(())));
     assert!(text.contains("from a plain #[test]"), "{text}");
 }
 
 #[test]
 fn each_planned_fault_counts_the_passes_for_itself() {
-    simulate(seeds(3), async |sim: Sim| {
+    Seeds::new(3).simulate(async |sim: Sim| {
         sim.faults().fail("reviewer").on_turn(1).fail("reviewer").on_turn(2).fail("reviewer").on_turn(3);
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let result = board.submit(Task::new("fix")).await?.result().await?;
@@ -401,7 +401,7 @@ fn each_planned_fault_counts_the_passes_for_itself() {
 #[test]
 fn less_time_may_be_allowed_as_well() {
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             sim.time_limit(Duration::from_secs(1));
             tokio::time::sleep(Duration::from_secs(30)).await;
             Ok(())
@@ -413,7 +413,7 @@ fn less_time_may_be_allowed_as_well() {
 #[test]
 fn a_crash_that_the_test_does_not_wait_for_ends_it() {
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
             sim.faults().at("storage.append").crash();
             board.submit(Task::new("fix")).await?.result().await?;
@@ -426,7 +426,7 @@ fn a_crash_that_the_test_does_not_wait_for_ends_it() {
 #[test]
 fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
     let lost = AtomicU64::new(0);
-    simulate(seeds(50), async |sim: Sim| {
+    Seeds::new(50).simulate(async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let sync = board.submit(Task::new("fix").durability(Durability::Sync)).await?;
         sync.result().await?;
@@ -444,7 +444,7 @@ fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
 
 #[test]
 fn an_agent_that_blocks_its_thread_is_run_on_the_one_thread() {
-    simulate(seeds(3), async |sim: Sim| {
+    Seeds::new(3).simulate(async |sim: Sim| {
         let board = sim.board().with(AgentSpec::new("reviewer", reviewer).blocking()).start().await?;
         assert!(board.submit(Task::new("fix")).await?.result().await?.outcome.is_finished());
         Ok(())
@@ -453,7 +453,7 @@ fn an_agent_that_blocks_its_thread_is_run_on_the_one_thread() {
 
 #[test]
 fn a_run_that_the_store_does_not_give_out_is_read_again() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
         sim.faults().at("runs.taken").panics("planned").on_pass(3).at("storage.read").error("away").on_pass(1);
         let run = board.submit(Task::new("fix").to("coder")).await?;
@@ -470,7 +470,7 @@ fn a_run_that_the_store_does_not_give_out_is_read_again() {
 
 #[test]
 fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let id = RunId(sim.env().id());
         board.submit(Task::new("fix").id(id)).await?.result().await?;
@@ -483,7 +483,7 @@ fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
 
 #[test]
 fn an_open_gate_holds_up_nobody_and_a_closed_one_fails_the_turn() {
-    simulate(seeds(2), async |sim: Sim| {
+    Seeds::new(2).simulate(async |sim: Sim| {
         let (open, closed) = (Gate::new(), Gate::new());
         open.open();
         let board = sim.board().agent("open", Script::new().block(&open).reply("through"));
@@ -498,7 +498,7 @@ fn an_open_gate_holds_up_nobody_and_a_closed_one_fails_the_turn() {
 #[test]
 fn an_approval_that_is_left_is_named() {
     let text = failure(|| {
-        simulate(seeds(1), async |sim: Sim| {
+        Seeds::new(1).simulate(async |sim: Sim| {
             let asks = async |turn: Turn| {
                 turn.people().approve(Action::new("push", "main", ())).await?;
                 Ok(Command::new())
@@ -514,7 +514,7 @@ fn an_approval_that_is_left_is_named() {
 
 #[test]
 fn a_look_at_what_is_left_outlasts_the_faults_that_it_meets() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let _board = sim.board().agent("reviewer", reviewer).start().await?;
         sim.faults().at("storage.scan").error("away").at_rest().at("storage.scan").panics("away").on_pass(2).at_rest();
         sim.assert_nothing_left().await;
@@ -524,7 +524,7 @@ fn a_look_at_what_is_left_outlasts_the_faults_that_it_meets() {
 
 #[test]
 fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_when_it_is_submitted_again() {
-    simulate(seeds(50), async |sim: Sim| {
+    Seeds::new(50).simulate(async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         sim.faults().at("storage.append").loses_reply();
         let task = || Task::new("fix").id(RunId(uuid::Uuid::from_u128(7)));
@@ -540,7 +540,7 @@ fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_whe
 
 #[test]
 fn a_submission_of_unknown_outcome_that_another_board_takes_is_worked_on_by_one() {
-    simulate(seeds(50), async |sim: Sim| {
+    Seeds::new(50).simulate(async |sim: Sim| {
         let effects = sim.effects();
         let coder = move |turn: Turn| {
             let effects = effects.clone();
@@ -578,7 +578,7 @@ fn a_submission_of_unknown_outcome_that_another_board_takes_is_worked_on_by_one(
 
 #[test]
 fn a_submission_that_lost_its_note_and_its_board_is_worked_on_when_it_is_submitted_again() {
-    simulate(seeds(50), async |sim: Sim| {
+    Seeds::new(50).simulate(async |sim: Sim| {
         let start = || sim.board().agent("reviewer", reviewer).start();
         let task = || Task::new("fix").id(RunId(uuid::Uuid::from_u128(7)));
         let board = start().await?;
@@ -599,7 +599,7 @@ fn a_submission_that_lost_its_note_and_its_board_is_worked_on_when_it_is_submitt
 
 #[test]
 fn a_retried_letter_whose_run_lost_its_note_and_its_board_goes_on_when_it_is_retried_again() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let is_down = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&is_down);
         let caller = move |_: Turn| {
@@ -636,7 +636,7 @@ fn a_retried_letter_whose_run_lost_its_note_and_its_board_goes_on_when_it_is_ret
 
 #[test]
 fn a_claim_that_comes_after_its_boards_end_takes_a_run_from_nobody_for_long() {
-    simulate(seeds(20), async |sim: Sim| {
+    Seeds::new(20).simulate(async |sim: Sim| {
         let slow = async |_: Turn| {
             tokio::time::sleep(Duration::from_secs(60)).await;
             Ok(Command::output("done"))
@@ -659,7 +659,7 @@ fn a_claim_that_comes_after_its_boards_end_takes_a_run_from_nobody_for_long() {
 
 #[test]
 fn silence_denies_an_approval_after_seven_days() {
-    simulate(seeds(1), async |sim: Sim| {
+    Seeds::new(1).simulate(async |sim: Sim| {
         sim.time_limit(Duration::from_secs(8 * 24 * 3600));
         let writer = |turn: Turn| async move {
             turn.people().approve(Action::new("write_file", "REVIEW.md", "fine")).await?;

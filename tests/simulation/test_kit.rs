@@ -4,14 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, finish, people, secs};
-use callboard::assert_tree;
 use callboard::env::Env;
 use callboard::messages::{Action, Consent, FailureKind, RunEvent};
 use callboard::prelude::*;
 use callboard::supervision::tree::{
     ChildRef, ChildSpec, Intensity, RestartBackoff, Supervisor, SupervisorSpec, TreeEvent, TreeEventKind,
 };
-use callboard::testing::{Gate, Probe, Script, Sim, TreeRecorder, compare_tree, picture, seeds, simulate};
+use callboard::testing::{Gate, Probe, Script, Seeds, Sim, TreeRecorder};
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
@@ -265,13 +264,12 @@ async fn a_recorder_that_misses_events_does_not_keep_it_to_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_compared_with_what_its_picture_names() {
     let (office, ann) = office().await;
-    assert_tree!(office, "office\n desk\n  ann\n  bob\n cat");
+    office.snapshot().await.unwrap().assert_picture("office\n desk\n  ann\n  bob\n cat");
     let recorder = TreeRecorder::new(office.subscribe());
     ann.cast(Letter::Bomb).unwrap();
     recorder.expect("office/desk/bob", is_restarted, secs(5)).await;
     office.terminate_child("cat").await.unwrap();
-    assert_tree!(
-        office,
+    office.snapshot().await.unwrap().assert_picture(
         "
 
         office (one_for_one) running
@@ -280,20 +278,20 @@ async fn a_tree_is_compared_with_what_its_picture_names() {
                 bob  running restarts 1
           cat  stopped
 
-        "
+        ",
     );
     let tree = office.snapshot().await.unwrap();
-    assert_tree!(tree, picture(&tree));
-    insta::assert_snapshot!(picture(&tree), @r"
+    tree.assert_picture(&tree.picture());
+    insta::assert_snapshot!(tree.picture(), @r"
     office (one_for_one)  running  gen 1
     ├── desk (one_for_all)  running  gen 1
     │   ├── ann  running  gen 2  restarts 1
     │   └── bob  running  gen 2  restarts 1
     └── cat  stopped  gen 1
     ");
-    assert_tree!(tree.find(&["desk"]).unwrap(), "desk\n├── ann\n└── bob");
-    assert_tree!(office, "office\n  ...\n  cat stopped");
-    assert_tree!(office, "office\n  desk\n    …\n  cat  stopped");
+    tree.find(&["desk"]).unwrap().assert_picture("desk\n├── ann\n└── bob");
+    office.snapshot().await.unwrap().assert_picture("office\n  ...\n  cat stopped");
+    office.snapshot().await.unwrap().assert_picture("office\n  desk\n    …\n  cat  stopped");
     office.stop().await;
 }
 
@@ -305,7 +303,8 @@ async fn each_difference_between_a_tree_and_its_picture_is_shown_in_its_line() {
     recorder.expect("office/desk/bob", is_restarted, secs(5)).await;
     office.terminate_child("cat").await.unwrap();
     let right = "office (one_for_one)\n  desk (one_for_all)\n    ann  gen 2\n    bob  restarts 1\n  cat  stopped";
-    compare_tree(&office, right).await.unwrap();
+    let tree = office.snapshot().await.unwrap();
+    tree.assert_picture(right);
     for (part, wrong) in [
         ("gen 2", "gen 1"),
         ("restarts 1", "restarts 0"),
@@ -320,14 +319,11 @@ async fn each_difference_between_a_tree_and_its_picture_is_shown_in_its_line() {
         ("\n  cat  stopped", ""),
     ] {
         let picture = right.replace(part, wrong);
-        let difference = compare_tree(&office, &picture).await;
-        assert!(
-            difference.is_err_and(|shown| shown.contains("- expected, + actual")),
-            "it passes for the tree:\n{picture}"
-        );
+        let difference = failure(async { tree.assert_picture(&picture) }).await;
+        assert!(difference.contains("- expected, + actual"), "{difference}");
     }
     let wrong = "office\n desk\n  ann  gen 1\n  bob\n cat  failed\n dan";
-    let text = failure(async { assert_tree!(office, wrong) }).await;
+    let text = failure(async { tree.assert_picture(wrong) }).await;
     insta::assert_snapshot!(text, @r"
     the tree differs from its picture (- expected, + actual):
       office
@@ -339,17 +335,15 @@ async fn each_difference_between_a_tree_and_its_picture_is_shown_in_its_line() {
     - └── dan
     + └── cat  stopped
     ");
-    let text = failure(async { assert_tree!(office, "office\n desk\n  ann\n  bob\n cat  stoped") }).await;
+    let text = failure(async { tree.assert_picture("office\n desk\n  ann\n  bob\n cat  stoped") }).await;
     assert!(text.ends_with("\n\"stoped\" is taken for a part of the name; did you mean \"stopped\"?"), "{text}");
-    let text = failure(async { assert_tree!(office, "office\n desk\n\tann") }).await;
+    let text = failure(async { tree.assert_picture("office\n desk\n\tann") }).await;
     assert_eq!(text, "the picture is indented by spaces and by tabs: take one of them");
-    let text = failure(async { assert_tree!(office, "office\n desk\n  ann gen x\n  bob\n cat  stopped") }).await;
+    let text = failure(async { tree.assert_picture("office\n desk\n  ann gen x\n  bob\n cat  stopped") }).await;
     assert!(text.ends_with("\n\"x\" is no number, so it is taken for a part of the name"), "{text}");
-    assert_eq!(failure(async { assert_tree!(office, " … ") }).await, "the picture names no node");
-    assert_tree!(office, "office\n\tdesk\n\t\tann\n\t\tbob\n\tcat  stopped");
+    assert_eq!(failure(async { tree.assert_picture(" … ") }).await, "the picture names no node");
+    office.snapshot().await.unwrap().assert_picture("office\n\tdesk\n\t\tann\n\t\tbob\n\tcat  stopped");
     office.stop().await;
-    let text = failure(async { assert_tree!(office, wrong) }).await;
-    assert_eq!(text, "there is no tree to compare: the supervisor is exiting");
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,7 +378,7 @@ async fn attempts_of_a_turn_are_one_turn_and_an_act_may_be_for_the_first_of_them
     assert!(finish(&board, Task::new("b")).await.outcome.to_string().contains("away"));
     assert!(finish(&board, Task::new("c")).await.outcome.to_string().contains("gone"));
     assert_eq!(script.turns().iter().map(|turn| turn.attempts).collect::<Vec<_>>(), [3, 3, 1]);
-    assert_tree!(board, "callboard\n  …\n  agents\n    actor  restarts 1\n  …");
+    board.tree().await.unwrap().assert_picture("callboard\n  …\n  agents\n    actor  restarts 1\n  …");
     board.shutdown().await;
 }
 
@@ -521,7 +515,7 @@ async fn a_turn_blocks_its_thread_until_the_test_opens_the_gate() {
 
 #[test]
 fn a_turn_that_would_block_the_only_thread_panics_and_says_why() {
-    simulate(seeds(5), async |sim: Sim| {
+    Seeds::new(5).simulate(async |sim: Sim| {
         let gate = Gate::new();
         let spec = AgentSpec::new("actor", Script::new().block(&gate)).blocking();
         let board = sim.board().with(spec).start().await?;
@@ -535,7 +529,7 @@ fn a_turn_that_would_block_the_only_thread_panics_and_says_why() {
 
 #[test]
 fn a_script_goes_on_over_rebuilds_and_restarts_of_a_simulated_node() {
-    simulate(seeds(50), async |sim: Sim| {
+    Seeds::new(50).simulate(async |sim: Sim| {
         let lead = Script::new().step("plan", 1).delegate("helper", "x").reply_with_answers();
         let helper =
             Script::new().on_turn(1).panic("dizzy").once().hang().once().reply("late").otherwise().reply("again");

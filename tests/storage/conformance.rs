@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callboard::storage::{Memory, Sled};
 use callboard::testing::conformance::{Mortal, Subject};
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{Seeds, Sim};
 
 callboard::storage_conformance! {
     in_memory memory: Subject::new(|clock| async { Arc::new(Memory::new(clock)) as _ })
@@ -20,8 +20,8 @@ callboard::storage_conformance! {
     }
 }
 
-callboard::storage_crash_conformance! {
-    sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
+callboard::storage_conformance! {
+    killed sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
 }
 
 /// The disk of simulations, which is crashed in many ways each time.
@@ -29,7 +29,7 @@ struct Simulated;
 
 impl Simulated {
     fn check(self, rule: &str) {
-        simulate(seeds(20), async |sim: Sim| {
+        Seeds::new(20).simulate(async |sim: Sim| {
             let (opened, crashed) = (sim.clone(), sim);
             let open = move || std::future::ready(opened.storage());
             let crash = move || {
@@ -42,6 +42,6 @@ impl Simulated {
     }
 }
 
-callboard::storage_crash_conformance! {
-    in_process memory_with_loss: Simulated
+callboard::storage_conformance! {
+    crashed memory_with_loss: Simulated
 }

@@ -9,7 +9,7 @@ use callboard::messages::state::Schema;
 use callboard::messages::{Durability, Reducer, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
-use callboard::storage::{Journal, Memory, Storage};
+use callboard::storage::{Key, Memory, Storage};
 use serde_json::json;
 
 const LONG: Limits = Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3, repeat_window: 3, attempts: 3 };
@@ -50,8 +50,8 @@ async fn a_long_run_goes_on_from_its_snapshot_after_a_restart() {
     let run = first.submit(count_to(1500)).await.unwrap().id();
     people::next_question(&first.run(run)).await.unwrap();
     first.shutdown().await;
-    let journal = Journal::new(Arc::clone(&storage) as Arc<dyn Storage>);
-    assert!(journal.snapshot(run).await.unwrap().is_some(), "no snapshot was kept");
+    let snapshot = Key::new(["snapshot", &*run.0.as_simple().to_string()]);
+    assert!(storage.get(&snapshot).await.unwrap().is_some(), "no snapshot was kept");
 
     let second = board(&env, &storage, Durability::Sync, Some(1200)).await;
     let handle = second.run(run);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Clock;
-use callboard::storage::transfer::{self, TransferError, Transferred};
-use callboard::storage::{Append, Durability, Expected, Fence, Key, Memory, Put, Record, Sled, Storage, StorageError};
+use callboard::storage::{
+    Append, Durability, Expected, Fence, Key, Memory, Put, Record, Sled, Storage, StorageError, Transfer, TransferError,
+};
 use callboard::testing::conformance::ManualClock;
 
 /// Streams with hostile names, a purged beginning, a long payload, and values with and without expiry.
@@ -54,16 +55,16 @@ async fn an_export_restores_a_store_on_disk() {
     fill(&source).await;
     clock.advance(Duration::from_secs(20));
     let mut text = Vec::new();
-    let exported = transfer::export(&source, &mut text).await.unwrap();
-    assert_eq!(exported, Transferred { records: 297, values: 400 });
+    let exported = Transfer::export(&source, &mut text).await.unwrap();
+    assert_eq!(exported, Transfer { records: 297, values: 400 });
 
     let folder = tempfile::tempdir().unwrap();
     let target = Sled::open_with_clock(folder.path(), clock.clone()).unwrap();
-    assert_eq!(transfer::import(&mut &text[..], &target, now()).await.unwrap(), exported);
+    assert_eq!(Transfer::import(&mut &text[..], &target, now()).await.unwrap(), exported);
     drop(target);
     let target = Sled::open_with_clock(folder.path(), clock.clone()).unwrap();
     assert_eq!(everything(&target).await, everything(&source).await);
-    assert!(matches!(transfer::import(&mut &text[..], &target, now()).await, Err(TransferError::NotEmpty)));
+    assert!(matches!(Transfer::import(&mut &text[..], &target, now()).await, Err(TransferError::NotEmpty)));
 }
 
 #[tokio::test]
@@ -73,8 +74,8 @@ async fn copying_moves_everything_between_kinds_of_stores() {
     fill(&source).await;
     let folder = tempfile::tempdir().unwrap();
     let disk = Sled::open_with_clock(folder.path(), clock.clone()).unwrap();
-    let there = transfer::copy_all(&source, &disk, clock.now().wall).await.unwrap();
-    assert_eq!(transfer::copy_all(&disk, &back, clock.now().wall).await.unwrap(), there);
+    let there = Transfer::copy(&source, &disk, clock.now().wall).await.unwrap();
+    assert_eq!(Transfer::copy(&disk, &back, clock.now().wall).await.unwrap(), there);
     assert_eq!(everything(&back).await, everything(&source).await);
 }
 
@@ -84,10 +85,10 @@ async fn an_export_that_was_cut_or_changed_is_noticed() {
     let source = Memory::new(clock.clone());
     fill(&source).await;
     let mut text = Vec::new();
-    transfer::export(&source, &mut text).await.unwrap();
+    Transfer::export(&source, &mut text).await.unwrap();
     let text = String::from_utf8(text).unwrap();
     let import = async |text: String| {
-        transfer::import(&mut text.as_bytes(), &Memory::new(clock.clone()), clock.now().wall).await.unwrap_err()
+        Transfer::import(&mut text.as_bytes(), &Memory::new(clock.clone()), clock.now().wall).await.unwrap_err()
     };
     let lines: Vec<&str> = text.lines().collect();
     let without = |left_out: usize| {
@@ -107,7 +108,7 @@ async fn an_export_that_was_cut_or_changed_is_noticed() {
     let (without, _) = text.trim_end().rsplit_once(",\"crc32\":").unwrap();
     let into = Memory::new(clock.clone());
     let without = format!("{without}}}\n");
-    transfer::import(&mut without.as_bytes(), &into, clock.now().wall).await.unwrap();
+    Transfer::import(&mut without.as_bytes(), &into, clock.now().wall).await.unwrap();
     let newer = import(text.replacen("\"version\":1", "\"version\":2", 1)).await;
     assert!(newer.to_string().contains("newer version"), "{newer}");
     let hostile =

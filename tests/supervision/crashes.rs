@@ -12,7 +12,7 @@ use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Storage, StorageError};
 use callboard::supervision::tree::TreeEventKind;
-use callboard::testing::{TreeRecorder, kill};
+use callboard::testing::TreeRecorder;
 use callboard::{AnswerError, SubmitError};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -335,7 +335,7 @@ async fn a_run_keeps_its_place_when_its_supervisor_is_killed() {
         .unwrap();
     let runs = [board.submit(Task::new("x")).await.unwrap(), board.submit(Task::new("x")).await.unwrap()];
     let recorder = TreeRecorder::new(board.tree_events());
-    assert!(kill(&board, &["runs", "runs-0"]).await.unwrap());
+    assert!(board.kill(&["runs", "runs-0"]).await.unwrap());
     let is_back = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Restarted);
     recorder.expect("callboard/runs/runs-0", is_back, secs(5)).await;
     let first = people::question(&runs[0]).await;

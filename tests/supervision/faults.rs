@@ -18,14 +18,13 @@ use std::time::{Duration, Instant};
 
 use callboard::SubmitError;
 use callboard::actors::{Delegation, DelegationError};
-use callboard::env::{Env, Fault, Faults, SystemClock};
+use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::{Reducer, Schema, StateRules};
 use callboard::messages::{Action, Backoff, LateAnswer, RunId, RunResult, Send, TurnId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::{BreakerPolicy, Run};
 use callboard::supervision::tree::{ActorState, EndReason, TreeNode};
-use callboard::testing::kill;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -486,7 +485,7 @@ fn task(id: RunId, plan: &Plan) -> Task {
 impl Round {
     async fn start(seed: u64, folder: Option<&std::path::Path>) -> Self {
         let book = Arc::<Book>::default();
-        let env = Env::new(SystemClock::default(), seed);
+        let env = Env::new(Env::system().clock(), seed);
         let chaos = Arc::new(Chaos {
             env: env.clone(),
             book: Arc::clone(&book),
@@ -543,8 +542,8 @@ impl Round {
                 self.book.blocks.store(true, Ordering::SeqCst);
                 false
             }
-            Blow::Kill(path) => kill(&self.board, path).await.unwrap(),
-            Blow::KillAgent => kill(&self.board, &["agents", &self.any_agent()]).await.unwrap(),
+            Blow::Kill(path) => self.board.kill(path).await.unwrap(),
+            Blow::KillAgent => self.board.kill(&["agents", &self.any_agent()]).await.unwrap(),
             Blow::StopAgent => {
                 let name = self.any_agent();
                 let stopped = self.board.agents().stop(&name).await;

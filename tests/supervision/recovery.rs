@@ -509,7 +509,8 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     let (damaged, sound, unheard) = (damaged.id(), sound.id(), RunId(world.env.id()));
     first.shutdown().await;
     let journal = Journal::new(Arc::clone(&world.storage));
-    let last = journal.read(damaged).await.unwrap().last;
+    let records = world.storage.read(&Journal::stream(damaged), 1, usize::MAX).await.unwrap();
+    let last = records.last().unwrap().sequence;
     for (run, expected) in [(damaged, last), (unheard, 0)] {
         let payload: Arc<[u8]> = Arc::from(b"garbage".as_slice());
         let (stream, fence, durability) = (Journal::stream(run), Fence::FIRST, Durability::Sync);

@@ -2,12 +2,16 @@
 //! is (SEMANTICS 7).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use callboard::messages::{Block, JoinPolicy, Plan, PlanNode, Reducer, Work, visible_lines};
-use callboard::storage::codec::{self, Stored};
+use callboard::messages::{
+    AgentName, Block, Chain, JoinPolicy, Plan, PlanNode, Reducer, RunEvent, RunId, Submission, Task, Timestamp,
+    TraceId, Work, visible_lines,
+};
+use callboard::storage::{Durability, Journal, Memory, StorageError};
 use callboard::workflow::{Form, Node, Source, Workflow, WorkflowBuilder};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 /// What is told of a text.
 fn told(text: &str) -> String {
@@ -363,15 +367,6 @@ fn values_that_nest_too_deep_for_a_journal_are_refused() {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Kept(Plan);
-
-impl Stored for Kept {
-    const SCHEMA: u16 = 999;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "plan";
-}
-
 #[test]
 fn ten_thousand_names_that_nobody_has_are_told_soon() {
     let text = tasks(&(0..9_000).map(|_| ("a", "depends_on = [\"nobody\"]")).collect::<Vec<_>>());
@@ -465,11 +460,23 @@ fn nested(levels: usize) -> Plan {
     Plan::new("deep", Default::default(), body)
 }
 
-#[test]
-fn a_plan_that_nests_too_deep_is_not_read_from_a_store() {
-    let read = |levels| codec::decode::<Kept>(&codec::encode(&Kept(nested(levels)))).map(|Kept(plan)| plan);
-    assert_eq!(read(64).unwrap(), nested(64));
-    let error = read(65).unwrap_err().to_string();
+/// The first event of a run of this plan.
+fn submitted(plan: Plan) -> RunEvent {
+    let (run, trace, agent) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)), AgentName::new("x").unwrap());
+    let (task, at) = (Task::new("x").plan(Arc::new(plan)), Timestamp::from_millis(1_767_225_600_000));
+    RunEvent::Submitted(Arc::new(Submission { run, trace, task, agent, cast: vec![], chain: Chain::default(), at }))
+}
+
+#[tokio::test]
+async fn a_plan_that_nests_too_deep_is_not_read_from_a_store() {
+    let journal = Journal::new(Arc::new(Memory::default()));
+    let read = async |number: u128, levels: usize| -> Result<Vec<RunEvent>, StorageError> {
+        let run = RunId(Uuid::from_u128(number));
+        journal.begin(run, "board", &[submitted(nested(levels))], Durability::Memory).await?;
+        journal.events(run).await
+    };
+    assert_eq!(read(1, 64).await.unwrap(), [submitted(nested(64))]);
+    let error = read(2, 65).await.unwrap_err().to_string();
     assert!(error.contains("more than 64 levels deep"), "{error}");
-    assert!(read(64).is_ok(), "the next one is read from its own beginning");
+    assert!(read(3, 64).await.is_ok(), "the next one is read from its own beginning");
 }

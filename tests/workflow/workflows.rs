@@ -11,7 +11,7 @@ use callboard::prelude::*;
 use callboard::runtime::{Builder, WorkflowStoreError};
 use callboard::supervision::runs::{TurnEvent, TurnStatus};
 use callboard::supervision::tree::TreeEventKind;
-use callboard::testing::{TreeRecorder, kill};
+use callboard::testing::TreeRecorder;
 use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -540,7 +540,7 @@ async fn finished_nodes_do_not_run_again_after_a_crash_of_their_supervisor() {
     people::next_question(&run).await.unwrap();
     assert_eq!(begun.get(), 2);
     let recorder = TreeRecorder::new(board.tree_events());
-    assert!(kill(&board, &["runs", "runs-0"]).await.unwrap());
+    assert!(board.kill(&["runs", "runs-0"]).await.unwrap());
     let is_back = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Restarted);
     recorder.expect("callboard/runs/runs-0", is_back, Duration::from_secs(5)).await;
     let question = people::question(&run).await;

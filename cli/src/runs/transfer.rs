@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use callboard::env::Env;
 use callboard::messages::visible;
-use callboard::storage::transfer::{self, TransferError, Transferred};
+use callboard::storage::{Transfer, TransferError};
 
 use crate::atomic_file::AtomicFile;
 use crate::page::{Failure, Page, count, shown_path};
@@ -26,7 +26,7 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
     let store = only(stores)?;
     let sled = store.sled();
     let Some(file) = file else {
-        transfer::export(&*sled, &mut io::stdout()).await.map_err(trouble)?;
+        Transfer::export(&*sled, &mut io::stdout()).await.map_err(trouble)?;
         return Ok(Page::new(String::new(), json!(null)));
     };
     let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(file)));
@@ -35,7 +35,7 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
     }
     let mut target = AtomicFile::create(parent(file)).map_err(cannot)?;
     let mut out = BufWriter::new(target.file());
-    let moved = transfer::export(&*sled, &mut out).await.map_err(trouble)?;
+    let moved = Transfer::export(&*sled, &mut out).await.map_err(trouble)?;
     out.flush().map_err(cannot)?;
     drop(out);
     target.persist(file).map_err(cannot)?;
@@ -54,7 +54,7 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     let target = Target::new(stores)?;
     let store = Store::open_or_make(target.folder()).map_err(store::trouble)?;
     let sled = store.sled();
-    let moved = transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
+    let moved = Transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
     let moved = moved.map_err(|error| Failure::trouble(format!("{shown_file}: {error}")));
     let additions = stores.project().map(|project| project.lock_additions().map(|lock| (project, lock))).transpose();
     let additions =
@@ -139,7 +139,7 @@ impl<'a> Target<'a> {
 async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let [from, to_store] = [from, to].map(Store::open_or_make);
     let (from, to_store) = (from.map_err(store::trouble)?, to_store.map_err(store::trouble)?);
-    transfer::copy_all(&*from.sled(), &*to_store.sled(), Env::system().now().wall).await.map_err(trouble)?;
+    Transfer::copy(&*from.sled(), &*to_store.sled(), Env::system().now().wall).await.map_err(trouble)?;
     to_store.close().await?;
     Ok(to.to_owned())
 }
@@ -177,8 +177,8 @@ fn only(stores: &Stores) -> Result<Store, Failure> {
     }
 }
 
-fn page(what: &str, moved: &Transferred) -> Page {
-    let Transferred { records, values } = moved;
+fn page(what: &str, moved: &Transfer) -> Page {
+    let Transfer { records, values } = moved;
     let text = format!("{what}: {}, {}\n", count(records_of(*records), "record"), count(records_of(*values), "value"));
     Page::new(text, json!({ "records": records, "values": values }))
 }

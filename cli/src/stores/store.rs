@@ -8,7 +8,7 @@ use std::sync::Arc;
 use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
 use callboard::messages::{Durability, RunEvent, RunId, visible};
 use callboard::runtime::ConversationsHandle;
-use callboard::storage::{Fence, Journal, Sled, StorageError};
+use callboard::storage::{Journal, Sled, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError};
 
 use tempfile::TempDir;
@@ -133,18 +133,14 @@ impl Store {
     }
 
     pub(crate) async fn history(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {
-        Ok(self.journal.read(run).await?.events)
+        self.journal.events(run).await
     }
 
     /// Writes the first events of a run, which the next board on this store takes over.
     pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
         // The ids of boards are UUIDs, so no running board has this name, and the next one takes the run over.
         const OWNER: &str = "callboard runs fork";
-        let begun = self
-            .journal
-            .append_and_note((run, OWNER), &Journal::stream(run), Fence::FIRST, 0, events, durability)
-            .await;
-        begun.map(|_| ()).map_err(trouble)
+        self.journal.begin(run, OWNER, events, durability).await.map(|_| ()).map_err(trouble)
     }
 
     pub(crate) async fn load(&self, id: RunId) -> Result<Loaded, Failure> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use callboard::messages::Durability;
-use callboard::storage::{Append, Journal, Sled, Storage, transfer};
+use callboard::storage::{Append, Journal, Sled, Storage, Transfer};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -193,7 +193,7 @@ fn reading_commands_change_nothing_in_the_store() {
 #[tokio::main(flavor = "current_thread")]
 async fn exported(folder: &Path) -> Vec<u8> {
     let mut copy = Vec::new();
-    transfer::export(&Sled::open(folder).unwrap(), &mut copy).await.unwrap();
+    Transfer::export(&Sled::open(folder).unwrap(), &mut copy).await.unwrap();
     copy
 }
 

@@ -9,8 +9,7 @@ use callboard::env::Env;
 use callboard::messages::{Durability, RunId, Send, Timestamp, Usage};
 use callboard::prelude::{Callboard, Sled, Task, Turn, TurnError};
 use callboard::runtime::{Builder, RunHandle};
-use callboard::storage::Memory;
-use callboard::storage::transfer::copy_all;
+use callboard::storage::{Memory, Transfer};
 use serde_json::json;
 
 use super::{Printed, command, output_of};
@@ -92,7 +91,7 @@ pub(crate) fn make_store(folder: &Path) -> Runs {
         let waiting = waiting.id();
         board.shutdown().await;
         let sled = Sled::open(folder).unwrap();
-        copy_all(&*memory, &sled, Timestamp::from_millis(0)).await.unwrap();
+        Transfer::copy(&*memory, &sled, Timestamp::from_millis(0)).await.unwrap();
         sled.close().await.unwrap();
         Runs { printed, too_short, waiting, judged }
     })

@@ -13,7 +13,7 @@ use super::{Journal, PAGE};
 
 /// What became of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LetterNote {
+pub(crate) enum LetterNote {
     /// A run with this id takes over.
     Retried(RunId),
     /// It was dismissed and is no longer listed.
@@ -33,7 +33,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn letter_notes(&self, run: RunId) -> Result<BTreeMap<u32, LetterNote>, StorageError> {
+    pub(crate) async fn letter_notes(&self, run: RunId) -> Result<BTreeMap<u32, LetterNote>, StorageError> {
         let prefix = Self::key_of(LETTER, run).children();
         let (mut notes, mut after) = (BTreeMap::new(), None);
         loop {
@@ -54,7 +54,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn note_letter(
+    pub(crate) async fn note_letter(
         &self,
         letter: TurnId,
         note: LetterNote,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::messages::{Durability, RunEvent, RunId, Timestamp};
 
-pub use self::letters::LetterNote;
+pub(crate) use self::letters::LetterNote;
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::recent::Recent;
@@ -99,24 +99,24 @@ enum OpenNote {
 
 /// A run's journal as it was read.
 #[derive(Debug)]
-pub struct History {
+pub(crate) struct History {
     /// The events in order.
-    pub events: Vec<RunEvent>,
+    pub(crate) events: Vec<RunEvent>,
     /// The sequence of the first record that was read.
-    pub first: Option<Sequence>,
+    pub(crate) first: Option<Sequence>,
     /// How many of the events are the first record's.
-    pub in_first: usize,
+    pub(crate) in_first: usize,
     /// The sequence of the last record.
-    pub last: Sequence,
+    pub(crate) last: Sequence,
 }
 
 /// What became of runs that ended long ago.
 #[derive(Debug, Default)]
-pub struct Forgotten {
+pub(crate) struct Forgotten {
     /// How many are gone.
-    pub runs: usize,
+    pub(crate) runs: usize,
     /// Those that could not be forgotten, and why.
-    pub failed: Vec<(RunId, StorageError)>,
+    pub(crate) failed: Vec<(RunId, StorageError)>,
 }
 
 impl Journal {
@@ -127,8 +127,7 @@ impl Journal {
     }
 
     /// The store that it is in.
-    #[must_use]
-    pub fn storage(&self) -> &Arc<dyn Storage> {
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 
@@ -139,7 +138,7 @@ impl Journal {
     }
 
     /// Adds events as one record.
-    pub fn append(
+    pub(crate) fn append(
         &self,
         stream: &Key,
         fence: Fence,
@@ -156,11 +155,20 @@ impl Journal {
         codec::decode(payload).ok().map(JournalRecord::timed)
     }
 
-    /// All events of a run; none if there is no such run.
+    /// The events of a run, in order; none if there is no such run.
     ///
     /// # Errors
-    /// A record that does not decode makes the whole journal unreadable; other journals are not affected.
-    pub async fn read(&self, run: RunId) -> Result<History, StorageError> {
+    /// What the store reports; [`StorageError::Corrupt`] for a record that does not decode, which makes the whole journal
+    /// unreadable. Other journals are not affected.
+    pub async fn events(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {
+        Ok(self.read(run).await?.events)
+    }
+
+    /// As [`Journal::events`], with the positions of the records.
+    ///
+    /// # Errors
+    /// As [`Journal::events`].
+    pub(crate) async fn read(&self, run: RunId) -> Result<History, StorageError> {
         self.read_from(run, 1).await
     }
 
@@ -168,7 +176,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::read`].
-    pub async fn read_from(&self, run: RunId, from: Sequence) -> Result<History, StorageError> {
+    pub(crate) async fn read_from(&self, run: RunId, from: Sequence) -> Result<History, StorageError> {
         let stream = Self::stream(run);
         let mut history = History { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) };
         loop {
@@ -201,18 +209,18 @@ impl Journal {
     }
 
     /// Keeps a snapshot of a run, in place of an earlier one.
-    pub fn keep_snapshot(&self, run: RunId, snapshot: Arc<[u8]>) -> StorageFuture<()> {
+    pub(crate) fn keep_snapshot(&self, run: RunId, snapshot: Arc<[u8]>) -> StorageFuture<()> {
         self.note(Self::key_of(SNAPSHOT, run), snapshot)
     }
 
     /// The snapshot of a run.
-    pub fn snapshot(&self, run: RunId) -> BoxFuture<'static, Result<Option<Arc<[u8]>>, StorageError>> {
+    pub(crate) fn snapshot(&self, run: RunId) -> BoxFuture<'static, Result<Option<Arc<[u8]>>, StorageError>> {
         let entry = self.storage.get(&Self::key_of(SNAPSHOT, run));
         entry.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).boxed()
     }
 
     /// Forgets the records of a run up to one; a snapshot must cover them.
-    pub fn trim(&self, run: RunId, up_to: Sequence) -> StorageFuture<()> {
+    pub(crate) fn trim(&self, run: RunId, up_to: Sequence) -> StorageFuture<()> {
         self.storage.purge(&Self::stream(run), up_to)
     }
 
@@ -245,12 +253,12 @@ impl Journal {
     }
 
     /// Notes that a run has ended, for [`Journal::forget_ended_before`].
-    pub fn note_ended(&self, run: RunId, at: Timestamp) -> StorageFuture<()> {
+    pub(crate) fn note_ended(&self, run: RunId, at: Timestamp) -> StorageFuture<()> {
         self.note(ended_key(run, at), Arc::from([].as_slice()))
     }
 
     /// Takes the note of [`Journal::note_ended`] back: the run continues.
-    pub fn note_reopened(&self, run: RunId, ended_at: Timestamp) -> StorageFuture<()> {
+    pub(crate) fn note_reopened(&self, run: RunId, ended_at: Timestamp) -> StorageFuture<()> {
         self.delete(ended_key(run, ended_at))
     }
 
@@ -259,7 +267,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the store reports when the notes cannot be read, or when it has stopped.
-    pub async fn forget_ended_before(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
+    pub(crate) async fn forget_ended_before(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
         let prefix = Key::new([ENDED]).children();
         let (mut forgotten, mut after) = (Forgotten::default(), None);
         loop {
@@ -309,11 +317,26 @@ impl Journal {
         Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
     }
 
+    /// Writes the first record of a run, with the note of [`Journal::mark_open`]: a board that starts on the store takes the run
+    /// over, unless a board of the name `owner` works.
+    ///
+    /// # Errors
+    /// [`StorageError::WrongSequence`] if the run has records already; what the store reports.
+    pub fn begin(
+        &self,
+        run: RunId,
+        owner: &str,
+        events: &[RunEvent],
+        durability: Durability,
+    ) -> StorageFuture<Sequence> {
+        self.append_and_note((run, owner), &Self::stream(run), Fence::FIRST, 0, events, durability)
+    }
+
     /// Adds a record to a run, with the note of [`Journal::mark_open`] if it has none.
     ///
     /// # Errors
     /// As [`Storage::append`]. If that refuses the record, the run's note stays as it was, or absent.
-    pub fn append_and_note(
+    pub(crate) fn append_and_note(
         &self,
         (run, owner): (RunId, &str),
         stream: &Key,
@@ -389,7 +412,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn owner_of(&self, run: RunId) -> Result<Option<(Arc<str>, Revision)>, StorageError> {
+    pub(crate) async fn owner_of(&self, run: RunId) -> Result<Option<(Arc<str>, Revision)>, StorageError> {
         let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
         Ok(entry.and_then(|entry| Some((std::str::from_utf8(&entry.value).ok()?.into(), entry.revision))))
     }
@@ -398,12 +421,12 @@ impl Journal {
     ///
     /// # Errors
     /// [`StorageError::WrongRevision`] when another write was first; what the store reports.
-    pub async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
+    pub(crate) async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
         self.write_open_note(run, owner, Expected::Revision(revision)).await.map(|_| ())
     }
 
     /// Removes the note of [`Journal::mark_open`], unless it was written again.
-    pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+    pub(crate) fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
         let key = Self::key_of(OPEN, run);
         let Some(OpenNote::Written(revision)) = self.open_notes.lock().recent.remove(&run) else {
             return self.delete(key);
@@ -440,7 +463,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn ended_runs(&self) -> Result<Vec<(Timestamp, RunId)>, StorageError> {
+    pub(crate) async fn ended_runs(&self) -> Result<Vec<(Timestamp, RunId)>, StorageError> {
         let prefix = Key::new([ENDED]).children();
         let (mut ended, mut after) = (Vec::new(), None);
         loop {

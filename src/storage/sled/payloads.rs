@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::disk::{Disk, sync_folder};
 use super::read_error::ReadError;
-use crate::storage::limits::MAX_RECORD;
+use crate::storage::Record;
 
 /// The longest payload that is kept in a row, in bytes. A row stays under 64 KiB with it, and the 17 rows of a full page
 /// stay far below the 2 MiB from which on sled would write the page to a file that it never syncs.
@@ -97,12 +97,12 @@ impl Payloads {
         }
         let damaged = || ReadError::Damaged(format!("payload file {name:?} is damaged"));
         // Nothing so long was ever written, so its hash need not be known.
-        if about.is_ok_and(|about| about.len() > MAX_RECORD as u64) {
+        if about.is_ok_and(|about| about.len() > Record::MAX as u64) {
             return Err(damaged());
         }
         let mut payload = Vec::new();
         // It may have grown meanwhile.
-        let read = File::open(path).and_then(|file| file.take(MAX_RECORD as u64 + 1).read_to_end(&mut payload));
+        let read = File::open(path).and_then(|file| file.take(Record::MAX as u64 + 1).read_to_end(&mut payload));
         read.map_err(|error| ReadError::from(error).about(format_args!("payload file {name:?}")))?;
         if PayloadName::of(&payload) == *name { Ok(payload.into()) } else { Err(damaged()) }
     }

@@ -23,7 +23,7 @@ const LIVES: u64 = 6;
 
 type Open = Box<dyn Fn(PathBuf) -> BoxFuture<'static, Arc<dyn Storage>>>;
 
-/// A backend that can crash, made by [`storage_crash_conformance!`](crate::storage_crash_conformance).
+/// A backend that can crash, for the form `crashed` of [`storage_conformance!`](crate::storage_conformance), whose form `killed` makes its own.
 pub struct Mortal {
     open: Open,
     /// For stores of processes; the others do not look at it.

@@ -15,22 +15,20 @@
 //! A store that survives its process takes `on_disk` instead of `in_memory` and is tested across reopening as well; the
 //! closure then has to open the same store each time it is called.
 //!
-//! Of a store that a process keeps on a disk, or elsewhere outside, [`storage_crash_conformance!`] tests what is left of it
-//! when the process is killed. The tests start themselves as the process that dies, so they take a path, not a store:
+//! Of a store that a process keeps on a disk, or elsewhere outside, `killed` tests what is left of it when the process is
+//! killed. The tests start themselves as the process that dies, so they take a path, not a store:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use callboard::storage::Sled;
 //!
-//! callboard::storage_crash_conformance! {
-//!     sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
+//! callboard::storage_conformance! {
+//!     killed sled: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
 //! }
 //! ```
 //!
 //! A store that can be crashed without its process (on a simulated disk, or in a process that the test starts itself) takes
-//! `in_process` and a function: see [`Mortal::in_process`].
-//!
-//! [`storage_crash_conformance!`]: crate::storage_crash_conformance
+//! `crashed`: see [`Mortal::in_process`].
 
 mod claims;
 mod crashes;
@@ -54,7 +52,7 @@ type Rule<Backend> = (&'static str, fn(Backend) -> LocalBoxFuture<'static, ()>);
 static RULES: [&[Rule<Subject>]; 2] =
     [crate::storage_conformance!(@in_memory (@table)), crate::storage_conformance!(@reopening (@table))];
 
-static CRASH_RULES: [&[Rule<Mortal>]; 1] = [crate::storage_crash_conformance!(@crashes (@table))];
+static CRASH_RULES: [&[Rule<Mortal>]; 1] = [crate::storage_conformance!(@crashes (@table))];
 
 /// The check of the rule of this name.
 fn check_of<Backend>(rules: &[&[Rule<Backend>]], name: &str) -> fn(Backend) -> LocalBoxFuture<'static, ()> {
@@ -75,8 +73,8 @@ impl Subject {
 }
 
 impl Mortal {
-    /// Checks the rule of this name, one of [`storage_crash_conformance!`](crate::storage_crash_conformance); in a child, runs what
-    /// is to be killed.
+    /// Checks the rule of this name, one of [`storage_conformance!`](crate::storage_conformance); in a child, runs what is to be
+    /// killed.
     ///
     /// # Panics
     /// If the backend breaks the rule.
@@ -95,6 +93,12 @@ impl Mortal {
 
 /// Makes a module with one test for each rule of [`Storage`](crate::storage::Storage); see
 /// [`testing::conformance`](crate::testing::conformance).
+///
+/// - `in_memory name: subject` and `on_disk name: subject` take a [`Subject`](crate::testing::conformance::Subject); `on_disk` also
+///   tests what is there after the store is opened again.
+/// - `killed name: open` tests the rules of stores that crash, six times on one store: it kills processes that write.
+/// - `crashed name: mortal` tests these rules with a
+///   [`Mortal::in_process`](crate::testing::conformance::Mortal::in_process), or anything else with a `check` like its.
 #[macro_export]
 macro_rules! storage_conformance {
     (in_memory $name:ident: $subject:expr) => {
@@ -107,6 +111,14 @@ macro_rules! storage_conformance {
             $crate::storage_conformance! { in_memory rules: $subject }
             $crate::storage_conformance! { @reopening (@tests reopening, $subject) }
         }
+    };
+    (killed $name:ident: $open:expr) => {
+        $crate::storage_conformance! {
+            @crashes (@crash_tests $name, |test| $crate::testing::conformance::Mortal::new(test, $open))
+        }
+    };
+    (crashed $name:ident: $mortal:expr) => {
+        $crate::storage_conformance! { @crashes (@crash_tests $name, |_: &'static str| $mortal) }
     };
     (@in_memory ($($use:tt)*)) => {
         $crate::storage_conformance! { $($use)*;
@@ -174,35 +186,8 @@ macro_rules! storage_conformance {
             }
         }
     };
-    (@tests $name:ident, $subject:expr; $($file:ident { $($rule:ident)* })*) => {
-        mod $name {
-            #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
-            use super::*;
-            $($(#[test] fn $rule() { ($subject).check(stringify!($rule)); })*)*
-        }
-    };
-    (@table; $($file:ident { $($rule:ident)* })*) => {
-        &[$($((stringify!($rule), |subject| Box::pin($file::$rule(subject))),)*)*]
-    };
-}
-
-/// Makes a module with one test for each rule of stores that crash, six times on one store; see
-/// [`testing::conformance`](crate::testing::conformance).
-///
-/// `name: open` kills processes that write. `in_process name: mortal` takes a
-/// [`Mortal::in_process`](crate::testing::conformance::Mortal::in_process), or anything else with a `check` like its.
-#[macro_export]
-macro_rules! storage_crash_conformance {
-    (in_process $name:ident: $mortal:expr) => {
-        $crate::storage_crash_conformance! { @crashes (@tests $name, |_: &'static str| $mortal) }
-    };
-    ($name:ident: $open:expr) => {
-        $crate::storage_crash_conformance! {
-            @crashes (@tests $name, |test| $crate::testing::conformance::Mortal::new(test, $open))
-        }
-    };
     (@crashes ($($use:tt)*)) => {
-        $crate::storage_crash_conformance! { $($use)*;
+        $crate::storage_conformance! { $($use)*;
             crashes {
                 what_was_acknowledged_as_synced_is_there_after_a_crash
                 what_a_crash_leaves_is_a_beginning_of_what_was_written
@@ -211,7 +196,14 @@ macro_rules! storage_crash_conformance {
             }
         }
     };
-    (@tests $name:ident, $mortal:expr; $($file:ident { $($rule:ident)* })*) => {
+    (@tests $name:ident, $subject:expr; $($file:ident { $($rule:ident)* })*) => {
+        mod $name {
+            #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
+            use super::*;
+            $($(#[test] fn $rule() { ($subject).check(stringify!($rule)); })*)*
+        }
+    };
+    (@crash_tests $name:ident, $mortal:expr; $($file:ident { $($rule:ident)* })*) => {
         mod $name {
             #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
             use super::*;
@@ -225,6 +217,6 @@ macro_rules! storage_crash_conformance {
         }
     };
     (@table; $($file:ident { $($rule:ident)* })*) => {
-        &[$($((stringify!($rule), |mortal| Box::pin($file::$rule(mortal))),)*)*]
+        &[$($((stringify!($rule), |subject| Box::pin($file::$rule(subject))),)*)*]
     };
 }

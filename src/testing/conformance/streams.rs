@@ -3,7 +3,7 @@
 use futures::future::join_all;
 
 use super::subject::{Subject, expect};
-use crate::storage::{Key, MAX_KEY, MAX_RECORD, StorageError};
+use crate::storage::{Key, Record, StorageError};
 
 fn stream() -> Key {
     Key::new(["run", "1"])
@@ -129,9 +129,9 @@ pub(super) async fn a_stream_without_records_or_claim_is_forgotten(subject: Subj
 /// The limits are the same for every store.
 pub(super) async fn what_is_too_large_is_refused(subject: Subject) {
     let too_large = |result| assert!(matches!(result, Err(StorageError::TooLarge { .. })), "{result:?}");
-    too_large(subject.append(&Key::new([&*"k".repeat(MAX_KEY)]), 0, "x").await);
-    too_large(subject.append(&stream(), 0, &"x".repeat(MAX_RECORD + 1)).await);
-    let longest = Key::new([&*"k".repeat(MAX_KEY - 2)]);
+    too_large(subject.append(&Key::new([&*"k".repeat(Key::MAX)]), 0, "x").await);
+    too_large(subject.append(&stream(), 0, &"x".repeat(Record::MAX + 1)).await);
+    let longest = Key::new([&*"k".repeat(Key::MAX - 2)]);
     assert_eq!(subject.append(&longest, 0, "x").await, Ok(1));
     assert_eq!(subject.records(&stream()).await, []);
 }

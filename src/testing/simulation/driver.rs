@@ -30,21 +30,21 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Which seeds a test runs; see [`seeds`].
+/// The seeds that a simulated test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds {
     first: u64,
     count: u64,
 }
 
-/// The seeds from 0 to `count`; as many as `CALLBOARD_SEEDS` if that is set, and the one in `CALLBOARD_SEED` alone if
-/// that is.
-#[must_use]
-pub fn seeds(count: u64) -> Seeds {
-    Seeds { first: 0, count }
-}
-
 impl Seeds {
+    /// The first `count` seeds, from 0 on; as many as `CALLBOARD_SEEDS` if that is set, and the one in `CALLBOARD_SEED` alone if
+    /// that is.
+    #[must_use]
+    pub fn new(count: u64) -> Self {
+        Self { first: 0, count }
+    }
+
     /// The same number of seeds from another first one on; 0 follows the highest.
     #[must_use]
     pub fn from(self, first: u64) -> Self {
@@ -59,6 +59,17 @@ impl Seeds {
     #[must_use]
     pub fn only(seed: u64) -> Self {
         Self { first: seed, count: 1 }
+    }
+
+    /// Runs a test in a simulated world, once for each seed, and stops at the first seed that fails. How it failed, the line
+    /// that runs it again, and what happened before are in the panic's text.
+    ///
+    /// # Panics
+    /// When a seed fails: its test panics or returns an error, stands still, crashes where it does not expect to, uses what a
+    /// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of several seeds
+    /// or its point does not exist, when there is no seed, and when it is called from async code.
+    pub fn simulate(self, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
+        simulate_under(&Watchdog::start(Duration::from_secs(1)), self, test);
     }
 }
 
@@ -75,17 +86,6 @@ impl fmt::Debug for TestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
-}
-
-/// Runs a test in a simulated world, once for each seed, and stops at the first seed that fails. How it failed, the line
-/// that runs it again, and what happened before are in the panic's text.
-///
-/// # Panics
-/// When a seed fails: its test panics or returns an error, stands still, crashes where it does not expect to, uses what a
-/// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of several seeds or
-/// its point does not exist, when there is no seed, and when it is called from async code.
-pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
-    simulate_under(&Watchdog::start(Duration::from_secs(1)), seeds, test);
 }
 
 fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {

@@ -9,23 +9,20 @@ use callboard_text::{did_you_mean, nearest};
 
 use crate::env::Fault;
 
-use super::points::{self, FaultKind};
+use super::points::{FaultKind, FaultPoint, HELD_BACK};
 use super::world::World;
 
 /// Passed before an agent's turn begins; its subject is the agent.
 pub(super) const TURN: &str = "turn.begin";
-
-/// How long a message is held back that is to arrive after later ones.
-const HELD_BACK: Duration = Duration::from_secs(1);
 
 /// Faults of a simulation. Each method that names a point adds a fault, which strikes the first time the point is
 /// reached; the methods after it change that. A fault that no seed reaches fails the simulation, and so does one that hits
 /// no work in flight in any seed, unless it is meant to ([`FaultPlan::at_rest`]).
 ///
 /// ```
-/// # use callboard::testing::{Sim, seeds, simulate};
+/// # use callboard::testing::{Seeds, Sim};
 /// # use std::time::Duration;
-/// # simulate(seeds(1), async |sim: Sim| {
+/// # Seeds::new(1).simulate(async |sim: Sim| {
 /// sim.faults()
 ///     .panic("coder").on_turn(2)                 // the second turn that it begins panics
 ///     .hang("reviewer").for_secs(90)             // its first one takes 90 s longer
@@ -119,14 +116,14 @@ impl Planned {
 
     /// Whether its point was never passed, and is none of the runtime's.
     pub(super) fn is_unknown(&self, passed: &Passed) -> bool {
-        !passed.contains_key(&*self.point) && points::point(&self.point).is_none()
+        !passed.contains_key(&*self.point) && FaultPoint::of(&self.point).is_none()
     }
 
     /// Why it may not have struck.
     pub(super) fn why_unreached(&self, passed: &Passed) -> String {
         let Self { point, subject, .. } = self;
         if self.is_unknown(passed) {
-            let names = points::fault_points().iter().map(|point| point.name).chain(passed.keys().copied());
+            let names = FaultPoint::all().iter().map(|point| point.name).chain(passed.keys().copied());
             return format!("; there is no such point{}", did_you_mean(nearest(point, names).as_deref()));
         }
         let Some(subjects) = passed.get(&**point) else { return "; nothing came there".to_owned() };
@@ -177,7 +174,7 @@ impl Planned {
 
     /// What is wrong with a kind that the point does not take; a test's own points take everything.
     fn check(&self) -> Result<(), String> {
-        let (Some(point), Some(kind)) = (points::point(&self.point), FaultKind::of(&self.fault())) else {
+        let (Some(point), Some(kind)) = (FaultPoint::of(&self.point), FaultKind::of(&self.fault())) else {
             return Ok(());
         };
         if point.kinds.contains(&kind) {
@@ -212,7 +209,7 @@ impl FaultPlan {
         self.plan(TURN, agent, Some(Fault::Wait(Duration::MAX)))
     }
 
-    /// Something happens at a named point ([`fault_points`](super::fault_points) and `docs/testing.md` list them): an
+    /// Something happens at a named point ([`FaultPoint::all`] and `docs/testing.md` list them): an
     /// error, unless the next call sets another.
     pub fn at(self, point: &str) -> Self {
         self.plan(point, "", None)
@@ -229,51 +226,51 @@ impl FaultPlan {
     /// As each method that sets what happens: when the point does not take it; the text lists what it takes.
     #[track_caller]
     pub fn error(self, text: &str) -> Self {
-        self.happens(Fault::Error(text.into()))
+        self.fault(Fault::Error(text.into()))
     }
 
     /// The last fault is a panic with this text.
     #[track_caller]
     pub fn panics(self, text: &str) -> Self {
-        self.happens(Fault::Panic(text.into()))
+        self.fault(Fault::Panic(text.into()))
     }
 
     /// The last fault: it happens, and what it reports is lost, so that it looks failed.
     #[track_caller]
     pub fn loses_reply(self) -> Self {
-        self.happens(Fault::Lose)
+        self.fault(Fault::Lose)
     }
 
     /// The last fault: the actor there ends as if it was killed, and its supervisor brings it back. At a turn's points that
     /// is its agent's actor, and the turn continues.
     #[track_caller]
     pub fn kills(self) -> Self {
-        self.happens(Fault::Kill)
+        self.fault(Fault::Kill)
     }
 
     /// The last fault: the message is lost. A sender that waits for an answer notices after a second.
     #[track_caller]
     pub fn drops(self) -> Self {
-        self.happens(Fault::Drop)
+        self.fault(Fault::Drop)
     }
 
     /// The last fault: the message arrives twice.
     #[track_caller]
     pub fn duplicates(self) -> Self {
-        self.happens(Fault::Duplicate)
+        self.fault(Fault::Duplicate)
     }
 
     /// The last fault: the message is held back for a second, and what passes the same point meanwhile arrives before it.
     /// It counts as hit once another message has done so.
     #[track_caller]
     pub fn reorders(self) -> Self {
-        self.happens(Fault::Hold(HELD_BACK))
+        self.fault(Fault::Hold(HELD_BACK))
     }
 
     /// The last fault is the end of the node; see [`Sim::until_crash`](super::Sim::until_crash).
     #[track_caller]
     pub fn crash(self) -> Self {
-        self.happens(Fault::Crash)
+        self.fault(Fault::Crash)
     }
 
     /// The last fault is a wait of this long.
@@ -285,7 +282,16 @@ impl FaultPlan {
     /// The last fault is a wait of this long; a message arrives so late.
     #[track_caller]
     pub fn waits(self, time: Duration) -> Self {
-        self.happens(Fault::Wait(time))
+        self.fault(Fault::Wait(time))
+    }
+
+    /// The last fault is this one, as [`FaultPoint::faults`] lists them.
+    #[track_caller]
+    pub fn fault(self, fault: Fault) -> Self {
+        let plan = self.last(|planned| planned.fault = Some(fault));
+        let checked = plan.world.with_plan(|plan| plan.last().map_or(Ok(()), Planned::check));
+        checked.unwrap_or_else(|wrong| panic!("{wrong}"));
+        plan
     }
 
     /// The last fault strikes that turn of the agent, counted over all runs and attempts from 1.
@@ -340,14 +346,6 @@ impl FaultPlan {
     fn plan(self, point: &str, subject: &str, fault: Option<Fault>) -> Self {
         self.world.with_plan(|plan| plan.push(Planned::new(point, subject, fault)));
         self
-    }
-
-    #[track_caller]
-    fn happens(self, fault: Fault) -> Self {
-        let plan = self.last(|planned| planned.fault = Some(fault));
-        let checked = plan.world.with_plan(|plan| plan.last().map_or(Ok(()), Planned::check));
-        checked.unwrap_or_else(|wrong| panic!("{wrong}"));
-        plan
     }
 
     fn last(self, change: impl FnOnce(&mut Planned)) -> Self {

@@ -3,9 +3,9 @@
 //!
 //! ```
 //! use callboard::prelude::*;
-//! use callboard::testing::{Sim, seeds, simulate};
+//! use callboard::testing::{Seeds, Sim};
 //!
-//! simulate(seeds(20), async |sim: Sim| {
+//! Seeds::new(20).simulate(async |sim: Sim| {
 //!     let coder = |_: Turn| async { Ok(Command::default().goto("reviewer")) };
 //!     let reviewer = |_: Turn| async { Ok(Command::output("fine")) };
 //!     let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
@@ -38,8 +38,8 @@ mod trace;
 mod watchdog;
 mod world;
 
-pub use self::driver::{Seeds, TestError, seeds, simulate};
+pub use self::driver::{Seeds, TestError};
 pub use self::effects::Effects;
 pub use self::faults::{FaultPlan, Strikes};
-pub use self::points::{FaultKind, FaultPoint, fault_points};
+pub use self::points::FaultPoint;
 pub use self::sim::Sim;

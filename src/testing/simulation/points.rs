@@ -1,13 +1,16 @@
 //! The list of fault points, and what each takes.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::env::Fault;
 
+/// How long a message is held back that is to arrive after later ones.
+pub(super) const HELD_BACK: Duration = Duration::from_secs(1);
+
 /// What may be planned to happen at a fault point; shown as the method of [`FaultPlan`](super::FaultPlan) that plans it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FaultKind {
+pub(super) enum FaultKind {
     /// It fails.
     Error,
     /// It panics.
@@ -44,6 +47,21 @@ impl FaultKind {
             Fault::Crash => Self::Crash,
         })
     }
+
+    /// A fault of this kind.
+    fn example(self) -> Fault {
+        match self {
+            Self::Error => Fault::Error("a planned error".into()),
+            Self::Panic => Fault::Panic("a planned panic".into()),
+            Self::Wait => Fault::Wait(Duration::from_secs(3)),
+            Self::LoseReply => Fault::Lose,
+            Self::Kill => Fault::Kill,
+            Self::Drop => Fault::Drop,
+            Self::Duplicate => Fault::Duplicate,
+            Self::Reorder => Fault::Hold(HELD_BACK),
+            Self::Crash => Fault::Crash,
+        }
+    }
 }
 
 impl fmt::Display for FaultKind {
@@ -68,21 +86,36 @@ pub struct FaultPoint {
     /// Its name, for [`FaultPlan::at`](super::FaultPlan::at).
     pub name: &'static str,
     /// What it takes.
-    pub kinds: &'static [FaultKind],
+    pub(super) kinds: &'static [FaultKind],
     /// Chance leaves it alone. Messages pass where only a plan delays them, so that what the runtime keeps in order stays in
     /// order.
     pub(super) is_steady: bool,
 }
 
-/// All fault points of the runtime.
-#[must_use]
-pub fn fault_points() -> &'static [FaultPoint] {
-    POINTS
-}
+impl FaultPoint {
+    /// All fault points of the runtime.
+    ///
+    /// ```
+    /// use callboard::env::Fault;
+    /// use callboard::testing::FaultPoint;
+    /// let is_killed_at = |point: &&FaultPoint| point.faults().contains(&Fault::Kill);
+    /// assert!(FaultPoint::all().iter().filter(is_killed_at).any(|point| point.name == "router.handle"));
+    /// ```
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        POINTS
+    }
 
-/// The point of this name; a test may have points of its own.
-pub(super) fn point(name: &str) -> Option<&'static FaultPoint> {
-    POINTS.iter().find(|point| point.name == name)
+    /// What the point takes, one fault of each kind, for [`FaultPlan::fault`](super::FaultPlan::fault).
+    #[must_use]
+    pub fn faults(&self) -> Vec<Fault> {
+        self.kinds.iter().map(|kind| kind.example()).collect()
+    }
+
+    /// The point of this name; a test may have points of its own.
+    pub(super) fn of(name: &str) -> Option<&'static Self> {
+        POINTS.iter().find(|point| point.name == name)
+    }
 }
 
 use FaultKind::{Crash, Drop, Duplicate, Error, Kill, LoseReply, Panic, Reorder, Wait};

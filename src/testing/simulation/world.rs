@@ -16,7 +16,7 @@ use crate::runtime::Callboard;
 
 use super::coverage::Uncovered;
 use super::faults::{Passed, Planned, TURN};
-use super::points::point as point_of;
+use super::points::FaultPoint;
 use super::trace::{Trace, Weight};
 
 pub(super) struct World {
@@ -256,7 +256,7 @@ impl Faults for World {
         if let Some(fault) = self.strike(point, subject) {
             return Some(fault);
         }
-        if point_of(point).is_some_and(|point| point.is_steady) {
+        if FaultPoint::of(point).is_some_and(|point| point.is_steady) {
             self.note(Weight::Fine, format!("{point} {subject}"));
             return None;
         }

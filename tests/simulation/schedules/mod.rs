@@ -11,7 +11,7 @@ use callboard::messages::RunId;
 use callboard::messages::state::StateRules;
 use callboard::prelude::*;
 use callboard::supervision::runs::Run;
-use callboard::testing::{Seeds, Sim, TestError, seeds, simulate};
+use callboard::testing::{Seeds, Sim, TestError};
 use serde_json::json;
 use swarm::{Plan, board, insist, one_fault, task};
 
@@ -60,7 +60,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 
 #[test]
 fn every_run_ends_as_its_plan_says_whatever_the_schedule_and_the_faults() {
-    simulate(seeds(500), play);
+    Seeds::new(500).simulate(play);
 }
 
 /// Seeds that once failed.
@@ -71,6 +71,6 @@ fn what_went_wrong_once_does_not_again() {
     // after the end of a run by an earlier life of its supervisor. 505, 9076: a turn that had ended while its run was read back was begun again. 2793: a run was taken over twice.
     // 26,673: a note that was written again was not removed. 3000: waiting turns were told in another order each time. 4913: a run was read back twice, one into the other.
     for seed in [42, 97, 505, 766, 2793, 3000, 4913, 9076, 26_673] {
-        simulate(Seeds::only(seed), play);
+        Seeds::only(seed).simulate(play);
     }
 }

@@ -8,7 +8,7 @@ use callboard::messages::state::StateRules;
 use callboard::messages::{Refusal, RunId, RunResult};
 use callboard::prelude::*;
 use callboard::supervision::runs::Run;
-use callboard::testing::{FaultPlan, Seeds, Sim, TestError, seeds, simulate};
+use callboard::testing::{FaultPlan, Seeds, Sim, TestError};
 use serde_json::json;
 
 use super::swarm::{Plan, Reaction, Wish, answer_to, any_fault, board, insist, limits, one_fault, task, tried};
@@ -214,7 +214,7 @@ fn what_went_wrong_with_people_once_does_not_again() {
     // submitted again, its supervisor panicked, and nobody came back to it. 32,079: two boards worked on one run.
     // 36,625: a board that had ended claimed a run late, which took it from the board that had it.
     for seed in [328, 1340, 1819, 3658, 18_982, 30_224, 32_079, 36_625] {
-        simulate(Seeds::only(seed), async |sim| play(sim, one_fault).await);
+        Seeds::only(seed).simulate(async |sim| play(sim, one_fault).await);
     }
 }
 
@@ -225,16 +225,16 @@ fn one_thing_that_went_wrong_once_does_not_again() {
     // crashed, and it was submitted again. 3478: a store panicked as an approval expired.
     // 4342: a turn was still on its way to its agent when its run ended.
     for seed in [358, 1364, 3478, 4342] {
-        simulate(Seeds::only(seed), async |sim| play(sim, any_fault).await);
+        Seeds::only(seed).simulate(async |sim| play(sim, any_fault).await);
     }
 }
 
 #[test]
 fn people_limits_and_boards_side_by_side_count_once_whatever_the_schedule_and_the_faults() {
-    simulate(seeds(100), async |sim| play(sim, one_fault).await);
+    Seeds::new(100).simulate(async |sim| play(sim, one_fault).await);
 }
 
 #[test]
 fn one_thing_that_goes_wrong_anywhere_costs_nobody_anything() {
-    simulate(seeds(100), async |sim| play(sim, any_fault).await);
+    Seeds::new(100).simulate(async |sim| play(sim, any_fault).await);
 }

@@ -8,7 +8,7 @@ use callboard::messages::{Durability, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::supervision::runs::{BreakerPolicy, Cause, Replay, Run};
-use callboard::testing::{Effects, Sim, TestError, seeds, simulate};
+use callboard::testing::{Effects, Seeds, Sim, TestError};
 use callboard::workflow::{Node, Workflow};
 use serde_json::{Value, json};
 
@@ -262,5 +262,5 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 
 #[test]
 fn every_node_sees_what_came_before_it_and_works_once_whatever_the_schedule_and_the_faults() {
-    simulate(seeds(300), play);
+    Seeds::new(300).simulate(play);
 }

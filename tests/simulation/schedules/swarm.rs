@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
+use callboard::env::Fault;
 use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{Action, RunId, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::BreakerPolicy;
-use callboard::testing::{Effects, FaultKind, FaultPlan, Sim, fault_points};
+use callboard::testing::{Effects, FaultPlan, FaultPoint, Sim};
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -211,24 +212,20 @@ pub(crate) fn one_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
 /// Anything that can go wrong anywhere, once.
 pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     let one_of = |count: usize| sim.below(count as u64) as usize;
-    let point = fault_points()[one_of(fault_points().len())];
-    let kind = point.kinds[one_of(point.kinds.len())];
+    let point = FaultPoint::all()[one_of(FaultPoint::all().len())];
+    let mut taken = point.faults();
+    let planned = taken.swap_remove(one_of(taken.len()));
     let pass = 1 + sim.below([3, 10, 40][one_of(3)]);
     let fault = faults.at(point.name);
-    let fault = match kind {
+    let fault = match planned {
         // A note that is not removed is looked at by the next start, and counts as unfinished until then.
         _ if point.name == "storage.delete" => fault.for_secs(1 + sim.below(30)),
         // Nor one that is not found to be removed.
-        FaultKind::Error | FaultKind::Panic | FaultKind::LoseReply if point.name == "storage.get" => fault.for_secs(1),
-        FaultKind::Error => fault.error(PLANNED),
-        FaultKind::Panic => fault.panics(PLANNED),
-        FaultKind::Wait => fault.for_secs(1 + sim.below(30)),
-        FaultKind::LoseReply => fault.loses_reply(),
-        FaultKind::Kill => fault.kills(),
-        FaultKind::Drop => fault.drops(),
-        FaultKind::Duplicate => fault.duplicates(),
-        FaultKind::Reorder => fault.reorders(),
-        _ => fault.crash(),
+        Fault::Error(_) | Fault::Panic(_) | Fault::Lose if point.name == "storage.get" => fault.for_secs(1),
+        Fault::Error(_) => fault.error(PLANNED),
+        Fault::Panic(_) => fault.panics(PLANNED),
+        Fault::Wait(_) => fault.for_secs(1 + sim.below(30)),
+        planned => fault.fault(planned),
     };
     fault.on_pass(pass)
 }

@@ -9,7 +9,7 @@ use callboard::actors::ContextError;
 use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
 use callboard::prelude::*;
 use callboard::supervision::runs::Fork;
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{Seeds, Sim};
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, Effect, LlmAgent, Model, ToolSpec, Tools, of_spec};
 use schemars::JsonSchema;
@@ -554,7 +554,7 @@ impl Agent for Founder {
 
 #[test]
 fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and_nobody_is_asked_again() {
-    simulate(seeds(60), async |sim: Sim| {
+    Seeds::new(60).simulate(async |sim: Sim| {
         let start = || sim.board().with(AgentSpec::new("founder", || Founder).keeps_agents()).start();
         // The write that keeps the agent; the one after it; any of the writes of the journal.
         match sim.below(3) {
