@@ -27,6 +27,24 @@
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
 //!
+//! # What it promises, and what it leaves to you
+//!
+//! - **What is acknowledged is journaled**, at the durability that was asked for: by default on disk, where the store is one.
+//!   An actor that panics or is restarted loses nothing of it, and after a process was killed, the next start continues its
+//!   runs. [`Durability::Buffered`](messages::Durability) may lose the last 100 ms, and `Memory` what the process held.
+//! - **A turn begins at least once, and its command takes effect at most once.** A turn that was open when the process died is
+//!   begun again under the same id; steps that had finished answer from the journal.
+//! - **Effects outside have a class.** One that is `once` is never repeated by itself: if its result was lost, a person is asked.
+//!   `idempotent` ones happen at least once; that the outside recognizes their key is up to you.
+//! - **Coordination is code.** Limits, budgets, approvals, and whether a handoff may go ahead are checked without a model.
+//!   What an agent does in its own code is not: it runs in your process, with your process's permissions.
+//! - **Supervision is OTP's.** Agents are rebuilt by their factory after a panic, so keep nothing in an agent's value that must
+//!   last. A store that fails a sync stops the board; restarting the process is yours.
+//! - **The store on disk belongs to one process at a time.** It trusts its disk to keep what was synced, and keeps no copy:
+//!   [`Transfer`](storage::Transfer) exports and copies.
+//!
+//! `docs/semantics.md` has the exact rules, and `docs/reliability.md` what was tried, how often, and what it cannot show.
+//!
 //! Agents that think with a language model, their tools, programs in any language and the tools of MCP servers are in
 //! [`callboard-agents`](https://docs.rs/callboard-agents).
 //!
@@ -37,6 +55,8 @@
 pub mod actors;
 pub mod env;
 mod error;
+#[cfg(doctest)]
+mod guides;
 pub mod messages;
 pub mod runtime;
 pub mod storage;
@@ -68,39 +88,3 @@ pub mod prelude {
     pub use crate::storage::{Memory, Storage};
     pub use crate::workflow::{Node, Workflow};
 }
-
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-#[cfg(doctest)]
-#[doc = include_str!("../docs/conversations.md")]
-struct ConversationGuide;
-
-#[cfg(all(doctest, feature = "workflow-text"))]
-#[doc = include_str!("../docs/workflows.md")]
-struct WorkflowGuide;
-
-#[cfg(all(doctest, feature = "workflow-text"))]
-#[doc = include_str!("../docs/workflow-templates.md")]
-struct TemplateGuide;
-
-#[cfg(doctest)]
-#[doc = include_str!("../docs/compared-with-langgraph.md")]
-struct ComparedWithLangGraph;
-
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../docs/testing.md")]
-struct TestingGuide;
-
-#[cfg(all(doctest, feature = "workflow-text"))]
-#[doc = include_str!("../docs/workflow-drawing.md")]
-struct DrawingGuide;
-
-#[cfg(all(doctest, feature = "sled"))]
-#[doc = include_str!("../docs/embed.md")]
-struct EmbedGuide;
-
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../docs/test-trees.md")]
-struct TestTreesGuide;

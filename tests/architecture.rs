@@ -16,12 +16,13 @@ const WITHOUT_RUNTIME: &[&str] = &["messages", "workflow", "supervision::runs::r
 const TESTING: &[(&str, usize, &str)] = &[
     ("env/clocks.rs", 3, "the system's clock follows tokio's where a test has paused that"),
     ("env/simulated.rs", 1, "how the test kit says that this thread runs a simulation"),
-    ("lib.rs", 3, "the module `testing`, and two guides that use it"),
+    ("guides.rs", 2, "two guides that use it"),
+    ("lib.rs", 1, "the module `testing`"),
     ("runtime/builder.rs", 1, "how a simulation gets to know its boards"),
-    ("runtime/watching.rs", 1, "`testing::kill`"),
-    ("supervision/tree/mod.rs", 1, "`testing::kill`"),
-    ("supervision/tree/message.rs", 1, "`testing::kill`"),
-    ("supervision/tree/supervisor.rs", 1, "`testing::kill`"),
+    ("runtime/watching.rs", 1, "`Callboard::kill`"),
+    ("supervision/tree/mod.rs", 1, "`Callboard::kill`"),
+    ("supervision/tree/message.rs", 1, "`Callboard::kill`"),
+    ("supervision/tree/supervisor.rs", 1, "`Callboard::kill`"),
 ];
 
 /// The one file that knows injected bugs.
@@ -97,6 +98,28 @@ fn rooms_of_rules_and_data_name_neither_tokio_nor_ractor() {
     let is_wrong = |file: &Path| room(file, &table).is_some_and(|room| WITHOUT_RUNTIME.contains(&room));
     let wrong: Vec<_> = found.iter().filter(|outside| is_wrong(&outside.file)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Public errors that `callboard::Error` does not join, and why.
+const NOT_JOINED: &[(&str, &str)] = &[
+    ("Error", "it is the one that joins"),
+    ("TurnError", "agents return it"),
+    ("DelegationError", "it is returned within a turn, and becomes a `TurnError`"),
+    ("SendError", "it gives a message of any type back"),
+    ("SpecError", "`StartError` and `ControlError` have it"),
+    ("TestError", "it ends a simulated test"),
+];
+
+#[test]
+fn the_roll_up_error_joins_every_public_error() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (names, joined) = (read("xtask/public-names.txt"), read("src/error.rs"));
+    let names = names.lines().filter_map(|line| line.split_once(" (")?.0.rsplit("::").next());
+    let errors: BTreeSet<&str> = names.filter(|name| name.ends_with("Error") || *name == "Defects").collect();
+    assert!(errors.len() > 20, "the list of public names was not found: {errors:?}");
+    let is_joined = |error: &&&str| joined.contains(&format!("(#[from] {error})"));
+    let others: BTreeSet<&str> = errors.iter().filter(|error| !is_joined(error)).copied().collect();
+    assert_eq!(others, NOT_JOINED.iter().map(|(error, _)| *error).collect());
 }
 
 /// The library's files with their texts, tests within them included.
