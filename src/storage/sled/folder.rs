@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use callboard_text::visible;
 
-use super::disk::{Disk, sync_folder};
+use super::disk::{Disk, sync_folder, write_whole};
 use super::log_check;
 use crate::storage::StorageError;
 
@@ -116,14 +116,14 @@ impl Folder {
     }
 
     /// Notes a sync that has succeeded. Not synced itself: an older note is still true.
-    pub(super) fn note_synced(&mut self, note: Synced) -> io::Result<()> {
+    pub(super) fn note_synced(&mut self, disk: &dyn Disk, note: Synced) -> io::Result<()> {
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&note.sync.to_le_bytes());
         bytes[8..16].copy_from_slice(&note.db_length.to_le_bytes());
         let sum = crc32fast::hash(&bytes[..16]);
         bytes[16..].copy_from_slice(&sum.to_le_bytes());
         self.synced.seek(SeekFrom::Start(0))?;
-        self.synced.write_all(&bytes)
+        disk.write(&mut self.synced, &self.path.join("synced"), &bytes)
     }
 }
 
@@ -350,13 +350,9 @@ fn check_format(path: &Path) -> Result<bool, String> {
 }
 
 fn write_format(path: &Path, disk: &dyn Disk) -> io::Result<()> {
-    let (file_path, unfinished) = (path.join("format"), path.join("format.unfinished"));
     // What is there may be no file: a pipe would be waited for.
-    let _ = fs::remove_file(&unfinished);
-    let mut file = File::create(&unfinished)?;
-    writeln!(file, "{FORMAT_NAME}{FORMAT}")?;
-    disk.sync(&file, &file_path)?;
-    fs::rename(&unfinished, &file_path)?;
+    let _ = fs::remove_file(path.join("format.unfinished"));
+    write_whole(disk, &path.join("format"), format!("{FORMAT_NAME}{FORMAT}\n").as_bytes())?;
     sync_folder(disk, path)
 }
 

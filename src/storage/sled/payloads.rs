@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::disk::{Disk, sync_folder};
+use super::disk::{Disk, sync_folder, write_whole};
 use super::read_error::ReadError;
 use crate::storage::Record;
 
@@ -73,12 +73,7 @@ impl Payloads {
     /// Writes and syncs a file. Its name is durable after [`Payloads::sync_names`].
     pub(super) fn write(&self, payload: &[u8]) -> io::Result<PayloadName> {
         let name = PayloadName::of(payload);
-        let path = self.path(&name);
-        let unfinished = path.with_extension("unfinished");
-        let mut file = File::create(&unfinished)?;
-        file.write_all(payload)?;
-        self.disk.sync(&file, &path)?;
-        fs::rename(&unfinished, &path)?;
+        write_whole(&*self.disk, &self.path(&name), payload)?;
         Ok(name)
     }
 

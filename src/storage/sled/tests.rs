@@ -1,4 +1,4 @@
-//! What only the seam to the disk can show: the order of syncs, how many there are, and what happens when one fails.
+//! What only the seam to the disk can show: the order of syncs, how many there are, and what happens when a step fails.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage};
 
-/// Records every sync, and fails those of one file on demand.
+/// Records every sync, and fails one step on demand: `db` is the sync of that file; `write payload` writes half of it.
 #[derive(Clone, Default)]
 struct Recorder {
     events: Arc<Mutex<Vec<String>>>,
@@ -26,8 +26,16 @@ impl Recorder {
         std::mem::take(&mut self.events.lock())
     }
 
-    fn fail(&self, file: &'static str) {
-        *self.failing.lock() = Some(file);
+    fn fail(&self, step: &'static str) {
+        *self.failing.lock() = Some(step);
+    }
+
+    fn try_step(&self, step: &str) -> io::Result<()> {
+        if self.failing.lock().is_none_or(|failing| failing != step) {
+            return Ok(());
+        }
+        self.note(&format!("{step} failed"));
+        Err(io::Error::other("the disk is on fire"))
     }
 
     fn open(&self, folder: &TempDir) -> Sled {
@@ -39,17 +47,38 @@ impl Recorder {
 }
 
 impl Disk for Recorder {
-    fn sync(&self, _: &File, path: &Path) -> io::Result<()> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = if name.len() == 64 { "payload".to_owned() } else { name.into_owned() };
-        if self.failing.lock().is_some_and(|failing| failing == name) {
-            self.note(&format!("{name} failed"));
-            return Err(io::Error::other("the disk is on fire"));
+    fn create(&self, path: &Path) -> io::Result<File> {
+        self.try_step(&format!("create {}", name_of(path)))?;
+        File::create(path)
+    }
+
+    fn write(&self, file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.try_step(&format!("write {}", name_of(path))) {
+            file.write_all(&bytes[..bytes.len() / 2])?;
+            return Err(error);
         }
+        file.write_all(bytes)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.try_step(&format!("rename {}", name_of(to)))?;
+        std::fs::rename(from, to)
+    }
+
+    fn sync(&self, _: &File, path: &Path) -> io::Result<()> {
+        let name = name_of(path);
+        self.try_step(&name)?;
         assert!(self.failing.lock().is_none_or(|failing| failing != "panic"), "a bug in the writer");
         self.note(&name);
         Ok(())
     }
+}
+
+/// The name of a file, also of an unfinished one.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(".unfinished");
+    if name.len() == 64 { "payload".to_owned() } else { name.to_owned() }
 }
 
 fn folder() -> TempDir {
@@ -189,14 +218,15 @@ async fn more_writers_than_there_is_room_for_are_all_served() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
-    for file in ["db", "payload", "payloads"] {
+async fn a_failed_step_stops_the_store_and_is_not_tried_again() {
+    let steps = ["db", "create payload", "write payload", "payload", "rename payload", "payloads", "write synced"];
+    for step in steps {
         let (recorder, folder) = (Recorder::default(), folder());
         let store = recorder.open(&folder);
         let mut watch = store.watch(&Key::new([]).children());
         store.append(append("a", 0, b"kept", Durability::Sync)).await.unwrap();
         recorder.take();
-        recorder.fail(file);
+        recorder.fail(step);
         let big = vec![1; 70_000];
         let lost = join_all((0..3).map(|_| store.append(append("b", 0, &big, Durability::Sync)))).await;
         assert!(lost.iter().all(|result| matches!(result, Err(StorageError::Stopped { .. }))), "{lost:?}");
@@ -210,12 +240,29 @@ async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
         assert_eq!(watch.next().await, None, "watches end");
         assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1, "reads continue");
         let failed = recorder.take().iter().filter(|event| event.ends_with("failed")).count();
-        assert_eq!(failed, 1, "{file}");
+        assert_eq!(failed, 1, "{step}");
         assert!(store.close().await.is_err_and(|error| error.to_string().contains("on fire")));
-        assert!(recorder.take().is_empty(), "no sync after a failed one");
+        assert!(recorder.take().is_empty(), "no step after a failed one");
         *recorder.failing.lock() = None;
         let reopened = recorder.open(&folder);
         assert_eq!(reopened.read(&Key::new(["a"]), 1, 9).await.unwrap()[0].payload[..], *b"kept");
+        let files = std::fs::read_dir(folder.path().join("payloads")).unwrap();
+        let files: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(files.iter().all(|file| file.len() == 64), "{step} left {files:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_making_has_failed_at_any_step_can_be_made_again() {
+    for step in ["create format", "write format", "format", "rename format", "conf", "db", "write synced"] {
+        let (recorder, folder) = (Recorder::default(), folder());
+        recorder.fail(step);
+        let disk = Arc::new(recorder.clone());
+        let failed = Sled::open_on(folder.path(), Arc::new(SystemClock::default()), disk).unwrap_err();
+        assert!(matches!(&failed, StorageError::Open { detail, .. } if detail.contains("on fire")), "{step}: {failed}");
+        *recorder.failing.lock() = None;
+        let store = recorder.open(&folder);
+        store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
     }
 }
 

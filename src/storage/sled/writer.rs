@@ -182,7 +182,8 @@ impl Writer {
         let path = self.folder.path().join("db");
         self.disk.sync(&self.db, &path).map_err(|error| failed("db", &error))?;
         self.shared.count_sync();
-        self.folder.note_synced(Synced { sync, db_length }).map_err(|error| failed("synced", &error))?;
+        let noted = self.folder.note_synced(&*self.disk, Synced { sync, db_length });
+        noted.map_err(|error| failed("synced", &error))?;
         for name in loose_payloads.iter().filter(|name| !is_used(&self.tree, name)) {
             self.payloads.remove(name);
         }
