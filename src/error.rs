@@ -3,7 +3,7 @@
 use crate::actors::context::ContextError;
 use crate::messages::state::StateError;
 use crate::messages::{NameError, Refusal};
-use crate::runtime::{AgentError, AskError, BuildError, ConversationError, LetterError, RunError, WorkflowStoreError};
+use crate::runtime::{AgentError, AskError, BuildError, ConversationError, RunError, WorkflowStoreError};
 use crate::storage::{StorageError, TransferError};
 use crate::supervision::runs::ReplayError;
 use crate::supervision::runs::fork::ForkError;
@@ -35,8 +35,6 @@ pub enum Error {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error(transparent)]
-    Letter(#[from] LetterError),
     #[error(transparent)]
     Fork(#[from] ForkError),
     #[error(transparent)]

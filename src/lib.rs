@@ -72,8 +72,8 @@ pub use runtime::{Builder, Callboard, RunHandle};
 pub use supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
 pub use supervision::runs::rules::fork::ForkError;
 
-/// What a first program, and each of the small examples, needs. It has no `Send` and no `Error`, so that it hides nothing of
-/// the standard library.
+/// What a first program, and each of the small examples, needs. It has no `Error`, so that it hides nothing of the standard
+/// library.
 pub mod prelude {
     pub use crate::actors::approvals::TerminalChannel;
     pub use crate::actors::events::{StreamMode, Watched};

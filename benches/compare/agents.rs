@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::{AgentEvent, StopReason, ToolCall, Usage};
+use callboard::messages::{AgentEvent, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard_agents::{
-    Definition, Effect, GenaiModel, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
+    Definition, Effect, GenaiModel, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason,
+    Tools, tool,
 };
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -239,8 +240,8 @@ pub(crate) fn words(report: &mut Report, effort: Effort) {
         let run = board.submit(Task::new("speak")).await.unwrap();
         let mut late = Vec::new();
         while late.len() < pieces {
-            let Some(Watched::Live(shown)) = watched.next().await else { panic!("the board ended") };
-            if let AgentEvent::Text { .. } = shown.event {
+            let Some(Watched::Live { event, .. }) = watched.next().await else { panic!("the board ended") };
+            if let AgentEvent::Text { .. } = *event {
                 late.push(wall() - sent.lock()[late.len()]);
                 seen.send(()).await.unwrap();
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callboard::messages::Send;
+use callboard::messages::SendTo;
 use callboard::prelude::*;
 use callboard::storage::{Memory, Storage};
 use parking_lot::Mutex;
@@ -241,7 +241,7 @@ pub(crate) fn crowd(report: &mut Report, effort: Effort) {
 fn fanning() -> callboard::runtime::Builder {
     Callboard::builder()
         .agent("lead", |turn: Turn| async move {
-            Ok(Command::new().goto_many((0..turn.input::<u64>()?).map(|part| Send::new("worker", part))))
+            Ok(Command::new().goto_many((0..turn.input::<u64>()?).map(|part| SendTo::new("worker", part))))
         })
         .agent("worker", |turn: Turn| async move {
             let part: u64 = turn.input()?;

@@ -1,6 +1,8 @@
 //! The person at the terminal.
 
-use callboard::actors::approvals::{Keyboard, Typed, Withdrawal};
+use std::io::PipeReader;
+
+use callboard::actors::approvals::{Keyboard, Typed};
 
 use crate::output;
 
@@ -10,10 +12,10 @@ pub(crate) trait Person {
     fn answers(&mut self, question: &str) -> Option<String>;
 }
 
-/// The person at the terminal. After the withdrawal every question is answered with `None`.
+/// The person at the terminal. After its withdrawal every question is answered with `None`.
 pub(crate) struct AtTerminal {
     keyboard: Keyboard,
-    withdrawal: Option<Withdrawal>,
+    withdrawal: Option<PipeReader>,
 }
 
 impl Person for AtTerminal {
@@ -45,7 +47,7 @@ pub(crate) fn is_anybody_here(no_input: bool) -> bool {
 }
 
 /// Asks the person at the terminal, until the question is withdrawn; `None` without a terminal. Other output is deferred meanwhile.
-pub(crate) fn at_the_terminal<T>(withdrawal: Option<Withdrawal>, ask: impl FnOnce(&mut AtTerminal) -> T) -> Option<T> {
+pub(crate) fn at_the_terminal<T>(withdrawal: Option<PipeReader>, ask: impl FnOnce(&mut AtTerminal) -> T) -> Option<T> {
     output::ask(|| Keyboard::open().map(|keyboard| ask(&mut AtTerminal { keyboard, withdrawal })))
 }
 

@@ -1,7 +1,6 @@
 //! Retries: the turn at which the new run forks off the failed one, and its limits.
 
-use callboard::messages::state::StateRules;
-use callboard::messages::{Limits, Outcome, Refusal, RunEvent, Verdict};
+use callboard::messages::{Limits, Outcome, Refusal, RunEvent, StateRules, Verdict};
 use callboard::supervision::runs::{Cause, Fork, Replay};
 use serde_json::json;
 

@@ -88,10 +88,14 @@ fn payload(of: &str, variant: &str) -> &'static str {
         ("ContextStrategy", "Channels") => "channels",
         ("Resolution", "Done") => "result",
         ("Difference", "appended") => "values",
-        ("Reducer", "Merge") => "rules",
         ("Reducer", "Custom") => "name",
         _ => "value",
     }
+}
+
+/// The field that holds all fields of a variant, if they are not beside its kind.
+fn nested(of: &str, variant: &str) -> Option<&'static str> {
+    (of == "Reducer" && variant == "Merge").then_some("rules")
 }
 
 /// Whether variants without values are objects too; those of other enums are strings.
@@ -131,15 +135,21 @@ struct Object {
     fields: Map<String, Value>,
     /// The key of a map whose value is serialized next.
     key: Option<String>,
+    /// The kind of a variant whose fields are in a field of this name.
+    nested: Option<(Value, &'static str)>,
 }
 
 impl Object {
     fn of(owner: &'static str) -> Self {
-        Self { owner, fields: Map::new(), key: None }
+        Self { owner, fields: Map::new(), key: None, nested: None }
     }
 
     fn variant(of: &'static str, variant: &'static str) -> Self {
         let mut object = Self::of(variant);
+        if let Some(name) = nested(of, variant) {
+            object.nested = Some((kind(of, variant), name));
+            return object;
+        }
         object.fields.insert("kind".to_owned(), kind(of, variant));
         object
     }
@@ -159,7 +169,10 @@ impl Object {
         ) {
             return secs.saturating_mul(1_000).saturating_add(nanos / 1_000_000).into();
         }
-        Value::Object(self.fields)
+        match self.nested {
+            Some((kind, name)) => serde_json::json!({ "kind": kind, name: self.fields }),
+            None => Value::Object(self.fields),
+        }
     }
 }
 

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use callboard::actors::approvals::{Card, Keyboard, Rows};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
-use callboard::messages::state::StateRules;
-use callboard::messages::{Interrupt, Pending, Question, RunId, Timestamp};
+use callboard::messages::{Interrupt, Pending, Question, RunId, StateRules, Timestamp};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Follower, Run};
 
@@ -167,10 +166,12 @@ pub(crate) async fn rests(run: &RunHandle, is_anybody_here: bool) -> Result<(), 
             () = tokio::time::sleep(QUIET), if rests => return Ok(()),
         };
         let _ = match watched {
-            Some(Watched::Event(event)) if follower.run().is_some() || event.sequence == 1 => follower.take(&event),
-            Some(Watched::Live(_)) => Vec::new(),
+            Some(Watched::Event { sequence, event, .. }) if follower.run().is_some() || sequence == 1 => {
+                follower.take(sequence, &event)
+            }
+            Some(Watched::Live { .. }) => Vec::new(),
             // The follower lacks the first events: it reads the run again.
-            Some(Watched::Event(_) | Watched::Missed(_)) => follower.catch_up(run.read().await?),
+            Some(Watched::Event { .. } | Watched::Missed(_)) => follower.catch_up(run.read().await?),
             None => std::future::pending().await,
         };
     }

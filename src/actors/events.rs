@@ -8,7 +8,7 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::messages::{AgentEvent, AgentName, Plan, Published, RunEvent, RunId, Shown, TurnId};
+use crate::messages::{AgentEvent, AgentName, Plan, RunEvent, RunId, TurnId};
 
 /// Which events a watcher gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,10 +92,24 @@ impl StreamMode {
 /// What a watcher receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched {
-    /// An event.
-    Event(Published),
-    /// What an agent does in its turn, with [`StreamMode::Live`].
-    Live(Arc<Shown>),
+    /// Something happened in a run.
+    Event {
+        /// The run.
+        run: RunId,
+        /// The event's number in its run, from 1.
+        sequence: u64,
+        /// What happened.
+        event: Arc<RunEvent>,
+    },
+    /// An agent does something in its turn, with [`StreamMode::Live`].
+    Live {
+        /// The turn.
+        turn: TurnId,
+        /// Whose it is.
+        agent: AgentName,
+        /// What it does.
+        event: Arc<AgentEvent>,
+    },
     /// The watcher was slow: this many events are lost to it. Those of runs are in the journal.
     Missed(u64),
 }
@@ -168,7 +182,7 @@ impl Hub {
                 && watcher.modes.iter().any(|mode| mode.includes_in(plan, event));
             if is_wanted {
                 let event = Arc::clone(shared.get_or_insert_with(|| Arc::new(event.clone())));
-                watcher.send(Watched::Event(Published { run, sequence, event }));
+                watcher.send(Watched::Event { run, sequence, event });
             }
             !watcher.sender.is_closed()
         });
@@ -185,10 +199,10 @@ impl Hub {
         if !self.is_watched() {
             return;
         }
-        let shown = Arc::new(Shown { turn, agent: agent.clone(), event });
+        let event = Arc::new(event);
         for watcher in &self.watching.lock().watchers {
             if watcher.run.is_none_or(|wanted| wanted == turn.run) && watcher.modes.contains(&StreamMode::Live) {
-                watcher.send(Watched::Live(Arc::clone(&shown)));
+                watcher.send(Watched::Live { turn, agent: agent.clone(), event: Arc::clone(&event) });
             }
         }
     }
@@ -252,8 +266,8 @@ mod tests {
         let mut watched = hub.watch(Some(run), &[StreamMode::Messages], 2);
         let notice = RunEvent::Noticed { turn: 1, text: "x".into(), at: Timestamp::default() };
         let mut next = || match watched.next().now_or_never() {
-            Some(Some(Watched::Event(event))) => format!("event {}", event.sequence),
-            Some(Some(Watched::Live(shown))) => format!("{:?}", shown.event),
+            Some(Some(Watched::Event { sequence, .. })) => format!("event {sequence}"),
+            Some(Some(Watched::Live { event, .. })) => format!("{event:?}"),
             Some(Some(Watched::Missed(count))) => format!("missed {count}"),
             Some(None) => "end".into(),
             None => "nothing".into(),

@@ -31,19 +31,19 @@ mod storage_actor;
 mod taint;
 mod turn;
 
-pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
+pub use agent::{Agent, AgentSpec, IntoAgent, Mode};
 pub use context::{ContextAccess, ContextChange, ContextError, ContextStore};
 pub use events::{StreamMode, Watched};
-pub use router::{ApprovalPolicy, DelegationStatus, InboxMessage, PolicyQuestion};
+pub use router::{DelegationStatus, InboxMessage, PolicyQuestion};
 pub use turn::{
-    Delegation, DelegationError, OutsideEffect, Reservation, SettledTooLate, Settlement, Terminal, Turn, TurnAgents,
-    TurnError, TurnPeople,
+    Delegation, DelegationError, OutsideEffect, Reservation, Settlement, Terminal, Turn, TurnAgents, TurnError,
+    TurnPeople,
 };
 
 pub(crate) use agent::AgentMsg;
 pub(crate) use agent_actor::{AgentActor, Arguments as AgentArguments};
 pub(crate) use gauges::{GaugeSources, Gauges};
-pub(crate) use router::{HostedAgent, LedgerLimits, Router, RouterActor, RouterParts};
+pub(crate) use router::{ApprovalPolicy, HostedAgent, LedgerLimits, Router, RouterActor, RouterParts};
 pub(crate) use scheduler::{AgentSnapshot, AgentStatus, Scheduler, SchedulerConfig};
 pub(crate) use shard_queues::ShardQueues;
 pub(crate) use storage_actor::{Arguments as StorageActorArguments, StorageActor, StorageActorMsg};

@@ -1,3 +1,5 @@
+//! The names of agents.
+
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;

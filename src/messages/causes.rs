@@ -2,19 +2,35 @@
 
 use super::{MAX_JSON_DEPTH, RequestId, RunId, TurnId};
 
-/// A JSON value that is nested too deeply: a journal could not read it back. Nothing was done.
+/// A value that is beyond a limit. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is nested deeper than {max} levels")]
-pub struct TooDeep {
-    /// What is too deep.
-    pub what: &'static str,
-    /// How many levels are allowed.
-    pub max: usize,
+#[non_exhaustive]
+pub enum OverLimit {
+    /// A JSON value is nested too deeply: a journal could not read it back.
+    #[error("{what} is nested deeper than {max} levels")]
+    Depth {
+        /// What is too deep.
+        what: &'static str,
+        /// How many levels are allowed.
+        max: usize,
+    },
+    /// A name or a reason is too long to be shown to others.
+    #[error("{what} has {length} characters; at most {max} are allowed; {advice}")]
+    Length {
+        /// What is too long.
+        what: &'static str,
+        /// How many characters it has.
+        length: usize,
+        /// How many it may have.
+        max: usize,
+        /// What to do instead.
+        advice: &'static str,
+    },
 }
 
-impl TooDeep {
-    pub(crate) const fn new(what: &'static str) -> Self {
-        Self { what, max: MAX_JSON_DEPTH }
+impl OverLimit {
+    pub(crate) const fn depth(what: &'static str) -> Self {
+        Self::Depth { what, max: MAX_JSON_DEPTH }
     }
 }
 

@@ -1,3 +1,5 @@
+//! The delegations that led to a turn (SEMANTICS 1).
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -131,7 +131,7 @@ impl Command {
     /// let command = Command::new().goto_many([("editor", "chapter 1"), ("proofreader", "chapter 2")]);
     /// ```
     #[must_use]
-    pub fn goto_many(mut self, sends: impl IntoIterator<Item = impl Into<Send>>) -> Self {
+    pub fn goto_many(mut self, sends: impl IntoIterator<Item = impl Into<SendTo>>) -> Self {
         self.goto = Goto::Many(sends.into_iter().map(Into::into).collect());
         self
     }
@@ -168,22 +168,21 @@ pub enum Goto {
     /// To this agent.
     Agent(Arc<str>),
     /// To all of these, each in a branch of its own.
-    Many(Vec<Send>),
+    Many(Vec<SendTo>),
     /// The run ends.
     End,
 }
 
-/// One target of [`Goto::Many`]. [`Command::goto_many`] takes pairs of a name and an input as well, so that this name, which
-/// hides the marker trait `Send`, need not be imported.
+/// One target of [`Goto::Many`]. [`Command::goto_many`] takes pairs of a name and an input as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Send {
+pub struct SendTo {
     /// The agent.
     pub to: Arc<str>,
     /// Its input.
     pub input: Json,
 }
 
-impl Send {
+impl SendTo {
     /// A send.
     #[must_use]
     pub fn new(to: &str, input: impl Into<Json>) -> Self {
@@ -192,7 +191,7 @@ impl Send {
 }
 
 /// An agent and its input.
-impl<T: Into<Json>> From<(&str, T)> for Send {
+impl<T: Into<Json>> From<(&str, T)> for SendTo {
     fn from((to, input): (&str, T)) -> Self {
         Self::new(to, input)
     }

@@ -1,3 +1,5 @@
+//! Entries of the shared context (SEMANTICS 12).
+
 use serde::{Deserialize, Serialize};
 
 use super::{AgentName, Chain, RunId, Timestamp};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, AgentName, Json, TurnId, Usage};
+use super::{Action, Json, Usage};
 
 /// One message of a conversation with a model. The system prompt is not one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,22 +82,6 @@ impl ToolCall {
     pub fn size(&self) -> usize {
         self.name.len() + self.arguments.size()
     }
-}
-
-/// Why a model stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// The answer is complete.
-    Finished,
-    /// It wants tools to be used.
-    ToolCalls,
-    /// Its answer was cut at the most tokens that it may write.
-    Length,
-    /// The provider withheld the rest.
-    Filtered,
-    /// Something else, in the provider's words.
-    Other(Arc<str>),
 }
 
 /// Money, in billionths of a US dollar: what one token costs is a whole number of them.
@@ -337,17 +321,6 @@ pub enum LoopEnd {
     Cancelled,
     /// Something went wrong; in words.
     Failed(Arc<str>),
-}
-
-/// What an agent did, and in which turn.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
-    /// The turn.
-    pub turn: TurnId,
-    /// Whose it is.
-    pub agent: AgentName,
-    /// What it did.
-    pub event: AgentEvent,
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! The names of conversations.
+
 use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;

@@ -1,27 +1,62 @@
+//! Delegations: what is asked, where it stands, and what came of it (SEMANTICS 11).
+
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentName, Json, Outcome, RequestId, Timestamp, TraceId};
+use super::{Json, Outcome};
 
-/// A task that one participant gives another and waits for (SEMANTICS 11).
+/// What a delegation asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DelegationRequest {
-    /// Names the delegation; the same id again is the same delegation.
-    pub request_id: RequestId,
-    /// Who asks; stamped by the runtime.
-    pub from_agent: AgentName,
-    /// Who is to do it.
-    pub to_agent: AgentName,
-    /// The trace that it belongs to.
-    pub trace_id: TraceId,
-    /// What is asked, in words.
+pub struct Order {
+    /// The name, role or capability as the agent wrote it.
+    pub to: Arc<str>,
+    /// What to do, in words.
     pub body: Arc<str>,
     /// What to work on.
     pub input: Json,
-    /// An outside resource that the task is about, such as an issue or a merge request. Only the requester changes it.
+    /// An outside resource that the task is about.
     pub reference: Option<Arc<str>>,
+    /// The asking turn does not wait: the answer comes with a turn of its own.
+    pub is_detached: bool,
+    /// What the delegated turns may reserve together, within what their parent may.
+    pub tokens: Option<u64>,
+    /// How long the answer may take, within what is left to the parent.
+    pub deadline: Option<Duration>,
+    /// What the delegated turns see of the state.
+    pub sees: ContextStrategy,
+}
+
+impl Order {
+    /// A task for the agent that the target resolves to; the input is the body.
+    #[must_use]
+    pub fn new(to: &str, body: &str) -> Self {
+        Self {
+            to: to.into(),
+            body: body.into(),
+            input: Json::from(body),
+            reference: None,
+            is_detached: false,
+            tokens: None,
+            deadline: None,
+            sees: ContextStrategy::None,
+        }
+    }
+}
+
+/// How much of its parent's state a delegated turn sees (SEMANTICS 5). What it writes goes back to the parent whatever it
+/// saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContextStrategy {
+    /// Nothing: its input has to contain everything.
+    #[default]
+    None,
+    /// These channels.
+    Channels(Vec<Arc<str>>),
+    /// All of it.
+    Full,
 }
 
 /// Where a delegation stands. Statuses only move forward, and one of the last two comes once.
@@ -66,25 +101,6 @@ impl fmt::Display for Status {
     }
 }
 
-/// One status of a delegation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StatusUpdate {
-    /// The delegation.
-    pub request_id: RequestId,
-    /// Who reports: the target or the router.
-    pub from_agent: AgentName,
-    /// Who asked.
-    pub to_agent: AgentName,
-    /// Where it stands.
-    pub status: Status,
-    /// A line for people.
-    pub detail: Arc<str>,
-    /// The answer, with `Complete`.
-    pub body: Json,
-    /// When it was reported, by the wall clock.
-    pub at: Timestamp,
-}
-
 /// The result of a delegation, as the asking turn sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
@@ -92,4 +108,30 @@ pub struct Answer {
     pub outcome: Outcome,
     /// Its output.
     pub output: Json,
+}
+
+/// The result of an earlier delegation of the same turn, for those that it asks after that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlierAnswer {
+    /// Whom it was given to, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// What was asked.
+    pub body: Arc<str>,
+    /// What came of it.
+    pub answer: Answer,
+}
+
+/// The input of a turn that is there because a detached delegation was answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LateAnswer {
+    /// The delegation.
+    pub request: String,
+    /// Whom it was given to, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// What was asked.
+    pub body: Arc<str>,
+    /// What came of it.
+    pub answer: Answer,
+    /// What the asking turn worked on.
+    pub original_input: Json,
 }

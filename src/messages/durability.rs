@@ -1,3 +1,5 @@
+//! When a write is acknowledged.
+
 use serde::{Deserialize, Serialize};
 
 /// How far a write must have got before it is acknowledged (SEMANTICS 10).

@@ -1,12 +1,12 @@
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+//! The events of a run's journal.
 
-use callboard_text::visible_lines;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, AgentName, Answer, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Decision, Envelope,
-    Intent, Json, Outcome, Refusal, Resolution, RunId, Submission, Timestamp, Update, Usage,
+    AgentName, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Decision, Envelope, Failure, Intent, Json,
+    Order, Outcome, Refusal, Resolution, Submission, Timestamp, TurnId, Update, Usage, Verdict,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -265,7 +265,7 @@ pub enum RunEvent {
     /// The run was stopped from outside before its branches ended.
     Stopped {
         /// Cancelled, or failed by its deadline or by a reducer that panicked.
-        outcome: super::Outcome,
+        outcome: Outcome,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
@@ -302,7 +302,7 @@ pub enum RunEvent {
         /// The turn.
         turn: u32,
         /// The turn that it was in the other run.
-        from: super::TurnId,
+        from: TurnId,
         /// What it works on, if that was changed.
         input: Option<Json>,
         /// What its branch sees that was changed.
@@ -549,266 +549,4 @@ impl RunEvent {
     pub(crate) fn turn_mut(&mut self) -> Option<&mut u32> {
         turn_of!(self)
     }
-}
-
-/// What a delegation asks for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
-    /// The name, role or capability as the agent wrote it.
-    pub to: Arc<str>,
-    /// What to do, in words.
-    pub body: Arc<str>,
-    /// What to work on.
-    pub input: Json,
-    /// An outside resource that the task is about.
-    pub reference: Option<Arc<str>>,
-    /// The asking turn does not wait: the answer comes with a turn of its own.
-    pub is_detached: bool,
-    /// What the delegated turns may reserve together, within what their parent may.
-    pub tokens: Option<u64>,
-    /// How long the answer may take, within what is left to the parent.
-    pub deadline: Option<Duration>,
-    /// What the delegated turns see of the state.
-    pub sees: ContextStrategy,
-}
-
-impl Order {
-    /// A task for the agent that the target resolves to; the input is the body.
-    #[must_use]
-    pub fn new(to: &str, body: &str) -> Self {
-        Self {
-            to: to.into(),
-            body: body.into(),
-            input: Json::from(body),
-            reference: None,
-            is_detached: false,
-            tokens: None,
-            deadline: None,
-            sees: ContextStrategy::None,
-        }
-    }
-}
-
-/// How much of its parent's state a delegated turn sees (SEMANTICS 5). What it writes goes back to the parent whatever it
-/// saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ContextStrategy {
-    /// Nothing: its input has to contain everything.
-    #[default]
-    None,
-    /// These channels.
-    Channels(Vec<Arc<str>>),
-    /// All of it.
-    Full,
-}
-
-/// The guard's verdict on a request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub enum Verdict {
-    /// Nothing had to be decided.
-    #[default]
-    Nothing,
-    /// It may go ahead, with these agents in the order of the targets.
-    Admitted(Vec<AgentName>),
-    /// It may not.
-    Refused(Refusal),
-    /// A human decides; nothing is reserved meanwhile.
-    Parked(Box<Envelope>),
-}
-
-/// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{}{}", kind.prefix(), visible_lines(text))]
-pub struct Failure {
-    /// What kind of failure; it decides whether the turn is tried again.
-    pub kind: FailureKind,
-    /// What happened.
-    pub text: String,
-    /// The refusal of the guard or of a person, when that is why the turn could not continue.
-    pub refusal: Option<Box<Refusal>>,
-}
-
-impl Failure {
-    /// A failure that no refusal stands behind.
-    #[must_use]
-    pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), refusal: None }
-    }
-
-    /// The failure of a turn that cannot continue after a refusal.
-    #[must_use]
-    pub fn refused(refusal: Refusal) -> Self {
-        let kind = if refusal.is_denial() { FailureKind::Denied } else { FailureKind::Refused };
-        Self { kind, text: refusal.to_string(), refusal: Some(Box::new(refusal)) }
-    }
-
-    /// How a branch ends whose turn failed like this for good.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        match (self.kind, &self.refusal) {
-            (FailureKind::Refused | FailureKind::Denied, Some(refusal)) => Outcome::refused((**refusal).clone()),
-            (FailureKind::Denied, None) => Outcome::Denied { reason: self.text.clone() },
-            (
-                FailureKind::Transient
-                | FailureKind::Terminal
-                | FailureKind::Panic
-                | FailureKind::Timeout
-                | FailureKind::InvalidCommand
-                | FailureKind::ChangedTurn
-                | FailureKind::Unregistered
-                | FailureKind::OutcomeUnknown
-                | FailureKind::Refused,
-                _,
-            ) => Outcome::Failed { error: self.to_string() },
-        }
-    }
-}
-
-/// Kinds of failure (SEMANTICS 8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FailureKind {
-    /// An error that may pass: tried again with backoff.
-    Transient,
-    /// An error that will not pass: the turn ends.
-    Terminal,
-    /// The turn panicked: its agent is rebuilt, and the turn tried again.
-    Panic,
-    /// The turn took longer than its agent allows: tried again.
-    Timeout,
-    /// The turn returned a command that the run cannot apply: tried again.
-    InvalidCommand,
-    /// A repeated turn asked for other things than before: a person has to look.
-    ChangedTurn,
-    /// The guard refused something that the turn could not do without: the turn ends.
-    Refused,
-    /// People, or a policy, did not consent to something that the turn could not do without: its branch ends denied.
-    Denied,
-    /// The turn's agent is not registered: a person has to look.
-    Unregistered,
-    /// It is unknown whether something that must not be repeated has happened: the turn ends.
-    OutcomeUnknown,
-}
-
-impl FailureKind {
-    /// The prefix of a failure's text; none where the text stands alone.
-    fn prefix(self) -> String {
-        match self {
-            Self::Transient => String::new(),
-            Self::Terminal
-            | Self::Panic
-            | Self::Timeout
-            | Self::InvalidCommand
-            | Self::ChangedTurn
-            | Self::Refused
-            | Self::Denied
-            | Self::Unregistered
-            | Self::OutcomeUnknown => format!("{self}: "),
-        }
-    }
-}
-
-impl std::fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Transient => "error",
-            Self::Terminal => "terminal error",
-            Self::Panic => "crash",
-            Self::Timeout => "timeout",
-            Self::InvalidCommand => "invalid command",
-            Self::ChangedTurn => "changed turn",
-            Self::Refused => "refused",
-            Self::Denied => "denied",
-            Self::Unregistered => "unregistered",
-            Self::OutcomeUnknown => "outcome unknown",
-        })
-    }
-}
-
-/// An event as a subscriber sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Published {
-    /// The run.
-    pub run: RunId,
-    /// The event's number in its run, from 1.
-    pub sequence: u64,
-    /// What happened.
-    pub event: Arc<RunEvent>,
-}
-
-/// A pending question as a front end shows it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Question {
-    /// Names it: needed to answer.
-    pub id: QuestionId,
-    /// Who asks.
-    pub agent: AgentName,
-    /// The question, as the agent asked it.
-    pub question: Json,
-    /// Since when.
-    pub asked_at: Timestamp,
-    /// When the turn stops waiting for an answer; `None` if it does not expire.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// Names a question of a turn; the nonce keeps an answer from reaching another question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct QuestionId {
-    /// Turn and ordinal.
-    pub request: super::RequestId,
-    /// Drawn when it was asked.
-    pub nonce: u64,
-}
-
-/// A turn that failed for good, to be retried or dropped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DeadLetter {
-    /// The turn.
-    pub turn: super::TurnId,
-    /// Whose turn it was.
-    pub agent: AgentName,
-    /// What it worked on.
-    pub input: Json,
-    /// How often it was tried.
-    pub attempts: u32,
-    /// Why it failed.
-    pub failure: Failure,
-    /// When it happened, by the wall clock.
-    pub at: Timestamp,
-    /// The run that took over, if it was retried.
-    pub retried_as: Option<RunId>,
-}
-
-/// The result of an earlier delegation of the same turn, for those that it asks after that.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EarlierAnswer {
-    /// Whom it was given to, as the asking turn wrote it.
-    pub to: Arc<str>,
-    /// What was asked.
-    pub body: Arc<str>,
-    /// What came of it.
-    pub answer: super::Answer,
-}
-
-/// The input of a turn that is there because a detached delegation was answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LateAnswer {
-    /// The delegation.
-    pub request: String,
-    /// Whom it was given to, as the asking turn wrote it.
-    pub to: Arc<str>,
-    /// What was asked.
-    pub body: Arc<str>,
-    /// What came of it.
-    pub answer: super::Answer,
-    /// What the asking turn worked on.
-    pub original_input: Json,
-}
-
-/// What a step of a delegation reports to the asking turn.
-pub type DelegationReply = Result<Answer, Refusal>;
-
-/// The action that a parked handoff asks consent for.
-pub(crate) fn handoff_action(to: &AgentName, input: &Json) -> Action {
-    static HANDOFF: LazyLock<Arc<str>> = LazyLock::new(|| "handoff".into());
-    Action { action: Arc::clone(&HANDOFF), target: to.into(), arguments: input.clone() }
 }

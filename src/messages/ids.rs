@@ -1,3 +1,5 @@
+//! The ids of runs, turns, requests and traces.
+
 use std::fmt;
 use std::str::FromStr;
 

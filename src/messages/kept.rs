@@ -1,3 +1,5 @@
+//! Dynamic agents that outlive their runs.
+
 use serde::{Deserialize, Serialize};
 
 use super::{AgentName, Authority, Json, RunId, Timestamp};

@@ -1,3 +1,5 @@
+//! What a run may use, and the waits between attempts (SEMANTICS 2).
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;

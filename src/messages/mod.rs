@@ -1,4 +1,16 @@
 //! The vocabulary: plain, serialisable data that every room shares. No tokio, no ractor.
+//!
+//! - Work: [`Task`], its [`Limits`] and [`Handoffs`]; the [`Submission`] that a run begins with; its [`Plan`], if it has one;
+//!   [`Outcome`] and [`RunResult`].
+//! - What a turn returns: [`Command`], with [`Goto`], [`SendTo`], [`Scope`] and [`Update`].
+//! - The state of a run: [`State`], [`Schema`], [`Reducer`], [`StateRules`]; differences of states ([`StateChange`]).
+//! - Journals: [`RunEvent`], with the [`Verdict`] of the guard, [`Refusal`], [`Failure`] and [`DeadLetter`]; [`Flow`] draws one.
+//! - Delegations: [`Order`], [`Chain`], [`Status`], [`Answer`].
+//! - People: [`Pending`], with [`Envelope`], [`Question`] and [`Interrupt`]; [`Response`], [`Decision`], [`Consent`].
+//! - Effects outside: [`Effect`], [`Authority`], [`EffectClass`], [`Intent`], [`OnUnknown`].
+//! - Models and conversations: [`Message`], [`ToolCall`], [`AgentEvent`], [`Usage`], [`Cost`].
+//! - Names and ids: [`AgentName`], [`ConversationId`], [`RunId`], [`TurnId`], [`RequestId`], [`TraceId`].
+//! - Values: [`Json`], [`Timestamp`], [`Durability`]; [`visible()`] for text of untrusted origin.
 
 mod agent_name;
 mod approval;
@@ -9,10 +21,12 @@ mod command;
 mod context;
 mod conversation;
 mod conversation_id;
+mod dead_letter;
 mod delegation;
 mod durability;
 mod event;
 mod event_text;
+mod failure;
 mod flow;
 mod ids;
 mod json;
@@ -23,12 +37,14 @@ mod outside;
 mod pending;
 mod plan;
 mod presence;
+mod question;
 mod refusal;
 mod remark;
-pub mod state;
+pub(crate) mod state;
 mod task;
 mod time;
 mod usage;
+mod verdict;
 mod wait;
 
 pub use agent_name::AgentName;
@@ -36,20 +52,18 @@ pub(crate) use agent_name::MAX_AGENT_NAME;
 pub use approval::{Action, ActionKind, ApprovalId, Consent, Decision, Envelope, Terms};
 pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
-pub use callboard_text::{NameError, NameProblem, Unfit, visible, visible_lines};
-pub use causes::{TooDeep, Unacknowledged};
+pub use callboard_text::{NameError, visible, visible_lines};
+pub use causes::{OverLimit, Unacknowledged};
 pub use chain::{Chain, Step};
-pub use command::{Command, Goto, Scope, Send, Update, Write};
+pub use command::{Command, Goto, Scope, SendTo, Update, Write};
 pub use context::{ContextEntry, Origin};
-pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
+pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, ToolCall};
 pub use conversation_id::ConversationId;
-pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
+pub use dead_letter::DeadLetter;
+pub use delegation::{Answer, ContextStrategy, EarlierAnswer, LateAnswer, Order, Status};
 pub use durability::Durability;
-pub(crate) use event::handoff_action;
-pub use event::{
-    ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,
-    Question, QuestionId, RunEvent, Verdict,
-};
+pub use event::RunEvent;
+pub use failure::{Failure, FailureKind};
 pub use flow::Flow;
 pub use ids::{RequestId, RunId, TraceId, TurnId};
 pub use json::Json;
@@ -60,15 +74,17 @@ pub use outcome::{Alone, Outcome, RunMetrics, RunResult};
 pub use outside::{AskedOutcome, EffectClass, Intent, OnUnknown, Reconciled, Resolution};
 pub use pending::{Interrupt, Pending, PendingId, Response, Resume};
 pub(crate) use plan::MAX_PLAN_DEPTH;
-pub use plan::{Block, Condition, Edge, JoinPolicy, On, Plan, PlanNode, Until, Work};
-pub use presence::{Announcement, Presence};
+pub use plan::Plan;
+pub(crate) use plan::{Block, Condition, Edge, JoinPolicy, On, PlanNode, Until, Work};
+pub use presence::Presence;
+pub use question::{Question, QuestionId};
 pub use refusal::Refusal;
-pub use remark::TooLong;
 #[cfg(test)]
 pub(crate) use remark::{MAX_PERSON, MAX_REASON};
 pub(crate) use remark::{check_person, check_reason};
-pub use state::{Reducer, Schema, State};
+pub use state::{Difference, FinalState, Reducer, Schema, State, StateChange, StateError, StateRules};
 pub use task::{Handoffs, Submission, Task};
 pub use time::Timestamp;
 pub use usage::Usage;
+pub use verdict::Verdict;
 pub use wait::Wait;

@@ -1,3 +1,5 @@
+//! How a run ended, and what it took.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

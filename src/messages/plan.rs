@@ -22,8 +22,7 @@ pub struct Plan {
     pub schema: Arc<Schema>,
     /// JSON Schemas that what a channel holds after a write must meet.
     pub checks: BTreeMap<Arc<str>, Json>,
-    /// Its nodes.
-    pub body: Block,
+    pub(crate) body: Block,
     #[serde(skip)]
     compiled: Compiled,
 }
@@ -46,7 +45,7 @@ impl fmt::Debug for Compiled {
 
 /// Nodes that are worked on together, and end together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Block {
+pub(crate) struct Block {
     /// In the author's order.
     pub nodes: Vec<PlanNode>,
     /// Its result, as a template; the output of its last node, or an object of several, if none is given.
@@ -93,7 +92,7 @@ impl<'de> Deserialize<'de> for Block {
 
 /// A node of a workflow's graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanNode {
+pub(crate) struct PlanNode {
     /// Its name: an identifier, unique in the workflow, by which templates see its output.
     pub name: Arc<str>,
     /// What is done there.
@@ -125,7 +124,7 @@ pub struct PlanNode {
 
 /// What is done at a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Work {
+pub(crate) enum Work {
     /// A turn of an agent: its name, a role or a capability.
     Agent(Arc<str>),
     /// Nothing: its output is its input.
@@ -161,7 +160,7 @@ pub enum Work {
 
 /// When a loop ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Until {
+pub(crate) enum Until {
     /// After its bound.
     Bound,
     /// When this holds after an iteration.
@@ -172,7 +171,7 @@ pub enum Until {
 
 /// An edge to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Edge {
+pub(crate) struct Edge {
     /// The position of the node that it comes from.
     pub from: u32,
     /// When it is taken.
@@ -183,7 +182,7 @@ pub struct Edge {
 
 /// What has to come of a node for an edge from it to be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum On {
+pub(crate) enum On {
     /// It finished, and its command went nowhere else.
     #[default]
     Success,
@@ -195,7 +194,7 @@ pub enum On {
 
 /// How many edges it takes to start a node (SEMANTICS 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum JoinPolicy {
+pub(crate) enum JoinPolicy {
     /// All that are not skipped.
     #[default]
     All,
@@ -207,7 +206,7 @@ pub enum JoinPolicy {
 
 /// Something that holds or does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Condition {
+pub(crate) enum Condition {
     /// An expression over inputs, outputs and state.
     Expression(Arc<str>),
     /// The predicate that was registered under this name.
@@ -223,16 +222,22 @@ impl Plan {
         self.body.saves_outputs()
     }
 
+    /// How many nodes it has, with those within nodes.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.body.count()
+    }
+
     /// A plan of one block.
     #[must_use]
-    pub fn new(name: &str, schema: Arc<Schema>, body: Block) -> Self {
+    pub(crate) fn new(name: &str, schema: Arc<Schema>, body: Block) -> Self {
         let (checks, compiled) = (BTreeMap::new(), Compiled::default());
         Self { name: name.into(), schema, checks, body, compiled }
     }
 
     /// Has what a channel holds meet a JSON Schema.
     #[must_use]
-    pub fn check(mut self, channel: &str, schema: Json) -> Self {
+    pub(crate) fn check(mut self, channel: &str, schema: Json) -> Self {
         self.checks.insert(channel.into(), schema);
         self.compiled = Compiled::default();
         self
@@ -280,7 +285,7 @@ impl Block {
 impl Work {
     /// Whose turn it is, if it is one.
     #[must_use]
-    pub fn agent(&self) -> Option<&Arc<str>> {
+    pub(crate) fn agent(&self) -> Option<&Arc<str>> {
         match self {
             Self::Agent(agent) => Some(agent),
             Self::Join | Self::Block { .. } | Self::Loop { .. } | Self::Map { .. } => None,
@@ -289,7 +294,7 @@ impl Work {
 
     /// The nodes within it.
     #[must_use]
-    pub fn body(&self) -> Option<&Block> {
+    pub(crate) fn body(&self) -> Option<&Block> {
         match self {
             Self::Agent(_) | Self::Join => None,
             Self::Block { body, .. } | Self::Loop { body, .. } | Self::Map { body, .. } => Some(body),

@@ -1,12 +1,14 @@
+//! What agents announce of themselves.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{AgentName, Timestamp};
 
-/// The announcement of an agent when it starts (SEMANTICS 11).
+/// What an agent announces of itself when it starts, and again when it stops (SEMANTICS 11).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announcement {
+pub struct Presence {
     /// Its name.
     pub agent: AgentName,
     /// Its role.
@@ -17,22 +19,8 @@ pub struct Announcement {
     pub projects: Vec<Arc<str>>,
     /// Which life of the agent this is, from 1; it grows with each start.
     pub instance: u64,
-    /// When it was made, by the wall clock.
+    /// It has started and takes work; it has stopped, or failed too often, otherwise.
+    pub is_available: bool,
+    /// When it was announced, by the wall clock.
     pub at: Timestamp,
-}
-
-/// A message of an agent to the router about its presence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Presence {
-    /// An agent has started and takes work.
-    Announced(Announcement),
-    /// An agent has stopped, or failed too often.
-    Withdrawn {
-        /// Its name.
-        agent: AgentName,
-        /// Which life of it has ended.
-        instance: u64,
-        /// When it stopped, by the wall clock.
-        at: Timestamp,
-    },
 }

@@ -1,3 +1,5 @@
+//! The named reasons why something may not go ahead.
+
 use std::time::Duration;
 
 use callboard_text::{cut, did_you_mean, quoted, visible_lines};

@@ -1,3 +1,5 @@
+//! Readings of the wall clock.
+
 use std::fmt;
 use std::ops::Add;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! The tokens of model calls.
+
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};

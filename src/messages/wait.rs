@@ -1,3 +1,5 @@
+//! Waits that close a cycle.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

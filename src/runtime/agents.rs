@@ -7,7 +7,7 @@ use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
 use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, DelegationStatus, HostedAgent, InboxMessage};
-use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
+use crate::messages::{AgentName, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerStatus;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
@@ -230,7 +230,7 @@ impl AgentsHandle {
 
     /// What the agents that are here have announced of themselves, sorted by name (SEMANTICS 11).
     #[must_use]
-    pub fn roster(&self) -> Vec<Announcement> {
+    pub fn roster(&self) -> Vec<Presence> {
         self.board.router.present()
     }
 
@@ -265,8 +265,8 @@ impl AgentsHandle {
     ///
     /// let second = board().start().await?;
     /// let inbox = second.agents().inbox("coder").await?;
-    /// let [InboxMessage::Request(request)] = inbox.as_slice() else { panic!("not one request") };
-    /// assert_eq!(&*request.body, "fix it");
+    /// let [InboxMessage::Request { body, .. }] = inbox.as_slice() else { panic!("not one request") };
+    /// assert_eq!(&**body, "fix it");
     /// # second.shutdown().await;
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```

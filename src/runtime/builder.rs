@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::actors::approvals::Channel;
 use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
 use crate::env::Env;
-use crate::messages::state::{Predicates, Reducers};
+use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, OnUnknown, State, Task,
 };
@@ -30,8 +30,7 @@ pub struct Builder {
     pub(super) workflows: Vec<(String, Workflow, Limits)>,
     pub(super) channels: Vec<Arc<dyn Channel>>,
     pub(super) policy: Option<ApprovalPolicy>,
-    pub(super) reducers: Reducers,
-    pub(super) predicates: Predicates,
+    pub(super) rules: StateRules,
     pub(super) settings: Settings,
     pub(super) observer: Option<Observer>,
 }
@@ -143,14 +142,14 @@ impl Builder {
         name: &str,
         reduce: impl Fn(&Json, &Json) -> Result<Json, String> + Send + Sync + 'static,
     ) -> Self {
-        self.reducers.insert(name, Arc::new(reduce));
+        self.rules = self.rules.reducer(name, reduce);
         self
     }
 
     /// Adds a predicate, which a workflow calls by its name with the state, and the output or the input that it is about. It
     /// must be deterministic: replay runs it again.
     pub fn predicate(mut self, name: &str, holds: impl Fn(&State, &Json) -> bool + Send + Sync + 'static) -> Self {
-        self.predicates.insert(name, Arc::new(holds));
+        self.rules = self.rules.predicate(name, holds);
         self
     }
 

@@ -6,31 +6,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::messages::{DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
 use crate::storage::{LetterNote, StorageError};
-use crate::supervision::runs::fork;
+use crate::supervision::runs::fork::{self, ForkError};
 
 use super::handle::Callboard;
 use super::run_handle::{RunError, RunHandle};
-
-/// Why a dead letter was neither retried nor dropped.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LetterError {
-    /// The turn did not fail for good, its letter was dropped, or its run is forgotten.
-    #[error("there is no dead letter {0}")]
-    Unknown(TurnId),
-    /// A run in memory has forgotten its first turns, so that nothing can be copied from it.
-    #[error("the journal of {0} does not go back to its beginning; submit the task again")]
-    Trimmed(TurnId),
-    /// The board takes no new work.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// It is not known whether the retry was journaled.
-    #[error(transparent)]
-    Unacknowledged(#[from] Unacknowledged),
-}
 
 /// The dead letters of a board: [`Callboard::dead_letters`]. A cheap clone.
 #[derive(Clone)]
@@ -91,8 +70,8 @@ impl DeadLettersHandle {
     /// ```
     ///
     /// # Errors
-    /// See [`LetterError`].
-    pub async fn retry(&self, letter: TurnId) -> Result<RunHandle, LetterError> {
+    /// [`ForkError::NoLetter`]; see [`ForkError`].
+    pub async fn retry(&self, letter: TurnId) -> Result<RunHandle, ForkError> {
         let place =
             Arc::clone(&self.callboard.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let board = self.callboard.clone();
@@ -101,35 +80,47 @@ impl DeadLettersHandle {
         retried.await.unwrap_or(Err(Unacknowledged::Retry(letter).into()))
     }
 
-    /// Deletes a dead letter. Its run stays as it is, and so does a run that took over from it.
+    /// Deletes a dead letter; `false` if there is none of this turn. Its run stays as it is, and so does a run that took over
+    /// from it.
     ///
     /// # Errors
-    /// See [`LetterError`].
-    pub async fn discard(&self, letter: TurnId) -> Result<(), LetterError> {
-        let letters = self.callboard.run(letter.run).dead_letters().await.map_err(|error| from_run(error, letter))?;
+    /// What the store reports.
+    pub async fn discard(&self, letter: TurnId) -> Result<bool, StorageError> {
+        let letters = match self.callboard.run(letter.run).dead_letters().await {
+            Ok(letters) => letters,
+            Err(RunError::Storage(error) | RunError::StoreStopped { error, .. }) => return Err(error),
+            Err(
+                RunError::Unknown(_)
+                | RunError::Stopped(_)
+                | RunError::Trimmed(_)
+                | RunError::NotHere(_)
+                | RunError::Quarantined { .. }
+                | RunError::OverLimit(_),
+            ) => return Ok(false),
+        };
         if !letters.iter().any(|found| found.turn == letter) {
-            return Err(LetterError::Unknown(letter));
+            return Ok(false);
         }
         let board = &self.callboard.board;
         board.journal.note_letter(letter, LetterNote::Dropped, board.durability).await?;
-        Ok(())
+        Ok(true)
     }
 }
 
 impl Callboard {
-    async fn retry_letter(&self, letter: TurnId, place: OwnedSemaphorePermit) -> Result<RunHandle, LetterError> {
+    async fn retry_letter(&self, letter: TurnId, place: OwnedSemaphorePermit) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(letter.run).await?.events;
         let is_letter = |event: &RunEvent| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == letter.number);
         if !history.iter().any(is_letter) {
-            return Err(LetterError::Unknown(letter));
+            return Err(ForkError::NoLetter(letter));
         }
-        let Some(RunEvent::Submitted(original)) = history.first() else { return Err(LetterError::Trimmed(letter)) };
+        let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
         let durability = original.task.durability.unwrap_or(board.durability);
         let note = LetterNote::Retried(RunId(board.env.id()));
         let run = match board.journal.note_letter(letter, note, durability).await? {
             LetterNote::Retried(run) => run,
-            LetterNote::Dropped => return Err(LetterError::Unknown(letter)),
+            LetterNote::Dropped => return Err(ForkError::NoLetter(letter)),
         };
         let handle = self.run(run);
         if board.journal.has(run).await? {
@@ -138,7 +129,7 @@ impl Callboard {
         }
         let submission = fork::submission(original, run, board.env.now().wall);
         let events = fork::fork(&history, letter.number, submission, &board.rules);
-        let mut events = events.ok_or(LetterError::Unknown(letter))?;
+        let mut events = events.ok_or(ForkError::NoLetter(letter))?;
         // It has read what its run had, and its messages come after those that are there when it ends.
         events.extend(fork::entry(&history));
         Ok(self.begin_fork(run, &events, durability, place).await?)
@@ -178,17 +169,5 @@ impl RunHandle {
             });
         }
         Ok(letters)
-    }
-}
-
-fn from_run(error: RunError, letter: TurnId) -> LetterError {
-    match error {
-        RunError::Storage(error) | RunError::StoreStopped { error, .. } => LetterError::Storage(error),
-        RunError::Unknown(_)
-        | RunError::Stopped(_)
-        | RunError::Trimmed(_)
-        | RunError::NotHere(_)
-        | RunError::Quarantined { .. }
-        | RunError::TooLong(_) => LetterError::Unknown(letter),
     }
 }

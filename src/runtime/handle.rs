@@ -17,8 +17,8 @@ use crate::actors::{Router, Scheduler, ShardQueues};
 use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Chain, Complexity, ConversationId, Durability, Json, Limits, Refusal, RunId, Submission, Task, TooDeep,
-    TraceId, Unacknowledged,
+    AgentName, Chain, Complexity, ConversationId, Durability, Json, Limits, OverLimit, Refusal, RunId, Submission,
+    Task, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
@@ -141,7 +141,7 @@ impl Callboard {
             return Err(Refusal::ShuttingDown.into());
         }
         if task.input.as_ref().is_some_and(Json::is_too_deep) {
-            return Err(TooDeep::new("the input").into());
+            return Err(OverLimit::depth("the input").into());
         }
         let cast = board.cast(task)?;
         if let (Some(id), Some(plan)) = (task.id, &task.plan) {

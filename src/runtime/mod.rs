@@ -22,7 +22,7 @@ pub use agents::{AgentError, AgentsHandle};
 pub use asking::AskError;
 pub use builder::{BuildError, Builder};
 pub use conversations::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
-pub use dead_letters::{DeadLettersHandle, LetterError};
+pub use dead_letters::DeadLettersHandle;
 pub use handle::Callboard;
 pub use people::PeopleHandle;
 pub use run_handle::{RunError, RunHandle};

@@ -10,8 +10,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::actors::StreamMode;
 use crate::messages::{
-    ApprovalId, Decision, Envelope, Json, Pending, PendingId, QuestionId, RequestId, Response, Resume, RunId, TooDeep,
-    TurnId, Unacknowledged, check_person,
+    ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, RequestId, Response, Resume,
+    RunId, TurnId, Unacknowledged, check_person,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
@@ -188,7 +188,7 @@ impl PeopleHandle {
         let QuestionId { request, nonce } = question;
         let by: Arc<str> = by.into();
         if answer.is_too_deep() {
-            return Err(TooDeep::new("the answer").into());
+            return Err(OverLimit::depth("the answer").into());
         }
         let times = self.callboard.board.env.message_point("answer.dispatch", &by).await.unwrap_or(1);
         let mut answered = None;
@@ -206,7 +206,7 @@ impl PeopleHandle {
         check_person(by)?;
         let written = resume.update.writes().iter().map(|write| &write.value);
         if written.chain(&resume.input).any(Json::is_too_deep) {
-            return Err(TooDeep::new("a value").into());
+            return Err(OverLimit::depth("a value").into());
         }
         let message = |ack| RunMessage::Resume { turn: turn.number, resume, by: by.into(), ack };
         let resumed = self.callboard.ask_run(turn.run, message).await;

@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
 use crate::messages::{
-    Flow, Json, Published, RunEvent, RunId, RunResult, TooDeep, TooLong, Unacknowledged, Update, check_person,
-    check_reason,
+    Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person, check_reason,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
@@ -63,7 +62,7 @@ pub enum RunError {
     },
     /// The reason of a cancellation is too long. Nothing was cancelled.
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    OverLimit(#[from] OverLimit),
     /// Its journal cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -217,13 +216,13 @@ impl RunHandle {
     /// inside a delegation is the answer to its asking turn and ends nothing, so it cannot be written over.
     ///
     /// ```
-    /// use callboard::messages::Send;
+    /// use callboard::messages::SendTo;
     /// use callboard::prelude::*;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let judge = |turn: Turn| async move { Ok(Command::update("verdict", turn.input_json().clone())) };
     /// let board = Callboard::builder()
     ///     .agent("lead", |_: Turn| async {
-    ///         Ok(Command::new().goto_many([Send::new("strict", "reject"), Send::new("kind", "accept")]))
+    ///         Ok(Command::new().goto_many([SendTo::new("strict", "reject"), SendTo::new("kind", "accept")]))
     ///     })
     ///     .agent("strict", judge)
     ///     .agent("kind", judge)
@@ -250,7 +249,7 @@ impl RunHandle {
             update.push(channel.as_ref(), value.into(), true);
         }
         if update.writes().iter().any(|write| write.value.is_too_deep()) {
-            return Err(TooDeep::new("a value").into());
+            return Err(OverLimit::depth("a value").into());
         }
         let size = update.writes().iter().map(|write| write.channel.len() + write.value.size()).sum::<usize>();
         if size > MAX_COMMAND {
@@ -286,14 +285,13 @@ impl RunHandle {
         let (run, modes, plan) = (self.id, modes.to_vec(), state.submission().task.plan.clone());
         let past = (first..).zip(past).filter_map(move |(sequence, event)| {
             let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes_in(plan.as_deref(), &event));
-            let published = || crate::messages::Published { run, sequence, event: Arc::new(event.clone()) };
-            is_wanted.then(|| Watched::Event(published()))
+            is_wanted.then(|| Watched::Event { run, sequence, event: Arc::new(event) })
         });
         let past: Vec<Watched> = past.collect();
         let live = futures::stream::iter(live).flatten().filter(move |watched| {
             let is_new = match watched {
-                Watched::Event(event) => event.sequence > known && event.sequence >= from,
-                Watched::Live(_) | Watched::Missed(_) => true,
+                Watched::Event { sequence, .. } => *sequence > known && *sequence >= from,
+                Watched::Live { .. } | Watched::Missed(_) => true,
             };
             std::future::ready(is_new)
         });
@@ -404,14 +402,14 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
         }
         let told = match self.events.next().await {
             // A run that has forgotten how it began, or whose end was written over, is followed from where it stands.
-            Some(Watched::Event(event))
-                if (self.follower.run().is_some() || event.sequence == 1)
-                    && !matches!(*event.event, RunEvent::Overwritten { .. }) =>
+            Some(Watched::Event { sequence, event, .. })
+                if (self.follower.run().is_some() || sequence == 1)
+                    && !matches!(*event, RunEvent::Overwritten { .. }) =>
             {
-                Ok(self.follower.take(&event))
+                Ok(self.follower.take(sequence, &event))
             }
-            Some(Watched::Event(_) | Watched::Missed(_)) => self.catch_up().await,
-            Some(Watched::Live(_)) => Ok(Vec::new()),
+            Some(Watched::Event { .. } | Watched::Missed(_)) => self.catch_up().await,
+            Some(Watched::Live { .. }) => Ok(Vec::new()),
             None => return Ok(None),
         };
         self.is_over = told.is_err();
@@ -424,9 +422,7 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
         if first > self.follower.next_sequence() || is_overwritten {
             return Ok(self.follower.catch_up(state));
         }
-        let run = self.run.id;
-        let events = (first..).zip(past).map(|(sequence, event)| Published { run, sequence, event: Arc::new(event) });
-        Ok(events.flat_map(|event| self.follower.take(&event)).collect())
+        Ok((first..).zip(&past).flat_map(|(sequence, event)| self.follower.take(sequence, event)).collect())
     }
 }
 

@@ -15,7 +15,6 @@ use crate::actors::{
     ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
-use crate::messages::state::{Schema, StateRules};
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Memory, Storage};
 use crate::supervision::answer_of;
@@ -44,7 +43,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, workflows, channels, policy, reducers, predicates, settings, observer } = self;
+        let Self { storage, env, agents, workflows, channels, policy, rules, settings, observer } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -64,11 +63,6 @@ impl Builder {
         };
         let scheduler = Scheduler::new(env.clone(), Arc::clone(&facts), context.clone(), config);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
-        let rules = StateRules {
-            schema: Arc::new(Schema::swarm()),
-            reducers: Arc::new(reducers),
-            predicates: Arc::new(predicates),
-        };
         let router = Arc::new(Router::new(RouterParts {
             env: env.clone(),
             scheduler: Arc::clone(&scheduler),

@@ -133,7 +133,7 @@ fn not_begun(error: SubmitError) -> TurnError {
         | SubmitError::Plan(_)
         | SubmitError::PlanChanged { .. }
         | SubmitError::OtherConversation { .. }
-        | SubmitError::TooDeep(_) => TurnError::terminal(error.to_string()),
+        | SubmitError::OverLimit(_) => TurnError::terminal(error.to_string()),
     }
 }
 

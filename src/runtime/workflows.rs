@@ -261,6 +261,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::{Block, JoinPolicy, PlanNode, Work};
 
     #[test]
     fn the_bytes_of_a_workflow_are_golden() {
@@ -269,5 +270,38 @@ mod tests {
         let read = Workflow::from_line("", &line.replace("state.n > 1", "d.output > 1")).unwrap();
         let stored = StoredWorkflow { description: Some("every day".into()), plan: Arc::clone(read.plan()) };
         crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), &stored);
+    }
+
+    fn nested(levels: usize) -> Plan {
+        let node = |work| PlanNode {
+            name: "n".into(),
+            work,
+            after: Vec::new(),
+            join: JoinPolicy::All,
+            when: None,
+            input: None,
+            saves: None,
+            may_repeat: false,
+            exits: Vec::new(),
+            attempts: None,
+            timeout: None,
+            compensation: None,
+            is_interrupted: false,
+        };
+        let block = |work| Block { nodes: vec![node(work)], output: None };
+        let body = (0..levels).fold(block(Work::Join), |body, _| block(Work::Block { body, is_closed: false }));
+        Plan::new("deep", Default::default(), body)
+    }
+
+    #[test]
+    fn a_plan_that_nests_too_deep_is_not_read_from_a_store() {
+        let read = |levels| {
+            let stored = StoredWorkflow { description: None, plan: Arc::new(nested(levels)) };
+            codec::decode::<StoredWorkflow>(&codec::encode(&stored)).map(|stored| stored.plan)
+        };
+        assert_eq!(*read(64).unwrap(), nested(64));
+        let error = read(65).unwrap_err().to_string();
+        assert!(error.contains("more than 64 levels deep"), "{error}");
+        assert!(read(64).is_ok(), "the next one is read from its own beginning");
     }
 }

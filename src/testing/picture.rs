@@ -8,7 +8,7 @@ use callboard_text::slip_of;
 use similar::{ChangeTag, TextDiff};
 
 use crate::messages::visible;
-use crate::supervision::tree::{ActorState, NodeKind, Strategy, TreeNode};
+use crate::supervision::tree::{ActorState, Strategy, TreeNode};
 
 impl TreeNode {
     /// The tree as text, for [`TreeNode::assert_picture`] and for snapshots such as `insta`'s: names, strategies, states,
@@ -189,13 +189,9 @@ impl Level {
 
 impl Sketch {
     fn of(node: &TreeNode) -> Self {
-        let strategy = match node.kind {
-            NodeKind::Supervisor(strategy) => Some(strategy),
-            NodeKind::Worker => None,
-        };
         Self {
             name: visible(&node.name),
-            strategy,
+            strategy: node.strategy,
             state: Some(word(node.state)),
             generation: Some(node.generation),
             restarts: Some(node.restarts),

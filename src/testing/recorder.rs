@@ -23,7 +23,7 @@ use super::log::Log;
 /// ```
 /// use callboard::prelude::*;
 /// use callboard::testing::TreeRecorder;
-/// use callboard::supervision::tree::{Halted, TreeEventKind};
+/// use callboard::supervision::tree::TreeEventKind;
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
@@ -32,7 +32,7 @@ use super::log::Log;
 /// board.agents().spawn(AgentSpec::new("coder", |_: Turn| async { Ok(Command::output("done")) })).await?;
 /// board.agents().stop("coder").await?;
 ///
-/// let is_stopped = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Stopped { halted: Halted::Stopped });
+/// let is_stopped = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Stopped);
 /// recorder.expect("callboard/agents/coder", is_stopped, Duration::from_secs(1)).await;
 /// assert_eq!(
 ///     recorder.picture(),
@@ -167,7 +167,10 @@ fn line(event: &TreeEvent) -> String {
         | TreeEventKind::Exited { .. }
         | TreeEventKind::RestartScheduled { .. }
         | TreeEventKind::Restarted
-        | TreeEventKind::Stopped { .. }
+        | TreeEventKind::Stopped
+        | TreeEventKind::Killed
+        | TreeEventKind::KilledAfterTimeout
+        | TreeEventKind::LeftBehind
         | TreeEventKind::Failed { .. }
         | TreeEventKind::Escalated { .. } => event.to_string(),
     }

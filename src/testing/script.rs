@@ -6,7 +6,7 @@ use std::panic::{Location, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actors::{AgentFactory, IntoAgent, Turn, TurnError};
+use crate::actors::{AgentSpec, IntoAgent, Turn, TurnError};
 use crate::messages::{Action, AgentName, Command, Json, MAX_JSON_DEPTH, TurnId, Usage};
 
 use super::gate::Gate;
@@ -83,7 +83,7 @@ enum Act {
     ReplyWithAnswers,
     Update { channel: Arc<str>, value: Json },
     HandOff(Arc<str>),
-    SendToMany(Vec<crate::messages::Send>),
+    SendToMany(Vec<crate::messages::SendTo>),
     End,
     Delegate { to: Arc<str>, body: Arc<str> },
     Ask(Json),
@@ -207,7 +207,7 @@ impl Script {
     /// As [`Script::hand_off`].
     #[track_caller]
     pub fn send_to_many<'a, T: Into<Json>>(self, sends: impl IntoIterator<Item = (&'a str, T)>) -> Self {
-        let sends = sends.into_iter().map(|(to, input)| crate::messages::Send::new(to, input)).collect();
+        let sends = sends.into_iter().map(|(to, input)| crate::messages::SendTo::new(to, input)).collect();
         self.act(Act::SendToMany(sends))
     }
 
@@ -422,8 +422,8 @@ fn too_deep() -> Json {
 pub enum FromScript {}
 
 impl IntoAgent<FromScript> for Script {
-    fn into_factory(self) -> AgentFactory {
+    fn into_spec(self, name: &str) -> AgentSpec {
         let script = Arc::new(self);
-        (move |turn: Turn| Arc::clone(&script).play(turn)).into_factory()
+        (move |turn: Turn| Arc::clone(&script).play(turn)).into_spec(name)
     }
 }

@@ -12,7 +12,7 @@ use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
     Action, ActionKind, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent,
-    RunId, RunResult, Send,
+    RunId, RunResult, SendTo, Terms,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
@@ -378,7 +378,10 @@ async fn a_policy_that_denies_a_handoff_ends_its_branch_as_denied() {
 async fn the_guard_runs_again_when_a_parked_handoff_is_approved() {
     let board = World::new()
         .board()
-        .agent("lead", |_: Turn| async move { Ok(Command::new().goto_many([Send::new("a", 1), Send::new("a", 2)])) })
+        .agent(
+            "lead",
+            |_: Turn| async move { Ok(Command::new().goto_many([SendTo::new("a", 1), SendTo::new("a", 2)])) },
+        )
         .agent("a", |_: Turn| async move { Ok(Command::output("from a").goto("b")) })
         .agent("b", |_: Turn| async move { Ok(Command::output("from b")) })
         .approval_policy(|question| match (question.agent.as_str(), &*question.action.action) {

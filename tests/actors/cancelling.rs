@@ -155,7 +155,7 @@ async fn a_run_that_is_cancelled_wherever_its_agent_waits_leaves_nothing() {
         let run = board.submit(Task::new("x").to("lead")).await.unwrap();
         loop {
             match watched.next().await {
-                Some(Watched::Live(shown)) if wait.begins_with(&shown.event) => break,
+                Some(Watched::Live { event, .. }) if wait.begins_with(&event) => break,
                 Some(_) => {}
                 None => panic!("{wait:?} did not begin"),
             }

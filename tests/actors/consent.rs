@@ -7,7 +7,7 @@ use crate::common::{Counter, Shaky, broken, builder, finish, pass, people, quiet
 use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
+use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, SendTo};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
@@ -47,7 +47,7 @@ async fn parked(run: &RunHandle) -> Envelope {
 #[tokio::test(start_paused = true)]
 async fn a_parked_fan_out_is_one_question() {
     let board = handing_off(builder(), Consent::Ask)
-        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many([1, 2].map(|n| Send::new("writer", n)))) })
+        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many([1, 2].map(|n| SendTo::new("writer", n)))) })
         .start()
         .await
         .unwrap();

@@ -106,8 +106,8 @@ async fn delegations_made_together_run_side_by_side() {
         .unwrap()
         .into_iter()
         .filter_map(|message| match message {
-            callboard::actors::InboxMessage::Status(update) => Some(update.status),
-            callboard::actors::InboxMessage::Request(_) => None,
+            callboard::actors::InboxMessage::Status { status, .. } => Some(status),
+            callboard::actors::InboxMessage::Request { .. } => None,
         })
         .collect();
     let of_each = [Status::Ack, Status::Notice, Status::Complete];

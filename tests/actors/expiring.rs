@@ -7,7 +7,7 @@ use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
 use callboard::env::Env;
 use callboard::messages::{
-    Action, ApprovalId, Consent, Decision, Durability, Envelope, Message, Question, Refusal, RunEvent, Send,
+    Action, ApprovalId, Consent, Decision, Durability, Envelope, Message, Question, Refusal, RunEvent, SendTo,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle, Unfinished};
@@ -129,7 +129,7 @@ async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
     let world = World::new();
     let board = world
         .board()
-        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many([Send::new("b", 1), Send::new("c", 2)])) })
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many([SendTo::new("b", 1), SendTo::new("c", 2)])) })
         .agent("b", |_: Turn| async { Ok(Command::new()) })
         .agent("c", |_: Turn| async { Ok(Command::new()) })
         .approval_policy(|question| match &*question.action.target {

@@ -1,6 +1,6 @@
 //! Handoffs: control passes through commands, and the rules of SEMANTICS 1, 2, 4 and 5 hold.
 
-use callboard::messages::{FailureKind, Refusal, RunResult, Send};
+use callboard::messages::{FailureKind, Refusal, RunResult, SendTo};
 use callboard::prelude::*;
 use callboard::supervision::runs::BreakerState;
 use serde_json::json;
@@ -52,7 +52,7 @@ async fn a_fan_out_joins_in_the_order_of_the_sends() {
     let board = Callboard::builder()
         .agent(
             "lead",
-            |_: Turn| async move { Ok(Command::new().goto_many((0..4_u64).map(|n| Send::new("worker", n)))) },
+            |_: Turn| async move { Ok(Command::new().goto_many((0..4_u64).map(|n| SendTo::new("worker", n)))) },
         )
         .agent("worker", |turn: Turn| async move {
             let n: u64 = turn.input()?;
@@ -84,7 +84,7 @@ async fn an_unknown_target_is_an_error_with_the_nearest_name() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_target_ends_the_turn_at_once_whichever_door_it_was_given_to() {
     let by_command = |turn: Turn| async move { Ok(Command::output(turn.attempt()).goto("writter")) };
-    let by_sends = |_: Turn| async { Ok(Command::default().goto_many([Send::new("writter", 1)])) };
+    let by_sends = |_: Turn| async { Ok(Command::default().goto_many([SendTo::new("writter", 1)])) };
     let by_delegation = |turn: Turn| async move { Ok(Command::output(turn.delegate("writter", "this").await?)) };
     for door in ["command", "sends", "delegation"] {
         let board = Callboard::builder()

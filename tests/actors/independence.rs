@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{assert_nothing_left, builder, finish};
-use callboard::messages::{Alone, Refusal, RunEvent, Send};
+use callboard::messages::{Alone, Refusal, RunEvent, SendTo};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, LlmAgent, Model, Teammate, Tools};
@@ -110,7 +110,7 @@ async fn a_command_that_goes_on_where_handoffs_are_off_is_refused() {
     let board = builder()
         .agent("lead", |_: Turn| async move { Ok(Command::output("half").goto("writer")) })
         .agent("all", |_: Turn| async move {
-            Ok(Command::new().goto_many([Send::new("writer", 1), Send::new("writer", 2)]))
+            Ok(Command::new().goto_many([SendTo::new("writer", 1), SendTo::new("writer", 2)]))
         })
         .with(writer())
         .start()

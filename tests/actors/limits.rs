@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, people, quiet, secs, until};
 use callboard::env::Env;
-use callboard::messages::state::StateRules;
 use callboard::messages::{
-    Action, ActionKind, Backoff, Consent, Published, Refusal, RunEvent, Send, Timestamp, Usage, Verdict,
+    Action, ActionKind, Backoff, Consent, Refusal, RunEvent, SendTo, StateRules, Timestamp, Usage, Verdict,
 };
 use callboard::prelude::*;
 use callboard::supervision::runs::{BreakerState, BreakerStatus, Follower, Fork};
@@ -57,7 +56,7 @@ async fn a_thousand_reservations_at_once_never_exceed_the_budget() {
     let admitted = Counter::default();
     let counted = admitted.clone();
     let board = builder()
-        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many((0..10).map(|n| Send::new("spender", n)))) })
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many((0..10).map(|n| SendTo::new("spender", n)))) })
         .with(AgentSpec::new("spender", move |turn: Turn| {
             let counted = counted.clone();
             async move {
@@ -85,7 +84,7 @@ async fn a_thousand_reservations_at_once_never_exceed_the_budget() {
             asked += 1;
             refused += usize::from(matches!(verdict, Verdict::Refused(Refusal::TokenBudget { .. })));
         }
-        let _ = follower.take(&Published { run: run.id(), sequence, event: Arc::new(event) });
+        let _ = follower.take(sequence, &event);
         highest = highest.max(follower.run().unwrap().metrics().tokens_spent);
     }
     assert_eq!((asked, asked - refused), (1_000, admitted.get()));
@@ -743,7 +742,7 @@ async fn siblings_of_a_fan_out_are_no_repetition_and_are_admitted_whole_or_not_a
     let board = builder()
         .agent("lead", |turn: Turn| async move {
             let count: u64 = turn.input()?;
-            Ok(Command::output("lead").goto_many((0..count).map(|_| Send::new("worker", "the same"))))
+            Ok(Command::output("lead").goto_many((0..count).map(|_| SendTo::new("worker", "the same"))))
         })
         .agent("worker", |_: Turn| async { Ok(Command::output("done")) })
         .start()

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, people, secs};
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::state::StateRules;
-use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send, Usage};
+use callboard::messages::{Reducer, RunEvent, RunResult, Schema, SendTo, StateRules, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::storage::Storage;
@@ -22,7 +21,7 @@ use serde_json::json;
 async fn parallel_branches_see_only_their_cause() {
     let board = builder()
         .agent("lead", |_: Turn| async {
-            let sends = [Send::new("fast", 1), Send::new("slow", 2)];
+            let sends = [SendTo::new("fast", 1), SendTo::new("slow", 2)];
             Ok(Command::update("messages", "lead").goto_many(sends))
         })
         .agent("fast", |_: Turn| async { Ok(Command::update("messages", "fast").goto("looker")) })
@@ -44,7 +43,7 @@ async fn parallel_branches_see_only_their_cause() {
 async fn write_beside(left: Command, right: Command) -> RunResult {
     let writer = |command: Command| move |_: Turn| std::future::ready(Ok(command.clone()));
     let board = builder()
-        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many(["left", "right"].map(|to| Send::new(to, 1)))) })
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many(["left", "right"].map(|to| SendTo::new(to, 1)))) })
         .agent("left", writer(left))
         .agent("right", writer(right))
         .start()
@@ -100,7 +99,7 @@ async fn an_end_does_not_hide_a_join_that_fails() {
 async fn an_end_cancels_the_siblings_and_drops_what_they_wrote_so_far() {
     let board = builder()
         .agent("lead", |_: Turn| async {
-            Ok(Command::update("messages", "lead").goto_many(["quick", "slow"].map(|to| Send::new(to, 1))))
+            Ok(Command::update("messages", "lead").goto_many(["quick", "slow"].map(|to| SendTo::new(to, 1))))
         })
         .agent("quick", |_: Turn| async {
             tokio::time::sleep(secs(5)).await;
@@ -233,7 +232,7 @@ async fn a_reducer_that_panics_ends_its_run_and_nothing_else() {
             Ok(Command::update("best", turn.input_json().clone()))
         })
         .agent("lead", |_: Turn| async {
-            Ok(Command::new().goto_many(["panic", "x"].map(|best| Send::new("worker", best))))
+            Ok(Command::new().goto_many(["panic", "x"].map(|best| SendTo::new("worker", best))))
         })
         .capacity(|capacity| capacity.run_supervisors(1))
         .start()
@@ -351,7 +350,7 @@ async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     Ok(match script.then {
         Then::Stop => command,
         Then::Handoff(next_script) => command.with_output(Json::of(&*next_script).unwrap()).goto(&next),
-        Then::Fork(forks) => command.goto_many(forks.iter().map(|fork| Send::new(&next, Json::of(fork).unwrap()))),
+        Then::Fork(forks) => command.goto_many(forks.iter().map(|fork| SendTo::new(&next, Json::of(fork).unwrap()))),
     })
 }
 
@@ -487,7 +486,7 @@ async fn what_the_runtime_writes_meets_no_other_write_and_shows_each_branch_its_
         }
     };
     let board = builder()
-        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many(["left", "right"].map(|to| Send::new(to, 1)))) })
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many(["left", "right"].map(|to| SendTo::new(to, 1)))) })
         .agent("left", worker("first"))
         .agent("right", worker("second"))
         .agent("first", seen)

@@ -10,9 +10,8 @@ use std::time::Duration;
 use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, people, quiet, secs, until};
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
-use callboard::messages::Send;
 use callboard::messages::{
-    Action, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, Status, Timestamp, TurnId,
+    Action, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, SendTo, Status, Timestamp, TurnId,
 };
 use callboard::prelude::*;
 use callboard::runtime::RunError;
@@ -632,7 +631,7 @@ async fn cancelling_a_run_leaves_nothing() {
                         let reserved = turn.reserve(100).await?;
                         let sends = ["sleeper", "asker", "approver", "failing", "delegator"];
                         std::mem::forget(reserved);
-                        return Ok(Command::new().goto_many(sends.map(|to| Send::new(to, 1))));
+                        return Ok(Command::new().goto_many(sends.map(|to| SendTo::new(to, 1))));
                     }
                     "sleeper" => tokio::time::sleep(secs(3600)).await,
                     "asker" => drop(turn.people().ask("well?").await?),
@@ -935,7 +934,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
                 "step" => drop(turn.step("s", async { Ok::<_, TurnError>(deep()) }).await?),
                 "far" => drop(turn.step("s", async { Ok::<_, TurnError>(nested(3_000)) }).await?),
                 "update" => return Ok(Command::update("artifacts", deep())),
-                "send" => return Ok(Command::new().goto_many([Send::new("deep", deep())])),
+                "send" => return Ok(Command::new().goto_many([SendTo::new("deep", deep())])),
                 _ => return Ok(Command::output(deep())),
             }
             Ok(Command::new())
@@ -955,7 +954,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
     }
     let run = board.submit(Task::new("question").to("asker")).await.unwrap();
     let question = people::question(&run).await;
-    assert!(matches!(board.people().answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep(_))));
+    assert!(matches!(board.people().answer(question.id, deep(), "ann").await, Err(AnswerError::OverLimit(_))));
     board.people().answer(question.id, "yes", "ann").await.unwrap();
     assert!(run.result().await.unwrap().outcome.is_finished());
     board.shutdown().await;

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{Counter, Peak, World, assert_nothing_left, pass};
-use callboard::messages::state::StateRules;
-use callboard::messages::{Message, Published, Refusal, RunId, Send, StopReason, ToolCall, Usage};
+use callboard::messages::{Message, Refusal, RunId, SendTo, StateRules, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::Follower;
 use callboard_agents::{
-    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
+    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, Tools, tool,
 };
 use futures::StreamExt;
 use futures::future::join_all;
@@ -155,7 +154,7 @@ fn what_a_thousand_agents_of_a_run_spend_stays_within_its_budget_also_if_they_ar
     const BUDGET: u64 = 500_000;
     let (world, outside) = (World::new(), Outside::default());
     let lead = || {
-        let sends = || (0..RUNS).map(|number| Send::new(&format!("agent-{}", number % AGENTS), number));
+        let sends = || (0..RUNS).map(|number| SendTo::new(&format!("agent-{}", number % AGENTS), number));
         AgentSpec::new("lead", move |_: Turn| async move { Ok(Command::new().goto_many(sends())) })
     };
     let limits = Limits { tokens: BUDGET, handoffs: 1_000, agents: 1 + AGENTS as u32, ..Limits::default() };
@@ -173,7 +172,7 @@ fn what_a_thousand_agents_of_a_run_spend_stays_within_its_budget_also_if_they_ar
         let events = board.run(run).history().await.unwrap();
         let mut follower = Follower::new(StateRules::default());
         let highest = (1..).zip(events).map(|(sequence, event)| {
-            let _ = follower.take(&Published { run, sequence, event: Arc::new(event) });
+            let _ = follower.take(sequence, &event);
             follower.run().unwrap().metrics().tokens_spent
         });
         let highest = highest.max().unwrap();

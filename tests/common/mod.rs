@@ -61,7 +61,7 @@ pub(crate) async fn until(run: &RunHandle, fits: impl Fn(&RunEvent) -> bool) -> 
     let mut events = run.events(1, &[StreamMode::Debug]).await.unwrap();
     loop {
         match events.next().await {
-            Some(Watched::Event(published)) if fits(&published.event) => return (*published.event).clone(),
+            Some(Watched::Event { event, .. }) if fits(&event) => return (*event).clone(),
             Some(_) => {}
             None => panic!("the run ended before that happened: {:#?}", run.history().await),
         }

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
 
-use callboard::messages::state::Schema;
-use callboard::messages::{Reducer, RunId};
+use callboard::messages::{Reducer, RunId, Schema};
 use callboard::prelude::*;
 
 use crate::campaigns::{Campaign, cases};

@@ -293,7 +293,7 @@ async fn read_slowly(mut events: impl Stream<Item = Option<u64>> + Unpin, is_ove
 
 fn of_run(watched: Watched) -> Option<u64> {
     match watched {
-        Watched::Event(_) | Watched::Live(_) => None,
+        Watched::Event { .. } | Watched::Live { .. } => None,
         Watched::Missed(count) => Some(count),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callboard::SubmitError;
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::{Action, Durability, RunId, Send, Status, TurnId};
+use callboard::messages::{Action, Durability, RunId, SendTo, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::StorageError;
 use callboard::supervision::runs::Fork;
@@ -203,7 +203,7 @@ fn a_race_over_a_step_is_found() {
     let lost = AtomicU64::new(0);
     Seeds::new(50).simulate(async |sim: Sim| {
         let cell = Arc::new(AtomicU64::new(0));
-        let (counted, split) = (Arc::clone(&cell), [Send::new("adder", 1), Send::new("adder", 2)]);
+        let (counted, split) = (Arc::clone(&cell), [SendTo::new("adder", 1), SendTo::new("adder", 2)]);
         let adder = move |turn: Turn| {
             let cell = Arc::clone(&counted);
             async move {
@@ -458,8 +458,7 @@ fn a_run_that_the_store_does_not_give_out_is_read_again() {
         sim.faults().at("runs.taken").panics("planned").on_pass(3).at("storage.read").error("away").on_pass(1);
         let run = board.submit(Task::new("fix").to("coder")).await?;
         let ended = board.watch(&[StreamMode::Debug]).filter_map(async |event| match event {
-            Watched::Live(_) => None,
-            Watched::Event(published) => (published.sequence == 3).then_some(()),
+            Watched::Event { sequence: 3, .. } => Some(()),
             _ => None,
         });
         let _ = std::pin::pin!(ended).next().await;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::common::{people, quiet};
 use callboard::env::Env;
-use callboard::messages::state::Schema;
-use callboard::messages::{Durability, Reducer, RunEvent};
+use callboard::messages::{Durability, Reducer, RunEvent, Schema};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Key, Memory, Storage};

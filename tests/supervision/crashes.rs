@@ -303,7 +303,7 @@ async fn a_run_whose_end_was_written_and_not_acknowledged_leaves_no_turn_at_work
         .env(env)
         .storage(storage)
         .agent("lead", |_: Turn| async {
-            Ok(Command::new().goto_many(["slow", "ender"].map(|to| callboard::messages::Send::new(to, json!(null)))))
+            Ok(Command::new().goto_many(["slow", "ender"].map(|to| callboard::messages::SendTo::new(to, json!(null)))))
         })
         .agent("slow", |_: Turn| async {
             tokio::time::sleep(secs(3600)).await;

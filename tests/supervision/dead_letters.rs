@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use callboard::messages::{Action, Complexity, DeadLetter, Question, RunEvent, RunId, Send, TurnId, Usage};
+use callboard::ForkError;
+use callboard::messages::{Action, Complexity, DeadLetter, Question, RunEvent, RunId, SendTo, TurnId, Usage};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, LetterError, RunHandle};
+use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::{Journal, Key, Storage};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -152,20 +153,20 @@ fn a_dropped_letter_is_gone_for_good() {
         let board = press(builder, &outside).start().await.unwrap();
         finish(&board, Task::new("x").to("draft")).await;
         let letter = only_letter(&board).await.turn;
-        board.dead_letters().discard(letter).await.unwrap();
+        assert!(board.dead_letters().discard(letter).await.unwrap());
         assert_eq!(board.dead_letters().list().await.unwrap(), []);
         letter
     });
     world.process(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
         assert_eq!(board.dead_letters().list().await.unwrap(), []);
-        assert_eq!(board.dead_letters().retry(letter).await.unwrap_err(), LetterError::Unknown(letter));
-        assert_eq!(board.dead_letters().discard(letter).await.unwrap_err(), LetterError::Unknown(letter));
+        assert_eq!(board.dead_letters().retry(letter).await.unwrap_err(), ForkError::NoLetter(letter));
+        assert!(!board.dead_letters().discard(letter).await.unwrap());
         let (of_no_run, of_no_failure) =
             (TurnId { run: RunId(uuid::Uuid::nil()), number: 1 }, TurnId { number: 1, ..letter });
         for unknown in [of_no_run, of_no_failure] {
-            assert_eq!(board.dead_letters().retry(unknown).await.unwrap_err(), LetterError::Unknown(unknown));
-            assert_eq!(board.dead_letters().discard(unknown).await.unwrap_err(), LetterError::Unknown(unknown));
+            assert_eq!(board.dead_letters().retry(unknown).await.unwrap_err(), ForkError::NoLetter(unknown));
+            assert!(!board.dead_letters().discard(unknown).await.unwrap());
         }
         assert_eq!(board.runs().await.unwrap().len(), 1);
         board.shutdown().await;
@@ -177,7 +178,7 @@ async fn siblings_that_ended_are_copied_whenever_they_did_and_those_that_failed_
     let outside = Outside::default();
     let inner = outside.clone();
     let board = builder()
-        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many((0..5_u64).map(|n| Send::new("worker", n)))) })
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many((0..5_u64).map(|n| SendTo::new("worker", n)))) })
         .agent("worker", move |turn: Turn| {
             let outside = inner.clone();
             async move {

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use callboard::SubmitError;
 use callboard::actors::{Delegation, DelegationError};
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::state::{Reducer, Schema, StateRules};
-use callboard::messages::{Action, Backoff, LateAnswer, RunId, RunResult, Send, TurnId, Usage};
+use callboard::messages::{
+    Action, Backoff, LateAnswer, Reducer, RunId, RunResult, Schema, SendTo, StateRules, TurnId, Usage,
+};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::{BreakerPolicy, Run};
@@ -251,7 +252,7 @@ impl Book {
             Then::Stop => command.with_output(json!([plan.key, answers])),
             Then::Handoff(next) => command.with_output(Json::of(&**next).unwrap()).goto(&next.to),
             Then::Fork(forks) => {
-                command.goto_many(forks.iter().map(|fork| Send::new(&fork.to, Json::of(fork).unwrap())))
+                command.goto_many(forks.iter().map(|fork| SendTo::new(&fork.to, Json::of(fork).unwrap())))
             }
             Then::Detach(child) => {
                 given(child).detach().await?;

@@ -11,10 +11,9 @@ use std::time::Duration;
 use callboard::AnswerError;
 use callboard::actors::InboxMessage;
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{
-    Action, Backoff, Consent, Durability, Question, Refusal, RequestId, RunEvent, RunId, Send, Status, TurnId,
-    Unacknowledged,
+    Action, Backoff, Consent, Durability, Question, Reducer, Refusal, RequestId, RunEvent, RunId, Schema, SendTo,
+    Status, TurnId, Unacknowledged,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
@@ -223,10 +222,9 @@ async fn a_fan_out_goes_on_where_it_was() {
         let world_of_workers = world.clone();
         world
             .board()
-            .agent(
-                "lead",
-                |_: Turn| async move { Ok(Command::new().goto_many((0..4_u64).map(|n| Send::new("worker", n)))) },
-            )
+            .agent("lead", |_: Turn| async move {
+                Ok(Command::new().goto_many((0..4_u64).map(|n| SendTo::new("worker", n))))
+            })
             .agent("worker", move |turn: Turn| {
                 let world = world_of_workers.clone();
                 async move {

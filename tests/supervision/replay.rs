@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::ForkError;
-use callboard::messages::state::StateRules;
-use callboard::messages::{Json, Limits, Reducer, RunEvent, RunResult, Send, Usage};
+use callboard::messages::{Json, Limits, Reducer, RunEvent, RunResult, SendTo, StateRules, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
@@ -71,7 +70,7 @@ async fn play(acts: Vec<Act>) -> (RunResult, Vec<RunEvent>, BTreeMap<u32, (Json,
                     Act::End => written,
                     Act::EndAll => written.end(),
                     Act::HandOff => written.goto(to),
-                    Act::Spread => written.goto_many([Send::new("a", number), Send::new(to, number)]),
+                    Act::Spread => written.goto_many([SendTo::new("a", number), SendTo::new(to, number)]),
                     Act::Delegate => {
                         let answer = turn.delegate(to, "help").await;
                         written.with("answers", json!([answer.is_ok()]))
@@ -111,12 +110,12 @@ proptest! {
         prop_assert_eq!(replay.steps().len(), history.len());
         prop_assert_eq!(replay.result().map(|found| (&found.outcome, &found.state)), Some((&result.outcome, &result.state)));
         for turn in replay.turns() {
-            let at = replay.at_turn(turn.number).unwrap();
+            let before = replay.before_turn(turn.number).unwrap();
             if let Some((input, state)) = seen.get(&turn.number) {
-                prop_assert_eq!((&turn.input, &at.saw.state), (input, state), "turn {}", turn.number);
+                prop_assert_eq!((&turn.input, &before.state), (input, state), "turn {}", turn.number);
             }
-            prop_assert!(at.saw.open.contains(&(turn.number, turn.agent.clone())));
-            let left = at.left.expect("the run has ended");
+            prop_assert!(before.open.contains(&(turn.number, turn.agent.clone())));
+            let left = replay.after_turn(turn.number).expect("the run has ended");
             prop_assert!(left.open.iter().all(|(open, _)| *open != turn.number));
             // The state at a turn's end is that of the journal up to there, whatever came after it.
             let until = Replay::of(history[..left.step].to_vec(), &rules()).unwrap();
@@ -257,11 +256,10 @@ async fn what_takes_back_is_a_cause_of_its_own_and_leaves_the_state_as_it_is() {
     let after_room = json!({ "log": ["room"] });
     let states = [json!({ "log": ["room", "trip", "trip"] }), json!({ "log": ["room", "trip"] }), after_room.clone()];
     for (turn, state) in (5..).zip(states) {
-        let at = replay.at_turn(turn).unwrap();
-        let left = at.left.unwrap();
-        assert_eq!((&at.saw.state, &left.state), (&state.clone().into(), &state.into()), "turn {turn}");
+        let (before, left) = (replay.before_turn(turn).unwrap(), replay.after_turn(turn).unwrap());
+        assert_eq!((&before.state, &left.state), (&state.clone().into(), &state.into()), "turn {turn}");
         assert_eq!(changed(&replay.steps()[left.step - 1]), [""; 0], "turn {turn}");
-        assert!(at.turn.wrote().is_empty(), "turn {turn}");
+        assert!(replay.turn(turn).unwrap().wrote().is_empty(), "turn {turn}");
     }
     // The run itself has what its nodes wrote.
     assert_eq!(*replay.state(), json!({ "log": ["room", "trip", "trip"] }));
@@ -340,7 +338,7 @@ fn team(storage: impl Storage, ran: &Arc<Mutex<Vec<String>>>) -> Builder {
         .storage(storage)
         .agent("a", move |turn: Turn| {
             a(&turn);
-            async { Ok(Command::update("messages", "a").goto_many([Send::new("b", 1), Send::new("c", 2)])) }
+            async { Ok(Command::update("messages", "a").goto_many([SendTo::new("b", 1), SendTo::new("c", 2)])) }
         })
         .agent("b", move |turn: Turn| {
             b(&turn);
@@ -420,7 +418,7 @@ proptest! {
             saw.as_object_mut().unwrap().remove("metrics");
             saw
         };
-        let (new, old) = (fork.at_turn(begun.number).unwrap().saw.state, old.at_turn(turn).unwrap().saw.state);
+        let (new, old) = (fork.before_turn(begun.number).unwrap().state, old.before_turn(turn).unwrap().state);
         prop_assert_eq!(written(&new), written(&old));
         prop_assert!(fork.result().is_none());
         prop_assert_eq!(fork.run().metrics().tokens_spent, 0);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::common::{assert_nothing_left, builder, finish, quiet, secs};
 use callboard::OverwriteError;
 use callboard::env::Env;
-use callboard::messages::state::StateError;
-use callboard::messages::{Durability, RunEvent, RunId, Send};
+use callboard::messages::{Durability, RunEvent, RunId, SendTo, StateError};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Memory, Storage};
@@ -20,7 +19,7 @@ fn judges(builder: Builder) -> Builder {
     };
     builder
         .agent("lead", |_: Turn| async {
-            let sends = [Send::new("strict", "reject"), Send::new("kind", "accept")];
+            let sends = [SendTo::new("strict", "reject"), SendTo::new("kind", "accept")];
             Ok(Command::update("messages", "lead").goto_many(sends))
         })
         .agent("strict", judge)

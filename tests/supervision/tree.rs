@@ -1001,7 +1001,7 @@ async fn events_tell_where_when_which_generation_and_why() {
     tokio::time::advance(90 * SECOND).await;
     a_ref.cast(PartMsg::Panic("boom")).unwrap();
     let event = events.recv().await.unwrap();
-    let exit = Exit::Failed("boom".to_owned());
+    let exit = Exit::Crashed("boom".to_owned());
     assert_eq!(
         (&*event.path, event.generation, event.kind),
         ("app/inner/a", 1, TreeEventKind::Exited { exit: exit.clone() })

@@ -2,16 +2,10 @@
 //! is (SEMANTICS 7).
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use callboard::messages::{
-    AgentName, Block, Chain, JoinPolicy, Plan, PlanNode, Reducer, RunEvent, RunId, Submission, Task, Timestamp,
-    TraceId, Work, visible_lines,
-};
-use callboard::storage::{Durability, Journal, Memory, StorageError};
+use callboard::messages::{Reducer, visible_lines};
 use callboard::workflow::{Form, Node, Source, Workflow, WorkflowBuilder};
 use serde_json::Value;
-use uuid::Uuid;
 
 /// What is told of a text.
 fn told(text: &str) -> String {
@@ -437,46 +431,4 @@ fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
     assert!(told_of.contains("128 levels"), "{told_of}");
     let tree = r##"x = { schema = { properties = { left = { "$ref" = "#" }, right = { "$ref" = "#" } } } }"##;
     Workflow::from_toml("tree", &schema(tree)).unwrap();
-}
-
-fn nested(levels: usize) -> Plan {
-    let node = |work| PlanNode {
-        name: "n".into(),
-        work,
-        after: Vec::new(),
-        join: JoinPolicy::All,
-        when: None,
-        input: None,
-        saves: None,
-        may_repeat: false,
-        exits: Vec::new(),
-        attempts: None,
-        timeout: None,
-        compensation: None,
-        is_interrupted: false,
-    };
-    let block = |work| Block { nodes: vec![node(work)], output: None };
-    let body = (0..levels).fold(block(Work::Join), |body, _| block(Work::Block { body, is_closed: false }));
-    Plan::new("deep", Default::default(), body)
-}
-
-/// The first event of a run of this plan.
-fn submitted(plan: Plan) -> RunEvent {
-    let (run, trace, agent) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)), AgentName::new("x").unwrap());
-    let (task, at) = (Task::new("x").plan(Arc::new(plan)), Timestamp::from_millis(1_767_225_600_000));
-    RunEvent::Submitted(Arc::new(Submission { run, trace, task, agent, cast: vec![], chain: Chain::default(), at }))
-}
-
-#[tokio::test]
-async fn a_plan_that_nests_too_deep_is_not_read_from_a_store() {
-    let journal = Journal::new(Arc::new(Memory::default()));
-    let read = async |number: u128, levels: usize| -> Result<Vec<RunEvent>, StorageError> {
-        let run = RunId(Uuid::from_u128(number));
-        journal.begin(run, "board", &[submitted(nested(levels))], Durability::Memory).await?;
-        journal.events(run).await
-    };
-    assert_eq!(read(1, 64).await.unwrap(), [submitted(nested(64))]);
-    let error = read(2, 65).await.unwrap_err().to_string();
-    assert!(error.contains("more than 64 levels deep"), "{error}");
-    assert!(read(3, 64).await.is_ok(), "the next one is read from its own beginning");
 }

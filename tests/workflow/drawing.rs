@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::common::builder;
-use callboard::messages::state::StateRules;
+use callboard::messages::StateRules;
 use callboard::prelude::*;
 use callboard::supervision::runs::Run;
 use callboard::workflow::{Count, Drawing, Node, NodeState, NodeStates, Workflow};

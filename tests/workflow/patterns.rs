@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder};
-use callboard::messages::state::Reducer;
-use callboard::messages::{Message, RunResult};
+use callboard::messages::{Message, Reducer, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::testing::Script;

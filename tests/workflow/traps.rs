@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, people};
 use callboard::AnswerError;
-use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
+use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, SendTo};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::{Fork, Replay, TurnStatus};
@@ -34,7 +34,7 @@ fn cast(builder: Builder) -> Builder {
         .agent("send", |turn: Turn| async move {
             let (seconds, to, what): (u64, String, Value) = turn.input()?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(Command::output("sent").goto_many([Send::new(&to, what)]))
+            Ok(Command::output("sent").goto_many([SendTo::new(&to, what)]))
         })
         // Writes how long it has waited, and ends everything if it is told to.
         .agent("wait", |turn: Turn| async move {

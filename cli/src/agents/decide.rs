@@ -1,6 +1,7 @@
 //! Approvals and questions of a run, and the decisions of the person at the terminal.
 
 use std::future::Future;
+use std::io::{self, PipeReader};
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +9,6 @@ use tokio::task::JoinError;
 
 use callboard::AnswerError;
 use callboard::Callboard;
-use callboard::actors::approvals::Withdrawal;
 use callboard::messages::{Envelope, Pending, PendingId, Response, visible};
 use callboard::runtime::RunHandle;
 
@@ -38,20 +38,20 @@ pub(crate) fn place(root: &Path) -> Option<String> {
 
 /// Runs the prompt on a thread that may block; `None` if `closed` completes first, which withdraws the prompt.
 pub(crate) async fn unless_closed<T: Send + 'static>(
-    ask: impl FnOnce(Option<Withdrawal>) -> T + Send + 'static,
+    ask: impl FnOnce(Option<PipeReader>) -> T + Send + 'static,
     closed: impl Future<Output = ()>,
 ) -> Option<Result<T, JoinError>> {
     // Without a thread the prompt blocks this one and is not withdrawn.
     if try_thread().is_err() {
         return Some(Ok(ask(None)));
     }
-    let (withdrawer, withdrawal) = Withdrawal::pair().map_or((None, None), |(one, other)| (Some(one), Some(other)));
+    let (withdrawal, writer) = io::pipe().ok().unzip();
     let mut asking = tokio::task::spawn_blocking(move || ask(withdrawal));
     tokio::select! {
         biased;
         answer = &mut asking => Some(answer),
-        () = closed, if withdrawer.is_some() => {
-            drop(withdrawer);
+        () = closed, if writer.is_some() => {
+            drop(writer);
             // The next prompt can use the terminal once that thread has released it.
             let _ = asking.await;
             None

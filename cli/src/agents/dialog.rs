@@ -1,6 +1,8 @@
 //! The dialog at the terminal: cards of actions that need approval, and questions of agents.
 
-use callboard::actors::approvals::{Card, Withdrawal, outcome_code};
+use std::io::PipeReader;
+
+use callboard::actors::approvals::Card;
 use callboard::messages::{Envelope, Question, visible};
 use serde_json::Value;
 
@@ -38,7 +40,7 @@ pub(crate) fn shown(question: &Question) -> String {
     };
     let lines: Vec<_> = text_of(question).split('\n').map(visible).collect();
     let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), lines.join("\n  │ "));
-    if let Some(code) = outcome_code(question) {
+    if let Some(code) = question.outcome_code() {
         // Its choices cannot be answered by number: one of them repeats an effect, and takes the code.
         shown.push_str(&format!("\ncode      {code}"));
         return shown;
@@ -51,7 +53,7 @@ pub(crate) fn shown(question: &Question) -> String {
 }
 
 /// Asks at the terminal about an action. `place` is the folder of the tools, if it is not the current one.
-pub(super) fn decide(envelope: &Envelope, place: Option<&str>, withdrawal: Option<Withdrawal>) -> Decision {
+pub(super) fn decide(envelope: &Envelope, place: Option<&str>, withdrawal: Option<PipeReader>) -> Decision {
     at_the_terminal(withdrawal, |person| Dialog { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
 }
 
@@ -221,12 +223,12 @@ fn arguments(envelope: &Envelope, typed: &str) -> Result<Edited, String> {
 const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
-pub(super) fn answer(question: &Question, withdrawal: Option<Withdrawal>) -> Option<Value> {
+pub(super) fn answer(question: &Question, withdrawal: Option<PipeReader>) -> Option<Value> {
     at_the_terminal(withdrawal, |person| answer_of(person, question)).flatten()
 }
 
 fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
-    if let Some(code) = outcome_code(question) {
+    if let Some(code) = question.outcome_code() {
         return outcome(person, question, &code);
     }
     let line = person.answers(&format!("\n{}\n> ", shown(question)))?;
@@ -432,7 +434,7 @@ mod tests {
             "outcome_unknown": { "name": "ShellExec" },
         });
         let lost = question(asked.clone());
-        let code = outcome_code(&lost).unwrap();
+        let code = lost.outcome_code().unwrap();
         let answer = |answers: &str| {
             let mut person = Script::new(answers);
             (answer_of(&mut person, &lost), person.asked)
@@ -451,6 +453,6 @@ mod tests {
         assert_eq!(answer("l\n").0, None);
         // Another question has another code.
         let other = Question { id: QuestionId { nonce: 4, ..lost.id }, ..question(asked) };
-        assert_ne!(outcome_code(&other), Some(code));
+        assert_ne!(other.outcome_code(), Some(code));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use serde_json::Value;
 
 use callboard::messages::Plan;
 use callboard::workflow::Workflow;
@@ -128,9 +129,14 @@ pub(super) fn option_of(plan: &Plan) -> Option<String> {
     };
     // A workflow in a file may have this name too, with other nodes.
     let built = pattern.workflow(None).ok().flatten()?;
-    let nodes =
-        |plan: &Plan| plan.body.nodes.iter().map(|node| (node.name.clone(), node.after.clone())).collect::<Vec<_>>();
-    (nodes(built.plan()) == nodes(plan) && built.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
+    (nodes(built.plan())? == nodes(plan)? && built.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
+}
+
+/// The names of the outermost nodes of a plan, and what each comes after.
+fn nodes(plan: &Plan) -> Option<Vec<(Value, Value)>> {
+    let plan = serde_json::to_value(plan).ok()?;
+    let nodes = plan["body"]["nodes"].as_array()?;
+    Some(nodes.iter().map(|node| (node["name"].clone(), node["after"].clone())).collect())
 }
 
 /// A name, quoted for a list where it has to be.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use callboard::actors::approvals::{Keyboard, Rows};
-use callboard::messages::{AgentEvent, AgentName, LoopEnd, Shown, ToolCall, TurnId, visible, visible_lines};
+use callboard::messages::{AgentEvent, AgentName, LoopEnd, ToolCall, TurnId, visible, visible_lines};
 
 use crate::output;
 use crate::page::{brief, brief_json, is_coloured};
@@ -45,10 +45,10 @@ impl Progress {
     }
 
     /// Prints an event of an agent.
-    pub(super) fn show(&mut self, shown: &Shown) {
+    pub(super) fn show(&mut self, turn: TurnId, agent: &AgentName, event: &AgentEvent) {
         if !self.is_quiet {
             output::stream(|is_line_open| {
-                let text = self.text(shown, is_line_open);
+                let text = self.text((turn, agent), event, is_line_open);
                 self.fitted(text, is_line_open)
             });
         }
@@ -78,18 +78,18 @@ impl Progress {
     }
 
     /// The text to print: streamed text of agents, and a line for every other event.
-    fn text(&mut self, Shown { turn, agent, event }: &Shown, is_line_open: bool) -> String {
-        self.remember(*turn, event);
+    fn text(&mut self, (turn, agent): (TurnId, &AgentName), event: &AgentEvent, is_line_open: bool) -> String {
+        self.remember(turn, event);
         match event {
-            AgentEvent::Text { text } => self.streamed((*turn, agent), text, is_line_open),
+            AgentEvent::Text { text } => self.streamed((turn, agent), text, is_line_open),
             _ => {
                 let line = line(event);
                 let is_over = matches!(event, AgentEvent::Iteration { .. } | AgentEvent::Ended { .. });
                 let mut printed =
-                    if is_over || line.is_some() { self.rest(Some(*turn), is_line_open) } else { String::new() };
+                    if is_over || line.is_some() { self.rest(Some(turn), is_line_open) } else { String::new() };
                 if let Some(line) = line {
                     let is_open = if printed.is_empty() { is_line_open } else { !printed.ends_with('\n') };
-                    let (name, mark) = (self.name(*turn, agent), self.coloured("2", "·"));
+                    let (name, mark) = (self.name(turn, agent), self.coloured("2", "·"));
                     printed.push_str(&format!("{}{name} {mark} {line}\n", end_of(is_open)));
                 }
                 printed
@@ -233,7 +233,7 @@ mod tests {
         fn show(&mut self, number: u32, agent: &str, event: AgentEvent) -> String {
             let turn = turn(number);
             let agent = AgentName::new(agent).unwrap();
-            let text = self.progress.text(&Shown { turn, agent, event }, self.is_line_open);
+            let text = self.progress.text((turn, &agent), &event, self.is_line_open);
             let text = self.progress.fitted(text, self.is_line_open);
             self.add(text)
         }

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use callboard::Builder;
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::state::StateRules;
-use callboard::messages::{AgentName, ConversationId, RunEvent, RunId, TurnId, Usage, visible, visible_lines};
+use callboard::messages::{
+    AgentName, ConversationId, RunEvent, RunId, StateRules, TurnId, Usage, visible, visible_lines,
+};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Replay, Run as State};
@@ -312,17 +313,19 @@ impl<'a> Session<'a> {
                 }
             };
             match watched {
-                Some(Watched::Live(shown)) if shown.turn.run == run.id() => progress.show(&shown),
-                Some(Watched::Event(event)) => {
-                    self.print(&event.event, &mut progress, run).await;
-                    if let RunEvent::NeedsAttention { turn, .. } = &*event.event
+                Some(Watched::Live { turn, agent, event }) if turn.run == run.id() => {
+                    progress.show(turn, &agent, &event)
+                }
+                Some(Watched::Event { event, .. }) => {
+                    self.print(&event, &mut progress, run).await;
+                    if let RunEvent::NeedsAttention { turn, .. } = &*event
                         && let Some(end) =
                             stuck(&run.read().await.map_err(trouble)?, (*turn, &self.invalid), &mut progress)
                     {
                         return Ok(end);
                     }
                 }
-                Some(Watched::Live(_) | Watched::Missed(_)) => {}
+                Some(Watched::Live { .. } | Watched::Missed(_)) => {}
                 None => break,
             }
         }

@@ -2,8 +2,7 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use callboard::messages::Json;
-use callboard::messages::Schema;
+use callboard::messages::{Json, Schema};
 use serde_json::{Value, json};
 
 use callboard::supervision::runs::{Moment, ReplayStep};
@@ -38,12 +37,12 @@ fn without_metrics(state: &Json) -> Json {
 
 /// Shows the run before and after a turn.
 pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
-    let Some(at) = loaded.replay.at_turn(number) else {
+    let (Some(turn), Some(before)) = (loaded.replay.turn(number), loaded.replay.before_turn(number)) else {
         let turns = loaded.replay.turns().count();
         let text = format!("run {} has no turn {number}: it has {}", loaded.id, count(turns, "turn"));
         return Err(Failure::unknown(text));
     };
-    let turn = at.turn;
+    let after = loaded.replay.after_turn(number);
     let mut text = format!(
         "turn {number}, {}, attempt {}: {}\ninput      {}\n",
         turn.agent,
@@ -51,10 +50,10 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
         actions(turn),
         brief_json(&turn.input, 2000)
     );
-    text.push_str(&format!("\nwhen it began, {}\n", moment(loaded, &at.saw)));
+    text.push_str(&format!("\nwhen it began, {}\n", moment(loaded, &before)));
     // The metrics are in the line above.
-    text.push_str(&whole_json(&without_metrics(&at.saw.state), "  "));
-    match &at.left {
+    text.push_str(&whole_json(&without_metrics(&before.state), "  "));
+    match &after {
         Some(left) => {
             text.push_str(&format!("\nwhen it was over, {}\n", moment(loaded, left)));
             text.push_str(&whole_json(&left.state, "  "));
@@ -64,8 +63,8 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
     text.push_str(&loaded.rules.notes());
     let json = json!({
         "turn": turn_json(turn),
-        "saw": moment_json(&at.saw),
-        "left": at.left.as_ref().map(moment_json),
+        "saw": moment_json(&before),
+        "left": after.as_ref().map(moment_json),
     });
     Ok(Page::new(text, json))
 }

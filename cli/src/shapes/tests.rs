@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{
     Action, ActionKind, AgentName, ApprovalId, AskedOutcome, Authority, Chain, Command, ContextStrategy,
-    ConversationId, Cost, Decision, Effect, Envelope, Failure, FailureKind, Intent, Json, Limits, Order, Refusal,
-    RequestId, Resolution, RunId, Send, Terms, Timestamp, Usage, Verdict,
+    ConversationId, Cost, Decision, Effect, Envelope, Failure, FailureKind, Intent, Json, Limits, Order, Reducer,
+    Refusal, RequestId, Resolution, RunId, Schema, SendTo, Terms, Timestamp, Usage, Verdict,
 };
 
 use super::*;
@@ -71,7 +70,7 @@ fn events() -> Vec<RunEvent> {
     let crash = Failure::new(FailureKind::Panic, "boom");
     let order =
         Order { deadline: Some(Duration::from_secs(5)), sees: ContextStrategy::Full, ..Order::new("scout", "look") };
-    let command = Command::output("done").with("votes", 1).goto_many([Send::new("judge", "kind")]);
+    let command = Command::output("done").with("votes", 1).goto_many([SendTo::new("judge", "kind")]);
     let decision =
         Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Run { until: at } };
     let update = Command::update("votes", 2).update;

@@ -5,8 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
-use callboard::messages::{Durability, RunEvent, RunId, visible};
+use callboard::messages::{Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
 use callboard::runtime::ConversationsHandle;
 use callboard::storage::{Journal, Sled, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError};
@@ -160,17 +159,14 @@ impl Rules {
             }
             _ => None,
         };
-        let (mut reducers, mut missing) = (Reducers::default(), Vec::new());
+        let (mut state, mut missing) = (StateRules::new(Schema::swarm()), Vec::new());
         for channel in schema.iter().flat_map(|schema| schema.declared()) {
             if let Some(Ok(Reducer::Custom(name))) = schema.as_ref().map(|schema| schema.reducer(channel)) {
                 // Only the run's program knows the reducer. The last write is shown, with a note.
-                let last: ReduceFn = Arc::new(|_, write| Ok(write.clone()));
-                reducers.insert(name, last);
+                state = state.reducer(name, |_, write| Ok(write.clone()));
                 missing.push((channel.to_owned(), name.to_string()));
             }
         }
-        let state =
-            StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers), ..StateRules::default() };
         Self { state, missing }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use callboard::messages::{Block, visible};
+use callboard::messages::visible;
 use callboard::workflow::{Defect, Defects, Form, Source, Workflow};
 
 use crate::page::{Failure, Page, count};
@@ -63,7 +63,7 @@ fn summary(workflow: &Workflow) -> String {
             agents.push(agent.to_string());
         }
     }
-    let mut parts = vec![count(nodes(&workflow.plan().body), "node")];
+    let mut parts = vec![count(workflow.plan().node_count(), "node")];
     if !agents.is_empty() {
         parts.push(format!("agents {}", agents.join(", ")));
     }
@@ -74,18 +74,13 @@ fn summary(workflow: &Workflow) -> String {
     visible(&format!("{}: {}", workflow.name(), parts.join("; ")))
 }
 
-/// The number of nodes, including nested ones.
-fn nodes(block: &Block) -> usize {
-    block.nodes.iter().map(|node| 1 + node.work.body().map_or(0, nodes)).sum()
-}
-
 fn row(origin: &str, workflow: &Workflow) -> Value {
     json!({
         "kind": "workflow",
         "file": origin,
         "workflow": workflow.name(),
         "description": workflow.description(),
-        "nodes": nodes(&workflow.plan().body),
+        "nodes": workflow.plan().node_count(),
         "agents": workflow.plan().cast(),
         "inputs": workflow.inputs().collect::<Vec<_>>(),
         "defects": [],

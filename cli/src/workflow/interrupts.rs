@@ -1,6 +1,7 @@
 //! The dialog at the terminal about interrupted nodes.
 
-use callboard::actors::approvals::Withdrawal;
+use std::io::PipeReader;
+
 use callboard::messages::{Interrupt, Pending, visible};
 use callboard::supervision::runs::Run;
 use serde_json::Value;
@@ -36,7 +37,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
 }
 
 /// Asks at the terminal, until the question is withdrawn.
-pub(crate) fn ask(interrupt: &Interrupt, withdrawal: Option<Withdrawal>) -> Decision {
+pub(crate) fn ask(interrupt: &Interrupt, withdrawal: Option<PipeReader>) -> Decision {
     at_the_terminal(withdrawal, |person| asked(person, interrupt)).unwrap_or(Decision::Leave)
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use callboard::messages::state::StateRules;
-use callboard::messages::{Command, Failure, Pending, Published, visible};
+use callboard::messages::{Command, Failure, Pending, RunEvent, StateRules, visible};
 use callboard::supervision::runs::{self, Run, TurnEvent, TurnStatus};
 
 use crate::page::{brief, brief_json, duration};
@@ -56,8 +55,8 @@ impl Follower {
     }
 
     /// Applies the next event; no lines for one that was applied already.
-    pub(crate) fn take(&mut self, published: &Published) -> Vec<Line> {
-        let events = self.turns.take(published);
+    pub(crate) fn take(&mut self, sequence: u64, event: &RunEvent) -> Vec<Line> {
+        let events = self.turns.take(sequence, event);
         self.lines(events)
     }
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use callboard::ForkError;
-use callboard::messages::state::StateRules;
-use callboard::messages::{Interrupt, Json, Reducer, Resume, visible};
+use callboard::messages::{Interrupt, Json, Reducer, Resume, StateRules, visible};
 use callboard::supervision::runs::{Cause, Fork, Replay};
 use callboard::workflow::Workflow;
 

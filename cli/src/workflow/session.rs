@@ -173,8 +173,8 @@ impl<'a> Session<'a> {
                 }
             };
             let lines = match watched {
-                Some(Watched::Event(event)) => follower.take(&event),
-                Some(Watched::Live(_)) => Vec::new(),
+                Some(Watched::Event { sequence, event, .. }) => follower.take(sequence, &event),
+                Some(Watched::Live { .. }) => Vec::new(),
                 Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(trouble)?),
                 None => break,
             };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{Durability, RunId, Send, Timestamp, Usage};
+use callboard::messages::{Durability, RunId, SendTo, Timestamp, Usage};
 use callboard::prelude::{Callboard, Sled, Task, Turn, TurnError};
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::{Memory, Transfer};
@@ -53,7 +53,8 @@ pub(crate) fn press(builder: Builder, search_time: Duration) -> Builder {
             Ok(callboard::prelude::Command::output(answer))
         })
         .agent("panel", |_: Turn| async {
-            Ok(callboard::prelude::Command::new().goto_many([Send::new("judge", "kind"), Send::new("judge", "strict")]))
+            Ok(callboard::prelude::Command::new()
+                .goto_many([SendTo::new("judge", "kind"), SendTo::new("judge", "strict")]))
         })
         .agent("judge", |turn: Turn| async move {
             let mood: String = turn.input()?;

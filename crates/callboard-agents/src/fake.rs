@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use callboard::messages::{Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Message, ToolCall, Usage};
+
+use crate::StopReason;
 use futures::StreamExt;
 use futures::stream;
 use serde_json::{Value, json};

@@ -73,7 +73,7 @@ pub use looping::{AgentLoop, CancelToken, LoopContext, LoopHandle, LoopRun, NotP
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{McpProblem, McpServers};
 pub use meta::MetaTool;
-pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
+pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, StopReason};
 pub use output::OutputSchema;
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]

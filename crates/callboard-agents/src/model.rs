@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{Cost, Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Cost, Message, ToolCall, Usage};
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,8 @@ use super::tool::ToolSpec;
 /// A language model: something that is given a conversation and says how it goes on.
 ///
 /// ```
-/// use callboard::messages::{StopReason, Usage};
-/// use callboard_agents::{Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream};
+/// use callboard::messages::Usage;
+/// use callboard_agents::{Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason};
 /// use futures::StreamExt;
 ///
 /// /// Says how many messages there are.
@@ -111,6 +111,22 @@ pub enum ModelEvent {
     },
     /// The answer is complete.
     Ended(ModelAnswer),
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The answer is complete.
+    Finished,
+    /// It wants tools to be used.
+    ToolCalls,
+    /// Its answer was cut at the most tokens that it may write.
+    Length,
+    /// The provider withheld the rest.
+    Filtered,
+    /// Something else, in the provider's words.
+    Other(Arc<str>),
 }
 
 /// How an answer ended.

@@ -124,8 +124,8 @@ async fn follow(run: &RunHandle, began: Timestamp) -> Result<(), Box<dyn Error>>
     let mut cast = Cast::default();
     while let Some(watched) = events.next().await {
         let event = match watched {
-            Watched::Event(published) => published.event,
-            Watched::Live(_) => continue,
+            Watched::Event { event, .. } => event,
+            Watched::Live { .. } => continue,
             Watched::Missed(count) => {
                 eprintln!("          … {count} events were missed");
                 continue;

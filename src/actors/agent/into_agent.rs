@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::actors::turn::{Turn, TurnError};
 use crate::messages::{Command, Json};
 
-use super::{Agent, AgentFactory, AgentSpec, AgentValue, TypedAnswer};
+use super::{Agent, AgentSpec, AgentValue, Factory, TypedAnswer};
 
 /// What can become an agent: a closure over turns, or a factory of a type that implements [`Agent`] (fallible or not).
 /// `Kind` only keeps the cases apart.
@@ -26,7 +26,7 @@ use super::{Agent, AgentFactory, AgentSpec, AgentValue, TypedAnswer};
 )]
 pub trait IntoAgent<Kind>: Send + Sync + 'static {
     #[doc(hidden)]
-    fn into_factory(self) -> AgentFactory;
+    fn into_spec(self, name: &str) -> AgentSpec;
 }
 
 #[doc(hidden)]
@@ -44,9 +44,9 @@ where
     F: Fn(Turn) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Command, TurnError>> + Send + 'static,
 {
-    fn into_factory(self) -> AgentFactory {
+    fn into_spec(self, name: &str) -> AgentSpec {
         let value: Arc<dyn AgentValue> = Arc::new(Closure(self));
-        AgentFactory(Arc::new(move || Ok(Arc::clone(&value))))
+        AgentSpec::from_factory(name, Arc::new(move || Ok(Arc::clone(&value))))
     }
 }
 
@@ -55,8 +55,8 @@ where
     F: Fn() -> A + Send + Sync + 'static,
     A: Agent,
 {
-    fn into_factory(self) -> AgentFactory {
-        AgentFactory(Arc::new(move || Ok(Arc::new(Plain(self())))))
+    fn into_spec(self, name: &str) -> AgentSpec {
+        AgentSpec::from_factory(name, Arc::new(move || Ok(Arc::new(Plain(self())))))
     }
 }
 
@@ -66,16 +66,17 @@ where
     A: Agent,
     E: fmt::Display,
 {
-    fn into_factory(self) -> AgentFactory {
-        AgentFactory(Arc::new(move || match self() {
-            Ok(agent) => Ok(Arc::new(Plain(agent))),
+    fn into_spec(self, name: &str) -> AgentSpec {
+        let make = move || match self() {
+            Ok(agent) => Ok(Arc::new(Plain(agent)) as Arc<dyn AgentValue>),
             Err(error) => Err(error.to_string()),
-        }))
+        };
+        AgentSpec::from_factory(name, Arc::new(make))
     }
 }
 
 /// The factory of a typed agent.
-pub(super) fn typed<F, Fut, Request, Reply>(answer: F) -> AgentFactory
+pub(super) fn typed<F, Fut, Request, Reply>(answer: F) -> Factory
 where
     F: Fn(Request) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Reply, TurnError>> + Send + 'static,
@@ -83,7 +84,7 @@ where
     Reply: Serialize + Send + 'static,
 {
     let value: Arc<dyn AgentValue> = Arc::new(Typed { answer, types: PhantomData });
-    AgentFactory(Arc::new(move || Ok(Arc::clone(&value))))
+    Arc::new(move || Ok(Arc::clone(&value)))
 }
 
 struct Plain<A>(A);

@@ -8,7 +8,6 @@ mod mode;
 mod spec;
 
 use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -77,13 +76,3 @@ pub(crate) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Sen
 
 /// Makes the agent's value; called at each start.
 pub(crate) type Factory = Arc<dyn Fn() -> Result<Arc<dyn AgentValue>, String> + Send + Sync>;
-
-/// Makes an agent's value at each start.
-#[derive(Clone)]
-pub struct AgentFactory(pub(super) Factory);
-
-impl fmt::Debug for AgentFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AgentFactory")
-    }
-}

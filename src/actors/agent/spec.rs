@@ -14,7 +14,7 @@ use crate::actors::turn::TurnError;
 use crate::messages::{AgentName, Authority, MAX_AGENT_NAME, NameError, OnUnknown};
 
 use super::into_agent::{IntoAgent, typed};
-use super::{AgentConfig, AgentFactory, Description, Factory, Mode, RestartWindow};
+use super::{AgentConfig, Description, Factory, Mode, RestartWindow};
 
 /// The longest name of a project in characters.
 const MAX_PROJECT: usize = 128;
@@ -34,7 +34,7 @@ const MAX_PROJECT: usize = 128;
 #[derive(Clone)]
 pub struct AgentSpec {
     name: String,
-    factory: AgentFactory,
+    factory: Factory,
     role: Option<Arc<str>>,
     capabilities: Vec<Arc<str>>,
     projects: Vec<Arc<str>>,
@@ -56,7 +56,7 @@ pub struct AgentSpec {
 impl AgentSpec {
     /// An agent that runs (5) turns at once, (10 minutes) each at most, and may be rebuilt (5 times in 60 s).
     pub fn new<Kind>(name: &str, agent: impl IntoAgent<Kind>) -> Self {
-        Self::from_factory(name, agent.into_factory())
+        agent.into_spec(name)
     }
 
     /// A typed agent: answers `board.ask` without JSON; in a run its input and output are the same types as JSON.
@@ -75,7 +75,7 @@ impl AgentSpec {
         Self::from_factory(name, typed(answer))
     }
 
-    fn from_factory(name: &str, factory: AgentFactory) -> Self {
+    pub(super) fn from_factory(name: &str, factory: Factory) -> Self {
         Self {
             name: name.to_owned(),
             factory,
@@ -118,7 +118,7 @@ impl AgentSpec {
     }
 
     pub(crate) fn factory(&self) -> &Factory {
-        &self.factory.0
+        &self.factory
     }
 
     pub(crate) fn window(&self) -> RestartWindow {

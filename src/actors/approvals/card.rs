@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use callboard_text::exact;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
-use crate::messages::{Envelope, Json, Question};
+use crate::messages::{Envelope, Json};
 
 /// The longest text of a card's arguments, in characters; a card states what was cut.
 const MAX_SHOWN: usize = 2_000;
@@ -76,17 +75,6 @@ impl<'a> Card<'a> {
     pub fn code(self) -> Option<String> {
         (!self.0.is_handoff()).then(|| self.0.id().to_string().chars().take(CODE).collect())
     }
-}
-
-/// What a person types to have run again what may have run already ([`AskedOutcome`](crate::messages::AskedOutcome)): four hexadecimal
-/// digits of the hash of this question, so that nothing that was typed before it was shown can be meant. `None` for any other
-/// question.
-#[must_use]
-pub fn outcome_code(question: &Question) -> Option<String> {
-    question.question.get("outcome_unknown")?;
-    let id = &question.id;
-    let hash = Sha256::digest(format!("{} {} {}", id.request, id.nonce, question.question));
-    Some(hash.iter().take(CODE / 2).map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn head(envelope: &Envelope) -> String {

@@ -1,7 +1,7 @@
 //! The person at the terminal: a question with a prompt goes out, a line comes back.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, Write};
 
 use super::Rows;
 
@@ -14,31 +14,6 @@ pub enum Typed {
     End,
     /// The question was withdrawn before a line was complete.
     Withdrawn,
-}
-
-/// Withdraws a question that may be on the terminal of another thread, when it is dropped.
-#[derive(Debug)]
-pub struct Withdrawer {
-    _pipe: PipeWriter,
-}
-
-/// Notices that a question was withdrawn.
-#[derive(Debug)]
-pub struct Withdrawal {
-    #[cfg_attr(not(unix), allow(dead_code, reason = "there a question stays until it is answered"))]
-    pipe: PipeReader,
-}
-
-impl Withdrawal {
-    /// The two ends of a withdrawal: one is for the code that knows when the question is no longer open, the other for
-    /// [`Keyboard::ask_unless`].
-    ///
-    /// # Errors
-    /// The system has no pipe left.
-    pub fn pair() -> io::Result<(Withdrawer, Self)> {
-        let (pipe, writer) = io::pipe()?;
-        Ok((Withdrawer { _pipe: writer }, Self { pipe }))
-    }
 }
 
 /// The width of a terminal that does not say how wide it is, in columns.
@@ -81,12 +56,13 @@ impl Keyboard {
         }
     }
 
-    /// As [`Keyboard::ask`], and returns as soon as the question is withdrawn. On Windows only a line ends it.
-    pub fn ask_unless(&mut self, question: &str, withdrawal: &Withdrawal) -> Typed {
+    /// As [`Keyboard::ask`], and returns as soon as the question is withdrawn: when the other end of this pipe ([`io::pipe`]), which
+    /// another thread may hold, is dropped. On Windows only a line ends it.
+    pub fn ask_unless(&mut self, question: &str, withdrawal: &PipeReader) -> Typed {
         self.asked(question, Some(withdrawal))
     }
 
-    fn asked(&mut self, question: &str, withdrawal: Option<&Withdrawal>) -> Typed {
+    fn asked(&mut self, question: &str, withdrawal: Option<&PipeReader>) -> Typed {
         loop {
             let width = columns();
             let question = Rows::fold(question, width);
@@ -112,13 +88,12 @@ impl Keyboard {
 
     /// Waits until a line is complete, or the question is withdrawn, which is noticed by the end of the pipe.
     #[cfg(unix)]
-    fn is_withdrawn_first(&self, withdrawal: &Withdrawal) -> bool {
+    fn is_withdrawn_first(&self, withdrawal: &PipeReader) -> bool {
         use rustix::event::{PollFd, PollFlags, poll};
         use rustix::io::Errno;
 
         loop {
-            let mut ready =
-                [PollFd::new(&withdrawal.pipe, PollFlags::IN), PollFd::new(self.input.get_ref(), PollFlags::IN)];
+            let mut ready = [PollFd::new(withdrawal, PollFlags::IN), PollFd::new(self.input.get_ref(), PollFlags::IN)];
             match poll(&mut ready, None) {
                 Ok(_) if !ready[0].revents().is_empty() => return true,
                 Ok(_) if !ready[1].revents().is_empty() => return false,
@@ -130,7 +105,7 @@ impl Keyboard {
     }
 
     #[cfg(not(unix))]
-    fn is_withdrawn_first(&self, _: &Withdrawal) -> bool {
+    fn is_withdrawn_first(&self, _: &PipeReader) -> bool {
         false
     }
 

@@ -12,13 +12,13 @@ mod keyboard;
 mod queue;
 mod terminal;
 
-pub use card::{Card, outcome_code};
+pub use card::Card;
 pub use channel::Channel;
 pub(crate) use channel::{ChannelActor, ChannelView};
 pub use decider::Decider;
 pub use folding::Rows;
 pub(crate) use gateway::GatewayActor;
-pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer};
+pub use keyboard::{Keyboard, Typed};
 pub use terminal::TerminalChannel;
 
 #[cfg(test)]

@@ -256,7 +256,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         (false, true) => decider.deny(id, by, &long_reason).now_or_never().unwrap(),
                     };
                     if is_long {
-                        prop_assert!(matches!(said, Err(AnswerError::TooLong(_))), "{said:?}");
+                        prop_assert!(matches!(said, Err(AnswerError::OverLimit(_))), "{said:?}");
                         seen.insert("too long");
                         continue;
                     }

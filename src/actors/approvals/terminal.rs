@@ -1,6 +1,7 @@
 //! Approvals on the terminal: a card for each question, and a line of input for the answer.
 
 use std::collections::VecDeque;
+use std::io::{self, PipeWriter};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::storage::StorageError;
 use crate::supervision::runs::rules::errors::AnswerError;
 
 use super::keyboard::{columns, show};
-use super::{Card, Channel, Decider, Keyboard, Rows, Typed, Withdrawal, Withdrawer};
+use super::{Card, Channel, Decider, Keyboard, Rows, Typed};
 
 /// When a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ struct Queue {
     open: VecDeque<(Envelope, Decider)>,
     is_reading: bool,
     /// The card that is on the terminal. Dropped, it is taken from there.
-    shown: Option<(ApprovalId, Withdrawer)>,
+    shown: Option<(ApprovalId, PipeWriter)>,
 }
 
 impl TerminalChannel {
@@ -64,9 +65,8 @@ impl TerminalChannel {
                     return;
                 };
                 // Without a pipe a card stays until it is answered.
-                let ends = Withdrawal::pair().ok();
-                let (withdrawer, withdrawal) = ends.map_or((None, None), |(one, other)| (Some(one), Some(other)));
-                queue.shown = withdrawer.map(|withdrawer| (envelope.id(), withdrawer));
+                let (withdrawal, writer) = io::pipe().ok().unzip();
+                queue.shown = writer.map(|writer| (envelope.id(), writer));
                 (envelope, decider, withdrawal)
             };
             let id = envelope.id();

@@ -4,10 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::messages::state::StateRules;
-use crate::messages::{
-    AgentName, DelegationRequest, Json, Order, Outcome, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp,
-    Verdict,
-};
+use crate::messages::{AgentName, Json, Order, Outcome, RequestId, RunEvent, RunId, Status, Timestamp, Verdict};
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::run::{Answered, Effect, Run};
@@ -34,21 +31,19 @@ pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed
 /// A delegation was admitted, or refused.
 fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict, at: Timestamp) -> Vec<InboxMessage> {
     let Some(asker) = run.turn(request_id.turn.number).map(|turn| turn.agent().clone()) else { return Vec::new() };
-    let update = |status, from_agent: &AgentName, detail: &str| {
-        InboxMessage::Status(StatusUpdate {
-            request_id,
-            from_agent: from_agent.clone(),
-            to_agent: asker.clone(),
-            status,
-            detail: detail.into(),
-            body: Json::null(),
-            at,
-        })
+    let update = |status, from_agent: &AgentName, detail: &str| InboxMessage::Status {
+        request_id,
+        from_agent: from_agent.clone(),
+        to_agent: asker.clone(),
+        status,
+        detail: detail.into(),
+        body: Json::null(),
+        at,
     };
     match verdict {
         Verdict::Admitted(agents) => {
             let Some(to_agent) = agents.first() else { return Vec::new() };
-            let request = DelegationRequest {
+            let request = InboxMessage::Request {
                 request_id,
                 from_agent: asker.clone(),
                 to_agent: to_agent.clone(),
@@ -57,7 +52,7 @@ fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict,
                 input: order.input.clone(),
                 reference: order.reference.clone(),
             };
-            vec![InboxMessage::Request(request), update(Status::Ack, to_agent, "")]
+            vec![request, update(Status::Ack, to_agent, "")]
         }
         Verdict::Refused(refusal) => vec![update(Status::Fail, &asker, &refusal.to_string())],
         Verdict::Nothing | Verdict::Parked(_) => Vec::new(),
@@ -68,7 +63,7 @@ fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict,
 fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<InboxMessage> {
     let turn = run.turn(turn)?;
     let (request_id, asker) = run.delegation_of(turn)?;
-    Some(InboxMessage::Status(StatusUpdate {
+    Some(InboxMessage::Status {
         request_id,
         from_agent: turn.agent().clone(),
         to_agent: asker.clone(),
@@ -76,14 +71,14 @@ fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<Inbox
         detail: Arc::clone(text),
         body: Json::null(),
         at,
-    }))
+    })
 }
 
 /// A delegation was answered. `named` is the agent that a name, as an agent wrote it, stands for.
 pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> Option<AgentName>) -> Placed {
     let Answered { turn, ordinal, asker, to, answer, at, sequence } = answered;
     let is_complete = answer.outcome.is_finished();
-    let message = InboxMessage::Status(StatusUpdate {
+    let message = InboxMessage::Status {
         request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
         from_agent: named(to).unwrap_or_else(|| asker.clone()),
         to_agent: asker.clone(),
@@ -94,7 +89,7 @@ pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> 
         },
         body: answer.output.clone(),
         at: *at,
-    });
+    };
     Placed { at: *at, sequence: *sequence, message }
 }
 

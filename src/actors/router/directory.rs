@@ -4,41 +4,28 @@ use std::collections::BTreeMap;
 
 use callboard_text::nearest;
 
-use crate::messages::{AgentName, Announcement, Presence};
+use crate::messages::{AgentName, Presence};
 
-/// Agents that were ever here, by name.
+/// Agents that were ever here, by name. An agent that has withdrawn stays known: what is given to it waits for its return.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    agents: BTreeMap<AgentName, Known>,
-}
-
-/// An agent that has withdrawn stays known: what is given to it waits for its return.
-#[derive(Debug)]
-struct Known {
-    announcement: Announcement,
-    is_here: bool,
+    agents: BTreeMap<AgentName, Presence>,
 }
 
 impl Directory {
     /// Enters an announcement or withdrawal. That of an earlier life of the agent does not touch the present one.
     pub(super) fn enter(&mut self, presence: &Presence) {
-        match presence {
-            Presence::Announced(announcement) => {
-                let known = Known { announcement: announcement.clone(), is_here: true };
-                self.agents.insert(announcement.agent.clone(), known);
-            }
-            Presence::Withdrawn { agent, instance, .. } => {
-                if let Some(known) = self.agents.get_mut(agent).filter(|known| known.announcement.instance == *instance)
-                {
-                    known.is_here = false;
-                }
-            }
+        let Presence { agent, instance, is_available, .. } = presence;
+        if *is_available {
+            self.agents.insert(agent.clone(), presence.clone());
+        } else if let Some(known) = self.agents.get_mut(agent).filter(|known| known.instance == *instance) {
+            known.is_available = false;
         }
     }
 
     /// The announcements of the agents that are here, by name.
-    pub(super) fn present(&self) -> Vec<Announcement> {
-        self.agents.values().filter(|known| known.is_here).map(|known| known.announcement.clone()).collect()
+    pub(super) fn present(&self) -> Vec<Presence> {
+        self.agents.values().filter(|known| known.is_available).cloned().collect()
     }
 
     /// The agent of this name.
@@ -48,22 +35,19 @@ impl Directory {
 
     /// The agents of this role, in order.
     pub(super) fn of_role<'a>(&'a self, role: &'a str) -> impl Iterator<Item = &'a AgentName> {
-        self.agents
-            .iter()
-            .filter(move |(_, known)| known.announcement.role.as_deref() == Some(role))
-            .map(|(name, _)| name)
+        self.agents.iter().filter(move |(_, known)| known.role.as_deref() == Some(role)).map(|(name, _)| name)
     }
 
     /// The agents that can do this, in order.
     pub(super) fn capable_of<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a AgentName> {
-        let can = move |known: &Known| known.announcement.capabilities.iter().any(|capability| **capability == *wanted);
+        let can = move |known: &Presence| known.capabilities.iter().any(|capability| **capability == *wanted);
         self.agents.iter().filter(move |(_, known)| can(known)).map(|(name, _)| name)
     }
 
     /// The name, role or capability most like this one.
     pub(super) fn nearest(&self, target: &str) -> Option<String> {
         let known = self.agents.iter().flat_map(|(name, known)| {
-            let Announcement { role, capabilities, .. } = &known.announcement;
+            let Presence { role, capabilities, .. } = known;
             [Some(name.as_str()), role.as_deref()].into_iter().flatten().chain(capabilities.iter().map(AsRef::as_ref))
         });
         nearest(target, known)
@@ -78,17 +62,17 @@ mod tests {
     #[test]
     fn an_agent_that_has_withdrawn_is_known_and_not_present() {
         let agent = AgentName::new("coder").unwrap();
-        let announced = |instance| {
-            Presence::Announced(Announcement {
-                agent: agent.clone(),
-                role: Some("developer".into()),
-                capabilities: vec!["rust".into()],
-                projects: Vec::new(),
-                instance,
-                at: Timestamp::default(),
-            })
+        let presence = |instance, is_available| Presence {
+            agent: agent.clone(),
+            role: Some("developer".into()),
+            capabilities: vec!["rust".into()],
+            projects: Vec::new(),
+            instance,
+            is_available,
+            at: Timestamp::default(),
         };
-        let withdrawn = |instance| Presence::Withdrawn { agent: agent.clone(), instance, at: Timestamp::default() };
+        let announced = |instance| presence(instance, true);
+        let withdrawn = |instance| presence(instance, false);
         let mut directory = Directory::default();
         let mut present_after = |presence| {
             directory.enter(&presence);

@@ -4,34 +4,63 @@
 //! journals again, and both ways lead to the same message in the same place (SEMANTICS 11).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::HashMap;
 
-use crate::messages::{AgentName, DelegationRequest, RequestId, Status, StatusUpdate, Timestamp};
+use crate::messages::{AgentName, Json, RequestId, Status, Timestamp, TraceId};
 
 /// A message of an agent's inbox.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxMessage {
     /// A task for the agent.
-    Request(DelegationRequest),
+    Request {
+        /// Names the delegation; the same id again is the same delegation.
+        request_id: RequestId,
+        /// Who asks; stamped by the runtime.
+        from_agent: AgentName,
+        /// Who is to do it.
+        to_agent: AgentName,
+        /// The trace that it belongs to.
+        trace_id: TraceId,
+        /// What is asked, in words.
+        body: Arc<str>,
+        /// What to work on.
+        input: Json,
+        /// An outside resource that the task is about, such as an issue or a merge request. Only the requester changes it.
+        reference: Option<Arc<str>>,
+    },
     /// News of a task that the agent gave away.
-    Status(StatusUpdate),
+    Status {
+        /// The delegation.
+        request_id: RequestId,
+        /// Who reports: the target or the router.
+        from_agent: AgentName,
+        /// Who asked.
+        to_agent: AgentName,
+        /// Where it stands.
+        status: Status,
+        /// A line for people.
+        detail: Arc<str>,
+        /// The answer, with `Complete`.
+        body: Json,
+        /// When it was reported, by the wall clock.
+        at: Timestamp,
+    },
 }
 
 impl InboxMessage {
     /// The agent whose inbox it is for.
     pub(super) fn owner(&self) -> &AgentName {
         match self {
-            Self::Request(request) => &request.to_agent,
-            Self::Status(update) => &update.to_agent,
+            Self::Request { to_agent, .. } | Self::Status { to_agent, .. } => to_agent,
         }
     }
 
     fn request_id(&self) -> RequestId {
         match self {
-            Self::Request(request) => request.request_id,
-            Self::Status(update) => update.request_id,
+            Self::Request { request_id, .. } | Self::Status { request_id, .. } => *request_id,
         }
     }
 }
@@ -60,7 +89,7 @@ struct Place {
 impl Placed {
     fn place(&self) -> Place {
         let RequestId { turn, ordinal } = self.message.request_id();
-        let is_status = matches!(self.message, InboxMessage::Status(_));
+        let is_status = matches!(self.message, InboxMessage::Status { .. });
         let (at, sequence) = (self.at, self.sequence);
         Place { at, run: turn.run.0, sequence, turn: turn.number, ordinal, is_status }
     }
@@ -116,17 +145,17 @@ impl DelegationLedger {
         }
         let entered = self.delegations.entry(placed.message.request_id()).or_default();
         match &placed.message {
-            InboxMessage::Request(_) if entered.request.is_some() => return,
-            InboxMessage::Request(_) => entered.request = Some(place),
-            InboxMessage::Status(update) => match entered.last {
+            InboxMessage::Request { .. } if entered.request.is_some() => return,
+            InboxMessage::Request { .. } => entered.request = Some(place),
+            InboxMessage::Status { status, .. } => match entered.last {
                 // Derived after what it came before.
                 Some((after, later)) if place < later => {
-                    if !update.status.may_become(after) {
+                    if !status.may_become(after) {
                         return;
                     }
                 }
-                Some((before, _)) if !before.may_become(update.status) => return,
-                Some(_) | None => entered.last = Some((update.status, place)),
+                Some((before, _)) if !before.may_become(*status) => return,
+                Some(_) | None => entered.last = Some((*status, place)),
             },
         }
         let inbox = self.inboxes.entry(owner).or_default();
@@ -175,11 +204,11 @@ impl LedgerLimits {
     pub(super) fn last_of(self, request: RequestId, messages: &[Placed], now: Timestamp) -> Option<DelegationStatus> {
         let mut last: Option<(Status, Timestamp)> = None;
         for placed in messages {
-            if let InboxMessage::Status(update) = &placed.message
-                && update.request_id == request
-                && last.is_none_or(|(before, _)| before.may_become(update.status))
+            if let InboxMessage::Status { request_id, status, .. } = &placed.message
+                && *request_id == request
+                && last.is_none_or(|(before, _)| before.may_become(*status))
             {
-                last = Some((update.status, placed.at));
+                last = Some((*status, placed.at));
             }
         }
         last.map(|(status, at)| self.status(status, at, now))
@@ -189,7 +218,7 @@ impl LedgerLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{Json, RunId, TurnId};
+    use crate::messages::{RunId, TurnId};
 
     const LIMITS: LedgerLimits = LedgerLimits { inbox: 200, stale_after: Duration::from_secs(600) };
 
@@ -202,7 +231,7 @@ mod tests {
         let [from_agent, to_agent] = ["coder", "lead"].map(|name| AgentName::new(name).unwrap());
         let at = Timestamp::from_millis(secs * 1000);
         let request_id = request(ordinal);
-        let message = InboxMessage::Status(StatusUpdate {
+        let message = InboxMessage::Status {
             request_id,
             from_agent,
             to_agent,
@@ -210,14 +239,14 @@ mod tests {
             detail: "".into(),
             body: Json::null(),
             at,
-        });
+        };
         Placed { at, sequence, message }
     }
 
     fn statuses(ledger: &DelegationLedger) -> Vec<Status> {
         let status = |message| match message {
-            InboxMessage::Status(update) => Some(update.status),
-            InboxMessage::Request(_) => None,
+            InboxMessage::Status { status, .. } => Some(status),
+            InboxMessage::Request { .. } => None,
         };
         ledger.inbox("lead").into_iter().filter_map(status).collect()
     }

@@ -20,8 +20,7 @@ use tokio::sync::broadcast;
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Announcement, Authority, Consent, Json, KeptAgent, Presence, Refusal, RequestId,
-    RunId, TurnId,
+    Action, ActionKind, AgentName, Authority, Consent, Json, KeptAgent, Presence, Refusal, RequestId, RunId, TurnId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -32,7 +31,8 @@ pub(crate) use actor::RouterActor;
 pub(crate) use ledger::LedgerLimits;
 pub use ledger::{DelegationStatus, InboxMessage};
 pub(crate) use outbox::PresenceHandle;
-pub use policy::{ApprovalPolicy, PolicyQuestion};
+pub(crate) use policy::ApprovalPolicy;
+pub use policy::PolicyQuestion;
 
 use directory::Directory;
 use history::UnreadRuns;
@@ -145,7 +145,7 @@ impl Router {
     }
 
     /// What the agents that are here have announced, by name.
-    pub(crate) fn present(&self) -> Vec<Announcement> {
+    pub(crate) fn present(&self) -> Vec<Presence> {
         self.drain_outbox();
         self.directory.read().present()
     }

@@ -7,7 +7,7 @@ use ractor::ActorRef;
 
 use crate::actors::agent::Description;
 use crate::env::Env;
-use crate::messages::{AgentName, Announcement, Presence};
+use crate::messages::{AgentName, Presence};
 use crate::supervision::Mailbox;
 
 use super::ledger::Placed;
@@ -68,15 +68,18 @@ pub(crate) struct PresenceHandle {
 impl PresenceHandle {
     /// The agent has started. `instance` is the generation of its value.
     pub(in crate::actors) fn announce(&self, instance: u64) {
-        let Description { role, capabilities, projects } = self.description.clone();
-        let (agent, at) = (self.agent.clone(), self.env.now().wall);
-        let announcement = Announcement { agent, role, capabilities, projects, instance, at };
-        self.outbox.add(Entry::Presence(Presence::Announced(announcement)));
+        self.add(instance, true);
     }
 
     /// The agent has stopped, or failed too often.
     pub(in crate::actors) fn withdraw(&self, instance: u64) {
+        self.add(instance, false);
+    }
+
+    fn add(&self, instance: u64, is_available: bool) {
+        let Description { role, capabilities, projects } = self.description.clone();
         let (agent, at) = (self.agent.clone(), self.env.now().wall);
-        self.outbox.add(Entry::Presence(Presence::Withdrawn { agent, instance, at }));
+        let presence = Presence { agent, role, capabilities, projects, instance, is_available, at };
+        self.outbox.add(Entry::Presence(presence));
     }
 }

@@ -6,7 +6,7 @@ use crate::actors::agent::Mode;
 use crate::messages::{Action, ActionKind, AgentName, Consent};
 
 /// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
-pub type ApprovalPolicy = Arc<dyn Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync>;
+pub(crate) type ApprovalPolicy = Arc<dyn Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync>;
 
 /// What an approval policy is asked.
 #[derive(Clone, Copy, Debug)]

@@ -33,7 +33,7 @@ pub use effect::OutsideEffect;
 pub(super) use error::changed;
 pub use error::{DelegationError, Terminal, TurnError};
 pub use people::TurnPeople;
-pub use reservation::{Reservation, SettledTooLate, Settlement};
+pub use reservation::{Reservation, Settlement};
 pub(super) use shared::{TurnServices, TurnSettings, TurnShared};
 pub(super) use stop::StopReason;
 

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use crate::messages::{TurnId, Usage};
+use crate::messages::Usage;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::error::unexpected;
@@ -66,20 +66,14 @@ impl Reservation {
 }
 
 /// What became of a reservation, on its way to the run. It need not be awaited: one that comes too late is logged as well.
+///
+/// Its error: the run had ended, or this board works on it no more, when the call reported what it used. That is in no journal
+/// then, and the run's result counts the whole reservation as spent.
 #[derive(Debug)]
 pub struct Settlement {
     reservation: Reservation,
     usage: Option<Usage>,
     reply: oneshot::Receiver<TurnReply>,
-}
-
-/// The run had ended, or this board works on it no more, when a call reported what it used: this is in no journal, and the
-/// run's result counts the whole reservation as spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the call of turn {turn} has reported after its run had ended; its whole reservation stays counted as spent")]
-pub struct SettledTooLate {
-    /// The turn that the call was made for.
-    pub turn: TurnId,
 }
 
 impl Settlement {
@@ -96,7 +90,7 @@ impl Settlement {
 }
 
 impl IntoFuture for Settlement {
-    type Output = Result<(), SettledTooLate>;
+    type Output = Result<(), TurnError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -105,7 +99,7 @@ impl IntoFuture for Settlement {
             let _waiting = Waiting::begin(&reservation.turn.shared);
             loop {
                 match reply.await {
-                    Ok(TurnReply::Gone) => return Err(SettledTooLate { turn: reservation.turn.id() }),
+                    Ok(TurnReply::Gone) => return Err(too_late(&reservation.turn)),
                     Ok(_) => return Ok(()),
                     // Its supervisor was restarted; settling twice changes nothing.
                     Err(_) => tokio::task::yield_now().await,
@@ -115,4 +109,11 @@ impl IntoFuture for Settlement {
         }
         .boxed()
     }
+}
+
+fn too_late(turn: &Turn) -> TurnError {
+    TurnError::transient(format!(
+        "the call of turn {} has reported after its run had ended; its whole reservation stays counted as spent",
+        turn.id()
+    ))
 }

@@ -1,11 +1,13 @@
+//! Consent to actions: what is asked, of whom, and what was decided (SEMANTICS 9).
+
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use callboard_text::visible;
 use serde::{Deserialize, Serialize};
 
-use super::{Json, Timestamp};
+use super::{AgentName, Json, Timestamp};
 
 mod envelope;
 
@@ -52,6 +54,12 @@ impl Action {
             (Some(_), Some(_)) => return None,
         };
         Some(Self { target, arguments, ..self.clone() })
+    }
+
+    /// The action that a parked handoff asks consent for.
+    pub(crate) fn handoff(to: &AgentName, input: &Json) -> Self {
+        static HANDOFF: LazyLock<Arc<str>> = LazyLock::new(|| "handoff".into());
+        Self { action: Arc::clone(&HANDOFF), target: to.into(), arguments: input.clone() }
     }
 
     /// An action.

@@ -1,3 +1,5 @@
+//! JSON values as they are stored and passed between turns.
+
 mod depth;
 mod text;
 

@@ -44,7 +44,7 @@ impl StateChange {
     /// Where two states differ, each as one object of channels, in the order of the places. Objects are compared key by key.
     ///
     /// ```
-    /// use callboard::messages::state::StateChange;
+    /// use callboard::messages::StateChange;
     /// use serde_json::json;
     /// let (before, after) = (json!({ "messages": ["a"], "plan": { "step": 1 } }), json!({ "messages": ["a", "b"], "plan": { "step": 2 } }));
     /// let shown: Vec<String> = StateChange::between(&before.into(), &after.into()).iter().map(ToString::to_string).collect();

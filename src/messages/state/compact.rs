@@ -1,3 +1,5 @@
+//! Writes of one branch, joined to fewer with the same effect.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -58,10 +60,10 @@ fn both(first: &Write, second: &Write, rules: &StateRules) -> Option<Write> {
             (Value::Number(first), Value::Number(second)) => Json::from(Value::Number(super::added(first, second)?)),
             (_, _) => return None,
         },
-        Reducer::Merge(merge) if merge.appending.is_empty() && !merge.null_keeps => {
+        Reducer::Merge { appending, null_keeps: false } if appending.is_empty() => {
             Json::from(merged_writes(first.value.value(), second.value.value())?)
         }
-        Reducer::Merge(_) | Reducer::Append | Reducer::Custom(_) => return None,
+        Reducer::Merge { .. } | Reducer::Append | Reducer::Custom(_) => return None,
     };
     Some(Write { channel: Arc::clone(&first.channel), value, overwrite: first.overwrite })
 }
@@ -88,7 +90,7 @@ fn merged_writes(first: &Value, second: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::state::{MergeRules, State};
+    use crate::messages::state::State;
     use crate::messages::{Command, RunId, Schema, TurnId};
     use proptest::prelude::*;
     use serde_json::json;
@@ -98,8 +100,8 @@ mod tests {
             .channel("list", Reducer::Append)
             .channel("sum", Reducer::Sum)
             .channel("tree", Reducer::merge())
-            .channel("kept", Reducer::Merge(MergeRules { appending: vec!["log".into()], null_keeps: true }));
-        StateRules { schema: Arc::new(schema), ..StateRules::default() }
+            .channel("kept", Reducer::Merge { appending: vec!["log".into()], null_keeps: true });
+        StateRules::new(schema)
     }
 
     fn deltas(writes: &[(&'static str, Value, bool)]) -> Vec<Delta> {

@@ -1,3 +1,5 @@
+//! The channels of a run that has ended.
+
 use std::fmt;
 use std::ops::Deref;
 use std::sync::OnceLock;

@@ -1,3 +1,5 @@
+//! The join of branches that ran side by side (SEMANTICS 6).
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -116,10 +118,10 @@ impl Touched {
         match reducer {
             Reducer::Append | Reducer::Sum | Reducer::Custom(_) => Ok(()),
             Reducer::LastValue => self.touch_leaf(by, concurrent),
-            Reducer::Merge(merge) => match value.value() {
+            Reducer::Merge { appending, null_keeps } => match value.value() {
                 Value::Object(fields) => {
                     let is_free = |(key, field): &(&String, &Value)| {
-                        merge.appending.iter().any(|name| **name == ***key) || (merge.null_keeps && field.is_null())
+                        appending.iter().any(|name| **name == ***key) || (*null_keeps && field.is_null())
                     };
                     self.enter(fields.iter().filter(|field| !is_free(field)), by, concurrent)
                 }
@@ -204,7 +206,6 @@ fn clashes(earlier: Toucher, later: Toucher, concurrent: &impl Fn(usize, usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::state::MergeRules;
     use crate::messages::{Command, RunId, Schema};
     use proptest::prelude::*;
     use serde_json::json;
@@ -282,9 +283,8 @@ mod tests {
 
     #[test]
     fn a_write_of_the_whole_meets_every_write_inside_it_in_either_order() {
-        let rules_of_lists = MergeRules { appending: vec!["log".into()], null_keeps: true };
-        let schema = Schema::open().channel("c", Reducer::Merge(rules_of_lists));
-        let rules = StateRules { schema: Arc::new(schema), ..Default::default() };
+        let reducer = Reducer::Merge { appending: vec!["log".into()], null_keeps: true };
+        let rules = StateRules::new(Schema::open().channel("c", reducer));
         let writing = |values: [&Value; 2]| {
             values.map(|value| {
                 let update = Arc::new(Command::update("c", value.clone()).update);

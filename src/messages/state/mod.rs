@@ -7,6 +7,7 @@ mod changes;
 mod compact;
 mod finished;
 mod join;
+mod rules;
 mod runtime;
 mod schema;
 mod stored;
@@ -22,9 +23,10 @@ pub use changes::{Difference, StateChange};
 pub(crate) use compact::compact;
 pub use finished::FinalState;
 pub(crate) use join::{Delta, join, overwrite};
-pub use runtime::RunFigures;
+pub use rules::StateRules;
+pub(crate) use runtime::RunFigures;
 pub(crate) use schema::METRICS;
-pub use schema::{MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};
+pub use schema::{Reducer, Schema};
 
 use super::command::Write;
 use super::{Json, TurnId, Update};
@@ -97,17 +99,6 @@ pub enum StateError {
     },
 }
 
-/// The schema and the custom reducers that a run's updates go through, and the predicates that its plan asks.
-#[derive(Clone, Debug, Default)]
-pub struct StateRules {
-    /// Channels and their reducers.
-    pub schema: Arc<Schema>,
-    /// Custom reducers by name.
-    pub reducers: Arc<Reducers>,
-    /// Predicates of workflows by name.
-    pub predicates: Arc<Predicates>,
-}
-
 impl State {
     /// These channels alone.
     #[must_use]
@@ -130,14 +121,13 @@ impl State {
     /// Applies the writes of an update in order: all of them, or none and an error.
     ///
     /// ```
-    /// use callboard::messages::state::{State, StateRules};
-    /// use callboard::messages::Command;
+    /// use callboard::messages::{Command, State, StateRules};
     /// use serde_json::json;
     /// let mut state = State::default();
     /// let update = Command::update("artifacts", json!({ "notes": "a.md" })).with("messages", "hello").update;
     /// state.apply(&update, &StateRules::default())?;
     /// assert_eq!(state.to_json(), json!({ "artifacts": { "notes": "a.md" }, "messages": ["hello"] }));
-    /// # Ok::<(), callboard::messages::state::StateError>(())
+    /// # Ok::<(), callboard::messages::StateError>(())
     /// ```
     ///
     /// # Errors
@@ -214,10 +204,13 @@ fn reduce(
             Some(Channel::List(items)) => Channel::List(appended(items, &write.value)),
             _ => Channel::List(appended(VectorSync::new_sync(), &write.value)),
         },
-        Reducer::Merge(merge) => match before {
-            Some(Channel::Tree(tree)) => Channel::Tree(merged(tree, &write.value, Some(merge))),
-            _ => Channel::Tree(merged(Tree::Leaf(Json::null()), &write.value, Some(merge))),
-        },
+        Reducer::Merge { appending, null_keeps } => {
+            let before = match before {
+                Some(Channel::Tree(tree)) => tree,
+                _ => Tree::Leaf(Json::null()),
+            };
+            Channel::Tree(merged(before, &write.value, Some((appending.as_slice(), *null_keeps))))
+        }
         Reducer::Sum => {
             let Value::Number(more) = write.value.value() else { return Err(refuse("it adds numbers only")) };
             Channel::Sum(match before {
@@ -245,8 +238,8 @@ fn appended(mut items: VectorSync<Json>, value: &Json) -> VectorSync<Json> {
     items
 }
 
-/// `rules` hold at the top level of a channel only.
-fn merged(before: Tree, value: &Value, rules: Option<&MergeRules>) -> Tree {
+/// `rules` are the keys whose lists grow, and whether a null keeps what is there; they hold at the top level of a channel only.
+fn merged(before: Tree, value: &Value, rules: Option<(&[Arc<str>], bool)>) -> Tree {
     let Value::Object(fields) = value else { return Tree::Leaf(Json::from(value.clone())) };
     let mut object = match before {
         Tree::Object(object) => object,
@@ -255,8 +248,8 @@ fn merged(before: Tree, value: &Value, rules: Option<&MergeRules>) -> Tree {
     for (key, field) in fields {
         let held = object.get(key.as_str());
         let after = match rules {
-            Some(rules) if rules.null_keeps && field.is_null() && held.is_some() => continue,
-            Some(rules) if rules.appending.iter().any(|appending| **appending == **key) => {
+            Some((_, true)) if field.is_null() && held.is_some() => continue,
+            Some((growing, _)) if growing.iter().any(|appending| **appending == **key) => {
                 let items = match held {
                     Some(Tree::List(items)) => items.clone(),
                     _ => VectorSync::new_sync(),
@@ -345,8 +338,7 @@ mod tests {
 
     #[test]
     fn merge_replaces_arrays_scalars_and_null_and_recurses_into_objects() {
-        let rules =
-            StateRules { schema: Arc::new(Schema::open().channel("m", Reducer::merge())), ..Default::default() };
+        let rules = StateRules::new(Schema::open().channel("m", Reducer::merge()));
         let commands = [
             Command::update("m", json!({ "a": { "b": 1, "c": [1, 2] }, "d": 1 })),
             Command::update("m", json!({ "a": { "c": [3], "e": null }, "d": { "f": 1 } })),
@@ -357,7 +349,7 @@ mod tests {
 
     #[test]
     fn sums_stay_whole_until_they_overflow() {
-        let rules = StateRules { schema: Arc::new(Schema::open().channel("n", Reducer::Sum)), ..Default::default() };
+        let rules = StateRules::new(Schema::open().channel("n", Reducer::Sum));
         let sum = |numbers: &[Value]| {
             state_after(&numbers.iter().map(|n| Command::update("n", n.clone())).collect::<Vec<_>>(), &rules)
         };
@@ -369,8 +361,7 @@ mod tests {
 
     #[test]
     fn an_update_applies_whole_or_not_at_all() {
-        let rules =
-            StateRules { schema: Arc::new(Schema::strict().channel("votes", Reducer::Sum)), ..Default::default() };
+        let rules = StateRules::new(Schema::strict().channel("votes", Reducer::Sum));
         let mut state = State::default();
         let refused = state.apply(&Command::update("votes", 1).with("vote", 1).update, &rules);
         assert_eq!(refused.unwrap_err().to_string(), r#"unknown channel "vote"; did you mean "votes"?"#);
@@ -405,14 +396,9 @@ mod tests {
 
     #[test]
     fn custom_reducers_are_found_by_name() {
-        let mut reducers = Reducers::default();
-        reducers.insert(
-            "max",
-            Arc::new(|held, write| Ok(if held.as_i64() > write.as_i64() { held } else { write }.clone())),
-        );
-        assert_eq!(format!("{reducers:?}"), r#"{"max"}"#);
-        let schema = Arc::new(Schema::open().channel("best", Reducer::Custom("max".into())));
-        let rules = StateRules { schema, reducers: Arc::new(reducers), ..StateRules::default() };
+        let rules = StateRules::new(Schema::open().channel("best", Reducer::Custom("max".into())))
+            .reducer("max", |held, write| Ok(if held.as_i64() > write.as_i64() { held } else { write }.clone()));
+        assert_eq!(format!("{:?}", rules.reducers), r#"{"max"}"#);
         let commands = [3, 9, 4].map(|score| Command::update("best", score));
         assert_eq!(state_after(&commands, &rules).unwrap(), json!({ "best": 9 }));
     }

@@ -12,24 +12,20 @@ use crate::testing::rules::{Seen, play};
 const CHANNELS: [&str; 8] = ["last", "list", "merge", "grows", "keeps", "sum", "max", "unknown"];
 
 fn rules(is_strict: bool) -> StateRules {
-    let grows = MergeRules { appending: vec!["g".into()], null_keeps: false };
-    let keeps = MergeRules { appending: Vec::new(), null_keeps: true };
     let schema = if is_strict { Schema::strict() } else { Schema::open() };
     let schema = schema
         .channel("last", Reducer::LastValue)
         .channel("list", Reducer::Append)
         .channel("merge", Reducer::merge())
-        .channel("grows", Reducer::Merge(grows))
-        .channel("keeps", Reducer::Merge(keeps))
+        .channel("grows", Reducer::Merge { appending: vec!["g".into()], null_keeps: false })
+        .channel("keeps", Reducer::Merge { appending: Vec::new(), null_keeps: true })
         .channel("sum", Reducer::Sum)
         .channel("max", Reducer::Custom("max".into()));
-    let mut reducers = Reducers::default();
     let larger = |held: &Json, write: &Json| match write.as_i64() {
         Some(number) => Ok(Json::from(held.as_i64().unwrap_or(number).max(number))),
         None => Err("not a number".to_owned()),
     };
-    reducers.insert("max", Arc::new(larger));
-    StateRules { schema: Arc::new(schema), reducers: Arc::new(reducers), ..StateRules::default() }
+    StateRules::new(schema).reducer("max", larger)
 }
 
 #[derive(Clone, Debug)]

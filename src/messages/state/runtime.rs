@@ -1,3 +1,5 @@
+//! What the runtime itself shows in the state of a run.
+
 use std::time::Duration;
 
 use rpds::RedBlackTreeMapSync;
@@ -15,13 +17,13 @@ pub(super) const CONTEXT: &str = "context";
 /// What a run had used when a turn was admitted. The turn sees it as the channel [`Schema::METRICS`], which only the runtime writes
 /// (SEMANTICS 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunFigures {
+pub(crate) struct RunFigures {
     /// Tokens that were spent: `tokens_used`.
-    pub tokens_used: u64,
+    pub(crate) tokens_used: u64,
     /// From the submission to the event that admitted the turn: `time_elapsed`, in seconds.
-    pub time_elapsed: Duration,
+    pub(crate) time_elapsed: Duration,
     /// Attempts that were repeated: `retry_count`.
-    pub retry_count: u32,
+    pub(crate) retry_count: u32,
 }
 
 impl RunFigures {
@@ -54,17 +56,8 @@ impl Schema {
 impl State {
     /// These channels, and what the runtime writes: who had control before, as `previous_agent` of the channel `context`, and
     /// the figures of the run, as `metrics`. It belongs to no update, so no join and no hash has it.
-    ///
-    /// ```
-    /// use callboard::messages::state::{RunFigures, State};
-    /// use serde_json::json;
-    /// let figures = RunFigures { tokens_used: 12, ..RunFigures::default() };
-    /// let seen = State::default().with_runtime(Some("lead"), Some(figures));
-    /// let metrics = json!({ "tokens_used": 12, "time_elapsed": 0.0, "retry_count": 0 });
-    /// assert_eq!(seen.to_json(), json!({ "context": { "previous_agent": "lead" }, "metrics": metrics }));
-    /// ```
     #[must_use]
-    pub fn with_runtime(&self, previous_agent: Option<&str>, figures: Option<RunFigures>) -> Self {
+    pub(crate) fn with_runtime(&self, previous_agent: Option<&str>, figures: Option<RunFigures>) -> Self {
         let mut seen = self.clone();
         if let Some(agent) = previous_agent {
             let fields = match seen.channels.get(CONTEXT) {
@@ -109,6 +102,9 @@ mod tests {
         let odd = state(Command::new().overwrite("context", "a text"));
         assert_eq!(odd.with_runtime(Some("lead"), None).to_json(), json!({ "context": "a text" }));
         assert_eq!(written.with_runtime(None, None), written);
+        let figures = RunFigures { tokens_used: 12, ..RunFigures::default() };
+        let metrics = json!({ "tokens_used": 12, "time_elapsed": 0.0, "retry_count": 0 });
+        assert_eq!(State::default().with_runtime(None, Some(figures)).to_json(), json!({ "metrics": metrics }));
     }
 
     #[test]

@@ -1,13 +1,12 @@
+//! The channels of a state, and their reducers.
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_text::{check_channel, nearest};
 use serde::{Deserialize, Serialize};
 
-use crate::messages::Json;
-
-use super::{State, StateError};
+use super::StateError;
 
 /// How a channel combines a write with what it holds (SEMANTICS 6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,34 +17,30 @@ pub enum Reducer {
     /// The write joins the end of a list; a list joins item by item.
     Append,
     /// Objects merge recursively; anything else replaces.
-    Merge(MergeRules),
+    Merge {
+        /// Top-level keys whose lists grow instead of being replaced.
+        appending: Vec<Arc<str>>,
+        /// A null in a write keeps the value that is there.
+        null_keeps: bool,
+    },
     /// Numbers add up.
     Sum,
     /// The function that was registered under this name.
     Custom(Arc<str>),
 }
 
-/// Exceptions inside a [`Reducer::Merge`] channel.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MergeRules {
-    /// Top-level keys whose lists grow instead of being replaced.
-    pub appending: Vec<Arc<str>>,
-    /// A null in a write keeps the value that is there.
-    pub null_keeps: bool,
-}
-
 impl Reducer {
     /// A merge without exceptions.
     #[must_use]
     pub fn merge() -> Self {
-        Self::Merge(MergeRules::default())
+        Self::Merge { appending: Vec::new(), null_keeps: false }
     }
 }
 
 /// The channels of a run's state and their reducers.
 ///
 /// ```
-/// use callboard::messages::state::{Reducer, Schema, StateError};
+/// use callboard::messages::{Reducer, Schema, StateError};
 /// let schema = Schema::open().channel("votes", Reducer::Sum);
 /// assert_eq!(schema.reducer("votes"), Ok(&Reducer::Sum));
 /// assert_eq!(schema.reducer("note"), Ok(&Reducer::LastValue));
@@ -77,10 +72,10 @@ impl Schema {
     /// the runtime writes); others are last-value.
     #[must_use]
     pub fn swarm() -> Self {
-        let appending = |key: &str| Reducer::Merge(MergeRules { appending: vec![key.into()], null_keeps: false });
+        let appending = |key: &str| Reducer::Merge { appending: vec![key.into()], null_keeps: false };
         Self::open()
             .channel("context", appending("artifacts_created"))
-            .channel("artifacts", Reducer::Merge(MergeRules { appending: Vec::new(), null_keeps: true }))
+            .channel("artifacts", Reducer::Merge { appending: Vec::new(), null_keeps: true })
             .channel("workflow_state", appending("completed_steps"))
             .channel("messages", Reducer::Append)
     }
@@ -139,65 +134,3 @@ impl Default for Schema {
 
 /// The channel that only the runtime writes.
 pub(crate) const METRICS: &str = "metrics";
-
-/// A custom reducer: what the channel holds (null at first) and the write, to the new value.
-pub type ReduceFn = Arc<dyn Fn(&Json, &Json) -> Result<Json, String> + Send + Sync>;
-
-/// The custom reducers of a runtime, by name. They must be deterministic: replay runs them again.
-#[derive(Clone, Default)]
-pub struct Reducers(BTreeMap<Arc<str>, ReduceFn>);
-
-impl Reducers {
-    /// Adds one, replacing an earlier one of the same name.
-    pub fn insert(&mut self, name: &str, reduce: ReduceFn) {
-        self.0.insert(name.into(), reduce);
-    }
-
-    /// Finds one.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&ReduceFn> {
-        self.0.get(name)
-    }
-
-    /// The most similar name.
-    pub(crate) fn nearest(&self, name: &str) -> Option<String> {
-        nearest(name, self.0.keys().map(|name| &**name))
-    }
-}
-
-impl fmt::Debug for Reducers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-/// Decides a condition, from the state and the output or the input that it is about.
-pub type PredicateFn = Arc<dyn Fn(&State, &Json) -> bool + Send + Sync>;
-
-/// The predicates of a runtime, by name. They must be deterministic: replay runs them again.
-#[derive(Clone, Default)]
-pub struct Predicates(BTreeMap<Arc<str>, PredicateFn>);
-
-impl Predicates {
-    /// Adds one, replacing an earlier one of the same name.
-    pub fn insert(&mut self, name: &str, predicate: PredicateFn) {
-        self.0.insert(name.into(), predicate);
-    }
-
-    /// Finds one.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&PredicateFn> {
-        self.0.get(name)
-    }
-
-    /// The most similar name.
-    pub(crate) fn nearest(&self, name: &str) -> Option<String> {
-        nearest(name, self.0.keys().map(|name| &**name))
-    }
-}
-
-impl fmt::Debug for Predicates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}

@@ -1,3 +1,5 @@
+//! Tasks, and their submissions.
+
 use std::sync::Arc;
 use std::time::Duration;
 

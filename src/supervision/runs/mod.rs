@@ -14,6 +14,6 @@ pub use rules::breaker::{Breaker, BreakerPolicy, BreakerState, BreakerStatus, Br
 pub use rules::follow::{Follower, TurnEvent, TurnStatus};
 pub use rules::fork::Fork;
 pub use rules::replay::{
-    Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, ReplayStep, TurnDifference, TurnEnd, TurnStory,
+    Aspect, Cause, Deed, Diff, Moment, Replay, ReplayError, ReplayStep, TurnDifference, TurnEnd, TurnStory,
 };
 pub use rules::run::Run;

@@ -55,11 +55,15 @@ pub enum TreeEventKind {
     },
     /// The child runs again.
     Restarted,
-    /// The child was stopped by its supervisor.
-    Stopped {
-        /// How the stop ended.
-        halted: Halted,
-    },
+    /// Its supervisor stopped the child, which ended within its timeout or did not run.
+    Stopped,
+    /// Its supervisor killed the child at once: its stop timeout is zero.
+    Killed,
+    /// The child ignored the stop of its supervisor for its whole timeout, and was killed.
+    KilledAfterTimeout,
+    /// Its supervisor killed the child, which was still there 5 s later, because it blocks its thread. The supervisor continues
+    /// without it.
+    LeftBehind,
     /// The child was restarted too often within its own window and stays down.
     Failed {
         /// The last cause.
@@ -83,36 +87,15 @@ impl fmt::Display for TreeEventKind {
             Self::RestartScheduled { after: Duration::ZERO } => f.write_str("restarts at once"),
             Self::RestartScheduled { after } => write!(f, "restarts in {}", Rounded(*after)),
             Self::Restarted => f.write_str("restarted"),
-            Self::Stopped { halted } => write!(f, "{halted}"),
+            Self::Stopped => f.write_str("stopped"),
+            Self::Killed => f.write_str("was killed without a stop"),
+            Self::KilledAfterTimeout => f.write_str("ignored its stop and was killed"),
+            Self::LeftBehind => f.write_str("blocks its thread and was left behind"),
             Self::Failed { error } => write!(f, "restarted too often, stays down: {}", visible_lines(error)),
             Self::Escalated { child, error } => {
                 write!(f, "gives up, {} was restarted too often: {}", visible(child), visible_lines(error))
             }
         }
-    }
-}
-
-/// How a child ended that its supervisor stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Halted {
-    /// It stopped within its timeout, or did not run.
-    Stopped,
-    /// It was killed at once: its stop timeout is zero.
-    Killed,
-    /// It ignored the stop for its whole timeout, and was killed.
-    KilledAfterTimeout,
-    /// It was killed, and was still there 5 s later, because it blocks its thread. The supervisor continues without it.
-    LeftBehind,
-}
-
-impl fmt::Display for Halted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stopped => "stopped",
-            Self::Killed => "was killed without a stop",
-            Self::KilledAfterTimeout => "ignored its stop and was killed",
-            Self::LeftBehind => "blocks its thread and was left behind",
-        })
     }
 }
 
@@ -146,9 +129,14 @@ mod tests {
 
     #[test]
     fn the_text_of_a_stop_has_what_the_child_did() {
-        let ends = [Halted::Stopped, Halted::Killed, Halted::KilledAfterTimeout, Halted::LeftBehind];
+        let ends = [
+            TreeEventKind::Stopped,
+            TreeEventKind::Killed,
+            TreeEventKind::KilledAfterTimeout,
+            TreeEventKind::LeftBehind,
+        ];
         assert_eq!(
-            ends.map(|halted| TreeEventKind::Stopped { halted }.to_string()),
+            ends.map(|end| end.to_string()),
             [
                 "stopped",
                 "was killed without a stop",

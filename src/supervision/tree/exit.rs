@@ -10,7 +10,7 @@ pub enum Exit {
     /// It stopped or drained, with the reason it gave.
     Normal(Option<String>),
     /// It panicked or returned an error, with that text.
-    Failed(String),
+    Crashed(String),
     /// It was killed, and not by its supervisor. An actor that stops itself with the reason "killed" looks the same.
     Killed,
     /// Its task ended outside of its handlers: it was cancelled, or a message that was left in the mailbox panicked when it
@@ -26,14 +26,14 @@ impl Exit {
     pub const fn is_normal(&self) -> bool {
         match self {
             Self::Normal(_) => true,
-            Self::Failed(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => false,
+            Self::Crashed(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => false,
         }
     }
 
     /// The text of a failure, or what else happened.
     pub(super) fn cause(&self) -> String {
         match self {
-            Self::Failed(error) => error.clone(),
+            Self::Crashed(error) => error.clone(),
             Self::Normal(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => self.to_string(),
         }
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Exit {
         match self {
             Self::Normal(None) => f.write_str("ended normally"),
             Self::Normal(Some(reason)) => write!(f, "ended normally: {}", visible_lines(reason)),
-            Self::Failed(error) => write!(f, "failed: {}", visible_lines(error)),
+            Self::Crashed(error) => write!(f, "failed: {}", visible_lines(error)),
             Self::Killed => f.write_str("was killed"),
             Self::Cancelled => f.write_str("lost its task"),
             Self::StartFailed(error) => write!(f, "did not start: {}", visible_lines(error)),
@@ -61,7 +61,7 @@ mod tests {
         let ends = [
             (Exit::Normal(None), true, "ended normally"),
             (Exit::Normal(Some("done".into())), true, "ended normally: done"),
-            (Exit::Failed("no disk".into()), false, "failed: no disk"),
+            (Exit::Crashed("no disk".into()), false, "failed: no disk"),
             (Exit::Killed, false, "was killed"),
             (Exit::Cancelled, false, "lost its task"),
             (Exit::StartFailed("no port".into()), false, "did not start: no port"),

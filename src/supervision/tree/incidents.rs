@@ -7,7 +7,7 @@ use ractor::{ActorCell, ActorId};
 
 use super::child::{Origin, Pause, Phase, Then};
 use super::errors::{ControlError, EndReason};
-use super::event::{Halted, TreeEventKind};
+use super::event::TreeEventKind;
 use super::exit::Exit;
 use super::message::{Key, Launched, Msg};
 use super::restart::{Decision, Incident, Position, decide};
@@ -98,7 +98,7 @@ impl SupervisorState {
             }
             // The stop that is under way reports when the actor is gone.
             Phase::Stopping(_) => {
-                if let Exit::Failed(error) = exit {
+                if let Exit::Crashed(error) = exit {
                     self.children[position].last_error = Some(error);
                 }
             }
@@ -208,7 +208,8 @@ impl SupervisorState {
         }
     }
 
-    pub(super) fn halted(&mut self, key: Key, halted: Halted) {
+    /// The stop of a child has ended like this.
+    pub(super) fn halted(&mut self, key: Key, end: TreeEventKind) {
         if !self.children.is_latest(key) {
             return;
         }
@@ -216,7 +217,7 @@ impl SupervisorState {
             self.children.set_actor(key.position, None);
             let child = &mut self.children[key.position];
             child.running_since = None;
-            self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { halted });
+            self.events.emit(&child.path, child.generation, end);
             self.settle(key.position, then);
         }
     }

@@ -9,7 +9,7 @@ use ractor::{Actor, ActorCell, ActorRef, ActorStatus};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use super::event::{Events, Halted};
+use super::event::{Events, TreeEventKind};
 use super::message::{Arguments, Launched, Msg};
 use super::spec::{ChildSpec, Kind};
 use super::supervisor::SupervisorActor;
@@ -62,7 +62,7 @@ impl Launch {
         }
         let halted = match self.spawned.get() {
             Some(cell) => halt(cell, &self.spec).await,
-            None => Halted::Stopped,
+            None => TreeEventKind::Stopped,
         };
         match result {
             Some(Err(error)) => Launched::Failed(error),
@@ -104,7 +104,7 @@ impl Launch {
 }
 
 /// Stops a child and waits until it is gone: a stop, its timeout, a kill.
-pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> Halted {
+pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> TreeEventKind {
     let is_killed_at_once = spec.stop_timeout == Some(Duration::ZERO);
     if !is_killed_at_once {
         match spec.kind {
@@ -113,15 +113,15 @@ pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> Halted {
             Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
         }
         if gone(cell, spec.stop_timeout).await {
-            return Halted::Stopped;
+            return TreeEventKind::Stopped;
         }
     }
     cell.kill();
     if !gone(cell, Some(KILL_GRACE)).await {
         tracing::error!(child = %spec.id, "the child blocks its thread; it is left behind");
-        return Halted::LeftBehind;
+        return TreeEventKind::LeftBehind;
     }
-    if is_killed_at_once { Halted::Killed } else { Halted::KilledAfterTimeout }
+    if is_killed_at_once { TreeEventKind::Killed } else { TreeEventKind::KilledAfterTimeout }
 }
 
 /// Waits until the actor has ended; false when the time is up first.

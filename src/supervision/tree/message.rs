@@ -7,7 +7,7 @@ use ractor::ActorCell;
 use tokio::sync::{oneshot, watch};
 
 use super::errors::{ControlError, EndReason};
-use super::event::{Events, Halted};
+use super::event::{Events, TreeEventKind};
 use super::node::TreeNode;
 use super::restart::Position;
 use super::spec::{ChildSpec, SupervisorSpec};
@@ -29,7 +29,7 @@ pub(super) enum Launched {
     Failed(String),
     /// Cancelled and undone.
     Cancelled {
-        halted: Halted,
+        halted: TreeEventKind,
     },
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Msg {
     /// A stop has ended.
     Halted {
         key: Key,
-        halted: Halted,
+        halted: TreeEventKind,
     },
     /// The pause of an incident is over.
     PauseOver {

@@ -6,15 +6,6 @@ use std::time::Duration;
 use super::restart::Strategy;
 use crate::messages::visible;
 
-/// The kind of a node in a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NodeKind {
-    /// A supervisor with this strategy.
-    Supervisor(Strategy),
-    /// An actor of the user's.
-    Worker,
-}
-
 /// The state of a supervisor or worker in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActorState {
@@ -54,8 +45,8 @@ impl fmt::Display for ActorState {
 pub struct TreeNode {
     /// The child's id, or the root supervisor's name.
     pub name: String,
-    /// Supervisor or worker.
-    pub kind: NodeKind,
+    /// The strategy of a supervisor; `None` for a worker, an actor of the user's.
+    pub strategy: Option<Strategy>,
     /// Its state.
     pub state: ActorState,
     /// How often it has been started, failed starts included.
@@ -86,7 +77,7 @@ impl TreeNode {
 
     fn draw(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
         f.write_str(&visible(&self.name))?;
-        if let NodeKind::Supervisor(strategy) = self.kind {
+        if let Some(strategy) = self.strategy {
             write!(f, " ({strategy})")?;
         }
         write!(f, "  {}", self.state)?;

@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 
 use super::child::{Child, Origin, Phase, Then};
 use super::errors::{ControlError, SpecError};
-use super::event::{Halted, TreeEventKind};
+use super::event::TreeEventKind;
 use super::message::Reply;
-use super::node::{ActorState, NodeKind, TreeNode};
+use super::node::{ActorState, TreeNode};
 use super::restart::{Position, Strategy};
 use super::snapshot::{NodeDraft, complete};
 use super::spec::ChildSpec;
@@ -46,7 +46,7 @@ impl SupervisorState {
         child.stop_replies.push(reply);
         match child.phase() {
             Phase::Waiting(_) => {
-                self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { halted: Halted::Stopped });
+                self.events.emit(&child.path, child.generation, TreeEventKind::Stopped);
                 self.settle(position, then);
             }
             Phase::Down | Phase::Failed => self.settle(position, then),
@@ -94,7 +94,7 @@ impl SupervisorState {
         let now = self.env.now().monotonic;
         let node = TreeNode {
             name: self.spec.name.to_string(),
-            kind: NodeKind::Supervisor(self.spec.policy.strategy),
+            strategy: Some(self.spec.policy.strategy),
             state: self.state(),
             generation: self.generation,
             restarts: 0,

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::child::Child;
 use super::message::Msg;
-use super::node::{NodeKind, TreeNode};
+use super::node::TreeNode;
 use super::spec::{ChildSpec, Kind};
 
 /// A child as its supervisor knows it, with what is needed to complete its node.
@@ -22,13 +22,13 @@ pub(super) struct NodeDraft {
 
 impl NodeDraft {
     pub(super) fn new(child: &Child, now: Duration) -> Self {
-        let kind = match &child.spec.kind {
-            Kind::Worker(_) => NodeKind::Worker,
-            Kind::Supervisor(spec) => NodeKind::Supervisor(spec.policy.strategy),
+        let strategy = match &child.spec.kind {
+            Kind::Worker(_) => None,
+            Kind::Supervisor(spec) => Some(spec.policy.strategy),
         };
         let node = TreeNode {
             name: child.spec.id.to_string(),
-            kind,
+            strategy,
             state: child.state(now),
             generation: child.generation,
             restarts: child.restarts,

@@ -54,7 +54,7 @@ impl Actor for SupervisorActor {
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match event {
-            SupervisionEvent::ActorFailed(who, error) => state.exited(who.get_id(), Exit::Failed(error.to_string())),
+            SupervisionEvent::ActorFailed(who, error) => state.exited(who.get_id(), Exit::Crashed(error.to_string())),
             // ractor distinguishes a kill from a stop only by this reason: an idle actor that is killed has a state too.
             SupervisionEvent::ActorTerminated(who, _, Some(reason)) if reason == "killed" => {
                 state.exited(who.get_id(), Exit::Killed);

@@ -1,7 +1,7 @@
 //! The flow of a run, as Mermaid and as plain text.
 
 use callboard::actors::DelegationError;
-use callboard::messages::{Action, Consent, Flow, Refusal, RunEvent, Send};
+use callboard::messages::{Action, Consent, Flow, Refusal, RunEvent, SendTo};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ async fn story() -> (Callboard, Flow) {
         .agent("checker", |_: Turn| async { Ok(Command::output("checked")) })
         .agent("planner", |_: Turn| async {
             Ok(Command::update("reason", "two <parts> | \"at once\"")
-                .goto_many([Send::new("writer", "one"), Send::new("writer", "two")]))
+                .goto_many([SendTo::new("writer", "one"), SendTo::new("writer", "two")]))
         })
         .agent("writer", |turn: Turn| async move {
             let part: String = turn.input()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use callboard::SubmitError;
 use callboard::actors::DelegationError;
-use callboard::messages::{Consent, Refusal, Send, Usage};
+use callboard::messages::{Consent, Refusal, SendTo, Usage};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::BreakerPolicy;
@@ -68,7 +68,7 @@ async fn handoffs_are_recorded_when_their_run_ends() {
             Ok(Command::output(1).goto("splitter"))
         })
         .agent("splitter", |_: Turn| async {
-            Ok(Command::new().goto_many([Send::new("worker", 1), Send::new("worker", 2)]))
+            Ok(Command::new().goto_many([SendTo::new("worker", 1), SendTo::new("worker", 2)]))
         })
         .agent("worker", done)
         .agent("loop", |_: Turn| async { Ok(Command::output(1).goto("worker")) })
@@ -146,7 +146,7 @@ async fn handoff_latency_is_the_wait_between_admission_and_beginning() {
     };
     let board = builder()
         .agent("lead", |_: Turn| async {
-            Ok(Command::new().goto_many([Send::new("worker", 7), Send::new("worker", 2), Send::new("worker", 1)]))
+            Ok(Command::new().goto_many([SendTo::new("worker", 7), SendTo::new("worker", 2), SendTo::new("worker", 1)]))
         })
         .with(AgentSpec::new("worker", worker).concurrency(1))
         .start()
@@ -182,7 +182,7 @@ async fn refusals_are_counted_by_kind_and_circles_of_waits_among_them() {
             assert!(matches!(refused, Err(DelegationError::Refused(Refusal::AlreadyInChain { .. }))), "{refused:?}");
             Ok(Command::output("the same").goto("echo"))
         })
-        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many((0..9).map(|n| Send::new("worker", n)))) })
+        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many((0..9).map(|n| SendTo::new("worker", n)))) })
         .agent("greedy", |turn: Turn| async move {
             let refused = turn.reserve(u64::from(u32::MAX)).await.map(drop).unwrap_err();
             assert_eq!(refused.refusal().map(Refusal::name), Some("TokenBudget"));

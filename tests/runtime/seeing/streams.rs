@@ -2,7 +2,7 @@
 
 use callboard::actors::StreamMode::{self, Debug, Messages, Updates, Values};
 use callboard::actors::Watched;
-use callboard::messages::{Action, Consent, Reducer, RunEvent, RunId, Send, Usage};
+use callboard::messages::{Action, Consent, Reducer, RunEvent, RunId, SendTo, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::workflow::{Node, Workflow};
@@ -49,8 +49,8 @@ fn kind(event: &RunEvent) -> String {
 /// What the stream gives: kinds of events, and how many were missed.
 async fn kinds(stream: impl Stream<Item = Watched>) -> Vec<String> {
     let told = stream.map(|watched| match watched {
-        Watched::Event(published) => kind(&published.event),
-        Watched::Live(shown) => format!("{:?}", shown.event),
+        Watched::Event { event, .. } => kind(&event),
+        Watched::Live { event, .. } => format!("{event:?}"),
         Watched::Missed(count) => format!("missed {count}"),
     });
     told.collect().await
@@ -60,11 +60,11 @@ async fn kinds(stream: impl Stream<Item = Watched>) -> Vec<String> {
 async fn numbers(stream: impl Stream<Item = Watched>) -> (Vec<u64>, u64) {
     stream
         .fold((Vec::new(), 0), async |(mut numbers, missed), watched| match watched {
-            Watched::Event(published) => {
-                numbers.push(published.sequence);
+            Watched::Event { sequence, .. } => {
+                numbers.push(sequence);
                 (numbers, missed)
             }
-            Watched::Live(_) => (numbers, missed),
+            Watched::Live { .. } => (numbers, missed),
             Watched::Missed(count) => (numbers, missed + count),
         })
         .await
@@ -115,7 +115,7 @@ async fn values_show_outputs_that_are_saved_and_what_people_write_over_and_none_
     let board = builder()
         .agent("echo", echo)
         .agent("lead", |_: Turn| async {
-            Ok(Command::new().goto_many([Send::new("strict", "reject"), Send::new("kind", "accept")]))
+            Ok(Command::new().goto_many([SendTo::new("strict", "reject"), SendTo::new("kind", "accept")]))
         })
         .agent("strict", verdict)
         .agent("kind", verdict)
@@ -127,7 +127,7 @@ async fn values_show_outputs_that_are_saved_and_what_people_write_over_and_none_
     let run = board.submit(saving.task("x")).await.unwrap();
     assert_eq!(run.result().await.unwrap().state["notes"], "x");
     assert_eq!(seen(&run, Values).await, ["TurnEnded", "TurnEnded"]);
-    assert!(matches!(watched.next().await, Some(Watched::Event(_))), "whoever watches sees it too");
+    assert!(matches!(watched.next().await, Some(Watched::Event { .. })), "whoever watches sees it too");
     assert_eq!(seen(&run, StreamMode::None).await, Vec::<String>::new());
 
     let run = board.submit(Task::new("judge").to("lead")).await.unwrap();
@@ -145,14 +145,14 @@ async fn who_watches_sees_the_same_as_who_reads_afterwards() {
     let run = everything(&board).await;
     for (mode, mut live) in [Values, Updates, Messages, Debug].into_iter().zip(watched) {
         let mut seen = Vec::new();
-        while let Some(Some(Watched::Event(published))) = live.next().now_or_never() {
-            assert_eq!(published.run, run.id());
-            seen.push((published.sequence, published.event));
+        while let Some(Some(Watched::Event { run: id, sequence, event })) = live.next().now_or_never() {
+            assert_eq!(id, run.id());
+            seen.push((sequence, event));
         }
         let past = run.events(1, &[mode]).await.unwrap();
         let past: Vec<_> = past
             .map(|watched| match watched {
-                Watched::Event(published) => (published.sequence, published.event),
+                Watched::Event { sequence, event, .. } => (sequence, event),
                 other => panic!("{other:?}"),
             })
             .collect()
@@ -219,8 +219,8 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
     let mut drain = || {
         while let Some(Some(watched)) = slow.next().now_or_never() {
             seen.push(match watched {
-                Watched::Event(published) => kind(&published.event),
-                Watched::Live(shown) => format!("{:?}", shown.event),
+                Watched::Event { event, .. } => kind(&event),
+                Watched::Live { event, .. } => format!("{event:?}"),
                 Watched::Missed(count) => format!("missed {count}"),
             });
         }
@@ -286,7 +286,7 @@ async fn a_reader_of_one_run_sees_no_other() {
     run.result().await.unwrap();
     let ids: Vec<RunId> = reader
         .map(|watched| match watched {
-            Watched::Event(published) => published.run,
+            Watched::Event { run, .. } => run,
             other => panic!("{other:?}"),
         })
         .collect()
@@ -320,12 +320,12 @@ async fn events_keep_their_numbers_when_older_ones_are_forgotten() {
     let all: Vec<_> = reader.collect().await;
     let mut last = None;
     for watched in all {
-        let Watched::Event(published) = watched else { panic!("{watched:?}") };
-        assert_eq!(published.sequence, last.map_or(published.sequence, |last: u64| last + 1));
-        if let (RunEvent::TurnEnded { turn, .. }, true) = (&*published.event, published.sequence < 3_000) {
-            assert_eq!(u64::from(*turn), published.sequence - 1, "the submission, and one event for each turn");
+        let Watched::Event { sequence, event, .. } = watched else { panic!("{watched:?}") };
+        assert_eq!(sequence, last.map_or(sequence, |last: u64| last + 1));
+        if let (RunEvent::TurnEnded { turn, .. }, true) = (&*event, sequence < 3_000) {
+            assert_eq!(u64::from(*turn), sequence - 1, "the submission, and one event for each turn");
         }
-        last = Some(published.sequence);
+        last = Some(sequence);
     }
     board.shutdown().await;
 }

@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use callboard::actors::approvals::{Card, Rows};
-use callboard::messages::state::{Reducer, Schema, State, StateRules};
 use callboard::messages::{
     Action, ActionKind, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan,
-    Published, RequestId, RunEvent, RunId, Send, Submission, Task, TraceId, TurnId, Verdict, visible_lines,
+    Reducer, RequestId, RunEvent, RunId, Schema, SendTo, State, StateRules, Submission, Task, TraceId, TurnId, Verdict,
+    visible_lines,
 };
 use callboard::storage::{Append, Durability, Expected, Fence, Journal, Key, Memory, Put, Storage, Transfer};
 use callboard::supervision::runs::{Diff, Follower, Fork, Replay, ReplayError, Run};
@@ -222,7 +222,8 @@ fn any_order_of_events_is_replayed_compared_and_forked() {
         }
         let mut has_forked = false;
         for turn in replay.turns() {
-            replay.at_turn(turn.number).ok_or("a turn is not found")?;
+            replay.before_turn(turn.number).ok_or("a turn is not found")?;
+            let _ = replay.after_turn(turn.number);
             let (fork, id) =
                 (Fork::new().input("new").set("note", 1), (RunId(Uuid::from_u128(9)), replay.submission().at));
             let Ok(forked) = fork.events(&history, turn.number, id, &rules) else { continue };
@@ -293,7 +294,7 @@ fn any_update_by_any_schema_is_applied_or_refused() {
         .collect();
     fuzz("state", &corpus, |text| {
         let Ok((schema, writes)) = serde_json::from_slice::<Writes>(text) else { return Ok(false) };
-        let rules = StateRules { schema: Arc::new(schema), ..StateRules::default() };
+        let rules = StateRules::new(schema);
         let (mut state, mut is_applied) = (State::default(), false);
         for (channel, value, overwrites) in writes {
             let command = Command::new();
@@ -509,8 +510,7 @@ fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
     let submission = Submission { run, trace, task, agent: agent.clone(), cast, chain: Chain::default(), at };
     let mut follower = Follower::new(StateRules::default());
     let step = |follower: &mut Follower, event| {
-        let sequence = follower.next_sequence();
-        let _ = follower.take(&Published { run, sequence, event: Arc::new(event) });
+        let _ = follower.take(follower.next_sequence(), &event);
     };
     step(&mut follower, RunEvent::Submitted(Arc::new(submission)));
     for way in ways.iter().chain(std::iter::repeat_n(&0, 300)) {
@@ -526,7 +526,7 @@ fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
             1..=2 => Command::output(*way).with("notes", *way),
             3 => Command::output(*way).with("best", "x"),
             4 => Command::output(node.unwrap_or_default()).goto("done"),
-            5 => Command::new().goto_many([Send::new("plan", 1), Send::new("done", 2), Send::new("done", 3)]),
+            5 => Command::new().goto_many([SendTo::new("plan", 1), SendTo::new("done", 2), SendTo::new("done", 3)]),
             6 => Command::output("end").end(),
             _ => {
                 let failure = Failure::new(FailureKind::Terminal, "no");

@@ -7,8 +7,7 @@ mod swarm;
 
 use std::collections::BTreeSet;
 
-use callboard::messages::RunId;
-use callboard::messages::state::StateRules;
+use callboard::messages::{RunId, StateRules};
 use callboard::prelude::*;
 use callboard::supervision::runs::Run;
 use callboard::testing::{Seeds, Sim, TestError};

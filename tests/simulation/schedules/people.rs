@@ -4,8 +4,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use callboard::messages::state::StateRules;
-use callboard::messages::{Refusal, RunId, RunResult};
+use callboard::messages::{Refusal, RunId, RunResult, StateRules};
 use callboard::prelude::*;
 use callboard::supervision::runs::Run;
 use callboard::testing::{FaultPlan, Seeds, Sim, TestError};

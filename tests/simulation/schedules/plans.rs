@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use callboard::messages::state::{Reducer, StateRules};
-use callboard::messages::{Durability, RunId};
+use callboard::messages::{Durability, Reducer, RunId, StateRules};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::supervision::runs::{BreakerPolicy, Cause, Replay, Run};
@@ -242,11 +241,11 @@ async fn play(sim: Sim) -> Result<(), TestError> {
                     other => panic!("{other}"),
                 }
                 let seen = result.state.get("seen").cloned().unwrap_or(json!([]));
-                assert_eq!(seen, json!(writes), "{:#?}", workflow.plan().body);
+                assert_eq!(seen, json!(writes), "{:#?}", workflow.plan());
                 assert_eq!(result.metrics.turns as usize, turns);
                 let history = insist(&sim, async || run.history().await).await;
                 let replay = Replay::of(history.clone(), &StateRules::default()).unwrap();
-                assert_eq!(taken_back(&replay), undone, "{:#?}", workflow.plan().body);
+                assert_eq!(taken_back(&replay), undone, "{:#?}", workflow.plan());
                 assert_eq!(**Run::of(history, &StateRules::default()).unwrap().result().unwrap(), result);
                 sim.assert_nothing_left().await;
             })

@@ -4,8 +4,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use callboard::env::Fault;
-use callboard::messages::state::{Reducer, Schema};
-use callboard::messages::{Action, RunId, Send, Usage};
+use callboard::messages::{Action, Reducer, RunId, Schema, SendTo, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::BreakerPolicy;
@@ -126,7 +125,7 @@ async fn follow(turn: Turn, effects: Effects) -> Result<Command, TurnError> {
     Ok(match plan.then {
         Then::Stop => command,
         Then::Handoff(plan) => command.with_output(Json::of(&*plan).unwrap()).goto(&next),
-        Then::Fork(forks) => command.goto_many(forks.iter().map(|fork| Send::new(&next, Json::of(fork).unwrap()))),
+        Then::Fork(forks) => command.goto_many(forks.iter().map(|fork| SendTo::new(&next, Json::of(fork).unwrap()))),
     })
 }
 

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::StopReason;
 use ::genai::adapter::AdapterKind;
 use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd, ToolChunk};
-use callboard::messages::{Json, Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Json, Message, ToolCall, Usage};
 use callboard_text::cut;
 use futures::StreamExt;
 use serde_json::{Value, json};

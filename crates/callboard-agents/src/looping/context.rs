@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::StopReason;
 use callboard::actors::TurnError;
-use callboard::messages::{Action, AgentEvent, Cost, Json, Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Action, AgentEvent, Cost, Json, Message, ToolCall, Usage};
 use futures::future::{AbortHandle, AbortRegistration};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

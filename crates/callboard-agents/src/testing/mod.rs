@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use callboard::messages::{Json, StopReason, ToolCall, Usage};
+use callboard::messages::{Json, ToolCall, Usage};
+
+use crate::StopReason;
 use futures::StreamExt;
 use futures::stream;
 use parking_lot::Mutex;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use callboard::messages::{AgentEvent, LoopEnd, Message, StopReason, ToolCall, Usage};
+use callboard::messages::{AgentEvent, LoopEnd, Message, ToolCall, Usage};
+
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
     AgentLoop, CancelToken, Effect, LoopRun, MetaTool, Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent,
-    ModelRequest, ModelStream, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
+    ModelRequest, ModelStream, StopReason, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
 };
 use futures::StreamExt;
 use parking_lot::Mutex;

@@ -65,10 +65,10 @@ async fn work(board: &Callboard, task: &str) -> (RunResult, Vec<AgentEvent>) {
     let run = board.submit(Task::new(task).to("lead")).await.unwrap();
     let result = run.result().await.unwrap();
     let mut told = Vec::new();
-    while let Some(Watched::Live(shown)) = watched.next().await {
-        if shown.agent.as_str() == "lead" {
-            let is_last = matches!(&shown.event, AgentEvent::Ended { end } if !matches!(end, LoopEnd::Failed(_)));
-            told.push(shown.event.clone());
+    while let Some(Watched::Live { agent, event, .. }) = watched.next().await {
+        if agent.as_str() == "lead" {
+            let is_last = matches!(&*event, AgentEvent::Ended { end } if !matches!(end, LoopEnd::Failed(_)));
+            told.push((*event).clone());
             if is_last {
                 break;
             }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use crate::common::{assert_nothing_left, builder, finish, people, until};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
-use callboard::messages::state::StateRules;
-use callboard::messages::{AgentEvent, Cost, Message, Refusal, RunEvent, Usage};
+use callboard::messages::{AgentEvent, Cost, Message, Refusal, RunEvent, StateRules, Usage};
 use callboard::prelude::*;
 use callboard::supervision::runs::Replay;
 use callboard_agents::testing::ScriptedModel;
@@ -306,9 +305,9 @@ async fn whoever_watches_is_shown_words_as_they_are_said() {
     let run = board.submit(Task::new("x")).await.unwrap();
     run.result().await.unwrap();
     let mut said = Vec::new();
-    while let Some(Watched::Live(shown)) = watched.next().await {
-        assert_eq!((shown.turn.run, shown.agent.as_str()), (run.id(), "lead"));
-        match &shown.event {
+    while let Some(Watched::Live { turn, agent, event }) = watched.next().await {
+        assert_eq!((turn.run, agent.as_str()), (run.id(), "lead"));
+        match &*event {
             AgentEvent::Text { text } => said.push(text.to_string()),
             AgentEvent::Ended { .. } => break,
             _ => {}

@@ -6,8 +6,8 @@ use callboard_text::visible_lines;
 
 use crate::messages::state::StateError;
 use crate::messages::{
-    AgentName, ApprovalId, ConversationId, Decision, PendingId, QuestionId, Refusal, RunId, Timestamp, TooDeep,
-    TooLong, Unacknowledged,
+    AgentName, ApprovalId, ConversationId, Decision, OverLimit, PendingId, QuestionId, Refusal, RunId, Timestamp,
+    Unacknowledged,
 };
 use crate::storage::StorageError;
 use crate::workflow::Defects;
@@ -64,7 +64,7 @@ pub enum SubmitError {
     },
     /// The input is nested deeper than it could be read back from the journal.
     #[error(transparent)]
-    TooDeep(#[from] TooDeep),
+    OverLimit(#[from] OverLimit),
     /// The supervisor that took it was restarted, and again when it was enqueued once more; or the board has ended.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),
@@ -153,12 +153,9 @@ pub enum AnswerError {
     /// A custom reducer panicked over what was written.
     #[error("a reducer panicked: {0}")]
     Panicked(String),
-    /// A value is nested too deeply to be stored.
+    /// A value is nested too deeply to be stored, or the name of the person or the reason is too long.
     #[error(transparent)]
-    TooDeep(#[from] TooDeep),
-    /// The name of the person, or the reason, is too long.
-    #[error(transparent)]
-    TooLong(#[from] TooLong),
+    OverLimit(#[from] OverLimit),
     /// It is not known whether it was journaled.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),
@@ -219,12 +216,9 @@ pub enum OverwriteError {
         /// The size in bytes.
         size: usize,
     },
-    /// The name of the person is too long.
+    /// A value is nested too deeply to be stored, or the name of the person is too long.
     #[error(transparent)]
-    TooLong(#[from] TooLong),
-    /// A value is nested too deeply to be stored.
-    #[error(transparent)]
-    TooDeep(#[from] TooDeep),
+    OverLimit(#[from] OverLimit),
     /// It is not known whether the overwrite was journaled.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::messages::state::StateRules;
-use crate::messages::{AgentName, Command, Failure, Published, RunEvent, Timestamp, TurnId};
+use crate::messages::{AgentName, Command, Failure, RunEvent, Timestamp, TurnId};
 
 use super::run::{Phase, Run};
 
@@ -125,14 +125,13 @@ impl Follower {
         known.into_iter().filter_map(|turn| self.begin(turn)).collect()
     }
 
-    /// Takes the next event; one that was taken already returns nothing.
+    /// Takes the event of this number, which is to be the next; one that was taken already returns nothing.
     ///
     /// # Panics
     /// When a custom reducer or a predicate does.
     #[must_use]
-    pub fn take(&mut self, published: &Published) -> Vec<TurnEvent> {
-        let event = &*published.event;
-        if published.sequence < self.next_sequence() {
+    pub fn take(&mut self, sequence: u64, event: &RunEvent) -> Vec<TurnEvent> {
+        if sequence < self.next_sequence() {
             return Vec::new();
         }
         let effects = match (&mut self.run, event) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::messages::state::{StateError, StateRules};
 use crate::messages::{
-    AgentName, Goto, Json, Limits, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TooDeep, TurnId,
+    AgentName, Goto, Json, Limits, OverLimit, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId,
     Unacknowledged, Update, Verdict,
 };
 use crate::storage::StorageError;
@@ -54,6 +54,9 @@ pub enum ForkError {
     /// A run in memory has forgotten its first turns, so that nothing can be copied from it.
     #[error("the journal does not go back to the run's beginning")]
     Trimmed,
+    /// A dead letter that is to be retried: the turn did not fail for good, its letter was dropped, or its run is forgotten.
+    #[error("there is no dead letter {0}")]
+    NoLetter(TurnId),
     /// The run has no such turn.
     #[error("the run has no turn {turn}; its last is {last}")]
     NoTurn {
@@ -86,7 +89,7 @@ pub enum ForkError {
     },
     /// A value is nested too deeply to be stored.
     #[error(transparent)]
-    TooDeep(#[from] TooDeep),
+    OverLimit(#[from] OverLimit),
     /// The board takes no new work.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -194,7 +197,7 @@ impl Fork {
     fn check_size(&self) -> Result<(), ForkError> {
         let values = || self.input.iter().chain(self.update.writes().iter().map(|write| &write.value));
         if values().any(Json::is_too_deep) {
-            return Err(TooDeep::new("a value").into());
+            return Err(OverLimit::depth("a value").into());
         }
         let channels: usize = self.update.writes().iter().map(|write| write.channel.len()).sum();
         let size = channels + values().map(Json::size).sum::<usize>();

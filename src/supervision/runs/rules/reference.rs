@@ -21,7 +21,7 @@ use crate::env::Now;
 use crate::messages::state::{Schema, StateRules};
 use crate::messages::{
     Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Failure, FailureKind, Json,
-    Limits, OnUnknown, Order, Pending, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp,
+    Limits, OnUnknown, Order, Pending, Reducer, Refusal, RunEvent, RunId, SendTo, Submission, Task, Terms, Timestamp,
     TraceId, TurnId, Verdict,
 };
 use proptest::prelude::*;
@@ -634,7 +634,7 @@ fn play_one(model: &mut Model, engine: &mut Engine, op: &Op) -> Option<(&'static
         }
         Op::FanOut { turn, to } => {
             let (key, open) = model.turn(turn)?;
-            let command = Command::new().goto_many(to.iter().map(|to| Send::new(agent(*to).as_str(), 1)));
+            let command = Command::new().goto_many(to.iter().map(|to| SendTo::new(agent(*to).as_str(), 1)));
             let ask = Ask { from: open.agent, targets: to.clone(), kind: Kind::FanOut };
             Some(hand_on(model, engine, key, &open, ask, command))
         }

@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{Cost, Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Cost, Message, ToolCall, Usage};
+
+use crate::StopReason;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use proptest::prelude::*;

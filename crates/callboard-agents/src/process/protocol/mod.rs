@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use callboard::messages::{
     Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, Message, OnUnknown,
-    Scope, Send, TraceId, Usage,
+    Scope, SendTo, TraceId, Usage,
 };
 use callboard_text::{quoted, visible};
 use serde::de::{self, Deserializer};
@@ -451,7 +451,7 @@ fn goto<'de, D: Deserializer<'de>>(from: D) -> Result<Goto, D::Error> {
         Value::String(name) => Ok(Goto::Agent(name.into())),
         list @ Value::Array(_) => {
             let sends = Vec::<One>::deserialize(list).map_err(|error| de::Error::custom(format!("`goto`: {error}")))?;
-            Ok(Goto::Many(sends.into_iter().map(|One { to, input }| Send::new(&to, input)).collect()))
+            Ok(Goto::Many(sends.into_iter().map(|One { to, input }| SendTo::new(&to, input)).collect()))
         }
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
             Err(de::Error::custom("`goto` is a name, \"end\", or a list of {\"to\", \"input\"}"))

@@ -107,7 +107,7 @@ fn a_command_is_read_as_it_is_meant() {
     let all = r#"{"type":"command","turn":"r/1","output":1,"update":{"a":[1]},"overwrite":{"b":2},"goto":"x","scope":"parent"}"#;
     assert_eq!(command(all), Command::output(1).with("a", json!([1])).overwrite("b", 2).goto("x").to_parent());
     let many = command(r#"{"type":"command","turn":"r/1","goto":[{"to":"end","input":null}],"keeps_edges":true}"#);
-    let mut expected = Command::new().goto_many([Send::new("end", Json::null())]);
+    let mut expected = Command::new().goto_many([SendTo::new("end", Json::null())]);
     expected.keeps_edges = true;
     assert_eq!(many, expected);
     assert_eq!(command(r#"{"type":"command","turn":"r/1","goto":"end"}"#), Command::new().end());

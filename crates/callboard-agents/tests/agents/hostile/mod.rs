@@ -12,13 +12,14 @@ mod templates;
 use std::pin::pin;
 use std::sync::Arc;
 
-use callboard::messages::{Complexity, Envelope, Message, RunResult, StopReason, ToolCall, Usage};
+use callboard::messages::{Complexity, Envelope, Message, RunResult, ToolCall, Usage};
+
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard_agents::tools::{context_get, context_query, context_set};
 use callboard_agents::{
-    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, ToolOutput, ToolSpec,
-    Tools, of_spec,
+    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, ToolOutput,
+    ToolSpec, Tools, of_spec,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{Backoff, Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Backoff, Message, ToolCall, Usage};
 use callboard_agents::{
     CallPolicy, Effect, GenaiModel, Model, ModelAnswer, ModelChoice, ModelEntry, ModelError, ModelErrorKind,
-    ModelEvent, ModelRequest, ModelStream, Models, Secret, Timeouts, ToolSpec,
+    ModelEvent, ModelRequest, ModelStream, Models, Secret, StopReason, Timeouts, ToolSpec,
 };
 use futures::StreamExt;
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! Gemini and Ollama: what is asked of them, and what they answer.
 
-use callboard::messages::{Message, StopReason, ToolCall, Usage};
-use callboard_agents::{Model, ModelAnswer, ModelErrorKind, ModelEvent};
+use callboard::messages::{Message, ToolCall, Usage};
+
+use callboard_agents::{Model, ModelAnswer, ModelErrorKind, ModelEvent, StopReason};
 use futures::StreamExt;
 use serde_json::json;
 use tokio::sync::oneshot;

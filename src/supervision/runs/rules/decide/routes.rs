@@ -2,7 +2,7 @@
 
 use crate::messages::{
     Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, POLICY, Refusal, RequestId,
-    RunEvent, Verdict, handoff_action,
+    RunEvent, Verdict,
 };
 use crate::supervision::runs::rules::guard::{self, Fingerprint, Kind, Request, fingerprint};
 use crate::supervision::runs::rules::run::{HANDOFF_ORDINAL, OpenTurn, Run};
@@ -82,7 +82,7 @@ pub(super) fn route(
         Goto::Many(sends) => &sends[position].input,
         Goto::Agent(_) | Goto::Next | Goto::End => carried,
     };
-    let actions = targets.iter().enumerate().map(|(position, to)| handoff_action(to, input_of(position)));
+    let actions = targets.iter().enumerate().map(|(position, to)| Action::handoff(to, input_of(position)));
     let consent = match asked {
         Asked::Approved => Consent::Auto,
         Asked::Before | Asked::AtTheEnd => strictest(&turn.agent, actions.clone(), context),

@@ -25,7 +25,7 @@ pub use story::{Cause, Deed, TurnEnd, TurnStory};
 ///
 /// ```
 /// use callboard::prelude::*;
-/// use callboard::messages::state::StateRules;
+/// use callboard::messages::StateRules;
 /// use callboard::supervision::runs::Replay;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let board = Callboard::builder()
@@ -37,10 +37,11 @@ pub use story::{Cause, Deed, TurnEnd, TurnStory};
 /// let result = run.result().await?;
 ///
 /// let replay = Replay::of(run.history().await?, &StateRules::default())?;
-/// let at = replay.at_turn(2).expect("there were two");
-/// assert_eq!(at.saw.state["messages"], serde_json::json!(["found"]));
-/// assert_eq!(at.saw.state["context"]["previous_agent"], "scout");
-/// assert_eq!(at.left.expect("it has ended").state, serde_json::json!({ "messages": ["found", "written"] }));
+/// let before = replay.before_turn(2).expect("there were two");
+/// assert_eq!(before.state["messages"], serde_json::json!(["found"]));
+/// assert_eq!(before.state["context"]["previous_agent"], "scout");
+/// let after = replay.after_turn(2).expect("it has ended");
+/// assert_eq!(after.state, serde_json::json!({ "messages": ["found", "written"] }));
 /// assert_eq!(replay.result(), Some(&result));
 /// # board.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
@@ -86,17 +87,6 @@ pub struct Moment {
     pub metrics: RunMetrics,
     /// How the run ended, if it had by then.
     pub outcome: Option<Outcome>,
-}
-
-/// A run around one turn.
-#[derive(Clone, Debug)]
-pub struct AtTurn<'a> {
-    /// The turn.
-    pub turn: &'a TurnStory,
-    /// When it began.
-    pub saw: Moment,
-    /// When it was over, if it is.
-    pub left: Option<Moment>,
 }
 
 impl Replay {
@@ -190,16 +180,24 @@ impl Replay {
         Some(self.moment(step, step.state().clone()))
     }
 
-    /// The run as a turn saw it, and as the turn left it; `None` if there was no such turn.
+    /// The run when a turn began, as the turn saw it; `None` if there was no such turn.
     ///
     /// # Panics
     /// When a custom reducer does.
     #[must_use]
-    pub fn at_turn(&self, number: u32) -> Option<AtTurn<'_>> {
+    pub fn before_turn(&self, number: u32) -> Option<Moment> {
         let turn = self.turns.get(&number)?;
-        let saw = self.moment(self.steps.get(turn.begun - 1)?, (*turn.saw).clone());
-        let left = turn.closed.and_then(|(step, _)| self.at_step(step));
-        Some(AtTurn { turn, saw, left })
+        Some(self.moment(self.steps.get(turn.begun - 1)?, (*turn.saw).clone()))
+    }
+
+    /// The run when a turn was over, as the turn left it; `None` if there was no such turn, or it is open.
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    #[must_use]
+    pub fn after_turn(&self, number: u32) -> Option<Moment> {
+        let (step, _) = self.turns.get(&number)?.closed?;
+        self.at_step(step)
     }
 
     fn moment(&self, step: &ReplayStep, state: Json) -> Moment {

@@ -177,7 +177,7 @@ impl Run {
 
     /// What it has used so far, as turns see it that are admitted now.
     #[must_use]
-    pub fn figures(&self) -> RunFigures {
+    pub(crate) fn figures(&self) -> RunFigures {
         RunFigures {
             tokens_used: self.budget.spent(),
             time_elapsed: self.last_at.since(self.submission.at),

@@ -128,9 +128,9 @@ mod tests {
         let run = board.submit(Task::new("x").to("lead")).await.unwrap();
         let mut events = run.events(1, &[StreamMode::Debug]).await.unwrap();
         let mut waits = Vec::new();
-        while let Some(Watched::Event(told)) = events.next().await {
-            let is_over = matches!(&*told.event, RunEvent::TurnEnded { .. });
-            if is_over || matches!(&*told.event, RunEvent::Asked { .. }) {
+        while let Some(Watched::Event { event, .. }) = events.next().await {
+            let is_over = matches!(&*event, RunEvent::TurnEnded { .. });
+            if is_over || matches!(&*event, RunEvent::Asked { .. }) {
                 let read = run.read().await.unwrap();
                 waits.push((read.waits_for_people(), read.pending().len()));
             }

@@ -8,12 +8,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::sync::oneshot;
 
-use crate::messages::EXPIRY;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Durability, Envelope,
+    Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Durability, EXPIRY, Envelope,
     Failure, FailureKind, Json, Limits, Refusal, RequestId, RunEvent, RunId, Submission, Task, Terms, Timestamp,
-    TraceId, TurnId, Verdict, handoff_action,
+    TraceId, TurnId, Verdict,
 };
 use crate::storage::Fence;
 use crate::supervision::runs::rules::breaker::BreakerPolicy;
@@ -372,7 +371,7 @@ fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op,
             }
             if model.now == Now::Parked {
                 let shown = shard.live.run.open_approvals().next().map(|envelope| envelope.action.clone());
-                prop_assert_eq!(shown, Some(handoff_action(&AgentName::new("asked-for").unwrap(), &7.into())));
+                prop_assert_eq!(shown, Some(Action::handoff(&AgentName::new("asked-for").unwrap(), &7.into())));
             }
         }
         Op::DecideHandoff { voice, is_changed } => {

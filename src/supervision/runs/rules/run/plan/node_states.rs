@@ -19,7 +19,7 @@ impl Run {
     /// have ended. Of a run without a plan there are none.
     ///
     /// ```
-    /// use callboard::messages::state::StateRules;
+    /// use callboard::messages::StateRules;
     /// use callboard::prelude::*;
     /// use callboard::supervision::runs::Run;
     /// use callboard::workflow::{Drawing, NodeState, Workflow};

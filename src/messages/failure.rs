@@ -1,0 +1,114 @@
+//! Why an attempt of a turn failed, and what follows from it.
+
+use callboard_text::visible_lines;
+use serde::{Deserialize, Serialize};
+
+use super::{Outcome, Refusal};
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{}{}", kind.prefix(), visible_lines(text))]
+pub struct Failure {
+    /// What kind of failure; it decides whether the turn is tried again.
+    pub kind: FailureKind,
+    /// What happened.
+    pub text: String,
+    /// The refusal of the guard or of a person, when that is why the turn could not continue.
+    pub refusal: Option<Box<Refusal>>,
+}
+
+impl Failure {
+    /// A failure that no refusal stands behind.
+    #[must_use]
+    pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), refusal: None }
+    }
+
+    /// The failure of a turn that cannot continue after a refusal.
+    #[must_use]
+    pub fn refused(refusal: Refusal) -> Self {
+        let kind = if refusal.is_denial() { FailureKind::Denied } else { FailureKind::Refused };
+        Self { kind, text: refusal.to_string(), refusal: Some(Box::new(refusal)) }
+    }
+
+    /// How a branch ends whose turn failed like this for good.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match (self.kind, &self.refusal) {
+            (FailureKind::Refused | FailureKind::Denied, Some(refusal)) => Outcome::refused((**refusal).clone()),
+            (FailureKind::Denied, None) => Outcome::Denied { reason: self.text.clone() },
+            (
+                FailureKind::Transient
+                | FailureKind::Terminal
+                | FailureKind::Panic
+                | FailureKind::Timeout
+                | FailureKind::InvalidCommand
+                | FailureKind::ChangedTurn
+                | FailureKind::Unregistered
+                | FailureKind::OutcomeUnknown
+                | FailureKind::Refused,
+                _,
+            ) => Outcome::Failed { error: self.to_string() },
+        }
+    }
+}
+
+/// Kinds of failure (SEMANTICS 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// An error that may pass: tried again with backoff.
+    Transient,
+    /// An error that will not pass: the turn ends.
+    Terminal,
+    /// The turn panicked: its agent is rebuilt, and the turn tried again.
+    Panic,
+    /// The turn took longer than its agent allows: tried again.
+    Timeout,
+    /// The turn returned a command that the run cannot apply: tried again.
+    InvalidCommand,
+    /// A repeated turn asked for other things than before: a person has to look.
+    ChangedTurn,
+    /// The guard refused something that the turn could not do without: the turn ends.
+    Refused,
+    /// People, or a policy, did not consent to something that the turn could not do without: its branch ends denied.
+    Denied,
+    /// The turn's agent is not registered: a person has to look.
+    Unregistered,
+    /// It is unknown whether something that must not be repeated has happened: the turn ends.
+    OutcomeUnknown,
+}
+
+impl FailureKind {
+    /// The prefix of a failure's text; none where the text stands alone.
+    fn prefix(self) -> String {
+        match self {
+            Self::Transient => String::new(),
+            Self::Terminal
+            | Self::Panic
+            | Self::Timeout
+            | Self::InvalidCommand
+            | Self::ChangedTurn
+            | Self::Refused
+            | Self::Denied
+            | Self::Unregistered
+            | Self::OutcomeUnknown => format!("{self}: "),
+        }
+    }
+}
+
+impl std::fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Transient => "error",
+            Self::Terminal => "terminal error",
+            Self::Panic => "crash",
+            Self::Timeout => "timeout",
+            Self::InvalidCommand => "invalid command",
+            Self::ChangedTurn => "changed turn",
+            Self::Refused => "refused",
+            Self::Denied => "denied",
+            Self::Unregistered => "unregistered",
+            Self::OutcomeUnknown => "outcome unknown",
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! Questions of turns to people.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{AgentName, Json, RequestId, Timestamp};
+
+/// A pending question as a front end shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// Names it: needed to answer.
+    pub id: QuestionId,
+    /// Who asks.
+    pub agent: AgentName,
+    /// The question, as the agent asked it.
+    pub question: Json,
+    /// Since when.
+    pub asked_at: Timestamp,
+    /// When the turn stops waiting for an answer; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Question {
+    /// What a person types to have run again what may have run already ([`AskedOutcome`](super::AskedOutcome)): four hexadecimal digits of the hash of
+    /// this question, so that nothing that was typed before it was shown can be meant. `None` for any other question.
+    #[must_use]
+    pub fn outcome_code(&self) -> Option<String> {
+        const BYTES: usize = 2;
+        self.question.get("outcome_unknown")?;
+        let QuestionId { request, nonce } = self.id;
+        let hash = Sha256::digest(format!("{request} {nonce} {}", self.question));
+        Some(hash.iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// Names a question of a turn; the nonce keeps an answer from reaching another question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct QuestionId {
+    /// Turn and ordinal.
+    pub request: RequestId,
+    /// Drawn when it was asked.
+    pub nonce: u64,
+}
