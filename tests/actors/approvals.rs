@@ -3,11 +3,9 @@
 //! Agents cannot decide: a `Turn` gives out no `Decider`, so that rule is the compiler's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard::AnswerError;
-use callboard::actors::approvals::{Channel, Decider};
 use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
@@ -16,30 +14,13 @@ use callboard::messages::{
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::storage::{Append, Expected, Key, Memory, Put, Storage};
+use callboard::storage::{Append, Expected, Key, Put};
 use serde_json::json;
 
-use crate::common::people;
+use crate::common::diary::Diary;
+use crate::common::{Counter, World, found, people, quiet};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// A store that boards are started on one after another.
-struct World {
-    env: Env,
-    storage: Arc<dyn Storage>,
-}
-
-impl World {
-    fn new() -> Self {
-        let env = Env::repeatable(1);
-        Self { storage: Arc::new(Memory::new(env.clock())), env }
-    }
-
-    fn board(&self) -> Builder {
-        let builder = Callboard::builder().env(self.env.clone()).storage(Arc::clone(&self.storage));
-        builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
-    }
-}
 
 fn write_file() -> Action {
     Action::new("write_file", "REVIEW.md", json!({ "text": "fine", "n": [1, 2.5, null] }))
@@ -79,20 +60,11 @@ async fn submit(board: &Callboard, to: &str) -> RunHandle {
 
 /// The open approvals, as soon as there are `count`.
 async fn open(board: &Callboard, count: usize) -> Vec<Envelope> {
-    while people::approvals(board).await.len() < count {
-        tokio::task::yield_now().await;
-    }
-    people::approvals(board).await
+    found(async || Some(people::approvals(board).await).filter(|open| open.len() >= count)).await
 }
 
 async fn questions(run: &RunHandle, count: usize) -> Vec<Question> {
-    loop {
-        let questions = people::questions(run).await;
-        if questions.len() >= count {
-            return questions;
-        }
-        tokio::task::yield_now().await;
-    }
+    found(async || Some(people::questions(run).await).filter(|open| open.len() >= count)).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,22 +251,6 @@ async fn a_policy_may_decide_by_itself() {
     }
 }
 
-/// Counts the questions that people would see.
-#[derive(Clone, Default)]
-struct Asked(Arc<AtomicUsize>);
-
-impl Channel for Asked {
-    fn name(&self) -> &str {
-        "asked"
-    }
-
-    fn ask(&self, _: &Envelope, _: &Decider) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn settled(&self, _: &Envelope, _: Option<&Decision>) {}
-}
-
 #[tokio::test(start_paused = true)]
 async fn agents_that_only_analyse_are_approved_and_others_ask() {
     for (mode, is_approved) in [(Mode::Plan, true), (Mode::Explore, true), (Mode::Build, false), (Mode::General, false)]
@@ -302,8 +258,8 @@ async fn agents_that_only_analyse_are_approved_and_others_ask() {
         let agent = AgentSpec::new("one", |turn: Turn| async move {
             Ok(Command::output(turn.people().approve(write_file()).await?.arguments))
         });
-        let asked = Asked::default();
-        let board = World::new().board().with(agent.mode(mode)).channel(asked.clone()).start().await.unwrap();
+        let diary = Diary::default();
+        let board = World::new().board().with(agent.mode(mode)).channel(diary.clone()).start().await.unwrap();
         let run = submit(&board, "one").await;
         if !is_approved {
             let id = open(&board, 1).await[0].id();
@@ -315,8 +271,13 @@ async fn agents_that_only_analyse_are_approved_and_others_ask() {
             RunEvent::Decided { decision, .. } => Some(decision.by.to_string()),
             _ => None,
         });
-        let expected = if is_approved { (0, "policy") } else { (1, "ann") };
-        assert_eq!((asked.0.load(Ordering::SeqCst), by.as_deref()), (expected.0, Some(expected.1)), "{mode:?}");
+        quiet().await;
+        let (expected, notes) = if is_approved {
+            ("policy", Vec::new())
+        } else {
+            ("ann", vec![format!("asked {}", write_file()), format!("settled {} by ann", write_file())])
+        };
+        assert_eq!((by.as_deref(), diary.notes()), (Some(expected), notes), "{mode:?}");
         board.shutdown().await;
     }
 }
@@ -672,12 +633,12 @@ async fn an_answer_to_what_was_not_asked_is_a_typed_error() {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
-    let begun = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let count = Arc::clone(&begun);
+    let begun = Counter::default();
+    let count = begun.clone();
     let board = World::new()
         .board()
         .agent("asker", move |turn: Turn| {
-            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            count.count();
             async move {
                 let first = turn.people().ask("first?").await?;
                 let second = turn.people().ask("second?").await?;
@@ -693,7 +654,7 @@ async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
         board.people().answer(question.id, n, "ann").await.unwrap();
     }
     assert_eq!(run.result().await.unwrap().output, json!([0, 1]));
-    assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(begun.get(), 1);
     board.shutdown().await;
 }
 

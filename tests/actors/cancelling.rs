@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::models::Nothing;
 use crate::common::{Peak, assert_nothing_left, builder, pass, people, quiet, secs};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
@@ -17,8 +18,6 @@ use callboard_agents::{
 };
 use futures::stream::once;
 use futures::{FutureExt, StreamExt};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 
 /// For what a loop waits.
@@ -118,9 +117,6 @@ impl Model for Hangs {
         once(ready(Ok(ModelEvent::Text("hm".into())))).chain(once(self.0.clone().stay())).boxed()
     }
 }
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 fn tools(place: &Place) -> Tools {
     let place = place.clone();

@@ -1,12 +1,13 @@
 //! What people and policies may do to approvals that nobody expects (SEMANTICS 9).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::common::diary::Diary;
+use crate::common::faults::FaultPlan;
 use crate::common::{Counter, Shaky, broken, builder, finish, pass, people, quiet, secs, until};
 use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
-use callboard::env::{Env, Fault, Faults};
+use callboard::env::Env;
 use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, SendTo};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
@@ -204,44 +205,16 @@ async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
     board.shutdown().await;
 }
 
-/// Writes down what it is told.
-struct Diary(Arc<Mutex<Vec<String>>>);
-
-impl Channel for Diary {
-    fn name(&self) -> &str {
-        "diary"
-    }
-
-    fn ask(&self, envelope: &Envelope, _: &Decider) {
-        self.0.lock().push(format!("asked {}", envelope.action));
-    }
-
-    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
-        let by = decision.map_or("nobody", |decision| &*decision.by);
-        self.0.lock().push(format!("settled {} by {by}", envelope.action));
-    }
-}
-
-/// A channel's actor that panics over its next message, once armed.
-#[derive(Clone, Default)]
-struct NextMessage(Arc<AtomicBool>);
-
-impl Faults for NextMessage {
-    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == "channel.handle" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("out of luck".into()))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_however_slow_the_store_is() {
-    let (told, next_message) = (Arc::new(Mutex::new(Vec::new())), NextMessage::default());
-    let env = Env::repeatable(7).with_faults(Arc::new(next_message.clone()));
+    let (diary, next_message) = (Diary::default(), FaultPlan::default());
+    let env = next_message.env();
     let store = Arc::new(Shaky::new(&env, 0));
     let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
     let asker = |turn: Turn| async move {
         Ok(Command::output(turn.people().approve(Action::new(&turn.task().body, "it", ())).await?.arguments))
     };
-    let board = builder().env(env).storage(shared).agent("asker", asker).channel(Diary(Arc::clone(&told)));
+    let board = builder().env(env).storage(shared).agent("asker", asker).channel(diary.clone());
     let board = board.start().await.unwrap();
     let ask = async |what: &str| {
         let run = board.submit(Task::new(what)).await.unwrap();
@@ -251,15 +224,15 @@ async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_howeve
     };
     let first = ask("read").await;
     *store.decision_reads_take.lock() = secs(60);
-    next_message.0.store(true, Ordering::SeqCst);
+    next_message.panic_at("channel.handle");
     // The channel crashes over the news, and finds in the store what they were.
     board.people().approve(people::approvals(&board).await[0].id(), "ann").await.unwrap();
     assert_eq!(first.result().await.unwrap().outcome, Outcome::Finished);
     pass(secs(2)).await;
     let _next = ask("write").await;
-    assert_eq!(*told.lock(), ["asked read it", "asked write it"]);
+    assert_eq!(diary.notes(), ["asked read it", "asked write it"]);
     pass(secs(60)).await;
-    assert_eq!(told.lock()[2..], ["settled read it by ann"]);
+    assert_eq!(diary.notes()[2..], ["settled read it by ann"]);
     board.shutdown().await;
 }
 

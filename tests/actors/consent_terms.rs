@@ -1,21 +1,16 @@
 //! What consent is given to: once, for a whole run, or with other arguments. It holds for the full canonical arguments and for
 //! nothing that only looks like them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::models::{self, Nothing};
 use crate::common::{Counter, builder, people};
 use callboard::AnswerError;
 use callboard::messages::{Action, Consent, Envelope, RunEvent, Terms};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, Effect, LlmAgent, ToolSpec, Tools, of_spec};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use callboard_agents::{Effect, ToolSpec, Tools, of_spec};
 use serde_json::{Value, json};
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -232,10 +227,9 @@ async fn what_a_definition_asks_about_is_asked_each_time() {
     let tool = of_spec(tool, |_: Nothing, _| async { Ok("text".into()) });
     // One that only analyses is asked nothing else.
     let toml = "[agent]\nname = \"reader\"\nmode = \"explore\"\n[agent.capabilities]\nask = [\"page\"]";
-    let definition = Definition::from_toml("reader.toml", toml).unwrap();
     let model = ScriptedModel::new().calls("page", json!({})).calls("page", json!({})).says("read");
     let tools = Tools::new().with(tool).unwrap();
-    let board = board(LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec()).await;
+    let board = board(models::agent(toml, model, &tools)).await;
     let run = board.submit(Task::new("x")).await.unwrap();
     for _ in 0..2 {
         let asked = next(&board).await;

@@ -13,20 +13,21 @@ use callboard::testing::conformance::ManualClock;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 
+use crate::common::{Shaky, World, found};
+
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-struct World {
-    env: Env,
-    storage: Arc<dyn Storage>,
-    context: ContextStore,
+/// A world without a board, and the context in its store.
+fn world() -> (World, ContextStore) {
+    let world = World::new();
+    let context = context_of(&world);
+    (world, context)
 }
 
-fn world() -> World {
-    let env = Env::repeatable(1);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let context = ContextStore::new(Arc::clone(&storage), env.clone(), Durability::Memory, ContextStore::usual_ttls());
-    World { env, storage, context }
+fn context_of(world: &World) -> ContextStore {
+    let storage = Arc::clone(&world.storage);
+    ContextStore::new(storage, world.env.clone(), Durability::Memory, ContextStore::usual_ttls())
 }
 
 fn agent(name: &str) -> AgentName {
@@ -39,7 +40,7 @@ fn keys(entries: &[ContextEntry]) -> Vec<&str> {
 
 #[tokio::test(start_paused = true)]
 async fn set_replaces_value_agent_and_expiry_together_and_keeps_the_birthday() {
-    let World { env, context, .. } = world();
+    let (World { env, .. }, context) = world();
     let (ann, bob) = (agent("ann"), agent("bob"));
     let first = context.set("notes", "a", "one", &ann, Some(MINUTE)).await.unwrap();
     let start = env.now().wall;
@@ -55,7 +56,7 @@ async fn set_replaces_value_agent_and_expiry_together_and_keeps_the_birthday() {
 
 #[tokio::test(start_paused = true)]
 async fn expired_is_absent_for_every_operation() {
-    let World { env, context, .. } = world();
+    let (World { env, .. }, context) = world();
     let ann = agent("ann");
     let old = context.set("notes", "a", "1", &ann, Some(MINUTE)).await.unwrap();
     tokio::time::advance(MINUTE - Duration::from_millis(1)).await;
@@ -84,7 +85,7 @@ async fn expired_is_absent_for_every_operation() {
 
 #[tokio::test(start_paused = true)]
 async fn touch_and_recall_move_the_expiry_and_nothing_else() {
-    let World { env, context, .. } = world();
+    let (World { env, .. }, context) = world();
     let set = context.set("notes", "a", "x", &agent("ann"), Some(MINUTE)).await.unwrap();
     tokio::time::advance(MINUTE / 2).await;
     assert!(context.touch("notes", "a", MINUTE).await.unwrap());
@@ -103,7 +104,7 @@ async fn touch_and_recall_move_the_expiry_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_writes_the_value_and_never_shortens() {
-    let World { env, context, .. } = world();
+    let (World { env, .. }, context) = world();
     let (ann, start) = (agent("ann"), env.now().wall);
     let new = context.set_with_extension("notes", "new", "x", &ann, MINUTE).await.unwrap();
     assert_eq!(new.expires_at, Some(start + MINUTE));
@@ -120,7 +121,7 @@ async fn an_extension_writes_the_value_and_never_shortens() {
 
 #[tokio::test(start_paused = true)]
 async fn some_namespaces_have_a_time_to_live_of_their_own() {
-    let World { env, context, .. } = world();
+    let (World { env, .. }, context) = world();
     let (ann, start) = (agent("ann"), env.now().wall);
     for (namespace, ttl) in [("performance", DAY), ("security", DAY * 7), ("pm_learnings", DAY * 30)] {
         let entry = context.set(namespace, "a", "x", &ann, None).await.unwrap();
@@ -144,7 +145,7 @@ async fn some_namespaces_have_a_time_to_live_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn less_than_a_millisecond_is_rounded_up() {
-    let World { env, context, .. } = world();
+    let (World { env, .. }, context) = world();
     let entry = context.set("notes", "a", "x", &agent("ann"), Some(Duration::from_nanos(1))).await.unwrap();
     assert_eq!(entry.expires_at, Some(env.now().wall + Duration::from_millis(1)));
     assert!(context.get("notes", "a").await.unwrap().is_some(), "an entry with a time to live lives");
@@ -154,7 +155,7 @@ async fn less_than_a_millisecond_is_rounded_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_query_gives_the_newest_first_and_ties_go_by_revision() {
-    let World { context, .. } = world();
+    let (_, context) = world();
     let ann = agent("ann");
     for key in ["a", "b", "c"] {
         context.set("notes", key, "x", &ann, None).await.unwrap();
@@ -175,7 +176,7 @@ async fn a_query_gives_the_newest_first_and_ties_go_by_revision() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prefix_is_taken_literally() {
-    let World { context, .. } = world();
+    let (_, context) = world();
     let ann = agent("ann");
     let all = ["a", "a%b", "a*b", "a.b", "a/b", "a\\b", "a_b", "ab", "ab/c", "b", "ä", "äb"];
     for key in all {
@@ -192,7 +193,7 @@ async fn a_prefix_is_taken_literally() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_concurrent_increments_all_count() {
-    let World { context, .. } = world();
+    let (_, context) = world();
     let increments = (0..100).map(|_| {
         let context = context.clone();
         tokio::spawn(async move {
@@ -215,8 +216,8 @@ async fn a_hundred_concurrent_increments_all_count() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_process_wrote_meanwhile_is_neither_missed_nor_overwritten() {
-    let World { env, storage, context } = world();
-    let other = ContextStore::new(storage, env.clone(), Durability::Memory, ContextStore::usual_ttls());
+    let (world, context) = world();
+    let (env, other) = (&world.env, context_of(&world));
     let ann = agent("ann");
     let first = context.set("notes", "a", "1", &ann, None).await.unwrap();
     let second = other.set("notes", "a", "2", &ann, None).await.unwrap();
@@ -236,7 +237,7 @@ async fn what_another_process_wrote_meanwhile_is_neither_missed_nor_overwritten(
 
 #[tokio::test(start_paused = true)]
 async fn a_value_that_is_not_the_expected_json_is_a_typed_error() {
-    let World { context, .. } = world();
+    let (_, context) = world();
     context.set("notes", "a", "not json", &agent("ann"), None).await.unwrap();
     let error = context.get_structured::<u32>("notes", "a").await.unwrap_err();
     let ContextError::BadJson { namespace, key, .. } = &error else { panic!("{error:?}") };
@@ -246,7 +247,7 @@ async fn a_value_that_is_not_the_expected_json_is_a_typed_error() {
 
 #[tokio::test(start_paused = true)]
 async fn exactly_the_limits_fit_and_one_more_is_an_error_that_writes_nothing() {
-    let World { context, storage, .. } = world();
+    let (World { storage, .. }, context) = world();
     assert_eq!((ContextStore::MAX_NAMESPACE, ContextStore::MAX_KEY, ContextStore::MAX_VALUE), (64, 128, 64 * 1024));
     let ann = agent("ann");
     let (namespace, key, value) = ("ä".repeat(64), "ß".repeat(128), "x".repeat(ContextStore::MAX_VALUE));
@@ -263,9 +264,18 @@ async fn exactly_the_limits_fit_and_one_more_is_an_error_that_writes_nothing() {
     let everything: KeyPrefix = Key::new(["context"]).children();
     let before = storage.scan(&everything, None, 100).await.unwrap();
     for (namespace, key, value) in &too_long {
-        context.set(namespace, key, value, &ann, None).await.unwrap_err();
-        context.set_with_extension(namespace, key, value, &ann, MINUTE).await.unwrap_err();
-        context.compare_and_set(namespace, key, None, value, &ann, None).await.unwrap_err();
+        let refused = [
+            context.set(namespace, key, value, &ann, None).await.unwrap_err(),
+            context.set_with_extension(namespace, key, value, &ann, MINUTE).await.unwrap_err(),
+            context.compare_and_set(namespace, key, None, value, &ann, None).await.unwrap_err(),
+        ];
+        for refused in refused {
+            match &refused {
+                ContextError::TooLarge { size, .. } => assert_eq!(*size, ContextStore::MAX_VALUE + 1, "{refused}"),
+                ContextError::Name(_) => assert!(value.len() <= ContextStore::MAX_VALUE, "{refused}"),
+                other => panic!("{other}"),
+            }
+        }
     }
     assert_eq!(storage.scan(&everything, None, 100).await.unwrap(), before);
     let longest = agent(&"a".repeat(57));
@@ -276,7 +286,7 @@ async fn exactly_the_limits_fit_and_one_more_is_an_error_that_writes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn hostile_names_never_see_each_others_keys() {
-    let World { context, .. } = world();
+    let (_, context) = world();
     let ann = agent("ann");
     let pairs = [
         ("x", "a/b"),
@@ -309,13 +319,14 @@ async fn hostile_names_never_see_each_others_keys() {
         assert_eq!(context.query_by_prefix(namespace, "", 100).await.unwrap().len(), owned);
     }
     for (namespace, key) in [("a\0b", "c"), ("a", "b\0c"), ("a", "b\nc"), (" a", "b"), ("a", "b ")] {
-        context.set(namespace, key, "x", &ann, None).await.unwrap_err();
+        let refused = context.set(namespace, key, "x", &ann, None).await;
+        assert!(matches!(refused, Err(ContextError::Name(_))), "{namespace:?} {key:?}: {refused:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_expiry_deletes_what_has_expired_and_nothing_else() {
-    let World { context, storage, .. } = world();
+    let (World { storage, .. }, context) = world();
     let ann = agent("ann");
     for n in 0..300 {
         let ttl = [Some(MINUTE), Some(DAY), None][n % 3];
@@ -333,15 +344,7 @@ async fn an_expiry_deletes_what_has_expired_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn the_board_deletes_expired_entries_by_itself() {
-    let env = Env::repeatable(1);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let board = Callboard::builder()
-        .env(env)
-        .storage(Arc::clone(&storage))
-        .retention(|retention| retention.every(MINUTE))
-        .start()
-        .await
-        .unwrap();
+    let board = World::new().builder().retention(|retention| retention.every(MINUTE)).start().await.unwrap();
     board.context().set("notes", "a", "x", &agent("ann"), Some(MINUTE / 2)).await.unwrap();
     let mut changes = board.context().watch("notes").unwrap();
     assert_eq!(changes.next().await, Some(ContextChange::Deleted { key: "a".into() }));
@@ -350,15 +353,9 @@ async fn the_board_deletes_expired_entries_by_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expiry_reaches_those_who_watch_when_it_happens() {
-    let env = Env::repeatable(1);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let start = || {
-        Callboard::builder()
-            .env(env.clone())
-            .storage(Arc::clone(&storage))
-            .retention(|retention| retention.every(DAY))
-            .start()
-    };
+    let world = World::new();
+    let start = || world.builder().retention(|retention| retention.every(DAY)).start();
+    let env = &world.env;
     let (board, ann, begun) = (start().await.unwrap(), agent("ann"), env.now().wall);
     board.context().set("notes", "of before", "x", &ann, Some(MINUTE)).await.unwrap();
     board.shutdown().await;
@@ -440,7 +437,7 @@ async fn an_expiry_reads_by_an_index_that_is_built_once_in_older_stores_in_memor
 #[tokio::test(start_paused = true)]
 async fn what_is_written_again_while_it_is_swept_stays() {
     let env = Env::repeatable(7);
-    let storage: Arc<dyn Storage> = Arc::new(crate::common::Shaky::new(&env, 0));
+    let storage: Arc<dyn Storage> = Arc::new(Shaky::new(&env, 0));
     let open = || ContextStore::new(Arc::clone(&storage), env.clone(), Durability::Memory, BTreeMap::new());
     let (context, other, ann) = (open(), open(), agent("ann"));
     let keys: Vec<String> = (0..60).map(|number| format!("{number:02}")).collect();
@@ -465,7 +462,7 @@ async fn what_is_written_again_while_it_is_swept_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_sees_writes_and_deletions_of_its_namespace() {
-    let World { context, .. } = world();
+    let (_, context) = world();
     let ann = agent("ann");
     context.set("notes", "before", "x", &ann, None).await.unwrap();
     let mut changes = context.watch("notes").unwrap();
@@ -568,12 +565,8 @@ async fn shares(turn: Turn) -> Result<Command, TurnError> {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_list_an_agent_sees_its_own_memory_and_what_its_run_shares() {
-    let env = Env::repeatable(1);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let board = Callboard::builder()
-        .env(env)
-        .storage(Arc::clone(&storage))
-        .durability(Durability::Sync)
+    let board = World::new()
+        .builder()
         .retention(|retention| retention.runs(DAY))
         .agent("first", shares)
         .agent("second", shares)
@@ -626,9 +619,7 @@ async fn a_turn_waits_for_what_another_writes_by_watching_its_namespace() {
         .await
         .unwrap();
     let reader = board.submit(Task::new("wait").to("reader")).await.unwrap();
-    while board.context().get("memory:reader", "module:parser").await.unwrap().is_none() {
-        tokio::task::yield_now().await;
-    }
+    found(async || board.context().get("memory:reader", "module:parser").await.unwrap()).await;
     let writer = board.submit(Task::new("write").to("writer")).await.unwrap();
     assert_eq!(writer.result().await.unwrap().outcome, Outcome::Finished);
     assert_eq!(reader.result().await.unwrap().output, json!(["module:parser", "found"]));
@@ -667,12 +658,8 @@ async fn what_a_turn_writes_bears_its_agent_and_where_it_comes_from() {
 
 #[tokio::test(start_paused = true)]
 async fn entries_outlive_the_board_on_its_store() {
-    let env = Env::repeatable(1);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let start = || {
-        let builder = Callboard::builder().env(env.clone()).storage(Arc::clone(&storage));
-        builder.durability(Durability::Sync).start()
-    };
+    let world = World::new();
+    let start = || world.builder().start();
     let first = start().await.unwrap();
     let entry = first.context().set("notes", "a", "x", &agent("ann"), Some(DAY)).await.unwrap();
     first.shutdown().await;

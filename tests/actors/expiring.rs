@@ -7,50 +7,48 @@ use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
 use callboard::env::Env;
 use callboard::messages::{
-    Action, ApprovalId, Consent, Decision, Durability, Envelope, Message, Question, Refusal, RunEvent, SendTo,
+    Action, ApprovalId, Consent, Decision, Envelope, Message, Question, Refusal, RunEvent, SendTo, Timestamp,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle, Unfinished};
-use callboard::storage::{Key, Memory, Storage};
+use callboard::storage::Key;
 use callboard::testing::{Seeds, Sim};
+use callboard_agents::Tools;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, LlmAgent, Tools};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::people;
+use crate::common::{Counter, World, comes_true, found, models, people};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A store that boards are started on one after another, and what a channel of theirs was told.
-struct World {
-    env: Env,
-    storage: Arc<dyn Storage>,
+/// A world, and what a channel of its boards was told.
+struct Stage {
+    world: World,
     told: Arc<Mutex<Vec<String>>>,
 }
 
-impl World {
+impl Stage {
     fn new() -> Self {
-        let env = Env::repeatable(1);
-        Self { storage: Arc::new(Memory::new(env.clock())), env, told: Arc::default() }
+        Self { world: World::new(), told: Arc::default() }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.world.env.now().wall
     }
 
     /// A board whose agent asks for consent to what its input says, and hands nothing on.
     fn board(&self) -> Builder {
-        Callboard::builder()
-            .env(self.env.clone())
-            .storage(Arc::clone(&self.storage))
-            .durability(Durability::Sync)
-            .shutdown_grace(Duration::ZERO)
-            .channel(Diary { told: Arc::clone(&self.told), env: self.env.clone(), began: self.env.now().monotonic })
-            .agent("writer", |turn: Turn| async move {
-                let target: String = turn.input()?;
-                Ok(Command::output(match turn.people().approve(Action::new("write_file", &target, "x")).await {
-                    Ok(_) => "written".to_owned(),
-                    Err(error) => error.to_string(),
-                }))
-            })
+        let env = self.world.env.clone();
+        let diary = Diary { told: Arc::clone(&self.told), began: env.now().monotonic, env };
+        self.world.board().channel(diary).agent("writer", |turn: Turn| async move {
+            let target: String = turn.input()?;
+            Ok(Command::output(match turn.people().approve(Action::new("write_file", &target, "x")).await {
+                Ok(_) => "written".to_owned(),
+                Err(error) => error.to_string(),
+            }))
+        })
     }
 
     fn told(&self) -> Vec<String> {
@@ -98,8 +96,8 @@ async fn ask(board: &Callboard, task: Task) -> (RunHandle, Envelope) {
 
 #[tokio::test(start_paused = true)]
 async fn the_policy_says_when_an_approval_expires_before_the_task_and_the_board_do() {
-    let world = World::new();
-    let board = world
+    let stage = Stage::new();
+    let board = stage
         .board()
         .approval_ttl(DAY * 3)
         .approval_policy(|question| match &*question.action.target {
@@ -114,11 +112,11 @@ async fn the_policy_says_when_an_approval_expires_before_the_task_and_the_board_
     {
         let mut task = Task::new("x").input(target);
         task.approval_ttl = of_task;
-        let asked_at = world.env.now().wall;
+        let asked_at = stage.now();
         let (run, envelope) = ask(&board, task).await;
         assert_eq!(envelope.expires_at, asked_at + expected, "{target} {of_task:?}");
         let output = run.result().await.unwrap().output;
-        assert_eq!(world.env.now().wall, asked_at + expected);
+        assert_eq!(stage.now(), asked_at + expected);
         assert!(output.as_str().unwrap().contains("the approval of write_file"), "{output}");
     }
     board.shutdown().await;
@@ -126,8 +124,8 @@ async fn the_policy_says_when_an_approval_expires_before_the_task_and_the_board_
 
 #[tokio::test(start_paused = true)]
 async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
-    let world = World::new();
-    let board = world
+    let stage = Stage::new();
+    let board = stage
         .board()
         .agent("lead", |_: Turn| async { Ok(Command::new().goto_many([SendTo::new("b", 1), SendTo::new("c", 2)])) })
         .agent("b", |_: Turn| async { Ok(Command::new()) })
@@ -139,7 +137,7 @@ async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
         .start()
         .await
         .unwrap();
-    let asked_at = world.env.now().wall;
+    let asked_at = stage.now();
     let run = board.submit(Task::new("x").to("lead").approval_ttl(DAY)).await.unwrap();
     assert_eq!(people::approval(&board).await.expires_at, asked_at + HOUR, "the shortest time counts");
     assert!(matches!(run.result().await.unwrap().outcome, Outcome::Denied { .. }));
@@ -152,13 +150,13 @@ async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
     std::thread::spawn(|| {
         Seeds::new(2).simulate(async |sim: Sim| {
             sim.time_limit(DAY * 30);
-            let began = Arc::new(std::sync::atomic::AtomicBool::new(false));
-            let flag = Arc::clone(&began);
+            let began = Counter::default();
+            let count = began.clone();
             let cashier = move |turn: Turn| {
-                let began = Arc::clone(&flag);
+                let began = count.clone();
                 async move {
                     let charge = async {
-                        began.store(true, std::sync::atomic::Ordering::SeqCst);
+                        began.count();
                         std::future::pending::<Result<(), TurnError>>().await
                     };
                     turn.effect("charge").run(charge).await?;
@@ -168,9 +166,7 @@ async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
             let start = || sim.board().agent("cashier", cashier.clone()).start();
             let board = start().await?;
             let run = board.submit(Task::new("x").approval_ttl(HOUR)).await?.id();
-            while !began.load(std::sync::atomic::Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            comes_true(async || began.get() > 0).await;
             sim.crash().await;
             let board = start().await?;
             board.recovered().await;
@@ -186,30 +182,30 @@ async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
 
 #[tokio::test(start_paused = true)]
 async fn people_are_reminded_once_before_an_approval_expires() {
-    let world = World::new();
-    let board = world.board().start().await.unwrap();
+    let stage = Stage::new();
+    let board = stage.board().start().await.unwrap();
     let (run, _) = ask(&board, Task::new("x").input("a")).await;
     run.result().await.unwrap();
-    assert_eq!(world.told(), ["asked about a after 0 h", "reminded of a after 144 h", "expiry a after 168 h"]);
+    assert_eq!(stage.told(), ["asked about a after 0 h", "reminded of a after 144 h", "expiry a after 168 h"]);
     let (run, envelope) = ask(&board, Task::new("x").input("b").approval_ttl(HOUR * 4)).await;
     tokio::time::sleep(HOUR).await;
     board.people().approve(envelope.id(), "ann").await.unwrap();
     run.result().await.unwrap();
     tokio::time::sleep(DAY).await;
-    assert_eq!(world.told(), ["asked about b after 168 h", "ann b after 169 h"], "what is decided needs no reminder");
+    assert_eq!(stage.told(), ["asked about b after 168 h", "ann b after 169 h"], "what is decided needs no reminder");
     board.shutdown().await;
 
-    let board = world.board().timings(|timings| timings.remind_before(Duration::ZERO)).start().await.unwrap();
+    let board = stage.board().timings(|timings| timings.remind_before(Duration::ZERO)).start().await.unwrap();
     let (run, _) = ask(&board, Task::new("x").input("c")).await;
     run.result().await.unwrap();
-    assert_eq!(world.told(), ["asked about c after 0 h", "expiry c after 168 h"]);
+    assert_eq!(stage.told(), ["asked about c after 0 h", "expiry c after 168 h"]);
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_yet_to_come() {
-    let world = World::new();
-    let board = world.board().start().await.unwrap();
+    let stage = Stage::new();
+    let board = stage.board().start().await.unwrap();
     ask(&board, Task::new("x").input("a").approval_ttl(HOUR * 4)).await;
     tokio::time::sleep(HOUR).await;
     board.shutdown().await;
@@ -218,11 +214,11 @@ async fn whoever_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_
         (2, ["asked about a after 0 h", "reminded of a after 1 h"].as_slice()),
         (2, &["asked about a after 0 h", "expiry a after 1 h"]),
     ] {
-        world.told();
-        let board = world.board().start().await.unwrap();
+        stage.told();
+        let board = stage.board().start().await.unwrap();
         board.recovered().await;
         tokio::time::sleep(HOUR * hours).await;
-        let told = world.told();
+        let told = stage.told();
         assert_eq!(told[..2], *expected, "{told:?}");
         board.shutdown().await;
     }
@@ -230,21 +226,21 @@ async fn whoever_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_
 
 #[tokio::test(start_paused = true)]
 async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
-    let world = World::new();
-    let board = world.board().start().await.unwrap();
+    let stage = Stage::new();
+    let board = stage.board().start().await.unwrap();
     let (run, envelope) = ask(&board, Task::new("x").input("a").approval_ttl(HOUR)).await;
     let run = run.id();
     board.shutdown().await;
-    world.told();
+    stage.told();
     tokio::time::sleep(HOUR * 2).await;
-    let board = world.board().start().await.unwrap();
+    let board = stage.board().start().await.unwrap();
     assert!(people::approvals(&board).await.is_empty());
     let output = board.run(run).result().await.unwrap().output;
     assert!(
         output.as_str().unwrap().contains("the approval of write_file a expired before anybody decided"),
         "{output}"
     );
-    assert_eq!(world.told(), [""; 0]);
+    assert_eq!(stage.told(), [""; 0]);
     let decision = board.people().decision(envelope.id()).await.unwrap().unwrap();
     assert_eq!((decision.approved, &*decision.by), (false, "expiry"));
     board.shutdown().await;
@@ -252,7 +248,7 @@ async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
-    let world = World::new();
+    let stage = Stage::new();
     let start = || {
         let host = AgentSpec::new("host", |turn: Turn| async move {
             Ok(Command::output(match turn.people().ask("Who is there?").await {
@@ -260,7 +256,7 @@ async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
                 Err(error) => error.to_string(),
             }))
         });
-        world.board().with(host.question_ttl(HOUR))
+        stage.board().with(host.question_ttl(HOUR))
     };
     let board = start().start().await.unwrap();
     let run = board.submit(Task::new("x").to("host")).await.unwrap();
@@ -272,9 +268,7 @@ async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
     // As soon as a process has it, before an event reports the expiry.
     let board = start().on_unfinished(Unfinished::Leave).start().await.unwrap();
     let run = board.take_up(run).await;
-    while run.read().await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    found(async || run.read().await.ok()).await;
     assert_eq!(people::questions(&run).await, [], "{open:?}");
     assert_eq!(people::next_question(&run).await.unwrap(), None);
     let output = run.result().await.unwrap().output;
@@ -289,14 +283,14 @@ async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_is_kept_for_its_approval_s_life_and_sixty_days() {
-    let world = World::new();
-    let board = world.board().start().await.unwrap();
+    let stage = Stage::new();
+    let board = stage.board().start().await.unwrap();
     let key = |id: ApprovalId| Key::new(["approval", &*id.to_string()]);
     for life in [HOUR, DAY * 100] {
         let (run, envelope) = ask(&board, Task::new("x").input("a").approval_ttl(life)).await;
         board.people().approve(envelope.id(), "ann").await.unwrap();
         run.result().await.unwrap();
-        let kept = world.storage.get(&key(envelope.id())).await.unwrap().unwrap().expires_at.unwrap();
+        let kept = stage.world.storage.get(&key(envelope.id())).await.unwrap().unwrap().expires_at.unwrap();
         let expected = envelope.expires_at + DAY * 60;
         // Storage rounds up to whole seconds.
         assert!(kept >= expected && kept <= expected + Duration::from_secs(1), "{kept} {expected}");
@@ -330,14 +324,14 @@ async fn question(board: &Callboard, input: Json) -> (RunHandle, Question) {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_answers_in_time_gives_its_turn_a_refusal() {
-    let world = World::new();
-    let board = curious(world.board()).start().await.unwrap();
+    let stage = Stage::new();
+    let board = curious(stage.board()).start().await.unwrap();
     for (input, life) in [(json!(2), HOUR * 2), (json!(null), DAY)] {
-        let asked_at = world.env.now().wall;
+        let asked_at = stage.now();
         let (run, open) = question(&board, input.into()).await;
         assert_eq!(open.expires_at, Some(asked_at + life));
         let result = run.result().await.unwrap();
-        assert_eq!(world.env.now().wall, asked_at + life);
+        assert_eq!(stage.now(), asked_at + life);
         let told = result.output.as_str().unwrap();
         assert!(told.ends_with("nobody answered \"Which colour?\" before it expired"), "{told}");
         assert_eq!(result.metrics.retries, 0);
@@ -351,8 +345,8 @@ async fn a_question_that_nobody_answers_in_time_gives_its_turn_a_refusal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_expires_also_while_no_process_runs_and_keeps_its_time_over_a_restart() {
-    let world = World::new();
-    let start = || curious(world.board()).start();
+    let stage = Stage::new();
+    let start = || curious(stage.board()).start();
     for (away, is_answered) in [(HOUR, true), (HOUR, false), (HOUR * 3, false)] {
         let board = start().await.unwrap();
         let (run, first) = question(&board, json!(2).into()).await;
@@ -382,8 +376,8 @@ async fn a_question_expires_also_while_no_process_runs_and_keeps_its_time_over_a
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
-    let world = World::new();
-    let board = world
+    let stage = Stage::new();
+    let board = stage
         .board()
         .agent("curious", |turn: Turn| async move {
             let first = turn.people().ask_within("quick?", HOUR).await;
@@ -396,7 +390,7 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
         .unwrap();
     let (run, quick) = question(&board, json!(null).into()).await;
     board.people().closed(quick.id).await;
-    assert_eq!(world.env.now().wall, quick.asked_at + HOUR);
+    assert_eq!(stage.now(), quick.asked_at + HOUR);
     let late = board.people().answer(quick.id, 1, "ann").await;
     assert_eq!(late, Err(AnswerError::Expired { id: quick.id.into(), at: quick.asked_at + HOUR }));
     let slow = people::question(&run).await;
@@ -410,20 +404,18 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
 async fn a_model_whose_question_expires_is_told_so_and_goes_on() {
     let source =
         "[agent]\nname = \"painter\"\n[agent.capabilities]\nallowed_tools = [\"AskUser\"]\nquestion_ttl = \"2h\"\n";
-    let definition = Definition::from_toml("painter.toml", source).unwrap();
+    let definition = models::definition(source);
     assert_eq!(definition.question_ttl, Some(HOUR * 2));
     let model = ScriptedModel::new().calls("AskUser", json!({ "question": "Which colour?" })).says("white, then");
-    let agent = LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap();
-    let world = World::new();
-    let board = world.board().with(agent.spec()).start().await.unwrap();
+    let agent = models::agent_of(&definition, model.clone(), &Tools::new(), &[]);
+    let stage = Stage::new();
+    let board = stage.board().with(agent).start().await.unwrap();
     let run = board.submit(Task::new("paint").to("painter")).await.unwrap();
-    let asked_at = world.env.now().wall;
+    let asked_at = stage.now();
     assert_eq!(run.result().await.unwrap().output, "white, then");
-    assert_eq!(world.env.now().wall, asked_at + HOUR * 2);
-    let told = model.requests()[1].messages.iter().rev().find_map(|message| match message {
-        Message::Tool { text, is_error, .. } => Some((text.to_string(), *is_error)),
-        _ => None,
-    });
-    assert_eq!(told, Some(("nobody answered in time; go on without an answer".to_owned(), true)));
+    assert_eq!(stage.now(), asked_at + HOUR * 2);
+    let requests = model.requests();
+    let Some(Message::Tool { text, is_error: true, .. }) = requests[1].messages.last() else { panic!("{requests:#?}") };
+    assert_eq!(&**text, "nobody answered in time; go on without an answer");
     board.shutdown().await;
 }

@@ -1,18 +1,15 @@
 //! Agents that may not pass control on, or cannot, finish alone within the same limits, and the result says so.
 
-use std::sync::Arc;
-
-use crate::common::{assert_nothing_left, builder, finish};
+use crate::common::{assert_nothing_left, builder, finish, models};
 use callboard::messages::{Alone, Refusal, RunEvent, SendTo};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, LlmAgent, Model, Teammate, Tools};
+use callboard_agents::{Model, Tools};
 use serde_json::json;
 
 fn thinker(name: &str, model: impl Model) -> AgentSpec {
-    let definition = Definition::from_toml("agent.toml", &format!("[agent]\nname = \"{name}\"")).unwrap();
-    let team = ["lead", "writer"].map(|name| Teammate { name: name.into(), description: "helps".into() });
-    LlmAgent::new(&definition, Arc::new(model), &Tools::new(), &team).unwrap().spec()
+    let definition = models::definition(&format!("[agent]\nname = \"{name}\""));
+    models::agent_of(&definition, model, &Tools::new(), &["lead", "writer"])
 }
 
 fn hands_off() -> ScriptedModel {
@@ -52,11 +49,9 @@ async fn an_agent_that_cannot_pass_control_on_finishes_alone_and_the_result_says
 #[tokio::test(start_paused = true)]
 async fn whoever_finishes_alone_has_what_was_left_and_no_more() {
     let definition = "[agent]\nname = \"lead\"\n[agent.capabilities]\nmax_iterations = 2";
-    let definition = Definition::from_toml("agent.toml", definition).unwrap();
     // Each answer takes 120 tokens.
     let lead = || hands_off().calls("ToolSearch", json!({ "query": "x" })).says("a third answer");
-    let thinker =
-        |model: &ScriptedModel| LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap().spec();
+    let thinker = |model: &ScriptedModel| models::agent(definition, model.clone(), &Tools::new());
     let model = lead();
     let board = builder().with(thinker(&model)).with(writer()).start().await.unwrap();
     let task = || Task::new("x").to("lead");

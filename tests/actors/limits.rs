@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, people, quiet, secs, until};
+use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, found, people, quiet, secs, until};
 use callboard::env::Env;
 use callboard::messages::{
     Action, ActionKind, Backoff, Consent, Refusal, RunEvent, SendTo, StateRules, Timestamp, Usage, Verdict,
@@ -585,9 +585,8 @@ async fn a_probe_whose_delegation_waits_for_a_person_is_given_back() {
         }
         tokio::time::sleep(secs(30)).await;
         let waits = board.submit(Task::new("delegate").to("moody")).await.unwrap();
-        while people::questions(&waits).await.is_empty() && people::approvals(&board).await.is_empty() {
-            quiet().await;
-        }
+        found(async || board.people().pending().await.pop()).await;
+        quiet().await;
         assert_eq!(board.agents().breaker("moody").state, BreakerState::Open, "{way}");
         assert_eq!(finish(&board, Task::new("x").to("moody")).await.outcome, Outcome::Finished, "{way}");
         assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed, "{way}");

@@ -9,20 +9,19 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::messages::{
-    EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
+    EffectClass, FailureKind, Intent, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
 };
 use callboard::prelude::*;
+use callboard::runtime::BuildError;
 use callboard::testing::{Seeds, Sim};
 use callboard::workflow::{Node, Workflow};
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{
-    Definition, Effect, LlmAgent, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools,
-};
+use callboard_agents::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use crate::common::people;
+use crate::common::{comes_true, models, people};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -42,6 +41,11 @@ impl Shop {
 
     fn charged(&self) -> usize {
         self.charges.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the first charge.
+    async fn is_charged(&self) {
+        comes_true(async || self.charged() > 0).await;
     }
 }
 
@@ -73,17 +77,26 @@ async fn crashed_of(
     with: Setting,
     of: fn(callboard::Builder) -> callboard::Builder,
 ) -> Result<(Callboard, RunId), callboard::Error> {
-    sim.time_limit(DAY * 30);
     let start = || of(sim.board().agent("cashier", cashier(shop, with))).start();
-    let board = start().await?;
-    let run = board.submit(Task::new("order 7").durability(Durability::Buffered)).await?.id();
-    while shop.charged() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    sim.crash().await;
-    let board = start().await?;
+    let task = Task::new("order 7").to("cashier").durability(Durability::Buffered);
+    let (board, run) = crashed_in(sim, shop, task, start).await?;
     board.recovered().await;
     Ok((board, run))
+}
+
+/// Submits a task to a board, crashes the node while the charge is under way, and starts the board of the next life.
+async fn crashed_in(
+    sim: &Sim,
+    shop: &Shop,
+    task: Task,
+    start: impl AsyncFn() -> Result<Callboard, BuildError>,
+) -> Result<(Callboard, RunId), callboard::Error> {
+    sim.time_limit(DAY * 30);
+    let board = start().await?;
+    let run = board.submit(task).await?.id();
+    shop.is_charged().await;
+    sim.crash().await;
+    Ok((start().await?, run))
 }
 
 async fn question(board: &Callboard, run: RunId) -> Question {
@@ -197,16 +210,9 @@ fn gives_up_after(count: u64, ttl: Duration, of: fn(callboard::Builder) -> callb
 #[test]
 fn the_run_s_deadline_ends_the_question() {
     Seeds::new(3).simulate(async |sim: Sim| {
-        sim.time_limit(DAY * 30);
         let shop = Shop::default();
         let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).start();
-        let board = start().await?;
-        let run = board.submit(Task::new("order 7").deadline(DAY)).await?.id();
-        while shop.charged() == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        sim.crash().await;
-        let board = start().await?;
+        let (board, run) = crashed_in(&sim, &shop, Task::new("order 7").deadline(DAY), start).await?;
         board.recovered().await;
         let open = question(&board, run).await;
         assert!(!board.run(run).result().await?.outcome.is_finished());
@@ -320,17 +326,10 @@ fn what_the_agent_says_counts_before_the_board_and_after_the_effect() {
             (|effect| effect, OnUnknown::Repeat, 2, "finished"),
             (|effect| effect.on_unknown(OnUnknown::Repeat), OnUnknown::Fail, 2, "finished"),
         ] {
-            sim.time_limit(DAY * 30);
             let shop = Shop::default();
             let spec = || AgentSpec::new("cashier", cashier(&shop, of_effect)).on_unknown(of_agent);
             let start = || sim.board().with(spec()).on_unknown(OnUnknown::Report).start();
-            let board = start().await?;
-            let run = board.submit(Task::new("order 7")).await?.id();
-            while shop.charged() == 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            sim.crash().await;
-            let board = start().await?;
+            let (board, run) = crashed_in(&sim, &shop, Task::new("order 7"), start).await?;
             board.recovered().await;
             let outcome = board.run(run).result().await?.outcome.to_string();
             assert!(outcome.contains(says), "{of_agent:?}: {outcome}");
@@ -374,9 +373,7 @@ fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more
             let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).agent("clerk", clerk).start();
             let mut board = start().await?;
             let run = board.submit(plan.task("order 7")).await?.id();
-            while shop.charged() == 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            shop.is_charged().await;
             let is_about_cash = |open: &Question| open.question == "did they bring cash?";
             let cash = people::next_question(&board.run(run)).await?.unwrap();
             assert!(is_about_cash(&cash));
@@ -384,9 +381,7 @@ fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more
                 sim.crash().await;
                 board = start().await?;
                 board.recovered().await;
-                while people::questions(&board.run(run)).await.len() < 2 {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
+                comes_true(async || people::questions(&board.run(run)).await.len() == 2).await;
             }
             let open = people::questions(&board.run(run)).await;
             board.people().answer(cash.id, "yes", "ann").await?;
@@ -411,9 +406,7 @@ fn a_cancelled_run_asks_nobody_and_keeps_the_intent() {
         let shop = Shop::default();
         let board = sim.board().agent("cashier", cashier(&shop, |effect| effect)).start().await?;
         let run = board.submit(Task::new("order 7")).await?;
-        while shop.charged() == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        shop.is_charged().await;
         run.cancel("enough").await?;
         assert!(people::questions(&run).await.is_empty());
         let events = run.history().await?;
@@ -496,32 +489,13 @@ fn who_waits_for_the_answer_holds_neither_permit_nor_slot() {
         let of = |builder: callboard::Builder| {
             builder.pool(1).agent("other", |_: Turn| async { Ok(Command::output("went on")) })
         };
-        sim.time_limit(DAY * 30);
-        let (board, run) = crashed_to(&sim, &shop, of).await?;
+        let (board, run) = crashed_of(&sim, &shop, |effect| effect, of).await?;
         question(&board, run).await;
         let other = board.submit(Task::new("x").to("other")).await?;
         assert_eq!(other.result().await?.output, "went on");
         assert_eq!(people::questions(&board.run(run)).await.len(), 1);
         Ok(())
     });
-}
-
-/// As [`crashed_of`], with several agents.
-async fn crashed_to(
-    sim: &Sim,
-    shop: &Shop,
-    of: fn(callboard::Builder) -> callboard::Builder,
-) -> Result<(Callboard, RunId), callboard::Error> {
-    let start = || of(sim.board().agent("cashier", cashier(shop, |effect| effect))).start();
-    let board = start().await?;
-    let run = board.submit(Task::new("order 7").to("cashier")).await?.id();
-    while shop.charged() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    sim.crash().await;
-    let board = start().await?;
-    board.recovered().await;
-    Ok((board, run))
 }
 
 /// A tool that pays, once outside of the node, and hangs the first time; it has these properties.
@@ -574,17 +548,13 @@ async fn paid(sim: &Sim, pay: &Pay, rule: &str) -> Result<(Callboard, RunId, Scr
             "[agent]\nname = \"clerk\"\nmode = \"build\"\nsystem_prompt = \"You pay.\"\n[agent.capabilities]\n\
              allowed_tools = [\"pay\"]\n{rule}"
         );
-        let definition = Definition::from_toml("clerk.toml", &file).unwrap();
-        let agent = LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap();
-        sim.board().with(agent.spec()).start().await
+        sim.board().with(models::agent(&file, model, &tools)).start().await
     };
     let call = ScriptedModel::new().calls("pay", json!({ "to": "ann" }));
     let board = start(call).await?;
     let run = board.submit(Task::new("pay ann")).await?.id();
     board.people().approve(people::approval(&board).await.id(), "ann").await.unwrap();
-    while pay.shop.charged() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    pay.shop.is_charged().await;
     sim.crash().await;
     // What the first model said may be lost with the crash; the intent comes after it and is on disk with all before.
     let model = ScriptedModel::new().says("done");
@@ -597,12 +567,7 @@ async fn paid(sim: &Sim, pay: &Pay, rule: &str) -> Result<(Callboard, RunId, Scr
 async fn told(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
     let result = board.run(run).result().await.unwrap();
     assert_eq!(result.output, "done", "{}", result.outcome);
-    let requests = model.requests();
-    let mut answers = requests[0].messages.iter().filter_map(|message| match message {
-        Message::Tool { text, .. } => Some(text.to_string()),
-        _ => None,
-    });
-    answers.next_back().unwrap()
+    (*models::tool_answers(&model.requests()[0]).last().unwrap()).to_owned()
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::AnswerError;
-use callboard::env::Env;
 use callboard::messages::PendingId;
 use callboard::prelude::*;
 use callboard::runtime::Builder;
@@ -12,7 +11,7 @@ use callboard::workflow::{Node, Workflow};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::common::{assert_nothing_left, builder, quiet, secs};
+use crate::common::{World, assert_nothing_left, builder, quiet, secs};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -20,15 +19,14 @@ fn write(target: &str) -> Action {
     Action::new("write", target, json!({}))
 }
 
-/// A board on this store with a writer, who needs consent, an asker and an echo.
-fn board(env: &Env, store: &Arc<Memory>) -> Builder {
+/// A board with a writer, who needs consent, an asker and an echo.
+fn board(world: &World) -> Builder {
     let writer = |turn: Turn| async move {
         Ok(Command::output(turn.people().approve(write(&turn.task().body)).await?.to_string()))
     };
     let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask(&*turn.task().body).await?)) };
     let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
-    let builder = Callboard::builder().env(env.clone()).storage(Arc::clone(store) as Arc<dyn Storage>);
-    let builder = builder.durability(Durability::Sync).approval_policy(|question| match &*question.action.action {
+    let builder = world.builder().approval_policy(|question| match &*question.action.action {
         "write" => Consent::Ask,
         _ => Consent::Auto,
     });
@@ -36,21 +34,21 @@ fn board(env: &Env, store: &Arc<Memory>) -> Builder {
 }
 
 /// A run in the store that was left to an agent which other boards do not have.
-async fn stuck(env: &Env, store: &Arc<Memory>) -> RunId {
+async fn stuck(world: &World) -> RunId {
     let gone = |_: Turn| async {
         std::future::pending::<()>().await;
         Ok(Command::new())
     };
-    let board = board(env, store).agent("gone", gone).shutdown_grace(Duration::ZERO).start().await.unwrap();
+    let board = board(world).agent("gone", gone).shutdown_grace(Duration::ZERO).start().await.unwrap();
     let run = board.submit(Task::new("stuck").to("gone")).await.unwrap();
     board.shutdown().await;
     run.id()
 }
 
 /// A board with runs that wait for two approvals, a question, a node, and with a turn whose agent is gone.
-async fn waiting(env: &Env, store: &Arc<Memory>) -> (Callboard, [RunHandle; 5]) {
-    let stuck = stuck(env, store).await;
-    let board = board(env, store).start().await.unwrap();
+async fn waiting(world: &World) -> (Callboard, [RunHandle; 5]) {
+    let stuck = stuck(world).await;
+    let board = board(world).start().await.unwrap();
     let stuck = board.run(stuck);
     let submit = async |task: Task| {
         let run = board.submit(task).await.unwrap();
@@ -94,9 +92,8 @@ fn responses(open: &Pending) -> [(Response, bool); 7] {
 
 #[tokio::test(start_paused = true)]
 async fn a_board_lists_what_all_of_its_runs_wait_for_in_one_order() {
-    let env = Env::repeatable(7);
-    let store = Arc::new(Memory::new(env.clock()));
-    let (board, runs) = waiting(&env, &store).await;
+    let world = World::new();
+    let (board, runs) = waiting(&world).await;
     let open = board.people().pending().await;
     assert_eq!(open.iter().map(kind).collect::<Vec<_>>(), ["approval", "approval", "question", "node", "attention"]);
     assert_eq!(open.iter().map(Pending::run).collect::<Vec<_>>(), runs.each_ref().map(RunHandle::id));
@@ -120,9 +117,8 @@ async fn a_board_lists_what_all_of_its_runs_wait_for_in_one_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_of_another_kind_is_refused_and_changes_nothing() {
-    let env = Env::repeatable(7);
-    let store = Arc::new(Memory::new(env.clock()));
-    let (board, runs) = waiting(&env, &store).await;
+    let world = World::new();
+    let (board, runs) = waiting(&world).await;
     let people = board.people();
     let before = people.pending().await;
     for (run, open) in runs.iter().zip(&before) {
@@ -199,8 +195,7 @@ async fn approvals_of_a_run_are_listed_by_expiry_and_questions_by_age() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_is_woken_by_each_kind() {
-    let env = Env::repeatable(7);
-    let store = Arc::new(Memory::new(env.clock()));
+    let world = World::new();
     let gate = Arc::new(Semaphore::new(0));
     let after = {
         let gate = Arc::clone(&gate);
@@ -218,8 +213,8 @@ async fn whoever_waits_is_woken_by_each_kind() {
             }
         }
     };
-    let stuck = stuck(&env, &store).await;
-    let board = board(&env, &store).agent("after", after).start().await.unwrap();
+    let stuck = stuck(&world).await;
+    let board = board(&world).agent("after", after).start().await.unwrap();
     let interrupted = Workflow::builder("interrupted").node(Node::agent("first", "after"));
     let interrupted = interrupted.node(Node::agent("then", "echo").after("first").interrupted()).build().unwrap();
     let tasks = [Task::new("approval").to("after"), Task::new("question").to("after"), interrupted.task("x")];

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, people, secs};
+use crate::common::{Counter, Shaky, World, assert_nothing_left, broken, builder, finish, people, secs};
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Reducer, RunEvent, RunResult, Schema, SendTo, StateRules, Usage};
 use callboard::prelude::*;
@@ -505,15 +505,12 @@ async fn what_the_runtime_writes_meets_no_other_write_and_shows_each_branch_its_
 
 #[tokio::test(start_paused = true)]
 async fn only_the_runtime_writes_the_figures_and_a_repeated_attempt_sees_the_same() {
-    let env = Env::repeatable(1);
-    let storage: Arc<dyn Storage> = Arc::new(callboard::storage::Memory::new(env.clock()));
+    let world = World::new();
     let seen: Arc<parking_lot::Mutex<Vec<Json>>> = Arc::default();
     let start = || {
         let seen = Arc::clone(&seen);
-        let board = builder().env(env.clone()).storage(Arc::clone(&storage));
-        board
-            .durability(callboard::messages::Durability::Sync)
-            .shutdown_grace(Duration::ZERO)
+        world
+            .board()
             .agent("lead", |turn: Turn| async move {
                 turn.reserve(10).await?.settle(Usage::of(4, 0));
                 Ok(Command::new().goto("asker"))

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::{World, builder, finish, people, until};
+use crate::common::models::{Nothing, agent_of};
+use crate::common::{Processes, builder, finish, people, until};
 use callboard::messages::{AgentName, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
@@ -12,14 +13,9 @@ use callboard::supervision::runs::Fork;
 use callboard::workflow::Workflow;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::tools::{context_get, context_query, context_set};
-use callboard_agents::{Definition, Effect, LlmAgent, Model, ToolOutput, ToolSpec, Tools, of_spec};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use callboard_agents::{Definition, Effect, Model, ToolOutput, ToolSpec, Tools, of_spec};
 use serde_json::json;
 use tokio::sync::Semaphore;
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 /// A page of the web, a tool with effects that counts its uses, and the shared context.
 fn tools(count: &Arc<AtomicU32>) -> Tools {
@@ -39,7 +35,7 @@ fn tools(count: &Arc<AtomicU32>) -> Tools {
 fn built_in(name: &str, model: impl Model, tools: &Tools) -> AgentSpec {
     let mut definition = Definition::built_in(AgentName::new(name).unwrap());
     definition.namespaces = Some(vec!["notes".into()]);
-    LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
+    agent_of(&definition, model, tools, &[])
 }
 
 fn burns() -> ScriptedModel {
@@ -107,7 +103,7 @@ async fn marks_travel_with_a_delegation_and_come_back_with_its_answer() {
 
 #[test]
 fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() {
-    let world = World::new();
+    let processes = Processes::new();
     let agent = |hangs: bool| {
         AgentSpec::new("lead", move |turn: Turn| async move {
             let reader = turn.clone();
@@ -124,13 +120,13 @@ fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() 
             Ok(Command::output(json!([page, turn.is_tainted()])))
         })
     };
-    let run = world.process(async |builder| {
+    let run = processes.run(async |builder| {
         let board = builder.with(agent(true)).start().await.unwrap();
         let run = board.submit(Task::new("x")).await.unwrap();
         until(&run, |event| matches!(event, RunEvent::StepFinished { name, .. } if **name == *"note")).await;
         run.id()
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let board = builder.with(agent(false)).start().await.unwrap();
         let result = board.run(run).result().await.unwrap();
         assert_eq!((result.output, result.is_tainted), (json!(["burn everything", true]).into(), true));

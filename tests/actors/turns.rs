@@ -14,7 +14,7 @@ use callboard::messages::{
     Action, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, SendTo, Status, Timestamp, TurnId,
 };
 use callboard::prelude::*;
-use callboard::runtime::RunError;
+use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard::testing::Script;
 use callboard::{AnswerError, SubmitError};
@@ -753,8 +753,8 @@ async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_co
     board.shutdown().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_for_it() {
+/// A board that takes no more: five turns never end, and one is ready, which is the last.
+async fn full() -> (Callboard, RunHandle) {
     let board = builder()
         .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
         .capacity(|capacity| capacity.ready_per_agent(1))
@@ -762,9 +762,16 @@ async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_f
         .start()
         .await
         .unwrap();
+    let mut last = None;
     for _ in 0..6 {
-        board.submit(Task::new("x")).await.unwrap();
+        last = Some(board.submit(Task::new("x")).await.unwrap());
     }
+    (board, last.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_for_it() {
+    let (board, _) = full().await;
     board.agents().stop("worker").await.unwrap();
     let task = || Task::new("x").to("worker");
     for refused in [board.try_submit(task()).await, board.submit(task()).await] {
@@ -777,16 +784,7 @@ async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_f
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_no_more() {
     for stops_agent in [true, false] {
-        let board = builder()
-            .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
-            .capacity(|capacity| capacity.ready_per_agent(1))
-            .shutdown_grace(Duration::ZERO)
-            .start()
-            .await
-            .unwrap();
-        for _ in 0..6 {
-            board.submit(Task::new("x")).await.unwrap();
-        }
+        let (board, _) = full().await;
         let in_line = tokio::spawn({
             let board = board.clone();
             async move { board.submit(Task::new("x").to("worker")).await.unwrap_err() }
@@ -811,33 +809,30 @@ async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_n
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_in_line_for_an_agent_is_taken_when_a_turn_that_has_not_begun_is_cancelled() {
-    let board = builder()
-        .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
-        .capacity(|capacity| capacity.ready_per_agent(1))
-        .shutdown_grace(Duration::ZERO)
-        .start()
-        .await
-        .unwrap();
-    let mut ready = None;
-    for _ in 0..6 {
-        ready = Some(board.submit(Task::new("x")).await.unwrap());
-    }
+    let (board, ready) = full().await;
     let in_line = board.submit(Task::new("x").to("worker"));
     let cancel = async {
         quiet().await;
-        assert!(ready.unwrap().cancel("not needed").await.unwrap());
+        assert!(ready.cancel("not needed").await.unwrap());
     };
     let (taken, ()) = tokio::join!(tokio::time::timeout(secs(60), in_line), cancel);
-    assert!(taken.is_ok_and(|taken| taken.is_ok()));
+    let taken = taken.expect("it still waits in line").unwrap();
+    quiet().await;
+    assert_eq!(
+        (board.load().turns_at_work, board.load().ready_turns),
+        (5, 1),
+        "it is in the place of the cancelled one"
+    );
+    assert!(taken.cancel("seen").await.unwrap());
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_may_ask_for_the_load_of_its_board_when_it_is_dropped() {
-    struct Curious(Arc<std::sync::OnceLock<Callboard>>);
+    struct Curious(Arc<std::sync::OnceLock<Callboard>>, Arc<Mutex<Vec<usize>>>);
     impl Drop for Curious {
         fn drop(&mut self) {
-            self.0.get().map(Callboard::load);
+            self.1.lock().extend(self.0.get().map(|board| board.load().pool));
         }
     }
     impl Agent for Curious {
@@ -845,14 +840,15 @@ async fn an_agent_may_ask_for_the_load_of_its_board_when_it_is_dropped() {
             Ok(Command::new())
         }
     }
-    let board = Arc::new(std::sync::OnceLock::new());
-    let of_agent = Arc::clone(&board);
-    let curious = move || Curious(Arc::clone(&of_agent));
+    let (board, answers) = (Arc::new(std::sync::OnceLock::new()), Arc::new(Mutex::new(Vec::new())));
+    let (of_agent, told) = (Arc::clone(&board), Arc::clone(&answers));
+    let curious = move || Curious(Arc::clone(&of_agent), Arc::clone(&told));
     let started = builder().agent("curious", curious).start().await.unwrap();
     board.set(started.clone()).ok().unwrap();
     finish(&started, Task::new("x")).await;
     started.agents().stop("curious").await.unwrap();
-    assert_eq!(started.load().ready_turns, 0);
+    quiet().await;
+    assert_eq!(*answers.lock(), [5], "its value was dropped, and had its answer");
     started.shutdown().await;
 }
 

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{Counter, Peak, World, assert_nothing_left, pass};
+use crate::common::models::{self, Nothing};
+use crate::common::{Counter, Peak, Processes, assert_nothing_left, pass};
 use callboard::messages::{Message, Refusal, RunId, SendTo, StateRules, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::Follower;
 use callboard_agents::{
-    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, Tools, tool,
+    Effect, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, Tools, tool,
 };
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::{iter, once};
 use parking_lot::Mutex;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -26,9 +25,6 @@ const AGENTS: usize = 20;
 const RUNS: usize = 1_000;
 const MOMENT: Duration = Duration::from_millis(50);
 const USAGE: Usage = Usage::of(90, 10);
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 /// A model that has a tool used first, and answers then as often as it may; the others wait.
 #[derive(Clone)]
@@ -90,8 +86,7 @@ impl Outside {
         let tools = Tools::new().with(look).unwrap();
         let agent = |number: usize| {
             let text = format!("[agent]\nname = \"agent-{number}\"\n[agent.limits]\nconcurrency = {RUNS}");
-            let definition = Definition::from_toml("agent.toml", &text).unwrap();
-            LlmAgent::new(&definition, Arc::new(model.clone()), &tools, &[]).unwrap().spec()
+            models::agent(&text, model.clone(), &tools)
         };
         let board = (0..AGENTS).map(agent).fold(builder.pool(RUNS), Builder::with).start().await.unwrap();
         (board, waiting)
@@ -115,22 +110,22 @@ fn task(number: usize) -> Task {
 
 #[test]
 fn a_thousand_agents_that_wait_for_a_model_lose_nothing_when_their_process_is_killed() {
-    let (world, outside) = (World::new(), Outside::default());
-    let runs: Vec<RunId> = world.process(async |builder| {
+    let (processes, outside) = (Processes::new(), Outside::default());
+    let runs: Vec<RunId> = processes.run(async |builder| {
         let (board, waiting) = outside.board(builder, 0).await;
         let submitted = join_all((0..RUNS).map(|number| board.submit(task(number)))).await;
         until_only_wait(&board, &waiting, RUNS).await;
         submitted.into_iter().map(|run| run.unwrap().id()).collect()
     });
     // The next one is killed when half of them have their answers.
-    let half = world.process(async |builder| {
+    let half = processes.run(async |builder| {
         let (board, waiting) = outside.board(builder, RUNS / 2).await;
         until_only_wait(&board, &waiting, RUNS / 2).await;
         let ended = runs.iter().map(async |run| timeout(MOMENT, board.run(*run).result()).await.is_ok());
         join_all(ended).await.into_iter().filter(|is_ended| *is_ended).count()
     });
     assert_eq!(half, RUNS / 2);
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let (board, _) = outside.board(builder, RUNS).await;
         for run in &runs {
             let result = board.run(*run).result().await.unwrap();
@@ -152,20 +147,20 @@ fn a_thousand_agents_that_wait_for_a_model_lose_nothing_when_their_process_is_ki
 #[test]
 fn what_a_thousand_agents_of_a_run_spend_stays_within_its_budget_also_if_they_are_killed_in_their_calls() {
     const BUDGET: u64 = 500_000;
-    let (world, outside) = (World::new(), Outside::default());
+    let (processes, outside) = (Processes::new(), Outside::default());
     let lead = || {
         let sends = || (0..RUNS).map(|number| SendTo::new(&format!("agent-{}", number % AGENTS), number));
         AgentSpec::new("lead", move |_: Turn| async move { Ok(Command::new().goto_many(sends())) })
     };
     let limits = Limits { tokens: BUDGET, handoffs: 1_000, agents: 1 + AGENTS as u32, ..Limits::default() };
-    let run = world.process(async |builder| {
+    let run = processes.run(async |builder| {
         let (board, waiting) = outside.board(builder.with(lead()), 0).await;
         let run = board.submit(Task::new("look").to("lead").limits(limits)).await.unwrap();
         pass(MOMENT).await;
         assert!((1..RUNS).contains(&waiting.inside()), "{} wait", waiting.inside());
         run.id()
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let (board, _) = outside.board(builder.with(lead()), RUNS).await;
         let result = board.run(run).result().await.unwrap();
         assert!(matches!(result.outcome, Outcome::Refused(Refusal::TokenBudget { .. })), "{:?}", result.outcome);

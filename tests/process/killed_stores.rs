@@ -4,20 +4,11 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use callboard::storage::{Append, Durability, Fence, Key, Sled, Storage, StorageError};
+use callboard::storage::{Sled, Storage, StorageError};
 use tempfile::tempdir;
 
 use crate::alone::is_alone;
-
-fn stream(name: &str) -> Key {
-    Key::new(["run", name])
-}
-
-async fn append(store: &Sled, name: &str, expected: u64, payload: &[u8]) {
-    let (stream, payload) = (stream(name), payload.into());
-    let append = Append { stream, fence: Fence::FIRST, expected, payload, durability: Durability::Sync };
-    assert_eq!(store.append(append).await, Ok(expected + 1));
-}
+use crate::common::stores::{append, stream};
 
 /// Holds the store open for the test below, in a process of its own.
 #[test]

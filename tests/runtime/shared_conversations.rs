@@ -1,19 +1,16 @@
 //! Conversations that several runs share (SEMANTICS 15).
 
-use std::sync::Arc;
-
-use crate::common::{assert_nothing_left, builder, finish, people, quiet, secs};
+use crate::common::{World, assert_nothing_left, builder, finish, models, people, quiet, secs};
 use callboard::SubmitError;
-use callboard::env::Env;
-use callboard::messages::{ConversationId, Durability, Message, RunEvent};
+use callboard::messages::{ConversationId, Message, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, ConversationError, RunHandle};
-use callboard::storage::{Key, Memory, Storage};
+use callboard::storage::{Key, Storage};
 use callboard::supervision::runs::Fork;
 use callboard::testing::{Seeds, Sim};
 use callboard::workflow::Workflow;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{BuiltIn, Definition, LlmAgent, Tools};
+use callboard_agents::{BuiltIn, Tools};
 use serde_json::json;
 
 fn id(id: &str) -> ConversationId {
@@ -88,20 +85,15 @@ async fn a_run_sees_the_messages_of_the_runs_before_it_in_its_conversation() {
 
 #[tokio::test(start_paused = true)]
 async fn a_language_model_receives_the_conversation_before_its_task_and_a_delegated_agent_does_not() {
-    let definition = |name: &str, more: &str| {
-        Definition::from_toml("agent.toml", &format!("[agent]\nname = \"{name}\"\n{more}")).unwrap()
-    };
     let model = ScriptedModel::new()
         .says("Hello.")
         .calls("Task", json!({ "agent": "helper", "task": "Look it up." }))
         .says("Still here.");
     let helps = ScriptedModel::new().says("found");
-    let lead = definition("lead", "[agent.capabilities]\nallowed_tools = [\"Task\"]\n");
-    let agent = |definition: &Definition, model: &ScriptedModel| {
-        LlmAgent::new(definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap().spec()
-    };
-    let board =
-        builder().with(agent(&lead, &model)).with(agent(&definition("helper", ""), &helps)).start().await.unwrap();
+    let agent = |toml: &str, model: &ScriptedModel| models::agent(toml, model.clone(), &Tools::new());
+    let lead = "[agent]\nname = \"lead\"\n[agent.capabilities]\nallowed_tools = [\"Task\"]\n";
+    let helper = "[agent]\nname = \"helper\"\n";
+    let board = builder().with(agent(lead, &model)).with(agent(helper, &helps)).start().await.unwrap();
     finish(&board, talk("Good morning.").to("lead")).await;
     assert_eq!(finish(&board, talk("Are you there?").to("lead")).await.output, "Still here.");
     let requests = model.requests();
@@ -114,13 +106,12 @@ async fn a_language_model_receives_the_conversation_before_its_task_and_a_delega
 #[tokio::test(start_paused = true)]
 async fn a_long_conversation_is_compacted_before_the_model_is_asked() {
     let file = "[agent]\nname = \"host\"\n[agent.model]\ncompact_at = 400\nmax_tokens = 100";
-    let definition = Definition::from_toml("host.toml", file).unwrap();
     let long = "Nothing of note. ".repeat(200);
     let model = ScriptedModel::new().says(&long).says("Short.");
-    let host = LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap().spec();
+    let host = models::agent(file, model.clone(), &Tools::new());
     let sums_up = ScriptedModel::new().says("Much was said.");
-    let compactor = LlmAgent::new(&BuiltIn::Compactor.definition(), Arc::new(sums_up), &Tools::new(), &[]).unwrap();
-    let board = builder().with(host).with(compactor.spec()).start().await.unwrap();
+    let compactor = models::agent_of(&BuiltIn::Compactor.definition(), sums_up, &Tools::new(), &[]);
+    let board = builder().with(host).with(compactor).start().await.unwrap();
     finish(&board, talk("Tell me everything.").to("host")).await;
     assert_eq!(finish(&board, talk("And now?").to("host")).await.output, "Short.");
     let requests = model.requests();
@@ -153,12 +144,8 @@ async fn runs_submitted_at_once_begin_one_after_the_other_and_hold_nothing_while
 
 #[tokio::test(start_paused = true)]
 async fn the_order_of_runs_outlives_a_restart() {
-    let env = Env::repeatable(3);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let start = || {
-        let builder = Callboard::builder().env(env.clone()).storage(Arc::clone(&storage));
-        asking(builder.durability(Durability::Sync)).start()
-    };
+    let world = World::new();
+    let start = || asking(world.builder()).start();
     let first = start().await.unwrap();
     let mut ids = Vec::new();
     for body in ["1", "2", "3"] {
@@ -182,9 +169,8 @@ async fn the_order_of_runs_outlives_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_one_on_another_board_begins_when_that_has_ended() {
-    let env = Env::repeatable(3);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let start = || asking(Callboard::builder().env(env.clone()).storage(Arc::clone(&storage))).start();
+    let world = World::new();
+    let start = || asking(world.builder()).start();
     let (one, other) = (start().await.unwrap(), start().await.unwrap());
     let first = one.submit(talk("1")).await.unwrap();
     let second = other.submit(talk("2")).await.unwrap();

@@ -9,13 +9,13 @@ use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
 use callboard::messages::{Refusal, RunEvent, RunId};
 use callboard::prelude::*;
-use callboard::runtime::{AskError, Builder, RunError, Unfinished};
-use callboard::storage::{Durability, Memory, Sled, StorageError};
+use callboard::runtime::{AskError, RunError, Unfinished};
+use callboard::storage::{Sled, StorageError};
 use callboard::supervision::tree::EndReason;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::{Counter, builder, pass, people, quiet, secs};
+use crate::common::{Counter, World, builder, pass, people, quiet, secs};
 
 /// Works for as many seconds as its input says, one turn at a time.
 fn worker(begun: &Counter) -> AgentSpec {
@@ -30,29 +30,24 @@ fn worker(begun: &Counter) -> AgentSpec {
     AgentSpec::new("worker", agent).concurrency(1)
 }
 
-fn on(store: &Arc<Memory>, env: &Env) -> Builder {
-    Callboard::builder().env(env.clone()).storage(Arc::clone(store)).durability(Durability::Sync)
-}
-
 async fn submit(board: &Callboard, secs: u64) -> RunId {
     board.submit(Task::new("x").to("worker").input(secs)).await.unwrap().id()
 }
 
 #[tokio::test(start_paused = true)]
 async fn turns_that_have_not_begun_do_not_begin_and_are_found_at_the_next_start() {
-    let (env, begun) = (Env::repeatable(1), Counter::default());
-    let store = Arc::new(Memory::new(env.clock()));
-    let first = on(&store, &env).with(worker(&begun)).start().await.unwrap();
+    let (world, begun) = (World::new(), Counter::default());
+    let first = world.builder().with(worker(&begun)).start().await.unwrap();
     let runs = [submit(&first, 5).await, submit(&first, 5).await];
     quiet().await;
-    let started = env.now().monotonic;
+    let started = world.env.now().monotonic;
     first.shutdown().await;
     assert_eq!(begun.get(), 1, "what is ready does not begin");
-    assert!((5..6).contains(&(env.now().monotonic - started).as_secs()), "what has begun is waited for");
+    assert!((5..6).contains(&(world.env.now().monotonic - started).as_secs()), "what has begun is waited for");
     assert_eq!(first.run(runs[0]).result().await.unwrap().output, json!("done"));
     assert_eq!(first.run(runs[1]).result().await, Err(RunError::Stopped(runs[1])));
 
-    let second = on(&store, &env).with(worker(&begun)).start().await.unwrap();
+    let second = world.builder().with(worker(&begun)).start().await.unwrap();
     assert_eq!(second.run(runs[1]).result().await.unwrap().output, json!("done"));
     assert_eq!(begun.get(), 2);
     second.shutdown().await;
@@ -60,16 +55,15 @@ async fn turns_that_have_not_begun_do_not_begin_and_are_found_at_the_next_start(
 
 #[tokio::test(start_paused = true)]
 async fn after_the_grace_period_the_rest_is_stopped_and_stays_leased() {
-    let (env, begun) = (Env::repeatable(1), Counter::default());
-    let store = Arc::new(Memory::new(env.clock()));
-    let first = on(&store, &env).with(worker(&begun)).start().await.unwrap();
+    let (world, begun) = (World::new(), Counter::default());
+    let first = world.builder().with(worker(&begun)).start().await.unwrap();
     let run = submit(&first, 60).await;
     quiet().await;
-    let started = env.now().monotonic;
+    let started = world.env.now().monotonic;
     first.shutdown().await;
-    assert_eq!((env.now().monotonic - started).as_secs(), 10);
+    assert_eq!((world.env.now().monotonic - started).as_secs(), 10);
 
-    let second = on(&store, &env).with(worker(&begun)).start().await.unwrap();
+    let second = world.builder().with(worker(&begun)).start().await.unwrap();
     let result = second.run(run).result().await.unwrap();
     assert_eq!((result.outcome, result.metrics.retries), (Outcome::Finished, 0), "a shutdown is not an attempt");
     second.shutdown().await;
@@ -157,10 +151,9 @@ async fn during_a_shutdown_new_work_is_refused_by_name_and_shutting_down_again_i
 
 #[tokio::test(start_paused = true)]
 async fn a_start_resumes_what_it_finds_or_cancels_it_or_leaves_it() {
-    let (env, begun) = (Env::repeatable(1), Counter::default());
-    let store = Arc::new(Memory::new(env.clock()));
+    let (world, begun) = (World::new(), Counter::default());
     let start = async |unfinished: Option<Unfinished>| {
-        let builder = on(&store, &env).with(worker(&begun)).shutdown_grace(secs(0));
+        let builder = world.builder().with(worker(&begun)).shutdown_grace(secs(0));
         match unfinished {
             Some(unfinished) => builder.on_unfinished(unfinished).start().await.unwrap(),
             None => builder.start().await.unwrap(),
@@ -193,14 +186,13 @@ async fn a_start_resumes_what_it_finds_or_cancels_it_or_leaves_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_result_of_a_run_that_another_board_works_on_is_noticed_within_a_second() {
-    let (env, begun) = (Env::repeatable(1), Counter::default());
-    let store = Arc::new(Memory::new(env.clock()));
-    let working = on(&store, &env).with(worker(&begun)).start().await.unwrap();
+    let (world, begun) = (World::new(), Counter::default());
+    let working = world.builder().with(worker(&begun)).start().await.unwrap();
     let run = submit(&working, 500).await;
-    let looking = on(&store, &env).on_unfinished(Unfinished::Leave).start().await.unwrap();
-    let started = env.now().monotonic;
+    let looking = world.builder().on_unfinished(Unfinished::Leave).start().await.unwrap();
+    let started = world.env.now().monotonic;
     assert_eq!(looking.run(run).result().await.unwrap().output, json!("done"));
-    assert!((500..=501).contains(&(env.now().monotonic - started).as_secs()));
+    assert!((500..=501).contains(&(world.env.now().monotonic - started).as_secs()));
     assert_eq!(begun.get(), 1);
     assert!(!working.run(run).history().await.unwrap().iter().any(|event| matches!(event, RunEvent::Recovered { .. })));
 
@@ -251,7 +243,9 @@ async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of
     let told = closed().to_string();
     assert!(told.contains("the board has stopped") && told.contains("start a board on the store"), "{told}");
     board.shutdown().await;
-    assert!(again.run(open.id()).history().await.is_ok());
+    again.recovered().await;
+    let history = again.run(open.id()).history().await.unwrap();
+    assert!(history.iter().any(|event| matches!(event, RunEvent::Recovered { .. })), "{history:#?}");
     again.shutdown().await;
 }
 
@@ -263,8 +257,9 @@ async fn handles_read_on_from_a_store_that_somebody_else_holds_and_keep_it_no_lo
     let board = board.start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     run.result().await.unwrap();
+    let history = run.history().await;
     board.shutdown().await;
-    assert!(run.history().await.is_ok());
+    assert_eq!(run.history().await, history);
     drop(store);
     assert_eq!(run.history().await.unwrap_err(), RunError::Storage(StorageError::Closed));
     Sled::open(folder.path()).unwrap();

@@ -45,12 +45,14 @@ impl Screen {
     }
 
     fn begin(mut program: Process, keys_before: &str, columns: Option<u16>) -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // Programs that other tests of this process start inherit neither side, or its end would not be seen before theirs.
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
         let name = ptsname(&person, Vec::new()).unwrap();
         let theirs = || -> Stdio {
-            let end: OwnedFd = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+            let end: OwnedFd =
+                rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
             end.into()
         };
         program.stdin(theirs()).stdout(theirs()).stderr(theirs());

@@ -3,29 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{people, quiet};
-use callboard::env::Env;
+use crate::common::{World, people, quiet};
 use callboard::messages::{Durability, Reducer, RunEvent, Schema};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
-use callboard::storage::{Key, Memory, Storage};
+use callboard::storage::Key;
 use serde_json::json;
 
 const LONG: Limits = Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3, repeat_window: 3, attempts: 3 };
 
 /// Counts up to its task's number, one turn each, and asks a question at `pause`.
-async fn board(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Option<u64>) -> Callboard {
-    described(env, storage, durability, pause).start().await.unwrap()
+async fn board(world: &World, durability: Durability, pause: Option<u64>) -> Callboard {
+    described(world, durability, pause).start().await.unwrap()
 }
 
-fn described(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Option<u64>) -> Builder {
-    let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
-    Callboard::builder()
-        .env(env.clone())
-        .storage(storage)
-        .durability(durability)
-        .retention(|retention| retention.every(Duration::from_secs(600)))
-        .agent("counter", move |turn: Turn| async move {
+fn described(world: &World, durability: Durability, pause: Option<u64>) -> Builder {
+    world.builder().durability(durability).retention(|retention| retention.every(Duration::from_secs(600))).agent(
+        "counter",
+        move |turn: Turn| async move {
             let n: u64 = turn.input()?;
             if pause == Some(n) {
                 turn.people().ask("go on?").await?;
@@ -33,7 +28,8 @@ fn described(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Op
             let command = Command::output(n + 1).with("n", 1);
             let end: u64 = turn.task().body.parse().map_err(|_| TurnError::terminal("no number"))?;
             Ok(if n + 1 < end { command.goto("counter") } else { command })
-        })
+        },
+    )
 }
 
 fn count_to(end: u64) -> Task {
@@ -43,16 +39,15 @@ fn count_to(end: u64) -> Task {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_run_goes_on_from_its_snapshot_after_a_restart() {
-    let env = Env::repeatable(1);
-    let storage = Arc::new(Memory::new(env.clock()));
-    let first = board(&env, &storage, Durability::Sync, Some(1200)).await;
+    let world = World::new();
+    let first = board(&world, Durability::Sync, Some(1200)).await;
     let run = first.submit(count_to(1500)).await.unwrap().id();
     people::next_question(&first.run(run)).await.unwrap();
     first.shutdown().await;
     let snapshot = Key::new(["snapshot", &*run.0.as_simple().to_string()]);
-    assert!(storage.get(&snapshot).await.unwrap().is_some(), "no snapshot was kept");
+    assert!(world.storage.get(&snapshot).await.unwrap().is_some(), "no snapshot was kept");
 
-    let second = board(&env, &storage, Durability::Sync, Some(1200)).await;
+    let second = board(&world, Durability::Sync, Some(1200)).await;
     let handle = second.run(run);
     let question = people::question(&handle).await;
     second.people().answer(question.id, "yes", "tester").await.unwrap();
@@ -69,9 +64,8 @@ async fn a_long_run_goes_on_from_its_snapshot_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_in_memory_keeps_its_last_thousand_turns() {
-    let env = Env::repeatable(1);
-    let storage = Arc::new(Memory::new(env.clock()));
-    let board = board(&env, &storage, Durability::Memory, None).await;
+    let world = World::new();
+    let board = board(&world, Durability::Memory, None).await;
     let run = board.submit(count_to(5000)).await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!(result.state["n"], json!(5000));
@@ -84,9 +78,8 @@ async fn a_run_in_memory_keeps_its_last_thousand_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn how_many_last_turns_a_run_in_memory_keeps_can_be_set() {
-    let env = Env::repeatable(1);
-    let storage = Arc::new(Memory::new(env.clock()));
-    let board = described(&env, &storage, Durability::Memory, None)
+    let world = World::new();
+    let board = described(&world, Durability::Memory, None)
         .retention(|retention| retention.memory_turns(3000))
         .start()
         .await
@@ -106,17 +99,17 @@ async fn advance(time: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn runs_are_forgotten_thirty_days_after_their_end() {
-    let env = Env::repeatable(1);
-    let storage = Arc::new(Memory::new(env.clock()));
-    let board = board(&env, &storage, Durability::Sync, None).await;
+    let world = World::new();
+    let board = board(&world, Durability::Sync, None).await;
     let run = board.submit(count_to(3)).await.unwrap();
-    run.result().await.unwrap();
+    let result = run.result().await;
+    assert_eq!(result.as_ref().unwrap().output, json!(3));
     // By the hour, because each twenty seconds that pass by themselves are a renewal of the board's claim.
     for _ in 1..30 * 24 {
         advance(Duration::from_secs(3600)).await;
     }
     advance(Duration::from_secs(3600 - 600)).await;
-    assert!(run.result().await.is_ok());
+    assert_eq!(run.result().await, result);
     advance(Duration::from_secs(1200)).await;
     assert_eq!(run.result().await, Err(RunError::Unknown(run.id())));
     assert_eq!(board.runs().await.unwrap().len(), 0);

@@ -9,19 +9,11 @@ use std::time::Duration;
 use callboard::actors::{ContextError, ContextStore};
 use callboard::env::Env;
 use callboard::messages::AgentName;
-use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Sled, Storage, StorageError};
+use callboard::storage::{Durability, Expected, Key, Put, Sled, Storage, StorageError};
 use callboard::testing::conformance::ManualClock;
 use tempfile::{TempDir, tempdir};
 
-fn stream(name: &str) -> Key {
-    Key::new(["run", name])
-}
-
-async fn append(store: &Sled, name: &str, expected: u64, payload: &[u8]) {
-    let (stream, payload) = (stream(name), payload.into());
-    let append = Append { stream, fence: Fence::FIRST, expected, payload, durability: Durability::Sync };
-    assert_eq!(store.append(append).await, Ok(expected + 1));
-}
+use crate::common::stores::{append, stream};
 
 async fn put(store: &Sled, name: &str, value: &[u8]) {
     let (key, value, expected) = (stream(name), value.into(), Expected::Any);

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Shaky, World, assert_nothing_left, builder, finish, people, quiet, secs, until};
+use crate::common::diary::Diary;
+use crate::common::faults::FaultPlan;
+use crate::common::{Processes, Shaky, assert_nothing_left, builder, finish, people, quiet, secs, until};
 use callboard::SubmitError;
 use callboard::actors::ContextChange;
 use callboard::actors::approvals::{Channel, Decider};
-use callboard::env::{Env, Fault, Faults};
+use callboard::env::Fault;
 use callboard::messages::{Action, AgentName, Decision, Envelope, RequestId, RunEvent, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
@@ -36,45 +38,10 @@ fn error() -> Fault {
     Fault::Error("injected".into())
 }
 
-/// What is to happen.
-#[derive(Clone, Default)]
-struct Plan(Arc<Mutex<Vec<Planned>>>);
-
-#[derive(Debug)]
-struct Planned {
-    point: &'static str,
-    fault: Fault,
-    /// How often it is still to happen.
-    times: u32,
-}
-
-impl Plan {
-    fn at(point: &'static str, fault: Fault) -> Self {
-        let plan = Self::default();
-        plan.arm(point, fault, 1);
-        plan
-    }
-
-    fn arm(&self, point: &'static str, fault: Fault, times: u32) {
-        self.0.lock().push(Planned { point, fault, times });
-    }
-
-    fn is_carried_out(&self) -> bool {
-        self.0.lock().iter().all(|planned| planned.times == 0)
-    }
-
-    fn env(&self) -> Env {
-        Env::repeatable(7).with_faults(Arc::new(self.clone()))
-    }
-}
-
-impl Faults for Plan {
-    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        let mut plan = self.0.lock();
-        let planned = plan.iter_mut().find(|planned| planned.point == point && planned.times > 0)?;
-        planned.times -= 1;
-        Some(planned.fault.clone())
-    }
+fn planned(point: &'static str, fault: Fault) -> FaultPlan {
+    let plan = FaultPlan::default();
+    plan.arm(point, fault, 1);
+    plan
 }
 
 /// Shows questions, and remembers whose.
@@ -95,14 +62,14 @@ impl Channel for Screen {
 
 /// A board on which every child has something to do.
 struct Stage {
-    plan: Plan,
+    plan: FaultPlan,
     screen: Screen,
     /// The helper's next turn panics.
     stumbles: Arc<AtomicBool>,
 }
 
 impl Stage {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: FaultPlan) -> Self {
         Self { plan, screen: Screen::default(), stumbles: Arc::default() }
     }
 
@@ -198,14 +165,14 @@ async fn a_child_that_crashes_at_its_work_or_in_its_restart_costs_no_run_anythin
     let restarts = [None, Some(error()), Some(panic()), Some(Fault::Wait(secs(3))), Some(FOR_EVER)];
     for child in CHILDREN {
         for (crash, restart) in restarts.iter().flat_map(|restart| [(panic(), restart), (error(), restart)]) {
-            let stage = Stage::new(Plan::default());
+            let stage = Stage::new(FaultPlan::default());
             let board = stage.start().await;
             stage.plan.arm(child.handle, crash, 1);
             if let Some(fault) = restart {
                 stage.plan.arm(child.start, fault.clone(), 1);
             }
             let mut runs = stage.disturb(&board).await.to_vec();
-            assert!(stage.plan.is_carried_out(), "{:?}", stage.plan.0.lock());
+            assert!(stage.plan.is_carried_out());
             runs.push(stage.submit(&board).await);
             stage.finish(&board, &runs).await;
             for run in &runs {
@@ -223,13 +190,13 @@ async fn a_child_that_crashes_at_its_work_or_in_its_restart_costs_no_run_anythin
 async fn a_child_that_cannot_start_with_the_board_is_named_and_what_had_started_is_stopped() {
     for child in CHILDREN {
         for (fault, why) in [(error(), "injected"), (panic(), "injected"), (FOR_EVER, "not started within 10s")] {
-            let stage = Stage::new(Plan::at(child.start, fault));
+            let stage = Stage::new(planned(child.start, fault));
             let refused = stage.builder().start().await.unwrap_err().to_string();
             // The lead is the first agent to start.
             let name = if child.path == AGENT.path { "lead" } else { child.path.last().unwrap() };
             assert!(refused.contains(name) && refused.contains(why), "{refused}");
         }
-        let stage = Stage::new(Plan::at(child.start, Fault::Wait(secs(9))));
+        let stage = Stage::new(planned(child.start, Fault::Wait(secs(9))));
         let board = stage.start().await;
         let run = stage.submit(&board).await;
         stage.finish(&board, &[run]).await;
@@ -240,7 +207,7 @@ async fn a_child_that_cannot_start_with_the_board_is_named_and_what_had_started_
 #[tokio::test(start_paused = true)]
 async fn a_child_that_hangs_in_its_work_holds_up_no_run_and_no_shutdown() {
     for child in [STORAGE, CONTEXT, ROUTER, GAUGES] {
-        let stage = Stage::new(Plan::default());
+        let stage = Stage::new(FaultPlan::default());
         let board = stage.start().await;
         stage.plan.arm(child.handle, FOR_EVER, 1);
         let mut runs = stage.disturb(&board).await.to_vec();
@@ -255,7 +222,7 @@ async fn a_child_that_hangs_in_its_work_holds_up_no_run_and_no_shutdown() {
 
 /// A board with a child that crashes, and then fails in each of its restarts.
 async fn cannot_restart(child: &Supervised, fault: Fault) -> (Stage, Callboard, [RunHandle; 2]) {
-    let stage = Stage::new(Plan::default());
+    let stage = Stage::new(FaultPlan::default());
     let board = stage.start().await;
     stage.plan.arm(child.handle, panic(), 1);
     stage.plan.arm(child.start, fault, u32::MAX);
@@ -298,7 +265,7 @@ async fn an_agent_that_cannot_be_restarted_fails_its_turns_and_refuses() {
     stage.finish(&board, &[before]).await;
     let refused = board.submit(Task::new("x").to("helper")).await.unwrap_err();
     assert!(refused.to_string().contains("failed too often"), "{refused}");
-    stage.plan.0.lock().clear();
+    stage.plan.clear();
     board.agents().restart("helper").await.unwrap();
     let after = stage.submit(&board).await;
     stage.finish(&board, &[after]).await;
@@ -313,7 +280,7 @@ async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anythin
         ("runs.applied", panic(), 5),
         ("runs.applied", error(), 1),
     ] {
-        let stage = Stage::new(Plan::default());
+        let stage = Stage::new(FaultPlan::default());
         let board = stage.start().await;
         let before = stage.submit(&board).await;
         until(&before, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
@@ -337,9 +304,9 @@ async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anythin
 #[test]
 fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_the_next() {
     for point in ["runs.taken", "runs.applied"] {
-        let world = World::new();
-        let run = world.process(async |builder| {
-            let stage = Stage::new(Plan::default());
+        let processes = Processes::new();
+        let run = processes.run(async |builder| {
+            let stage = Stage::new(FaultPlan::default());
             let board = stage.with(builder.env(stage.plan.env())).start().await.unwrap();
             let run = stage.submit(&board).await;
             until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
@@ -360,8 +327,8 @@ fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_
             assert!(refused.to_string().contains("shutting down"), "{refused}");
             run.id()
         });
-        world.process(async |builder| {
-            let stage = Stage::new(Plan::default());
+        processes.run(async |builder| {
+            let stage = Stage::new(FaultPlan::default());
             let board = stage.with(builder).start().await.unwrap();
             stage.finish(&board, &[board.run(run)]).await;
             board.shutdown().await;
@@ -371,7 +338,7 @@ fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_
 
 #[tokio::test(start_paused = true)]
 async fn a_storage_actor_that_crashes_over_the_end_of_the_store_still_takes_the_board_down() {
-    let stage = Stage::new(Plan::default());
+    let stage = Stage::new(FaultPlan::default());
     let env = stage.plan.env();
     let store = Arc::new(Shaky::new(&env, 0));
     let board = stage.builder().storage(Arc::clone(&store) as Arc<dyn Storage>).start().await.unwrap();
@@ -391,7 +358,7 @@ async fn a_storage_actor_that_crashes_over_the_end_of_the_store_still_takes_the_
 #[tokio::test(start_paused = true)]
 async fn while_the_gateway_or_a_channel_hangs_people_decide_elsewhere() {
     for child in [GATEWAY, CHANNEL] {
-        let stage = Stage::new(Plan::default());
+        let stage = Stage::new(FaultPlan::default());
         let board = stage.start().await;
         stage.plan.arm(child.handle, FOR_EVER, 1);
         let runs = stage.disturb(&board).await;
@@ -404,7 +371,7 @@ async fn while_the_gateway_or_a_channel_hangs_people_decide_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() {
-    let stage = Stage::new(Plan::default());
+    let stage = Stage::new(FaultPlan::default());
     let board = stage.builder().agent("other", |_: Turn| async { Ok(Command::output("done")) }).start().await.unwrap();
     stage.plan.arm(AGENT.handle, FOR_EVER, 1);
     let [before, meanwhile] = stage.disturb(&board).await;
@@ -422,7 +389,7 @@ async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() 
 async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_both_are_repeated() {
     for (child, point) in [(STORAGE, "storage.sweep"), (CONTEXT, "context.sweep")] {
         for (fault, restarts) in [(panic(), 1), (error(), 0)] {
-            let stage = Stage::new(Plan::default());
+            let stage = Stage::new(FaultPlan::default());
             let board = stage.start().await;
             stage.plan.arm(point, fault, 1);
             tokio::time::sleep(secs(70)).await;
@@ -439,7 +406,7 @@ async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_bot
 
 #[tokio::test(start_paused = true)]
 async fn an_expiry_reaches_those_who_watch_also_after_its_sweep_has_panicked() {
-    let plan = Plan::default();
+    let plan = FaultPlan::default();
     let board = builder().env(plan.env()).retention(|retention| retention.every(secs(10_000))).start().await.unwrap();
     let mut changes = board.context().watch("notes").unwrap();
     let ann = AgentName::new("ann").unwrap();
@@ -453,49 +420,31 @@ async fn an_expiry_reaches_those_who_watch_also_after_its_sweep_has_panicked() {
     board.shutdown().await;
 }
 
-/// Shows cards and takes them down.
-#[derive(Clone, Default)]
-struct Cards(Arc<Mutex<Vec<String>>>);
-
-impl Channel for Cards {
-    fn name(&self) -> &str {
-        "cards"
-    }
-
-    fn ask(&self, _: &Envelope, _: &Decider) {
-        self.0.lock().push("shown".to_owned());
-    }
-
-    fn settled(&self, _: &Envelope, decision: Option<&Decision>) {
-        self.0.lock().push(decision.map_or("withdrawn".to_owned(), |decision| format!("decided by {}", decision.by)));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_card_is_taken_down_also_by_a_gateway_or_channel_that_crashes_over_it() {
     for child in [GATEWAY, CHANNEL] {
         for is_cancelled in [false, true] {
-            let (plan, cards) = (Plan::default(), Cards::default());
+            let (plan, diary) = (FaultPlan::default(), Diary::default());
             let clerk = |turn: Turn| async move {
                 turn.people().approve(Action::new("write", "file", "text")).await?;
                 Ok(Command::output("written"))
             };
-            let board = builder().env(plan.env()).channel(cards.clone()).agent("clerk", clerk).start().await.unwrap();
+            let board = builder().env(plan.env()).channel(diary.clone()).agent("clerk", clerk).start().await.unwrap();
             let run = board.submit(Task::new("x")).await.unwrap();
             until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
             quiet().await;
             plan.arm(child.handle, panic(), 1);
             let expected = if is_cancelled {
                 run.cancel("enough").await.unwrap();
-                "withdrawn"
+                "withdrawn write file"
             } else {
                 board.people().approve(people::approvals(&board).await[0].id(), "me").await.unwrap();
-                "decided by me"
+                "settled write file by me"
             };
             soon(run.result()).await.unwrap();
             tokio::time::sleep(secs(10)).await;
             assert!(plan.is_carried_out());
-            assert_eq!(*cards.0.lock(), ["shown", expected], "{}", child.handle);
+            assert_eq!(diary.notes(), ["asked write file", expected], "{}", child.handle);
             board.shutdown().await;
         }
     }

@@ -3,10 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::common::{Counter, Shaky, World, assert_nothing_left, builder, finish, people, quiet, secs, until};
-use callboard::env::{Env, Fault, Faults};
+use crate::common::faults::FaultPlan;
+use crate::common::{Counter, Processes, Shaky, assert_nothing_left, builder, finish, people, quiet, secs, until};
+use callboard::env::Env;
 use callboard::messages::{Action, Consent, Refusal, RunEvent, TurnId, Unacknowledged};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
@@ -48,20 +49,20 @@ fn pipeline(builder: Builder, seen: &Arc<Mutex<Vec<TurnId>>>, effects: &Counter)
 #[test]
 fn a_run_goes_on_in_the_next_process_under_the_same_turn_ids_and_repeats_no_finished_step() {
     let (seen, effects) = (Arc::default(), Counter::default());
-    let world = World::new();
-    let run = world.process(async |builder| {
+    let processes = Processes::new();
+    let run = processes.run(async |builder| {
         let board = pipeline(builder, &seen, &effects).start().await.unwrap();
         board.submit(Task::new("x").to("lead")).await.unwrap().id()
     });
     // Each goes down in the middle of the work.
     for life in [15, 10, 10] {
-        world.process(async |builder| {
+        processes.run(async |builder| {
             let board = pipeline(builder, &seen, &effects).start().await.unwrap();
             tokio::time::sleep(secs(life)).await;
             drop(board);
         });
     }
-    let result = world.process(async |builder| {
+    let result = processes.run(async |builder| {
         let board = pipeline(builder, &seen, &effects).start().await.unwrap();
         let result = board.run(run).result().await.unwrap();
         let history = board.run(run).history().await.unwrap();
@@ -81,7 +82,7 @@ fn a_run_goes_on_in_the_next_process_under_the_same_turn_ids_and_repeats_no_fini
 
 #[test]
 fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
-    let world = World::new();
+    let processes = Processes::new();
     let board = |builder: Builder| {
         builder
             .agent("lead", |turn: Turn| async move {
@@ -91,20 +92,20 @@ fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
             .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
             .approval_policy(|_| Consent::Ask)
     };
-    let run = world.process(async |builder| {
+    let run = processes.run(async |builder| {
         let board = board(builder).start().await.unwrap();
         let run = board.submit(Task::new("x").to("lead")).await.unwrap();
         until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
         run.id()
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let board = board(builder).start().await.unwrap();
         let run = board.run(run);
         let question = people::questions(&run).await.remove(0);
         board.people().answer(question.id, json!(null), "me").await.unwrap();
         until(&run, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let board = board(builder).start().await.unwrap();
         tokio::time::sleep(secs(1)).await;
         let open = people::approvals(&board).await;
@@ -115,32 +116,20 @@ fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
     });
 }
 
-/// Fails once at each point that is armed.
-#[derive(Default)]
-struct Once(AtomicBool);
-
-impl Faults for Once {
-    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == "runs.applied" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("injected".into()))
-    }
+/// One run supervisor that goes down as the plan says.
+fn faulty(builder: Builder) -> (Builder, FaultPlan) {
+    let plan = FaultPlan::default();
+    (builder.env(plan.env()).capacity(|capacity| capacity.run_supervisors(1)), plan)
 }
 
-/// One run supervisor that goes down when the switch is set.
-fn faulty(builder: Builder) -> (Builder, Arc<Once>) {
-    let once = Arc::new(Once::default());
-    (
-        builder
-            .env(Env::repeatable(7).with_faults(Arc::clone(&once) as Arc<dyn Faults>))
-            .capacity(|capacity| capacity.run_supervisors(1)),
-        once,
-    )
-}
+/// Where a run supervisor has applied what it found, and not journaled it.
+const APPLIED: &str = "runs.applied";
 
 #[tokio::test(start_paused = true)]
 async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
     let begun = Counter::default();
     let counted = begun.clone();
-    let (builder, switch) = faulty(builder());
+    let (builder, plan) = faulty(builder());
     let board = builder
         .agent("lead", move |turn: Turn| {
             counted.count();
@@ -162,9 +151,9 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
     let runs: Vec<_> = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).collect();
     let lost = parking_lot::Mutex::new(Vec::new());
     let crash = async || {
-        switch.0.store(true, Ordering::SeqCst);
+        plan.panic_at(APPLIED);
         let handed_in_again = board.submit(Task::new("crash").to("helper")).await.unwrap();
-        assert!(!switch.0.load(Ordering::SeqCst), "the fault was hit");
+        assert!(plan.is_carried_out(), "the fault was hit");
         lost.lock().push(handed_in_again);
     };
     tokio::time::sleep(secs(1)).await;
@@ -228,16 +217,18 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_a_crashing_supervisor_loses_is_found_again() {
-    let (builder, switch) = faulty(builder());
-    let (begun, armed) = (Counter::default(), Arc::clone(&switch));
+    let (builder, plan) = faulty(builder());
+    let (begun, armed) = (Counter::default(), plan.clone());
     let counted = begun.clone();
     let board = builder
         .agent("worker", move |turn: Turn| {
-            let (first, armed) = (counted.count() == 0, Arc::clone(&armed));
+            let (first, armed) = (counted.count() == 0, armed.clone());
             async move {
                 let value = turn.step("effect", async { Ok::<_, TurnError>(1) }).await?;
                 tokio::time::sleep(secs(1)).await;
-                armed.0.store(first, Ordering::SeqCst);
+                if first {
+                    armed.panic_at(APPLIED);
+                }
                 Ok(Command::output(value))
             }
         })

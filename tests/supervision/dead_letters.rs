@@ -9,11 +9,11 @@ use callboard::ForkError;
 use callboard::messages::{Action, Complexity, DeadLetter, Question, RunEvent, RunId, SendTo, TurnId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::storage::{Journal, Key, Storage};
+use callboard::storage::{Journal, Key};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::{World, assert_nothing_left, builder, finish, people};
+use crate::common::{Processes, World, assert_nothing_left, builder, finish, people};
 
 /// How often each turn's work was done, and whether what it needs is there.
 #[derive(Clone, Default)]
@@ -124,8 +124,8 @@ async fn the_same_letter_again_starts_no_second_run_not_even_at_once() {
 
 #[test]
 fn a_fork_goes_on_after_a_restart_and_its_letter_still_says_so() {
-    let (world, outside) = (World::new(), Outside::default());
-    let (letter, fork) = world.process(async |builder| {
+    let (processes, outside) = (Processes::new(), Outside::default());
+    let (letter, fork) = processes.run(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
         finish(&board, Task::new("x").to("draft")).await;
         let letter = only_letter(&board).await.turn;
@@ -135,7 +135,7 @@ fn a_fork_goes_on_after_a_restart_and_its_letter_still_says_so() {
     });
     outside.repair();
     outside.is_slow.store(false, Ordering::SeqCst);
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
         let result = board.run(fork).result().await.unwrap();
         assert_eq!(result.output, json!("a text is out"));
@@ -148,8 +148,8 @@ fn a_fork_goes_on_after_a_restart_and_its_letter_still_says_so() {
 
 #[test]
 fn a_dropped_letter_is_gone_for_good() {
-    let (world, outside) = (World::new(), Outside::default());
-    let letter = world.process(async |builder| {
+    let (processes, outside) = (Processes::new(), Outside::default());
+    let letter = processes.run(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
         finish(&board, Task::new("x").to("draft")).await;
         let letter = only_letter(&board).await.turn;
@@ -157,7 +157,7 @@ fn a_dropped_letter_is_gone_for_good() {
         assert_eq!(board.dead_letters().list().await.unwrap(), []);
         letter
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
         assert_eq!(board.dead_letters().list().await.unwrap(), []);
         assert_eq!(board.dead_letters().retry(letter).await.unwrap_err(), ForkError::NoLetter(letter));
@@ -315,17 +315,16 @@ async fn a_failure_that_somebody_has_dealt_with_is_copied_and_stays_the_old_runs
 async fn what_was_decided_about_letters_is_forgotten_with_their_run() {
     let outside = Outside::default();
     let world = World::new();
-    let storage: Arc<dyn Storage> = world.storage.clone();
+    let storage = &world.storage;
     let day = Duration::from_secs(24 * 3600);
-    let builder = builder().storage(storage.clone()).durability(callboard::storage::Durability::Sync);
-    let board = press(builder, &outside).retention(|retention| retention.runs(day)).start().await.unwrap();
+    let board = press(world.board(), &outside).retention(|retention| retention.runs(day)).start().await.unwrap();
     finish(&board, Task::new("x").to("draft")).await;
     let letter = only_letter(&board).await.turn;
     board.dead_letters().discard(letter).await.unwrap();
     let notes = Key::new(["letter"]).children();
     assert_eq!(storage.scan(&notes, None, 10).await.unwrap().len(), 1);
     tokio::time::sleep(2 * day).await;
-    assert!(!Journal::new(Arc::clone(&storage)).has(letter.run).await.unwrap());
+    assert!(!Journal::new(Arc::clone(storage)).has(letter.run).await.unwrap());
     assert_eq!(storage.scan(&notes, None, 10).await.unwrap(), []);
     board.shutdown().await;
 }

@@ -10,51 +10,39 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::actors::InboxMessage;
-use callboard::env::{Env, Fault, Faults};
+use callboard::env::Fault;
 use callboard::messages::{
     Action, Backoff, Consent, Durability, Question, Reducer, Refusal, RequestId, RunEvent, RunId, Schema, SendTo,
     Status, TurnId, Unacknowledged,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
-use callboard::storage::{Append, Fence, Journal, Memory, Sled, Storage, StorageError};
+use callboard::storage::{Append, Fence, Journal, Sled, StorageError};
 use callboard::supervision::runs::Fork;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::common::people;
+use crate::common::faults::FaultPlan;
+use crate::common::{World, comes_true, people};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store that boards are started on one after another, and what happened outside.
+/// A world whose run supervisors can be crashed, and what happened outside.
 #[derive(Clone)]
-struct World {
-    env: Env,
-    storage: Arc<dyn Storage>,
+struct Stage {
+    world: World,
     effects: Arc<Mutex<BTreeMap<String, u32>>>,
-    crash: Arc<Crash>,
+    faults: FaultPlan,
 }
 
-/// Takes a run supervisor down, once it is set, after the next input that it has applied and not journaled.
-#[derive(Default)]
-struct Crash(AtomicBool);
-
-impl Faults for Crash {
-    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == "runs.taken" && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("injected".into()))
-    }
-}
-
-impl World {
+impl Stage {
     fn new() -> Self {
-        let crash = Arc::new(Crash::default());
-        let env = Env::repeatable(1).with_faults(Arc::clone(&crash) as Arc<dyn Faults>);
-        Self { storage: Arc::new(Memory::new(env.clock())), env, effects: Arc::default(), crash }
+        let faults = FaultPlan::default();
+        Self { world: World::of(faults.env()), effects: Arc::default(), faults }
     }
 
     fn board(&self) -> Builder {
-        let builder = Callboard::builder().env(self.env.clone()).storage(Arc::clone(&self.storage));
-        builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
+        self.world.board()
     }
 
     /// Counts an effect, and says how often it happened.
@@ -70,15 +58,17 @@ impl World {
     }
 }
 
-async fn submit(board: &Callboard, to: &str) -> RunHandle {
-    board.submit(Task::new("x").to(to)).await.unwrap()
+/// A board with an agent that asks for a name, and answers with it.
+fn asker(board: Builder) -> Builder {
+    asking(board, "name?")
 }
 
-/// Looks every virtual millisecond, so that the clock can move meanwhile.
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    while !is_so().await {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+fn asking(board: Builder, question: &'static str) -> Builder {
+    board.agent("asker", move |turn: Turn| async move { Ok(Command::output(turn.people().ask(question).await?)) })
+}
+
+async fn submit(board: &Callboard, to: &str) -> RunHandle {
+    board.submit(Task::new("x").to(to)).await.unwrap()
 }
 
 async fn question(run: &RunHandle) -> Question {
@@ -87,7 +77,7 @@ async fn question(run: &RunHandle) -> Question {
 
 async fn needs_attention(run: &RunHandle) -> String {
     let why = async || people::attention(run).await.into_iter().next().map(|(_, why)| why);
-    until(async || why().await.is_some()).await;
+    comes_true(async || why().await.is_some()).await;
     why().await.unwrap()
 }
 
@@ -97,18 +87,18 @@ fn attempts(turns: &Mutex<Vec<(TurnId, u32)>>) -> Vec<(u32, u32)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repeat() {
-    let world = World::new();
+    let stage = Stage::new();
     let turns: Arc<Mutex<Vec<(TurnId, u32)>>> = Arc::default();
     let start = || {
-        let (board, world, turns) = (world.board(), world.clone(), Arc::clone(&turns));
+        let (board, stage, turns) = (stage.board(), stage.clone(), Arc::clone(&turns));
         let agent = move |turn: Turn| {
-            let (world, turns) = (world.clone(), Arc::clone(&turns));
+            let (stage, turns) = (stage.clone(), Arc::clone(&turns));
             async move {
                 turns.lock().push((turn.id(), turn.attempt()));
                 let number: u32 = turn
                     .step("first", async {
                         Ok::<_, TurnError>({
-                            world.effect("first");
+                            stage.effect("first");
                             7
                         })
                     })
@@ -116,7 +106,7 @@ async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repea
                 if turn.attempt() == 1 {
                     return Err(TurnError::transient("once"));
                 }
-                turn.step("second", async { Ok::<_, TurnError>(world.effect("second")) }).await?;
+                turn.step("second", async { Ok::<_, TurnError>(stage.effect("second")) }).await?;
                 // What follows is under way when the board goes.
                 tokio::time::sleep(HOUR / 10).await;
                 Ok(Command::output(number))
@@ -126,7 +116,7 @@ async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repea
     };
     let first = start().await.unwrap();
     let run = submit(&first, "worker").await.id();
-    until(async || world.effects.lock().len() == 2).await;
+    comes_true(async || stage.effects.lock().len() == 2).await;
     first.shutdown().await;
 
     let second = start().await.unwrap();
@@ -134,16 +124,16 @@ async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repea
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(7).into()));
     assert_eq!(attempts(&turns), [(1, 1), (1, 2), (1, 2)], "a restart is not an attempt");
     assert!(turns.lock().iter().all(|(turn, _)| turn.run == run));
-    assert_eq!(world.effects(), [("first".into(), 1), ("second".into(), 1)]);
+    assert_eq!(stage.effects(), [("first".into(), 1), ("second".into(), 1)]);
     second.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn delegations_go_on_and_their_answers_are_asked_for_once() {
-    let world = World::new();
+    let stage = Stage::new();
     let start = || {
-        let (lead, helper) = (world.clone(), world.clone());
-        world
+        let (lead, helper) = (stage.clone(), stage.clone());
+        stage
             .board()
             .agent("lead", move |turn: Turn| {
                 lead.effect("lead");
@@ -168,7 +158,8 @@ async fn delegations_go_on_and_their_answers_are_asked_for_once() {
     };
     let first = start().await.unwrap();
     let run = submit(&first, "lead").await;
-    until(async || run.history().await.unwrap().iter().any(|event| matches!(event, RunEvent::TurnEnded { .. }))).await;
+    comes_true(async || run.history().await.unwrap().iter().any(|event| matches!(event, RunEvent::TurnEnded { .. })))
+        .await;
     let run = run.id();
     first.shutdown().await;
 
@@ -177,7 +168,7 @@ async fn delegations_go_on_and_their_answers_are_asked_for_once() {
     assert_eq!(result.output, json!(["quick is done", "slow is done"]));
     assert_eq!(result.state, json!({ "messages": ["quick", "slow", "lead"] }));
     assert_eq!(result.metrics.handoffs, 2, "nothing is admitted twice");
-    assert_eq!(world.effects(), [("lead".into(), 2), ("quick".into(), 1), ("slow".into(), 2)]);
+    assert_eq!(stage.effects(), [("lead".into(), 2), ("quick".into(), 1), ("slow".into(), 2)]);
     second.shutdown().await;
 }
 
@@ -200,7 +191,7 @@ async fn a_backoff_lasts_as_long_as_it_would_have() {
             _ => None,
         })
     };
-    until(async || failed().await.is_some()).await;
+    comes_true(async || failed().await.is_some()).await;
     let retry_at = failed().await.unwrap();
     assert!(retry_at > world.env.now().wall);
     let run = run.id();
@@ -217,19 +208,19 @@ async fn a_backoff_lasts_as_long_as_it_would_have() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fan_out_goes_on_where_it_was() {
-    let world = World::new();
+    let stage = Stage::new();
     let start = || {
-        let world_of_workers = world.clone();
-        world
+        let of_workers = stage.clone();
+        stage
             .board()
             .agent("lead", |_: Turn| async move {
                 Ok(Command::new().goto_many((0..4_u64).map(|n| SendTo::new("worker", n))))
             })
             .agent("worker", move |turn: Turn| {
-                let world = world_of_workers.clone();
+                let stage = of_workers.clone();
                 async move {
                     let n: u64 = turn.input()?;
-                    world.effect(n.to_string());
+                    stage.effect(n.to_string());
                     if n >= 2 {
                         tokio::time::sleep(HOUR / 10).await;
                     }
@@ -243,14 +234,14 @@ async fn a_fan_out_goes_on_where_it_was() {
     let ended = async || {
         run.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::TurnEnded { .. })).count()
     };
-    until(async || ended().await == 3 && world.effects.lock().len() == 4).await;
+    comes_true(async || ended().await == 3 && stage.effects.lock().len() == 4).await;
     let run = run.id();
     first.shutdown().await;
 
     let second = start().await.unwrap();
     let result = second.run(run).result().await.unwrap();
     assert_eq!((result.output, result.state), (json!([0, 1, 4, 9]).into(), json!({ "messages": [0, 1, 2, 3] }).into()));
-    assert_eq!(world.effects(), [("0".into(), 1), ("1".into(), 1), ("2".into(), 2), ("3".into(), 2)]);
+    assert_eq!(stage.effects(), [("0".into(), 1), ("1".into(), 1), ("2".into(), 2), ("3".into(), 2)]);
     second.shutdown().await;
 }
 
@@ -294,10 +285,7 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_given_right_after_the_start_is_taken() {
     let world = World::new();
-    let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
-        world.board().agent("asker", agent).start()
-    };
+    let start = || asker(world.board()).start();
     let first = start().await.unwrap();
     let (answered, cancelled) = (submit(&first, "asker").await, submit(&first, "asker").await);
     let name = question(&answered).await;
@@ -316,10 +304,7 @@ async fn an_answer_given_right_after_the_start_is_taken() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_counts_from_the_submission() {
     let world = World::new();
-    let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
-        world.board().agent("asker", agent).start()
-    };
+    let start = || asker(world.board()).start();
     let first = start().await.unwrap();
     let submitted = world.env.now().wall;
     let tasks = [HOUR * 2, HOUR / 2].map(|deadline| Task::new("x").deadline(deadline));
@@ -354,7 +339,7 @@ async fn how_often_a_turn_may_be_found_under_way_can_be_set() {
     let mut board = start().await.unwrap();
     let run = submit(&board, "worker").await.id();
     for begins in 1..=2 {
-        until(async || begun.load(Ordering::Relaxed) == begins).await;
+        comes_true(async || begun.load(Ordering::Relaxed) == begins).await;
         board.shutdown().await;
         board = start().await.unwrap();
     }
@@ -383,11 +368,11 @@ async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
     };
     let board = start().await.unwrap();
     let run = submit(&board, "worker").await.id();
-    until(async || begun.load(Ordering::Relaxed) == 1).await;
+    comes_true(async || begun.load(Ordering::Relaxed) == 1).await;
     board.shutdown().await;
     for recovery in 1..10 {
         let board = start().await.unwrap();
-        until(async || begun.load(Ordering::Relaxed) == recovery + 1).await;
+        comes_true(async || begun.load(Ordering::Relaxed) == recovery + 1).await;
         board.shutdown().await;
     }
     let board = start().await.unwrap();
@@ -466,22 +451,12 @@ async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can_be_restarted() {
     let world = World::new();
-    let first = world
-        .board()
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
-        .start()
-        .await
-        .unwrap();
+    let first = asker(world.board()).start().await.unwrap();
     let run = submit(&first, "asker").await;
     question(&run).await;
     let run = run.id();
     first.shutdown().await;
-    let second = world
-        .board()
-        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("place?").await?)) })
-        .start()
-        .await
-        .unwrap();
+    let second = asking(world.board(), "place?").start().await.unwrap();
     let run = second.run(run);
     let why = needs_attention(&run).await;
     assert!(why.contains("an earlier attempt asked for the question \"name?\""), "{why}");
@@ -496,10 +471,7 @@ async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     let world = World::new();
-    let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
-        world.board().agent("asker", agent).start()
-    };
+    let start = || asker(world.board()).start();
     let first = start().await.unwrap();
     let (damaged, sound) = (submit(&first, "asker").await, submit(&first, "asker").await);
     question(&damaged).await;
@@ -608,10 +580,10 @@ async fn the_same_id_is_the_same_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
-    let world = World::new();
+    let stage = Stage::new();
     let has_crashed = Arc::new(AtomicBool::new(false));
-    let (crashed, crash, workers) = (Arc::clone(&has_crashed), Arc::clone(&world.crash), world.clone());
-    let board = world
+    let (crashed, crash, workers) = (Arc::clone(&has_crashed), stage.faults.clone(), stage.clone());
+    let board = stage
         .board()
         .capacity(|capacity| capacity.run_supervisors(1))
         .pool(100)
@@ -622,9 +594,9 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
         })
         .with(
             AgentSpec::new("worker", move |turn: Turn| {
-                let world = workers.clone();
+                let stage = workers.clone();
                 async move {
-                    turn.step("effect", async { Ok::<_, TurnError>(world.effect(turn.id().run.to_string())) }).await?;
+                    turn.step("effect", async { Ok::<_, TurnError>(stage.effect(turn.id().run.to_string())) }).await?;
                     // All end, ask and fail in the moment in which the supervisor crashes.
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Ok(match turn.input::<u64>()? % 4 {
@@ -640,7 +612,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
         .agent("helper", |_: Turn| async move { Ok(Command::output("helped")) })
         .approval_policy(move |question| {
             if &*question.action.action == "crash" && !crashed.swap(true, Ordering::Relaxed) {
-                crash.0.store(true, Ordering::Relaxed);
+                crash.panic_at("runs.taken");
             }
             Consent::Auto
         })
@@ -666,7 +638,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("survived").into()));
     let tree = board.tree().await.unwrap();
     assert_eq!(tree.find(&["runs", "runs-0"]).unwrap().restarts, 1, "{tree}");
-    assert!(world.effects().iter().all(|(_, count)| *count == 1), "{:?}", world.effects());
+    assert!(stage.effects().iter().all(|(_, count)| *count == 1), "{:?}", stage.effects());
     assert_eq!(board.unfinished_runs().await.unwrap().len(), 0);
     let load = board.load();
     assert_eq!((load.turns_at_work, load.waiting_turns, load.ready_turns, load.waits), (0, 0, 0, 0));
@@ -675,11 +647,11 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
 
 #[tokio::test(start_paused = true)]
 async fn what_arrives_together_with_a_crash_is_not_lost() {
-    let world = World::new();
-    let (has_crashed, crash) = (AtomicBool::new(false), Arc::clone(&world.crash));
+    let stage = Stage::new();
+    let (has_crashed, crash) = (AtomicBool::new(false), stage.faults.clone());
     let others: Arc<OnceLock<(Callboard, RunHandle, Question)>> = Arc::default();
     let found = Arc::clone(&others);
-    let board = world
+    let board = stage
         .board()
         .capacity(|capacity| capacity.run_supervisors(1))
         .agent("crasher", move |turn: Turn| {
@@ -701,7 +673,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
         .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
         .approval_policy(move |_| {
             if !has_crashed.swap(true, Ordering::Relaxed) {
-                crash.0.store(true, Ordering::Relaxed);
+                crash.panic_at("runs.taken");
             }
             Consent::Auto
         })
@@ -718,20 +690,6 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
     assert_eq!(answered.result().await.unwrap().output, json!("ann"));
     assert_eq!(board.tree().await.unwrap().find(&["runs", "runs-0"]).unwrap().restarts, 1);
     board.shutdown().await;
-}
-
-/// The storage actor of a board with this plan hangs when it should say that the board lives.
-struct Mute;
-
-impl Faults for Mute {
-    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == "storage.handle").then_some(Fault::Wait(100 * HOUR))
-    }
-}
-
-/// The question of a run, once a board works on it.
-fn asker(board: Builder) -> Builder {
-    board.agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) })
 }
 
 #[tokio::test(start_paused = true)]
@@ -774,7 +732,10 @@ async fn runs_change_hands_at_once_when_their_board_is_shut_down() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_another_board_has_taken_over_is_let_go() {
     let world = World::new();
-    let mute = world.board().env(world.env.clone().with_faults(Arc::new(Mute)));
+    // Its storage actor hangs when it should say that the board lives.
+    let hangs = FaultPlan::default();
+    hangs.arm("storage.handle", Fault::Wait(100 * HOUR), u32::MAX);
+    let mute = world.board().env(world.env.clone().with_faults(Arc::new(hangs)));
     let first = asker(mute).start().await.unwrap();
     let run = submit(&first, "asker").await;
     let name = question(&run).await;

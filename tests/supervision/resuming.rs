@@ -1,14 +1,10 @@
 //! A run that ended because branches wrote one place side by side goes on with what a person writes over it (SEMANTICS 6).
 
-use std::sync::Arc;
-
-use crate::common::{assert_nothing_left, builder, finish, quiet, secs};
+use crate::common::{World, assert_nothing_left, builder, finish, quiet, secs};
 use callboard::OverwriteError;
-use callboard::env::Env;
 use callboard::messages::{Durability, RunEvent, RunId, SendTo, StateError};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
-use callboard::storage::{Memory, Storage};
 use serde_json::json;
 
 /// A lead that has two judges write what they were given, side by side.
@@ -95,12 +91,8 @@ async fn a_turn_whose_children_conflicted_hands_on_as_it_wanted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_is_the_same_in_the_next_process() {
-    let env = Env::repeatable(3);
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let start = || {
-        let builder = Callboard::builder().env(env.clone()).storage(Arc::clone(&storage));
-        judges(builder.durability(Durability::Sync)).start()
-    };
+    let world = World::new();
+    let start = || judges(world.builder()).start();
     let first = start().await.unwrap();
     let run = conflicted(&first, "lead").await.id();
     first.shutdown().await;
@@ -125,9 +117,10 @@ async fn a_resumed_run_is_kept_as_long_as_any_from_its_new_end_on() {
     let run = conflicted(&board, "asker").await;
     tokio::time::sleep(secs(3000)).await;
     run.resume_with([("verdict", "accept"), ("reason", "x")], "ann").await.unwrap();
-    assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    let result = run.result().await;
+    assert_eq!(result.as_ref().unwrap().outcome, Outcome::Finished);
     tokio::time::sleep(secs(3000)).await;
-    assert!(run.result().await.is_ok());
+    assert_eq!(run.result().await, result);
     tokio::time::sleep(secs(900)).await;
     assert_eq!(run.result().await, Err(RunError::Unknown(run.id())));
     board.shutdown().await;

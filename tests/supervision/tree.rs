@@ -762,8 +762,12 @@ async fn a_killed_root_is_reported_and_takes_its_children_along() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_handle_does_not_stop_the_tree() {
-    let (_, tree, events, [a, ..]) = trio(Strategy::OneForOne).await;
-    drop((tree, events));
+    let (stage, tree, mut events, [a, ..]) = trio(Strategy::OneForOne).await;
+    drop(tree);
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!((events.rest(), stage.log()), (Vec::new(), String::new()));
+    a.cast(PartMsg::Panic("boom")).unwrap();
+    events.until("app/a gen 2: restarted").await;
     a.call(PartMsg::Ping, SECOND).await.unwrap();
 }
 

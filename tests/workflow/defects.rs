@@ -314,7 +314,7 @@ fn texts_that_nest_ten_thousand_deep_are_refused_soon() {
 }
 
 #[test]
-fn expressions_that_nest_thousands_deep_harm_nobody() {
+fn expressions_that_nest_thousands_deep_are_refused_soon() {
     for (open, close) in [
         ("(", ")"),
         ("[", "]"),
@@ -332,20 +332,25 @@ fn expressions_that_nest_thousands_deep_harm_nobody() {
         ("", "()"),
         ("", " is odd"),
     ] {
-        println!("{open}1{close}");
         let expression = [&open.repeat(4_000), "x", &close.repeat(4_000)].concat();
         ends("an expression", || {
             let node = || Node::agent("a", "x");
-            drop(Workflow::builder("deep").node(node().when(&expression)).build());
-            drop(Workflow::builder("deep").node(node().input(format!("{{{{ {expression} }}}}."))).build());
+            for node in [node().when(&expression), node().input(format!("{{{{ {expression} }}}}."))] {
+                let told = Workflow::builder("deep").node(node).build().unwrap_err().to_string();
+                assert!(
+                    told.contains("an expression has more than 500 signs, names and texts"),
+                    "{open}1{close}: {told}"
+                );
+            }
         });
     }
     for block in
         ["{% if 1 %}", "{% for a in [1] %}", "{% set a %}", "{% macro m() %}", "{% with %}", "{% filter upper %}"]
     {
-        println!("{block}");
         let node = Node::agent("a", "x").input(["{% if 1 %}", &block.repeat(4_000)].concat());
-        ends("a block", || drop(Workflow::builder("deep").node(node).build()));
+        let told = ends("a block", || Workflow::builder("deep").node(node).build().unwrap_err().to_string());
+        let why = ["template exceeds maximum recursion limits", "at most 65536 are allowed", "unknown statement macro"];
+        assert!(why.iter().any(|why| told.contains(why)), "{block}: {told}");
     }
 }
 

@@ -8,6 +8,7 @@ mod compared;
 mod defects;
 mod drawing;
 mod patterns;
+mod runs;
 mod teams;
 mod traps;
 mod workflows;

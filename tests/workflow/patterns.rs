@@ -1,33 +1,22 @@
 //! Ready-made ways for agents to work together: who is given what, when it ends, and what it comes to.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{assert_nothing_left, builder};
+use crate::common::{builder, models};
+use crate::runs::{error, run_plan};
 use callboard::messages::{Message, Reducer, RunResult};
 use callboard::prelude::*;
-use callboard::runtime::Builder;
 use callboard::testing::Script;
 use callboard::workflow::patterns::{Participant, Peers, Pipeline, Review};
 use callboard::workflow::{Node, Workflow};
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, LlmAgent, Model, ModelErrorKind, Tools};
+use callboard_agents::{Model, ModelErrorKind, Tools};
 use serde_json::{Value, json};
 
 /// An agent from a file that says no more than its name.
 fn thinker(name: &str, model: impl Model) -> AgentSpec {
     let text = format!("[agent]\nname = \"{name}\"\nsystem_prompt = \"You are {{{{ agent.name }}}}.\"");
-    let definition = Definition::from_toml("agent.toml", &text).unwrap();
-    LlmAgent::new(&definition, Arc::new(model), &Tools::new(), &[]).unwrap().spec()
-}
-
-async fn run(builder: Builder, workflow: &Workflow, input: impl Into<Json>) -> RunResult {
-    let board = builder.start().await.unwrap();
-    let run = board.submit(workflow.task(input)).await.unwrap_or_else(|error| panic!("{error}"));
-    let result = tokio::time::timeout(Duration::from_secs(3_600), run.result()).await.expect("it hangs").unwrap();
-    assert_nothing_left(&board, 5).await;
-    board.shutdown().await;
-    result
+    models::agent(&text, model, &Tools::new())
 }
 
 /// What a model was given to work on, request by request.
@@ -51,19 +40,12 @@ fn mark(mark: &'static str) -> impl Fn(Turn) -> futures::future::Ready<Result<Co
     }
 }
 
-fn error(result: &RunResult) -> &str {
-    match &result.outcome {
-        Outcome::Failed { error } => error,
-        other => panic!("{other:?}"),
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn in_a_pipeline_each_gets_what_the_one_before_made() {
     let editor = ScriptedModel::new().says("a better draft");
     let pipeline = Pipeline::new("book").all(["write", "edit", "print"]).build().unwrap();
     let board = builder().agent("write", mark(", written")).with(thinker("edit", editor.clone()));
-    let result = run(board.agent("print", mark(", printed")), &pipeline, "a draft").await;
+    let result = run_plan(board.agent("print", mark(", printed")), &pipeline, "a draft").await;
     assert_eq!(given(&editor), [json!("a draft, written")]);
     assert_eq!((result.output.as_str(), result.metrics.turns), (Some("a better draft, printed"), 3));
 }
@@ -73,7 +55,7 @@ async fn one_that_fails_ends_a_pipeline_by_its_name_and_nobody_after_it_works() 
     let pipeline = Pipeline::new("book").all(["write", "edit-text", "print"]).build().unwrap();
     let (edit, print) = (Script::new().fail_for_good("no ink"), Script::new().reply("printed"));
     let board = builder().agent("write", mark(".")).agent("edit-text", edit).agent("print", print.clone());
-    let result = run(board, &pipeline, "x").await;
+    let result = run_plan(board, &pipeline, "x").await;
     assert_eq!(error(&result), "node edit_text: terminal error: no ink");
     assert!(print.turns().is_empty());
 }
@@ -88,7 +70,7 @@ async fn the_feedback_of_a_review_reaches_the_executor_until_the_work_is_accepte
         .with(thinker("planner", planner.clone()))
         .with(thinker("writer", writer.clone()))
         .with(thinker("critic", critic.clone()));
-    let result = run(board, &review, "a letter to Ada").await;
+    let result = run_plan(board, &review, "a letter to Ada").await;
     let expected = json!({
         "accepted": true, "rounds": 2, "work": "Dear Ada, have you a minute?", "feedback": "Now it does.",
         "plan": "1. greet 2. ask",
@@ -121,7 +103,7 @@ async fn the_feedback_of_a_review_that_replans_reaches_the_planner_and_the_execu
         .with(thinker("writer", writer.clone()))
         .with(thinker("critic", critic.clone()));
     let task = json!({ "to": "Ada" });
-    let result = run(board, &review, task.clone()).await;
+    let result = run_plan(board, &review, task.clone()).await;
     let expected = json!({
         "accepted": true, "rounds": 2, "work": "Dear Ada, have you a minute?", "feedback": "Fine.",
         "plan": "1. greet 2. ask",
@@ -143,7 +125,7 @@ async fn a_review_that_nobody_accepts_ends_with_the_last_work_and_the_last_feedb
     let critic = script([json!({ "accepted": false, "feedback": ["longer"] }), json!({ "accepted": false })]);
     let review = Review::new("letter", "planner", "writer", "critic").rounds(2).build().unwrap();
     let board = builder().agent("planner", mark("!")).agent("writer", writer.clone()).agent("critic", critic);
-    let result = run(board, &review, "x").await;
+    let result = run_plan(board, &review, "x").await;
     assert!(result.outcome.is_finished());
     let expected = json!({ "accepted": false, "rounds": 2, "work": { "pages": 2 }, "feedback": null, "plan": "x!" });
     assert_eq!(result.output, expected);
@@ -155,7 +137,7 @@ async fn a_reviewer_without_a_verdict_is_asked_once_more_and_then_has_not_accept
     let critic = ScriptedModel::new().says("Looks great, ship it!").says("Ship it.\nACCEPTED").says("");
     let review = Review::new("letter", "planner", "writer", "critic").build().unwrap();
     let board = || builder().agent("planner", mark("")).agent("writer", mark(""));
-    let result = run(board().with(thinker("critic", critic.clone())), &review, "x").await;
+    let result = run_plan(board().with(thinker("critic", critic.clone())), &review, "x").await;
     assert_eq!((&result.output["accepted"], &result.output["rounds"]), (&json!(true), &json!(1)));
     let asked = given(&critic);
     assert_eq!((&asked[0]["problem"], &asked[0]["last_answer"]), (&Value::Null, &Value::Null));
@@ -173,7 +155,7 @@ async fn a_reviewer_without_a_verdict_is_asked_once_more_and_then_has_not_accept
     ] {
         let critic = Script::new().reply(answer.clone());
         let review = Review::new("letter", "planner", "writer", "critic").rounds(1).build().unwrap();
-        let result = run(board().agent("critic", critic.clone()), &review, "x").await;
+        let result = run_plan(board().agent("critic", critic.clone()), &review, "x").await;
         assert_eq!((&result.output["accepted"], &result.output["feedback"]), (&json!(false), &answer), "{answer}");
         assert_eq!(critic.turns().len(), 2, "{answer}");
     }
@@ -187,7 +169,7 @@ async fn a_member_of_a_review_that_fails_ends_it_by_its_node() {
             |name: &str| if name == broken { Script::new().fail_for_good("ill") } else { Script::new().reply("x") };
         let board =
             ["planner", "writer", "critic"].into_iter().fold(builder(), |board, name| board.agent(name, agent(name)));
-        let result = run(board, &review, "x").await;
+        let result = run_plan(board, &review, "x").await;
         assert_eq!(error(&result), format!("node {node}: terminal error: ill"));
     }
 }
@@ -208,7 +190,7 @@ async fn peers_read_what_all_wrote_in_the_rounds_before_however_quick_each_is() 
                 Ok(Command::output(json!({ "done": heard > 0, "text": { "heard": heard } })))
             },
         );
-        let result = run(board, &panel, json!({ "about": "tides" })).await;
+        let result = run_plan(board, &panel, json!({ "about": "tides" })).await;
         let said = |by: &str, round: u32, text: Value| json!({ "by": by, "round": round, "text": text });
         let first = [
             said("ann", 1, json!("ann begins")),
@@ -238,7 +220,7 @@ async fn peers_who_are_not_all_done_end_with_the_last_round() {
     let done = Script::new().reply("Nothing to add.\n**DONE**");
     let open = Script::new().reply("I am not done, and I say DONE in the middle of a line only");
     let panel = Peers::new("panel").with("done").with("open").rounds(4).build().unwrap();
-    let result = run(builder().agent("done", done.clone()).agent("open", open.clone()), &panel, "x").await;
+    let result = run_plan(builder().agent("done", done.clone()).agent("open", open.clone()), &panel, "x").await;
     assert_eq!((&result.output["done"], &result.output["rounds"]), (&json!(false), &json!(4)));
     assert_eq!((done.turns().len(), open.turns().len(), result.output["said"].as_array().unwrap().len()), (4, 4, 8));
     assert_eq!(result.output["said"][0]["text"], "Nothing to add.");
@@ -248,7 +230,7 @@ async fn peers_who_are_not_all_done_end_with_the_last_round() {
 async fn a_peer_that_fails_ends_the_discussion_by_its_name() {
     let panel = Peers::new("panel").with("well").with("ill").build().unwrap();
     let model = ScriptedModel::new().fails(ModelErrorKind::Rejected, "no such model");
-    let result = run(builder().agent("well", mark("")).with(thinker("ill", model)), &panel, "x").await;
+    let result = run_plan(builder().agent("well", mark("")).with(thinker("ill", model)), &panel, "x").await;
     assert!(error(&result).starts_with("node discuss#1/ill/ill_says: "), "{}", error(&result));
     assert!(error(&result).ends_with("no such model"), "{}", error(&result));
 }
@@ -258,7 +240,7 @@ async fn a_discussion_reads_nothing_of_an_earlier_one_and_namesakes_are_told_apa
     let panel = Peers::new("panel").with("one").with("one").rounds(1).build().unwrap();
     let twice = Pipeline::new("twice").then(&panel).then(&panel).build().unwrap();
     let one = Script::new().reply("mine");
-    let result = run(builder().agent("one", one.clone()), &twice, "x").await;
+    let result = run_plan(builder().agent("one", one.clone()), &twice, "x").await;
     assert!(worked_on(&one).iter().all(|given| given["said"] == json!([])), "{:?}", worked_on(&one));
     let by: Vec<&Value> = result.output["said"].as_array().unwrap().iter().map(|said| &said["by"]).collect();
     assert_eq!(by, ["one", "one_2"]);
@@ -279,7 +261,7 @@ async fn a_pipeline_may_have_a_review_in_its_middle_whose_executor_is_a_panel() 
         .agent("bob", Script::new().reply("waves"))
         .agent("critic", critic)
         .agent("printer", printer.clone());
-    let result = run(board, &book, "the sea").await;
+    let result = run_plan(board, &book, "the sea").await;
     assert_eq!(result.output, "printed");
     let printed = &worked_on(&printer)[0];
     assert_eq!((&printed["accepted"], &printed["rounds"]), (&json!(true), &json!(2)));
@@ -324,9 +306,9 @@ async fn in_every_way_agents_write_to_the_channels_that_they_have_alone() {
             .map(|by| by.as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(written(&run(with_agents(), &pipeline, "x").await), ["ann", "bob", "ann", "bob", "cy"]);
-    assert_eq!(written(&run(with_agents(), &review, "x").await), ["ann", "bob", "cy"]);
-    assert_eq!(written(&run(with_agents(), &peers, "x").await), ["ann", "bob"]);
+    assert_eq!(written(&run_plan(with_agents(), &pipeline, "x").await), ["ann", "bob", "ann", "bob", "cy"]);
+    assert_eq!(written(&run_plan(with_agents(), &review, "x").await), ["ann", "bob", "cy"]);
+    assert_eq!(written(&run_plan(with_agents(), &peers, "x").await), ["ann", "bob"]);
 }
 
 #[test]

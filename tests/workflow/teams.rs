@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{World, assert_nothing_left, builder, finish, until};
+use crate::common::{Processes, assert_nothing_left, builder, finish, found, until};
 use callboard::messages::{Complexity, Message, Refusal, RunEvent, RunId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
@@ -36,12 +36,7 @@ fn tools(model: &ScriptedModel) -> Vec<String> {
 
 /// The other run, as soon as there is one.
 async fn begun_beside(board: &Callboard, run: RunId) -> RunHandle {
-    loop {
-        match board.runs().await.unwrap().into_iter().find(|other| other.id() != run) {
-            Some(other) => return other,
-            None => tokio::task::yield_now().await,
-        }
-    }
+    found(async || board.runs().await.unwrap().into_iter().find(|other| other.id() != run)).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,14 +216,14 @@ async fn an_agent_of_a_workflow_cannot_delegate_to_whoever_waits_for_the_workflo
 #[test]
 fn a_turn_that_begins_again_after_a_crash_or_a_shutdown_finds_its_run() {
     for is_shut_down in [false, true] {
-        let world = World::new();
+        let processes = Processes::new();
         let inner = Pipeline::new("inner").then("first").then("second").build().unwrap();
         let first = Script::new().reply("one");
         let board = |builder: Builder, second: Script| {
             let limits = Limits { tokens: 1_000, ..Limits::default() };
             builder.agent("first", first.clone()).agent("second", second).workflow("printer", &inner, limits)
         };
-        let run = world.process(async |builder| {
+        let run = processes.run(async |builder| {
             let board = board(builder, Script::new().hang()).start().await.unwrap();
             // What the workflow may take fits in once.
             let task = Task::new("x").to("printer").limits(Limits { tokens: 1_500, ..Limits::default() });
@@ -240,7 +235,7 @@ fn a_turn_that_begins_again_after_a_crash_or_a_shutdown_finds_its_run() {
             }
             run
         });
-        world.process(async |builder| {
+        processes.run(async |builder| {
             let board = board(builder, Script::new().reply("two")).start().await.unwrap();
             assert_eq!(board.run(run).result().await.unwrap().output, "two");
             assert_eq!((first.turns().len(), board.runs().await.unwrap().len()), (1, 2));

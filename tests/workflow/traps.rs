@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, people};
+use crate::runs::{self, run_on, workflow};
 use callboard::AnswerError;
-use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, SendTo};
+use callboard::messages::{Refusal, RunEvent, RunResult, SendTo};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::{Fork, Replay, TurnStatus};
@@ -14,22 +15,14 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Agents that do what they are told.
+/// Agents that note what they were given, fail, or wait.
 fn cast(builder: Builder) -> Builder {
-    builder
-        .agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+    runs::cast(builder)
         .agent("mark", |turn: Turn| async move {
             let given = turn.input_json().clone();
             Ok(Command::output(given.clone()).with("seen", given))
         })
         .agent("fail", |_: Turn| async { Err::<Command, _>(TurnError::terminal("no")) })
-        .agent("never", |_: Turn| async { std::future::pending::<Result<Command, TurnError>>().await })
-        .agent("write", |turn: Turn| async move {
-            let fields: std::collections::BTreeMap<String, Value> = turn.input()?;
-            let write = |command: Command, (channel, value): (&String, &Value)| command.with(channel, value.clone());
-            Ok(fields.iter().fold(Command::output("written"), write))
-        })
-        .agent("read", |turn: Turn| async move { Ok(Command::output(turn.state().to_json())) })
         // Waits so many seconds, then goes where it is told with what it is told.
         .agent("send", |turn: Turn| async move {
             let (seconds, to, what): (u64, String, Value) = turn.input()?;
@@ -43,22 +36,6 @@ fn cast(builder: Builder) -> Builder {
             let command = Command::output(seconds).with("seen", seconds);
             Ok(if ends { command.end() } else { command })
         })
-}
-
-fn workflow() -> WorkflowBuilder {
-    Workflow::builder("test").channel("seen", Reducer::Append).channel("one", Reducer::LastValue)
-}
-
-async fn run_on(builder: Builder, workflow: WorkflowBuilder, input: Value) -> RunResult {
-    let workflow = workflow.build().unwrap_or_else(|defects| panic!("{defects}"));
-    let board = builder.start().await.unwrap();
-    let run = board.submit(workflow.task(input)).await.unwrap_or_else(|error| panic!("{error}"));
-    let result = tokio::time::timeout(Duration::from_secs(3_600), run.result()).await.expect("it hangs").unwrap();
-    let replay = Replay::of(run.history().await.unwrap(), &Default::default()).unwrap();
-    assert_eq!(replay.result(), Some(&result), "the journal tells another story");
-    assert_nothing_left(&board, 5).await;
-    board.shutdown().await;
-    result
 }
 
 async fn run(workflow: WorkflowBuilder, input: Value) -> RunResult {

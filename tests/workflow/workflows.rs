@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{Counter, World, assert_nothing_left, builder, people, quiet, until};
+use crate::common::{Counter, Processes, assert_nothing_left, builder, finish, found, people, quiet, until};
+use crate::runs::{self, error, run_on, workflow};
 use callboard::AnswerError;
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, SendTo};
 use callboard::prelude::*;
@@ -16,11 +17,9 @@ use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-/// Agents that say their names after what they were given, and what they can be told to do.
+/// Agents that put a mark behind what they were given, fail with it, or go where it says.
 fn cast(builder: Builder) -> Builder {
-    let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
-    builder
-        .agent("echo", echo)
+    runs::cast(builder)
         .agent("mark", |turn: Turn| async move {
             let given = turn.input_json().as_str().unwrap_or_default().to_owned();
             Ok(Command::output(format!("{given}.")).with("seen", given))
@@ -29,17 +28,6 @@ fn cast(builder: Builder) -> Builder {
             "fail",
             |turn: Turn| async move { Err::<Command, _>(TurnError::terminal(turn.input_json().to_string())) },
         )
-        .agent("never", |_: Turn| async { std::future::pending::<Result<Command, TurnError>>().await })
-        .agent("write", |turn: Turn| async move {
-            let mut command = Command::output(turn.input_json().clone());
-            if let Value::Object(fields) = turn.input_json().value() {
-                for (channel, value) in fields {
-                    command = command.with(channel, value.clone());
-                }
-            }
-            Ok(command)
-        })
-        .agent("read", |turn: Turn| async move { Ok(Command::output(turn.state().to_json())) })
         .agent("go", |turn: Turn| async move {
             let to = turn.input_json().as_str().unwrap_or_default().to_owned();
             Ok(match &*to {
@@ -50,29 +38,8 @@ fn cast(builder: Builder) -> Builder {
         })
 }
 
-fn workflow() -> WorkflowBuilder {
-    Workflow::builder("test").channel("seen", Reducer::Append).channel("one", Reducer::LastValue)
-}
-
 async fn run(workflow: WorkflowBuilder, input: Value) -> RunResult {
     run_on(cast(builder()), workflow, input).await
-}
-
-async fn run_on(builder: Builder, workflow: WorkflowBuilder, input: Value) -> RunResult {
-    let workflow = workflow.build().unwrap_or_else(|defects| panic!("{defects}"));
-    let board = builder.start().await.unwrap();
-    let run = board.submit(workflow.task(input)).await.unwrap_or_else(|error| panic!("{error}"));
-    let result = tokio::time::timeout(Duration::from_secs(3_600), run.result()).await.expect("it hangs").unwrap();
-    assert_nothing_left(&board, 5).await;
-    board.shutdown().await;
-    result
-}
-
-fn error(result: &RunResult) -> &str {
-    match &result.outcome {
-        Outcome::Failed { error } => error,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,7 +210,11 @@ async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() 
         workflow().node(Node::agent("a", "echo")).node(Node::agent("b", "mark").after("a").when_predicate("is_long"))
     };
     let known = cast(builder()).predicate("is_long", |_, subject| subject.as_str().is_some_and(|text| text.len() > 3));
-    assert_eq!(run_on(known, plan(), json!("long text")).await.output, "long text.");
+    let board = known.start().await.unwrap();
+    for (input, output) in [("long text", "long text."), ("abc", "abc")] {
+        assert_eq!(finish(&board, plan().build().unwrap().task(input)).await.output, output);
+    }
+    board.shutdown().await;
     let board = cast(builder()).predicate("is_lon", |_, _| true).start().await.unwrap();
     let refused = board.submit(plan().build().unwrap().task("x")).await.unwrap_err().to_string();
     assert_eq!(
@@ -570,8 +541,8 @@ fn finished_nodes_do_not_run_again_after_a_crash_of_their_process() {
         .node(Node::agent("a", "slow"))
         .node(Node::agent("b", "slow").after("a"))
         .node(Node::agent("c", "slow").after("b"));
-    let world = World::new();
-    let run = world.process(async |builder| {
+    let processes = Processes::new();
+    let run = processes.run(async |builder| {
         let board = agents(builder).start().await.unwrap();
         let run = board.submit(plan.build().unwrap().task("x")).await.unwrap().id();
         // Amid the second node.
@@ -579,7 +550,7 @@ fn finished_nodes_do_not_run_again_after_a_crash_of_their_process() {
         run
     });
     assert_eq!(begun.get(), 2);
-    let result = world.process(async |builder| {
+    let result = processes.run(async |builder| {
         let board = agents(builder).start().await.unwrap();
         let result = board.run(run).result().await.unwrap();
         let history = board.run(run).history().await.unwrap();
@@ -660,37 +631,6 @@ async fn a_command_within_a_loop_may_leave_it_for_a_node_around_it() {
     assert_eq!((&result.outcome, seen(&result)), (&Outcome::Finished, 4));
     let result = run_on(judging(&["outer", "outer"]), plan(), json!("x")).await;
     assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "outer".into(), max: 2 }));
-}
-
-#[tokio::test(start_paused = true)]
-async fn toml_says_the_same_as_the_builder() {
-    let text = r#"
-        [workflow]
-        name = "code-review"
-
-        [workflow.channels]
-        verdicts = "append"
-
-        [[workflow.tasks]]
-        name = "analyze"
-        agent = "code-analyzer"
-        input = "{{source_code}}"
-
-        [[workflow.tasks]]
-        name = "review"
-        agent = "code-reviewer"
-        depends_on = ["analyze"]
-        input = "{{analyze.output}}"
-        save = "verdicts"
-    "#;
-    let read = Workflow::from_toml("review.toml", text).unwrap();
-    let built = Workflow::builder("code-review")
-        .channel("verdicts", Reducer::Append)
-        .node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
-        .node(Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").saved_to("verdicts"))
-        .build()
-        .unwrap();
-    assert_eq!(read.plan(), built.plan());
 }
 
 #[tokio::test(start_paused = true)]
@@ -830,9 +770,8 @@ async fn a_cancelled_run_shows_what_its_finished_nodes_have_written() {
     let plan = workflow().node(Node::agent("a", "mark")).node(Node::agent("b", "never").after("a"));
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
-    while board.load().turns_at_work == 0 || run.read().await.unwrap().metrics().turns == 0 {
-        tokio::task::yield_now().await;
-    }
+    found(async || (board.load().turns_at_work > 0 && run.read().await.unwrap().metrics().turns > 0).then_some(()))
+        .await;
     assert!(run.cancel("enough").await.unwrap());
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome.name(), &result.state), ("cancelled", &json!({ "seen": ["x"] }).into()));
@@ -891,6 +830,9 @@ fn toml_a_line_and_code_make_the_same_plan() {
 [workflow]
 name = "code-review"
 
+[workflow.channels]
+verdicts = "append"
+
 [[workflow.tasks]]
 name = "analyze"
 agent = "code-analyzer"
@@ -902,6 +844,7 @@ agent = "code-reviewer"
 depends_on = ["analyze"]
 input = "{{analyze.output}}"
 attempts = 2
+save = "verdicts"
 
 [[workflow.tasks]]
 name = "each"
@@ -915,14 +858,22 @@ when = "review.output"
         analyze(agent="code-analyzer", input="{{source_code}}")
         -> review(agent="code-reviewer", input="{{analyze.output}}", attempts=2)
         -> each(agent="checker", when="review.output", over="review.output", max=10)"#;
-    let code = Workflow::builder("code-review")
-        .node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
-        .node(Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").attempts(2))
-        .node(Node::agent("each", "checker").after("review").when("review.output").for_each_up_to("review.output", 10));
-    let code = code.build().unwrap();
+    let code = |review: fn(Node) -> Node, with: WorkflowBuilder| {
+        let each = Node::agent("each", "checker").after("review").when("review.output");
+        with.node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
+            .node(review(
+                Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").attempts(2),
+            ))
+            .node(each.for_each_up_to("review.output", 10))
+            .build()
+            .unwrap()
+    };
     let toml = Workflow::from_toml("review.toml", toml).unwrap_or_else(|defects| panic!("{defects}"));
+    let with_channel = Workflow::builder("code-review").channel("verdicts", Reducer::Append);
+    assert_eq!(toml.plan(), code(|review| review.saved_to("verdicts"), with_channel).plan());
+    // A line declares no channels.
     let line = Workflow::from_line("review.flow", line).unwrap_or_else(|defects| panic!("{defects}"));
-    assert_eq!(toml.plan(), code.plan());
+    let code = code(|review| review, Workflow::builder("code-review"));
     assert_eq!(line.plan(), code.plan());
 }
 

@@ -220,7 +220,13 @@ fn check_prints_a_json_schema_for_editors() {
     let folder = tempfile::tempdir().unwrap();
     let printed = callboard(folder.path(), &["check", "--schema"]);
     let schema = printed.json();
-    assert_eq!((printed.code, &schema["required"][0]), (Some(0), &"agent".into()));
+    assert_eq!(
+        (printed.code, &schema),
+        (Some(0), callboard_agents::Definition::schema().value()),
+        "it is the library's"
+    );
+    let agent = &schema["properties"]["agent"];
+    assert_eq!((&schema["required"], &agent["required"]), (&json!(["agent"]), &json!(["name"])), "{agent}");
 }
 
 #[test]

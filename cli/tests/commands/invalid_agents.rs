@@ -61,7 +61,7 @@ fn an_agent_with_defects_fails_only_the_commands_that_need_it() {
 #[test]
 fn a_run_whose_agent_gets_defects_waits_until_its_file_is_corrected() {
     let folder = folder();
-    add_python_agent(&folder, "asker", "send(type=\"ask\", id=1, question=\"who?\")\nsys.stdin.read()\n");
+    add_python_agent(&folder, "asker", "tell(type=\"ask\", id=1, question=\"who?\")\nsys.stdin.read()\n");
     let printed =
         callboard(&folder, &["run", "hi", "--to", "asker", "--no-input", "--store", "store", "--model", "fake"]);
     assert_eq!(printed.code, Some(3), "{}", printed.error);

@@ -13,29 +13,17 @@ use crate::support::model::Model;
 use crate::support::{Printed, command, folder_with, output_of, write};
 
 /// A server with a tool that adds one and repeats an environment variable, and a tool whose schema is refused.
-const SERVER: &str = r#"
-import json, os, sys
-tools = [
-    {"name": "add", "description": "Adds.", "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}}}},
-    {"name": "odd", "inputSchema": {"type": "array"}},
-]
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    if message["method"] == "initialize":
-        info = {"name": "sums", "version": "1"}
-        reply["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
-    elif message["method"] == "tools/list":
-        reply["result"] = {"tools": tools}
-    elif message["method"] == "tools/call":
-        text = "%s and one is %s" % (os.environ["GREETING"], message["params"]["arguments"]["a"] + 1)
-        reply["result"] = {"content": [{"type": "text", "text": text}]}
-    else:
-        reply["error"] = {"code": -32601, "message": "no such method"}
-    print(json.dumps(reply), flush=True)
-"#;
+const SERVER: &str = concat!(
+    include_str!("../../../crates/callboard-agents/tests/programs/mcp/server.py"),
+    r#"
+TOOLS = [tool("add", "Adds.", a={"type": "number"}), {"name": "odd", "inputSchema": {"type": "array"}}]
+
+def add(request):
+    return text("%s and one is %s" % (os.environ["GREETING"], request["params"]["arguments"]["a"] + 1))
+
+serve(add)
+"#
+);
 
 fn callboard(folder: &Path, arguments: &[&str]) -> Printed {
     output_of(command(folder, arguments).env("GREETING", "hello"))

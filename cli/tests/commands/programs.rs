@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::agents::{add_python_agent, add_shell_agent, program, shell};
-use crate::support::{CALLBOARD, Killed, Printed, callboard, command, output_of, write};
+use crate::support::{CALLBOARD, Killed, Printed, callboard, command, copy_callboard, output_of, write};
 
 const EXAMPLE: &str = include_str!("../../../examples/process/word_counter.py");
 
@@ -166,7 +166,7 @@ fn a_secret_is_passed_to_the_program_and_printed_nowhere() {
 print("the key is", os.environ["HOLDER_KEY"], "of", sorted(os.environ), file=sys.stderr, flush=True)
 if turn["input"] == "die": os._exit(3)
 if turn["input"] == "babble": print(os.environ["HOLDER_KEY"], flush=True)
-finish(len(os.environ["HOLDER_KEY"]))
+end(turn, len(os.environ["HOLDER_KEY"]))
 "#;
     add_python_agent(&folder, "holder", holder);
     let agent = program("holder", &["python3", "holder.py"]) + "env_from = [\"HOLDER_KEY\"]\n";
@@ -229,7 +229,7 @@ starts = "import os, sys; os.fork() or os.execv(sys.executable, [sys.executable,
 left = subprocess.Popen([sys.executable, "-c", starts, LEFT], env=environment, start_new_session=True, **quiet)
 left.stdout.readline()
 if "end" in turn["task"]:
-    finish("done")
+    end(turn, "done")
 sys.stdin.readline()
 "#;
 
@@ -267,7 +267,7 @@ const FORKER: &str = concat!(
         except OSError: pass
     return count
 while zombies(): pass
-finish("none is left")
+end(turn, "none is left")
 sys.stdin.readline()
 "#
 );
@@ -287,7 +287,7 @@ fn orphans_that_have_ended_are_reaped_while_the_run_continues() {
 #[cfg(target_os = "linux")]
 fn as_an_ordinary_user(folder: &TempDir, line: &str, arguments: &[&str]) -> Printed {
     let binary = folder.path().join("callboard");
-    fs::copy(CALLBOARD, &binary).unwrap();
+    copy_callboard(&binary);
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     let mut shell = if rustix::process::geteuid().is_root() {
         let mut other = Command::new("setpriv");
@@ -320,7 +320,7 @@ with open("agents/other.new", "w") as file:
 os.rename("agents/other.new", "agents/other.toml")
 # Until `callboard` has reported the file, or has ended.
 open("read").read()
-finish("taken")
+end(turn, "taken")
 sys.stdin.readline()
 "#;
 

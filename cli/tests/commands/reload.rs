@@ -1,14 +1,13 @@
 //! Agents and models whose files change during a run: real processes, and a model on this machine.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStderr, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::agents::{agent_with, agent_with_prompt, agents};
 use crate::support::model::Model;
+use crate::support::running::Running;
 use crate::support::{command, make_pipe, write};
 
 /// A folder with this agent, and a model.
@@ -18,42 +17,19 @@ fn folder(name: &str, prompt: &str) -> (TempDir, Model) {
     (folder, model)
 }
 
-/// A `callboard` that runs.
-struct Running {
-    process: Child,
-    lines: Lines<BufReader<ChildStderr>>,
+fn start(folder: &TempDir, arguments: &[&str]) -> Running {
+    Running::start(command(folder, arguments))
 }
 
-impl Running {
-    fn start(folder: &TempDir, arguments: &[&str]) -> Self {
-        let mut process = command(folder, arguments);
-        let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        Self { process, lines }
-    }
-
-    /// Waits for a line of standard error with this text, and returns all lines until then.
-    fn until(&mut self, what: &str) -> String {
-        let mut seen = Vec::new();
-        for line in self.lines.by_ref() {
-            seen.push(line.unwrap());
-            if seen.last().is_some_and(|line| line.contains(what)) {
-                return seen.join("\n") + "\n";
-            }
-        }
-        panic!("{what:?} is not printed: {seen:#?}");
-    }
-
-    fn ends_with(self, out: &str) {
-        let ended = self.process.wait_with_output().unwrap();
-        assert_eq!((ended.status.code(), String::from_utf8(ended.stdout).unwrap().as_str()), (Some(0), out));
-    }
+fn assert_answers(run: Running, answer: &str) {
+    let printed = run.ended();
+    assert_eq!((printed.code, &*printed.out), (Some(0), answer), "{}", printed.error);
 }
 
 #[test]
 fn agents_whose_files_change_during_a_run_change_from_the_next_turn_on_unless_the_files_have_defects() {
     let (folder, model) = folder("writer", "You write poems.");
-    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
+    let mut run = start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
     let request = || model.request().body.to_string();
     assert!(request().contains("You write poems."));
     write(&folder, "agents/writer.toml", &agent_with_prompt("writer", "You write prose."));
@@ -65,14 +41,14 @@ fn agents_whose_files_change_during_a_run_change_from_the_next_turn_on_unless_th
     model.answers("two");
     assert!(request().contains("You write prose."));
     model.answers("three");
-    run.ends_with("three\n");
+    assert_answers(run, "three\n");
 }
 
 #[test]
 #[cfg(unix)]
 fn entries_that_are_not_files_and_appear_during_a_run_are_reported_once_and_left_out() {
     let (folder, model) = folder("writer", "You write poems.");
-    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer", "--no-input"]);
+    let mut run = start(&folder, &["run", "a boat", "--pipeline", "writer,writer", "--no-input"]);
     model.request();
     let at = |name: &str| folder.path().join("agents").join(name);
     make_pipe(at("pipe.toml"));
@@ -91,7 +67,7 @@ fn entries_that_are_not_files_and_appear_during_a_run_are_reported_once_and_left
     model.answers("one");
     model.request();
     model.answers("two");
-    run.ends_with("two\n");
+    assert_answers(run, "two\n");
 }
 
 /// The catalog of another model at the same address.
@@ -102,7 +78,7 @@ fn other(model: &Model) -> String {
 #[test]
 fn models_whose_catalog_changes_during_a_run_change_from_the_next_turn_on_unless_it_has_defects() {
     let ((folder, old), new) = (folder("writer", "You work."), Model::start());
-    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
+    let mut run = start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
     old.request();
     write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"opnai\"\n");
     run.until("models.toml: refused, and the models stay as they were:");
@@ -116,7 +92,7 @@ fn models_whose_catalog_changes_during_a_run_change_from_the_next_turn_on_unless
     old.answers("two");
     assert_eq!(old.request().body["model"], "other");
     old.answers("three");
-    run.ends_with("three\n");
+    assert_answers(run, "three\n");
 }
 
 #[test]
@@ -124,7 +100,7 @@ fn built_in_agents_use_the_models_of_a_changed_catalog() {
     let (folder, model) = folder("lead", "");
     let lead = agent_with("lead", &["Task"]) + "[agent.delegation]\nbuilt_in = [\"enricher\"]\n";
     write(&folder, "agents/lead.toml", &lead);
-    let mut run = Running::start(&folder, &["run", "a boat", "--no-input"]);
+    let mut run = start(&folder, &["run", "a boat", "--no-input"]);
     model.request();
     write(&folder, "models.toml", &other(&model));
     run.until("models.toml: changed: later turns use it");
@@ -133,7 +109,7 @@ fn built_in_agents_use_the_models_of_a_changed_catalog() {
     model.answers("how long is it?");
     assert_eq!(model.request().body["model"], "m");
     model.answers("done");
-    run.ends_with("done\n");
+    assert_answers(run, "done\n");
 }
 
 #[test]
@@ -144,7 +120,7 @@ fn agents_of_a_workflow_whose_files_change_change_from_the_next_turn_on_and_prog
     }
     let line = ["workflow", "run", "--line", "writer -> shout -> summarizer -> editor", "--input-json", "\"a boat\""];
     let agents = ["--agents", "agents", "--agent", "shout=tr a-z A-Z", "--agent", "summarizer=cat", "--no-input"];
-    let mut run = Running::start(&folder, &[&line[..], &agents].concat());
+    let mut run = start(&folder, &[&line[..], &agents].concat());
     assert!(model.request().body.to_string().contains("You work."));
     write(&folder, "agents/shout.toml", &agent_with_prompt("shout", "You shout."));
     write(&folder, "agents/editor.toml", &agent_with_prompt("editor", "You edit."));
@@ -159,5 +135,5 @@ fn agents_of_a_workflow_whose_files_change_change_from_the_next_turn_on_and_prog
     assert!(request.contains("You edit.") && request.contains("ONE"), "{request}");
     assert!(request.contains("\"other\""), "{request}");
     model.answers("two");
-    run.ends_with("two\n");
+    assert_answers(run, "two\n");
 }

@@ -2,8 +2,7 @@
 
 #![cfg(unix)]
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::support::agents::searcher;
 use crate::support::model::Model;
-use crate::support::{CALLBOARD, command};
+use crate::support::running::Running;
+use crate::support::{CALLBOARD, Printed, command};
 
 /// Longer than any program takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -21,40 +21,6 @@ const DEADLINE: Duration = Duration::from_secs(60);
 fn writer() -> (TempDir, Model) {
     let model = Model::start();
     (model.folder(&searcher("writer")), model)
-}
-
-/// A `callboard` that runs, with its output in pipes.
-struct Running {
-    process: Child,
-    errors: BufReader<ChildStderr>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let errors = BufReader::new(process.stderr.take().unwrap());
-        Self { process, errors }
-    }
-
-    fn send(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-    }
-
-    /// Reads standard error until it has this text.
-    fn until(&mut self, expected: &str) {
-        let mut seen = String::new();
-        while !seen.contains(expected) {
-            assert!(self.errors.read_line(&mut seen).unwrap() > 0, "{expected:?} is not printed: {seen}");
-        }
-    }
-
-    /// Its exit code, its standard output, and the rest of standard error.
-    fn ended(mut self) -> (Option<i32>, String, String) {
-        let mut rest = String::new();
-        self.errors.read_to_string(&mut rest).unwrap();
-        let output = self.process.wait_with_output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap(), rest)
-    }
 }
 
 #[test]
@@ -68,7 +34,7 @@ fn a_turn_that_ends_within_the_grace_period_finishes_its_run() {
         run.send(signal);
         run.until("stopping: turns that run have 10 s to end");
         model.answers("late, and whole");
-        let (code, out, rest) = run.ended();
+        let Printed { code, out, error: rest } = run.ended();
         assert_eq!((code, out.as_str()), (Some(0), "late, and whole\n"), "{signal:?} {rest}");
         assert!(!rest.contains("continue"), "{rest}");
     }
@@ -87,7 +53,7 @@ fn a_second_signal_stops_turns_that_the_first_one_lets_end() {
         model.calls("NoSuchTool", json!({}));
     }
     model.answers("done");
-    let (code, out, rest) = run.ended();
+    let Printed { code, out, error: rest } = run.ended();
     assert_eq!((code, out.as_str()), (Some(130), ""), "{rest}");
     assert!(rest.contains("--ephemeral stores nothing of it"), "{rest}");
 }
@@ -101,7 +67,7 @@ fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
     model.request();
     run.send(Signal::HUP);
     model.answers("still here");
-    let (code, out, rest) = run.ended();
+    let Printed { code, out, error: rest } = run.ended();
     assert_eq!((code, out.as_str()), (Some(0), "still here\n"), "{rest}");
 }
 
@@ -153,7 +119,7 @@ fn the_json_of_a_run_that_a_signal_has_stopped_has_the_command_line_that_continu
         run.send(signal);
         run.until("Ctrl-C again stops them at once");
         run.send(signal);
-        let (code, out, rest) = run.ended();
+        let Printed { code, out, error: rest } = run.ended();
         assert_eq!(code, Some(130), "{rest}");
         serde_json::from_str::<Value>(&out).unwrap()
     };

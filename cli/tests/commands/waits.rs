@@ -40,17 +40,17 @@ open("asked", "w").close()
 sys.stdin.read()
 "#;
 
-/// Ends its turn one second after the other program has asked, which is longer than a run is watched for further events. It needs a
+/// Ends its turn half a second after the other program has asked, which is longer than a run is watched for further events. It needs a
 /// named pipe `asked`, which the other program opens.
 const WORKS: &str = r#"
 import time
 open("asked").close()
-time.sleep(1)
-finish()
+time.sleep(0.5)
+end(turn)
 "#;
 
 const ASKS_LAST: &str = r#"
-send(type="ask", id=1, question="The last one?")
+tell(type="ask", id=1, question="The last one?")
 sys.stdin.read()
 "#;
 
@@ -123,7 +123,7 @@ fn a_store_in_the_folder_of_the_tools_is_reported_if_an_agent_has_a_shell() {
     write(&folder, "agents/writer.toml", &(agent_with("writer", &["ShellExec"]) + "ask = [\"ShellExec\"]\n"));
     for (store, is_reported) in [("data", true), ("../callboard-elsewhere", false)] {
         let (code, _, error) = outcome(&folder, &["run", "x", "--model", "fake", "--no-input", "--store", store]);
-        assert!(matches!(code, Some(0 | 3)), "{error}");
+        assert_eq!(code, Some(0), "{error}");
         assert_eq!(error.contains(&format!("the store {store} is in the folder of the tools")), is_reported, "{error}");
     }
     fs::remove_dir_all(folder.path().join("../callboard-elsewhere")).unwrap();

@@ -8,7 +8,7 @@ use callboard::prelude::{Callboard, Outcome, Sled};
 use serde_json::json;
 
 use crate::support::output_of;
-use crate::support::runs::{HOSTILE, make_store, press, runs, runs_command};
+use crate::support::runs::{HOSTILE, make_store, press, released, runs, runs_command};
 
 /// Starts the program with the agents on the store, and returns the result of the run.
 #[tokio::main(flavor = "current_thread")]
@@ -17,6 +17,7 @@ async fn continued(folder: &Path, run: RunId) -> RunResult {
     let board = press(builder, Duration::ZERO).start().await.unwrap();
     let result = board.run(run).result().await.unwrap();
     board.shutdown().await;
+    released(folder);
     result
 }
 

@@ -9,7 +9,7 @@ use callboard::storage::{Append, Journal, Sled, Storage, Transfer};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::runs::{Runs, make_store, runs, runs_command};
+use crate::support::runs::{Runs, make_store, released, runs, runs_command};
 use crate::support::{assert_visible, callboard, ended, output_of};
 
 fn store() -> (TempDir, Runs) {
@@ -128,6 +128,7 @@ fn a_store_that_another_process_has_open_is_refused() {
     let held = Sled::open(folder.path()).unwrap();
     let refused = runs(folder.path(), &["list"]);
     drop(held);
+    released(folder.path());
     assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
     let expected = format!("process {} has it open; one process at a time can use a store", std::process::id());
     assert!(refused.error.contains(&expected), "{}", refused.error);
@@ -156,6 +157,7 @@ fn a_file_is_not_a_store_and_an_empty_store_has_no_runs() {
     assert!(refused.error.contains("there is no callboard store in"), "{}", refused.error);
     let empty = folder.path().join("store");
     drop(Sled::open(&empty).unwrap());
+    released(&empty);
     assert_eq!(shown(&empty, &["list"], 0), "there are no runs\n");
     assert_eq!(runs(&empty, &["show", "7"]).error, "error: there is no run \"7\": no store has any\n");
     assert_eq!(runs(&empty, &["show", "7", "--step"]).code, Some(2));
@@ -194,6 +196,7 @@ fn reading_commands_change_nothing_in_the_store() {
 async fn exported(folder: &Path) -> Vec<u8> {
     let mut copy = Vec::new();
     Transfer::export(&Sled::open(folder).unwrap(), &mut copy).await.unwrap();
+    released(folder);
     copy
 }
 
@@ -217,4 +220,6 @@ async fn damage(folder: &Path, ids: &Runs) {
     let payload = b"no record".as_slice().into();
     let fence = sled.claim(&stream, "test", 60).await.unwrap();
     sled.append(Append { stream, fence, expected, payload, durability: Durability::Sync }).await.unwrap();
+    drop(sled);
+    released(folder);
 }

@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::support::agents::program;
 use crate::support::model::Model;
 use crate::support::project::{Project, tasks};
-use crate::support::{CALLBOARD, ended, make_pipe, output_of};
+use crate::support::runs::released;
+use crate::support::{CALLBOARD, copy_callboard, ended, make_pipe, output_of};
 
 /// The numbers of a project's stores.
 fn numbers(stores: &Path) -> Vec<u32> {
@@ -411,6 +412,7 @@ fn fill(folder: &Path) {
         }
         store.close().await.unwrap();
     });
+    released(folder);
 }
 
 #[test]
@@ -453,7 +455,7 @@ fn a_store_without_write_permission_is_read_from_a_copy() {
     let temporary = tempfile::tempdir().unwrap();
     fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = temporary.path().join("callboard");
-    fs::copy(CALLBOARD, &program).unwrap();
+    copy_callboard(&program);
     let as_another_user = |arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(arguments).arg("--store").arg(&store).env("TMPDIR", temporary.path());

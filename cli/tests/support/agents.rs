@@ -4,19 +4,9 @@ use tempfile::TempDir;
 
 use super::{folder_with, write};
 
-/// The beginning of a Python program that takes one turn: it receives `turn`, and has `send`, `receive` and `finish`.
-const PYTHON: &str = r#"
-import json, os, sys
-def send(**line):
-    print(json.dumps(line), flush=True)
-def receive():
-    return json.loads(sys.stdin.readline())
-def finish(*output):
-    send(type="command", turn=turn["id"], **dict(zip(["output"], output)))
-receive()
-send(type="ready", protocol=1)
-turn = receive()
-"#;
+/// The beginning of a Python program that takes one turn: it receives `turn`, and has `tell`, `hear`, `ask` and `end`.
+const PYTHON: &str =
+    concat!(include_str!("../../../crates/callboard-agents/tests/programs/prelude.py"), "begin()\nturn = hear()\n");
 
 /// The beginning of a shell program: `turn` receives the next turn, and `finish FIELDS` ends it.
 const SHELL: &str = r#"#!/bin/sh

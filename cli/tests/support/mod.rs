@@ -10,11 +10,12 @@
 pub(crate) mod agents;
 pub(crate) mod model;
 pub(crate) mod project;
+pub(crate) mod running;
 pub(crate) mod runs;
 
 use std::borrow::BorrowMut;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -108,10 +109,26 @@ pub(crate) fn folder_with(files: &[(&str, &str)]) -> TempDir {
 pub(crate) fn write(folder: impl AsRef<Path>, name: &str, text: &str) {
     let file = folder.as_ref().join(name);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(&file, text).unwrap();
     if file.extension().is_some_and(|extension| extension == "sh") {
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&file, text);
+    } else {
+        fs::write(&file, text).unwrap();
     }
+}
+
+/// Writes a program. Another process does so: what this one has open for writing is open, for a moment, in programs that other tests
+/// start too, and nothing can be executed meanwhile.
+fn write_program(file: &Path, text: &str) {
+    let mut shell =
+        Command::new("sh").args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(file).stdin(Stdio::piped()).spawn();
+    let shell = shell.as_mut().unwrap();
+    shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success());
+}
+
+/// Copies the program under test, as [`write_program`] writes one.
+pub(crate) fn copy_callboard(to: &Path) {
+    assert!(Command::new("cp").arg(CALLBOARD).arg(to).status().unwrap().success());
 }
 
 /// The text of a file in the folder; `None` if there is none.

@@ -1,5 +1,6 @@
 //! A store with runs, which are the same in each run of the tests.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -94,8 +95,20 @@ pub(crate) fn make_store(folder: &Path) -> Runs {
         let sled = Sled::open(folder).unwrap();
         Transfer::copy(&*memory, &sled, Timestamp::from_millis(0)).await.unwrap();
         sled.close().await.unwrap();
+        released(folder);
         Runs { printed, too_short, waiting, judged }
     })
+}
+
+/// Waits until a store is free that this process had open: programs that other tests start hold what it has open until they are
+/// executed.
+pub(crate) fn released(store: &Path) {
+    for name in ["lock", "db"] {
+        let file = File::open(store.join(name)).unwrap();
+        file.lock().unwrap();
+        // For those too that were started since.
+        file.unlock().unwrap();
+    }
 }
 
 /// Runs `callboard runs ARGUMENTS --data FOLDER` with an empty standard input.

@@ -14,6 +14,7 @@ use crate::screen::code_on;
 use crate::support::agents::{agent_with, python_agents};
 use crate::support::content;
 use crate::support::model::Model;
+use crate::support::runs::released;
 use crate::{CHOICES, file, screen};
 
 /// A folder with an agent that writes files and asks questions, and its model.
@@ -159,9 +160,9 @@ fn an_expired_question_is_not_asked_again_when_its_run_is_resumed() {
 #[test]
 fn a_run_whose_open_turns_all_need_attention_ends_the_process_at_a_terminal() {
     let program = r#"
-send(type="ask", id=1, question="Which colour?")
+tell(type="ask", id=1, question="Which colour?")
 sys.stdin.readline()
-finish({"message": "red", "done": True})
+end(turn, {"message": "red", "done": True})
 sys.stdin.read()
 "#;
     let folder = python_agents(&[("one", program), ("other", program)]);
@@ -206,6 +207,7 @@ fn left(deadline: Duration) -> TempDir {
         board.shutdown().await;
         sled.close().await.unwrap();
     });
+    released(&folder.path().join("data"));
     folder
 }
 

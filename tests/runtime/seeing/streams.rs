@@ -268,9 +268,12 @@ async fn streams_end_with_their_board() {
     let (of_run, of_all) = (run.events(1, &[Debug]).await.unwrap(), board.watch(&[Debug]));
     let readers = futures::future::join(numbers(of_run), numbers(of_all));
     let readers = tokio::spawn(readers);
+    let events = run.history().await.unwrap().len();
     board.shutdown().await;
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), readers).await;
-    assert!(ended.is_ok(), "they wait for events that nobody will send");
+    let (of_run, of_all) = ended.expect("they wait for events that nobody will send").unwrap();
+    assert_eq!((of_run.0.len(), of_run.1), (events, 0), "all that had happened");
+    assert_eq!(of_all, (Vec::new(), 0), "nothing has happened since");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,37 +2,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::common::models::{Path, counting};
 use callboard::messages::{AgentEvent, LoopEnd, Message, ToolCall, Usage};
-
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
     AgentLoop, CancelToken, Effect, LoopRun, MetaTool, Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent,
-    ModelRequest, ModelStream, StopReason, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
+    ModelRequest, ModelStream, StopReason, Tier, ToolOutput, ToolSpec, Tools, of_spec,
 };
 use futures::StreamExt;
 use parking_lot::Mutex;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-
-#[derive(Deserialize, JsonSchema)]
-struct Path {
-    path: String,
-}
-
-/// A tool that answers with its path, and counts how often it was used.
-fn counting(name: &str, effect: Effect, count: &Arc<AtomicU32>) -> impl Tool {
-    let count = Arc::clone(count);
-    let spec = ToolSpec::of::<Path>(name, "Does something with a path.", effect).target("path");
-    of_spec(spec, move |Path { path }: Path, _| {
-        count.fetch_add(1, Ordering::Relaxed);
-        async move { Ok(format!("did {path}").into()) }
-    })
-}
 
 fn question(text: &str) -> Vec<Message> {
     vec![Message::user(text)]

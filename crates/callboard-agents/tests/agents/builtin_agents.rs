@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::common::models::{Nothing, agent_of};
 use crate::common::{assert_nothing_left, builder, finish};
 use callboard::messages::{AgentEvent, LoopEnd, Message, RunEvent};
 use callboard::prelude::*;
@@ -11,12 +12,7 @@ use callboard_agents::{
     Tools, tool,
 };
 use futures::StreamExt;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 fn named(name: &str, description: &str) -> impl Tool {
     tool(name, description, Effect::Executes, |_: Nothing, _: ToolScope| async { Ok("".into()) })
@@ -117,7 +113,7 @@ async fn a_definition_of_the_users_takes_the_place_of_a_built_in_agent() {
     let model = ScriptedModel::new().says("So short, so sweet.");
     let mut builder = builder();
     for definition in own.iter().cloned().chain(BuiltIn::beside(&own).map(BuiltIn::definition)) {
-        builder = builder.with(LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap().spec());
+        builder = builder.with(agent_of(&definition, model.clone(), &Tools::new(), &[]));
     }
     let board = builder.start().await.unwrap();
     assert_eq!(board.agents().names().len(), BuiltIn::ALL.len());

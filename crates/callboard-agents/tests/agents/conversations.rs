@@ -1,25 +1,16 @@
 //! What other agents are told of a conversation, and conversations that have become too long.
 
-use std::sync::Arc;
-
+use crate::common::models::{self, Path};
 use crate::common::{assert_nothing_left, builder};
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{AgentEvent, ConversationStrategy, LoopEnd, Message, RunResult};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
-    AgentLoop, BuiltIn, Definition, Effect, LlmAgent, Model, ModelErrorKind, ModelRequest, Teammate, ToolScope, Tools,
-    tool,
+    AgentLoop, BuiltIn, Definition, Effect, Model, ModelErrorKind, ModelRequest, ToolScope, Tools, tool,
 };
 use futures::StreamExt;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
-
-#[derive(Deserialize, JsonSchema)]
-struct Path {
-    path: String,
-}
 
 /// A tool that answers with a long text about its path.
 fn tools() -> Tools {
@@ -30,8 +21,7 @@ fn tools() -> Tools {
 }
 
 fn agent(definition: &Definition, model: impl Model) -> AgentSpec {
-    let team = [Teammate { name: "helper".into(), description: "helps".into() }];
-    LlmAgent::new(definition, Arc::new(model), &tools(), &team).unwrap().spec()
+    models::agent_of(definition, model, &tools(), &["helper"])
 }
 
 fn lead(delegation: &str) -> Definition {
@@ -39,11 +29,11 @@ fn lead(delegation: &str) -> Definition {
         "[agent]\nname = \"lead\"\nsystem_prompt = \"You lead.\"\n[agent.capabilities]\nallowed_tools = [\"read\", \"Task\"]\n\
          {delegation}"
     );
-    Definition::from_toml("lead.toml", &text).unwrap()
+    models::definition(&text)
 }
 
 fn helper(name: &str) -> Definition {
-    Definition::from_toml("helper.toml", &format!("[agent]\nname = \"{name}\"")).unwrap()
+    models::definition(&format!("[agent]\nname = \"{name}\""))
 }
 
 fn asks(agent: &str, task: &str) -> (&'static str, Json) {

@@ -7,6 +7,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::models::{self, Nothing};
 use crate::common::{Peak, assert_nothing_left, builder, finish, pass, quiet, secs, until};
 use callboard::env::Env;
 use callboard::messages::{AgentName, Backoff, Consent, RunEvent};
@@ -21,19 +22,12 @@ use callboard_agents::{
 use futures::StreamExt;
 use futures::stream::once;
 use parking_lot::Mutex;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
-
 /// An agent of the name `worker`; `more` stands below it in its file.
 fn worker(more: &str, model: impl Model, tools: &Tools) -> AgentSpec {
-    let text = format!("[agent]\nname = \"worker\"\n{more}");
-    let definition = Definition::from_toml("worker.toml", &text).unwrap_or_else(|defects| panic!("{defects}"));
-    LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
+    models::agent(&format!("[agent]\nname = \"worker\"\n{more}"), model, tools)
 }
 
 async fn board(spec: AgentSpec) -> Callboard {

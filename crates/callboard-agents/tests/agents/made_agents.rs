@@ -4,20 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::{World, assert_nothing_left, builder, finish, people, quiet};
+use crate::common::models::{Nothing, agent, tool_answers};
+use crate::common::{Processes, assert_nothing_left, builder, finish, people, quiet};
 use callboard::actors::ContextError;
-use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
+use callboard::messages::{Action, Authority, Consent, Refusal, RunEvent};
 use callboard::prelude::*;
 use callboard::supervision::runs::Fork;
 use callboard::testing::{Seeds, Sim};
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, Effect, LlmAgent, Model, ToolSpec, Tools, of_spec};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use callboard_agents::{Effect, ToolSpec, Tools, of_spec};
 use serde_json::{Value, json};
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 /// One tool for each effect, which counts its uses.
 fn tools(count: &Arc<AtomicU32>) -> Tools {
@@ -30,11 +26,6 @@ fn tools(count: &Arc<AtomicU32>) -> Tools {
         });
         tools.with(tool).unwrap()
     })
-}
-
-fn thinker(toml: &str, model: impl Model, tools: &Tools) -> AgentSpec {
-    let definition = Definition::from_toml("agent.toml", toml).unwrap();
-    LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
 }
 
 const LEAD: &str = "[agent]\nname = \"lead\"\nmode = \"build\"\nsystem_prompt = \"You lead.\"\n[agent.capabilities]\n\
@@ -53,9 +44,7 @@ fn task(agent: &str) -> Value {
 /// The answers that the model was given to its tool calls.
 fn answers(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
-    let messages = requests.last().map(|request| request.messages.to_vec()).unwrap_or_default();
-    let answer = |message| if let Message::Tool { text, .. } = message { Some(text.to_string()) } else { None };
-    messages.into_iter().filter_map(answer).collect()
+    requests.last().map(tool_answers).unwrap_or_default().into_iter().map(str::to_owned).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +58,7 @@ async fn an_agent_that_was_made_takes_tasks_of_its_run_and_is_gone_with_it() {
         .calls("writes", json!({}))
         .says("I have written.")
         .says("All is done.");
-    let board = builder().with(thinker(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     let envelope = people::approval(&board).await;
     assert_eq!((envelope.agent.as_str(), &*envelope.policy), ("lead~helper", "ask each time"));
@@ -116,7 +105,7 @@ async fn who_asks_for_more_than_it_has_gets_nothing_and_is_told_why() {
         model = model.calls("agent_create", draft.clone());
     }
     let model = model.calls("agent_update", draft("nobody", &json!({}))).says("done");
-    let board = builder().with(thinker(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
     finish(&board, Task::new("x")).await;
     let answers = answers(&model);
     for ((draft, why), answer) in asked.iter().zip(&answers) {
@@ -133,7 +122,7 @@ async fn a_run_makes_sixteen_agents_and_each_name_once() {
         model = model.calls("agent_create", draft(&format!("a{number}"), &json!({})));
     }
     let model = model.calls("agent_create", draft("a3", &json!({}))).says("done");
-    let board = builder().with(thinker(LEAD, model.clone(), &tools(&Arc::default()))).start().await.unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools(&Arc::default()))).start().await.unwrap();
     finish(&board, Task::new("x")).await;
     let answers = answers(&model);
     assert!(answers[..16].iter().all(|answer| answer.ends_with("is ready for tasks")), "{answers:?}");
@@ -146,7 +135,7 @@ async fn a_run_makes_sixteen_agents_and_each_name_once() {
 async fn how_many_agents_a_run_makes_can_be_set() {
     let model = ScriptedModel::new().calls("agent_create", draft("a", &json!({})));
     let model = model.calls("agent_create", draft("b", &json!({}))).says("done");
-    let lead = thinker(LEAD, model.clone(), &tools(&Arc::default()));
+    let lead = agent(LEAD, model.clone(), &tools(&Arc::default()));
     let board = builder().capacity(|capacity| capacity.dynamic_agents(1)).with(lead).start().await.unwrap();
     finish(&board, Task::new("x")).await;
     let answers = answers(&model);
@@ -164,7 +153,7 @@ async fn an_agent_cannot_be_made_whose_name_looks_like_another_one() {
         .calls("agent_create", draft("apex", &json!({})))
         .calls("agent_create", draft(apex, &json!({})))
         .says("done");
-    let lead = thinker(LEAD, model.clone(), &tools(&Arc::default()));
+    let lead = agent(LEAD, model.clone(), &tools(&Arc::default()));
     let copy = |_: Turn| async { Ok(Command::output("x")) };
     let board = builder().with(lead).agent("copy", copy).start().await.unwrap();
     finish(&board, Task::new("x").to("lead")).await;
@@ -193,7 +182,7 @@ async fn an_agent_that_was_made_makes_others_of_what_it_has_and_only_its_maker_c
         .calls("Task", task("child"))
         .says("I am another.")
         .says("done");
-    let board = builder().with(thinker(LEAD, model.clone(), &tools(&Arc::default()))).start().await.unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools(&Arc::default()))).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
     let events = run.history().await.unwrap();
@@ -221,9 +210,9 @@ async fn an_agent_that_was_made_makes_others_of_what_it_has_and_only_its_maker_c
 
 #[test]
 fn agents_that_were_made_outlive_the_process() {
-    let (world, count) = (World::new(), Arc::default());
-    let spec = |model: ScriptedModel| thinker(LEAD, model, &tools(&count));
-    let run = world.process(async |builder| {
+    let (processes, count) = (Processes::new(), Arc::default());
+    let spec = |model: ScriptedModel| agent(LEAD, model, &tools(&count));
+    let run = processes.run(async |builder| {
         let model = ScriptedModel::new()
             .calls("agent_create", draft("helper", &json!({})))
             .calls("Task", task("helper"))
@@ -233,7 +222,7 @@ fn agents_that_were_made_outlive_the_process() {
         people::approval(&board).await;
         run.id()
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let model = ScriptedModel::new().says("I have written.").says("All is done.");
         let board = builder.with(spec(model)).start().await.unwrap();
         let envelope = people::approval(&board).await;
@@ -253,8 +242,8 @@ async fn who_gets_control_from_an_agent_that_was_made_is_bound_as_that_one_is() 
         .calls("handoff_to_agent", json!({ "agent_name": "writer", "task": "write" }));
     let writer = ScriptedModel::new().calls("writes", json!({})).says("I may not.").says("unused");
     let board = builder()
-        .with(thinker(&lead, model, &tools(&count)))
-        .with(thinker("[agent]\nname = \"writer\"", writer.clone(), &tools(&count)))
+        .with(agent(&lead, model, &tools(&count)))
+        .with(agent("[agent]\nname = \"writer\"", writer.clone(), &tools(&count)))
         .start()
         .await
         .unwrap();
@@ -263,7 +252,7 @@ async fn who_gets_control_from_an_agent_that_was_made_is_bound_as_that_one_is() 
     assert!(answer.contains("writes may not be used for this task"), "{answer}");
     // By itself it may.
     let writer = ScriptedModel::new().calls("writes", json!({})).says("I may.");
-    board.agents().replace(thinker("[agent]\nname = \"writer\"", writer, &tools(&count))).await.unwrap();
+    board.agents().replace(agent("[agent]\nname = \"writer\"", writer, &tools(&count))).await.unwrap();
     let run = board.submit(Task::new("x").to("writer")).await.unwrap();
     let envelope = people::approval(&board).await;
     board.people().approve(envelope.id(), "ann").await.unwrap();
@@ -276,8 +265,7 @@ async fn who_gets_control_from_an_agent_that_was_made_is_bound_as_that_one_is() 
 async fn what_a_run_was_not_granted_nobody_does_in_it() {
     let count = Arc::default();
     let model = ScriptedModel::new().calls("writes", json!({})).calls("reads", json!({})).says("done");
-    let board =
-        builder().with(thinker("[agent]\nname = \"lead\"", model.clone(), &tools(&count))).start().await.unwrap();
+    let board = builder().with(agent("[agent]\nname = \"lead\"", model.clone(), &tools(&count))).start().await.unwrap();
     finish(&board, Task::new("x").grant(Authority::of([Effect::Reads]))).await;
     let shown: Vec<String> = model.requests()[0].tools.iter().map(|tool| tool.name.to_string()).collect();
     assert!(shown.contains(&"reads".to_owned()) && !shown.contains(&"writes".to_owned()), "{shown:?}");
@@ -448,7 +436,7 @@ async fn who_may_only_read_gives_no_tasks_and_asks_nobody() {
     let model =
         ScriptedModel::new().calls("Task", task("helper")).calls("AskUser", json!({ "question": "x" })).says("done");
     let reader = "[agent]\nname = \"lead\"\n[agent.capabilities]\nauthority = [\"reads\"]";
-    let spec = thinker(reader, model.clone(), &Tools::new());
+    let spec = agent(reader, model.clone(), &Tools::new());
     let board = builder().with(spec).start().await.unwrap();
     assert_eq!(finish(&board, Task::new("x")).await.output, "done");
     let shown = model.requests().pop().unwrap().tools;
@@ -469,7 +457,7 @@ async fn what_an_agent_makes_is_never_a_program() {
         .calls("agent_update", draft("four", &json!({ "process": process })))
         .calls("Task", task("one"))
         .says("none");
-    let board = builder().with(thinker(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
     assert_eq!(finish(&board, Task::new("x").to("lead")).await.output, "none");
     let answers = answers(&model);
     for (refused, why) in [(0, "process"), (1, "command"), (2, "control character"), (4, "process"), (5, "one")] {
@@ -484,15 +472,15 @@ const KEEPER: &str = "[agent]\nname = \"lead\"\nmode = \"build\"\nsystem_prompt 
 
 #[test]
 fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dynamic() {
-    let (world, count) = (World::new(), Arc::default());
+    let (processes, count) = (Processes::new(), Arc::default());
     let helper = || draft("helper", &json!({ "tools": ["reads", "writes"] }));
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let model = ScriptedModel::new()
             .calls("agent_create", helper())
             .calls("agent_keep", helper())
             .says("It stays.")
             .says("I help.");
-        let board = builder.with(thinker(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
+        let board = builder.with(agent(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
         let grant = Authority::of([Effect::Reads, Effect::Notes, Effect::Writes]);
         let run = board.submit(Task::new("x").grant(grant)).await.unwrap();
         let envelope = people::approval(&board).await;
@@ -508,14 +496,14 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
         let helped = model.requests().pop().unwrap();
         assert!(helped.system.starts_with("You help."), "{}", helped.system);
     });
-    world.process(async |builder| {
+    processes.run(async |builder| {
         let model = ScriptedModel::new()
             .calls("writes", json!({}))
             .says("I have written.")
             .calls("agent_create", draft("helper", &json!({})))
             .says("The name is in use.");
         let boss = |turn: Turn| async move { Ok(Command::output(turn.delegate("helper", "go").await?)) };
-        let lead = thinker(KEEPER, model.clone(), &tools(&count));
+        let lead = agent(KEEPER, model.clone(), &tools(&count));
         let board = builder.with(lead).agent("boss", boss).start().await.unwrap();
         let run = board.submit(Task::new("x").to("boss")).await.unwrap();
         let envelope = people::approval(&board).await;
@@ -530,8 +518,8 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
         board.submit(Task::new("x").to("lead~helper")).await.unwrap_err();
         assert_nothing_left(&board, 5).await;
     });
-    world.process(async |builder| {
-        let board = builder.with(thinker(KEEPER, ScriptedModel::new(), &tools(&count))).start().await.unwrap();
+    processes.run(async |builder| {
+        let board = builder.with(agent(KEEPER, ScriptedModel::new(), &tools(&count))).start().await.unwrap();
         assert_eq!(board.agents().kept(), [], "one that was removed does not return");
     });
 }
@@ -623,7 +611,7 @@ async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
         .calls("agent_keep", helper())
         .calls("agent_keep", draft("helper", &json!({ "tools": ["sends"] })))
         .says("done");
-    let board = builder().with(thinker(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
+    let board = builder().with(agent(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     let envelope = people::approval(&board).await;
     board.people().deny(envelope.id(), "ann", "not needed").await.unwrap();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::common::models::Nothing;
 use crate::common::{builder, finish};
 use callboard::SubmitError;
 use callboard::messages::Refusal;
@@ -13,8 +14,6 @@ use callboard::runtime::Builder;
 use callboard::testing::Script;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{AgentFolder, Definition, Effect, FileChange, FolderError, Model, Reload, Tools, tool};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
@@ -52,9 +51,6 @@ async fn reload(board: &Callboard, folder: &mut AgentFolder) -> Vec<String> {
 fn parts(model: &ScriptedModel) -> Vec<String> {
     model.requests().iter().map(|request| request.system.lines().next().unwrap_or_default().to_owned()).collect()
 }
-
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_under_way_ends_as_it_began_and_the_next_goes_by_the_new_definition() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::common::models::{self, Path, counting};
 use crate::common::{assert_nothing_left, builder, finish, people, until};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
@@ -12,32 +13,13 @@ use callboard::prelude::*;
 use callboard::supervision::runs::Replay;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
-    Definition, Effect, LlmAgent, Model, ModelChoice, ModelEntry, ModelErrorKind, Models, Teammate, Tool, ToolError,
-    ToolSpec, Tools, of_spec,
+    Effect, Model, ModelChoice, ModelEntry, ModelErrorKind, Models, ToolError, ToolSpec, Tools, of_spec,
 };
 use futures::StreamExt;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 
-#[derive(Deserialize, JsonSchema)]
-struct Path {
-    path: String,
-}
-
-fn counting(name: &str, effect: Effect, count: &Arc<AtomicU32>) -> impl Tool {
-    let count = Arc::clone(count);
-    let spec = ToolSpec::of::<Path>(name, "Does something with a path.", effect).target("path");
-    of_spec(spec, move |Path { path }: Path, _| {
-        count.fetch_add(1, Ordering::Relaxed);
-        async move { Ok(format!("did {path}").into()) }
-    })
-}
-
 fn agent(toml: &str, model: impl Model, tools: &Tools) -> AgentSpec {
-    let definition = Definition::from_toml("agent.toml", toml).unwrap();
-    let team = ["lead", "helper", "other"].map(|name| Teammate { name: name.into(), description: "helps".into() });
-    LlmAgent::new(&definition, Arc::new(model), tools, &team).unwrap().spec()
+    models::agent_of(&models::definition(toml), model, tools, &["lead", "helper", "other"])
 }
 
 const LEAD: &str = "[agent]\nname = \"lead\"\nmode = \"build\"\nsystem_prompt = \"You lead. Task: {{ task }}\"";

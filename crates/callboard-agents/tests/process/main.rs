@@ -9,6 +9,10 @@ mod alone;
 mod common;
 mod endless_servers;
 #[cfg(all(unix, feature = "mcp"))]
+#[path = "../programs/outside.rs"]
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod outside;
+#[cfg(all(unix, feature = "mcp"))]
 #[path = "../programs/mcp/peers.rs"]
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod peers;

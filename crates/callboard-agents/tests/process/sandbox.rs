@@ -43,7 +43,10 @@ fn as_an_ordinary_user(test: &str) {
     }
     let place = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
     let binary = place.path().join("test");
-    fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+    // Not by this process: what it has open for writing is open, for a moment, in programs that other tests start too, and cannot
+    // be executed meanwhile.
+    let copy = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&binary).status().unwrap();
+    assert!(copy.success());
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(binary)

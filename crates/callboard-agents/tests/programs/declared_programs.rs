@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::common::{builder, people};
+use crate::outside::{AT_MOST, reaped};
 use callboard::env::Env;
 use callboard::messages::{Limits, Message};
 use callboard::prelude::*;
@@ -18,36 +18,13 @@ use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
     AgentFolder, CatalogFile, Definition, LlmAgent, ModelEntry, Models, ProcessAgent, Reload, Team, Tools,
 };
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// Longer than anything takes on a busy machine.
-const AT_MOST: Duration = Duration::from_secs(60);
-
 /// What the programs have in common.
-const PRELUDE: &str = r#"
-import json, os, sys
-
-def tell(**line):
-    print(json.dumps(line), flush=True)
-
-def hear():
-    line = sys.stdin.readline()
-    return json.loads(line) if line else sys.exit()
-
-def ask(**request):
-    tell(id=1, **request)
-    return hear()
-
-def end(turn, output):
-    tell(type="command", turn=turn["id"], output=output)
-
-hear()
-tell(type="ready", protocol=1)
-"#;
+const PRELUDE: &str = concat!(include_str!("prelude.py"), "begin()\n");
 
 /// Says which one it is, with its process; asks a person first if the task is to wait.
 const TELLER: &str = r#"
@@ -106,16 +83,6 @@ async fn output(board: &Callboard, task: Task) -> Json {
 fn told(output: &Json) -> (String, Pid) {
     let (word, pid): (String, i32) = output.parse().unwrap();
     (word, Pid::from_raw(pid).unwrap())
-}
-
-/// Waits until a process is gone, and its status taken.
-async fn reaped(pid: Pid) {
-    let wait = async {
-        while test_kill_process(pid).is_ok() {
-            yield_now().await;
-        }
-    };
-    timeout(AT_MOST, wait).await.expect("it is still there");
 }
 
 #[tokio::test]

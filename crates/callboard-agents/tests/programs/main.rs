@@ -7,5 +7,7 @@ mod common;
 mod declared_programs;
 #[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(unix)]
+mod outside;
 mod process_agents;
 mod tool_confinement;

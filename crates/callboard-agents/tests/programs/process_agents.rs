@@ -3,13 +3,13 @@
 
 #![cfg(all(unix, feature = "process"))]
 
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, finish, people, secs, until};
+use crate::outside::{AT_MOST, Wire, reaped};
 use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
@@ -17,40 +17,13 @@ use callboard::supervision::runs::BreakerPolicy;
 use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard_agents::ProcessAgent;
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
-use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::timeout;
 
-/// Longer than anything takes on a busy machine.
-const AT_MOST: Duration = Duration::from_secs(60);
-
 /// What the programs have in common.
-const PRELUDE: &str = r#"
-import json, os, signal, socket, subprocess, sys
-
-def tell(**line):
-    print(json.dumps(line), flush=True)
-
-def hear():
-    line = sys.stdin.readline()
-    return json.loads(line) if line else sys.exit()
-
-def begin(version=1):
-    hello = hear()
-    tell(type="ready", protocol=version)
-    return hello
-
-def end(turn, **command):
-    tell(type="command", turn=turn["id"], **command)
-
-# Whoever listens at the other end is told when everybody is gone who holds this one.
-def connect():
-    line = socket.socket(socket.AF_UNIX)
-    line.connect(os.environ["WIRE"])
-    return line
-"#;
+const PRELUDE: &str = concat!(include_str!("prelude.py"), "import signal, subprocess\n", include_str!("wire.py"));
 
 fn program(source: &str) -> ProcessAgent {
     ProcessAgent::new("python3").args(["-c", &format!("{PRELUDE}{source}")])
@@ -104,54 +77,10 @@ fn pid(text: &str) -> Pid {
     Pid::from_raw(text.parse().unwrap()).unwrap()
 }
 
-/// Waits until a process that callboard has started is gone, and its status taken.
-async fn reaped(pid: Pid) {
-    let wait = async {
-        while test_kill_process(pid).is_ok() {
-            yield_now().await;
-        }
-    };
-    timeout(AT_MOST, wait).await.expect("it is still there");
-}
-
-/// A place that programs connect to.
-struct Wire {
-    folder: tempfile::TempDir,
-    listener: UnixListener,
-}
-
-impl Wire {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join("wire")).unwrap();
-        Self { folder, listener }
-    }
-
-    fn spec(&self, source: impl Into<String>) -> AgentSpec {
-        let (source, path) = (source.into(), self.folder.path().join("wire"));
-        AgentSpec::new("worker", move || program(&source).env("WIRE", &path))
-    }
-
-    async fn taken(&self) -> End {
-        let listener = self.listener.try_clone().unwrap();
-        spawn_blocking(move || End(listener.accept().unwrap().0)).await.unwrap()
-    }
-}
-
-/// The board's end of a connection.
-struct End(UnixStream);
-
-impl End {
-    fn write(&mut self) {
-        self.0.write_all(b"!").unwrap();
-    }
-
-    /// Waits until nobody holds the other end.
-    async fn dropped(mut self) {
-        self.0.set_read_timeout(Some(AT_MOST)).unwrap();
-        let read = spawn_blocking(move || self.0.read_to_end(&mut Vec::new())).await.unwrap();
-        assert_eq!(read.expect("somebody is still there"), 0);
-    }
+/// A worker whose program finds the place.
+fn spec_at(wire: &Wire, source: impl Into<String>) -> AgentSpec {
+    let (source, path) = (source.into(), wire.path());
+    AgentSpec::new("worker", move || program(&source).env("WIRE", &path))
 }
 
 #[tokio::test]
@@ -758,7 +687,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.pause()
 "#;
     let wire = Wire::new();
-    let board = board(wire.spec(source).timeout(secs(2))).await;
+    let board = board(spec_at(&wire, source).timeout(secs(2))).await;
     assert_eq!(output(&board, Task::new("x")).await, json!(1));
     let held = wire.taken().await;
     let run = board.submit(once(Task::new("x"))).await.unwrap();
@@ -790,7 +719,7 @@ hear()
 "#
         );
         let wire = Wire::new();
-        let board = board(wire.spec(source)).await;
+        let board = board(spec_at(&wire, source)).await;
         let run = board.submit(Task::new("x")).await.unwrap();
         let process = pid(&noticed(&run).await);
         let held = wire.taken().await;
@@ -816,7 +745,7 @@ hear()
     let wire = Wire::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let held = runtime.block_on(async {
-        let board = board(wire.spec(source)).await;
+        let board = board(spec_at(&wire, source)).await;
         assert_eq!(output(&board, Task::new("x")).await, "done");
         let held = wire.taken().await;
         board.shutdown().await;
@@ -838,7 +767,7 @@ while True:
     end(turn, output=os.getpid())
 "#;
     let wire = Wire::new();
-    let board = board(wire.spec(source)).await;
+    let board = board(spec_at(&wire, source)).await;
     let process = pid(&output(&board, Task::new("x")).await.to_string());
     let held = wire.taken().await;
     board.agents().stop("worker").await.unwrap();
@@ -982,7 +911,7 @@ hear()
 hear()
 "#;
     let wire = Wire::new();
-    let board = board(wire.spec(source)).await;
+    let board = board(spec_at(&wire, source)).await;
     let first = output(&board, Task::new("x")).await;
     let mut held = wire.taken().await;
     held.write();

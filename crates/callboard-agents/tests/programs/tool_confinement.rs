@@ -349,8 +349,8 @@ async fn what_is_hidden_stays_so_when_it_is_moved_or_made_anew() {
     assert!(read(&world.root, ".board/token").await.unwrap_err().0.contains(HIDDEN));
 }
 
-#[test]
-fn a_folder_that_cannot_be_kept_is_told() {
+#[tokio::test]
+async fn a_folder_that_cannot_be_kept_is_told() {
     let world = World::new();
     assert!(Root::open(world.inside("nothing")).unwrap_err().to_string().contains("cannot be opened"));
     assert!(Root::open(world.inside("a.txt")).unwrap_err().to_string().contains("cannot be opened"));
@@ -359,7 +359,8 @@ fn a_folder_that_cannot_be_kept_is_told() {
     for within in [world.inside("sub"), world.inside(""), world.base.path().to_owned(), PathBuf::from("/")] {
         assert!(root().without(within).unwrap_err().to_string().contains("choose another"));
     }
-    assert!(root().without(world.outside("")).is_ok());
+    let beside = root().without(world.outside("")).unwrap();
+    assert!(read(&beside, "b.txt").await.unwrap().text.contains("inside too"), "it hides nothing of its own");
 }
 
 #[tokio::test]

@@ -153,7 +153,7 @@ async fn a_person_sees_what_is_done_and_what_is_done_is_what_they_saw() {
         let arguments: Json = serde_json::from_str(&written).unwrap();
         let sink = Sink::default();
         let model = ScriptedModel::new().calls("writes", arguments.clone()).says("done");
-        let board = common::builder().with(from_file(CLERK, model, &tools(&sink, ""))).start().await.unwrap();
+        let board = common::builder().with(agent(CLERK, model, &tools(&sink, ""))).start().await.unwrap();
         let run = board.submit(task("x", "clerk")).await.unwrap();
         let envelope = question(&board, &run).await;
         assert_honest(&envelope, &written);
@@ -236,7 +236,7 @@ async fn consent_for_a_run_is_for_one_use_of_a_tool_and_nothing_like_it() {
     let model = model.calls("writes", json!({ "content": "fine", "path": "report.txt" })).says("done");
     let sink = Sink::default();
     let clerk = CLERK.to_owned() + "\nmax_iterations = 100";
-    let board = common::builder().with(from_file(&clerk, model, &tools(&sink, ""))).start().await.unwrap();
+    let board = common::builder().with(agent(&clerk, model, &tools(&sink, ""))).start().await.unwrap();
     let run = board.submit(task("x", "clerk")).await.unwrap();
     let hour = std::time::Duration::from_secs(3600);
     let first = question(&board, &run).await;

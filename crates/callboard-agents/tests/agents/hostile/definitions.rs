@@ -7,7 +7,7 @@ use std::path::Path;
 use callboard::messages::AgentName;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::tools::{Root, file_write};
-use callboard_agents::{AgentFolder, Definition, FileChange, LlmAgent, Reload};
+use callboard_agents::{AgentFolder, Definition, FileChange, Reload};
 
 use super::*;
 
@@ -143,12 +143,12 @@ async fn no_model_changes_its_definition_unless_people_let_it() {
         let mut folder = AgentFolder::new(&agents).model(Arc::new(lead.clone())).tools(&tools);
         let builder = folder.load().unwrap().into_iter().fold(common::builder(), |builder, agent| builder.with(agent));
         let definition = Definition::built_in(AgentName::new("doer").unwrap());
-        let spec = LlmAgent::new(&definition, Arc::new(doer.clone()), &tools, &[]).unwrap().spec();
+        let spec = agent_of(&definition, doer.clone(), &tools, &[]);
         let board = builder.with(spec).start().await.unwrap();
         for (agent, model) in [("lead", lead), ("doer", doer)] {
             let tried = watched(&board, task("x", agent)).await;
             let requests = model.requests();
-            let told = told(requests.last().unwrap())[1];
+            let told = tool_answers(requests.last().unwrap())[1];
             // Nobody is asked about what is no path.
             let is_asked = change["path"].as_str().is_some_and(|path| !path.is_empty() && !path.starts_with(".."));
             assert_eq!(tried.asked.len(), usize::from(is_asked), "{agent} {change}: {told}");

@@ -1,8 +1,8 @@
 //! Models that try to get more than their agents have.
 
 use callboard::messages::{AgentName, Authority};
+use callboard_agents::Definition;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, LlmAgent};
 
 use super::*;
 
@@ -39,7 +39,7 @@ impl Model for Doer {
     }
 
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let told = told(&request);
+        let told = tool_answers(&request);
         let all = ["writes", "executes", "sends"].map(|tool| (tool, json!({ "path": "x" })));
         let calls = if told.is_empty() { all.to_vec() } else { Vec::new() };
         saying(told.join("; "), calls, request.messages.len())
@@ -78,14 +78,12 @@ async fn nothing_comes_of(attempts: &[Attempt]) {
         let (lead, clerk) =
             if *by == "lead" { (model.clone(), ScriptedModel::new()) } else { (ScriptedModel::new(), model.clone()) };
         let doer = Definition::built_in(AgentName::new("doer").unwrap());
-        let doer =
-            LlmAgent::new(&doer, Arc::new(Doer), &tools, &[]).unwrap().spec().role("admin").capability("everything");
-        let board =
-            common::builder().with(from_file(LEAD, lead, &tools)).with(from_file(CLERK, clerk, &tools)).with(doer);
+        let doer = agent_of(&doer, Doer, &tools, &[]).role("admin").capability("everything");
+        let board = common::builder().with(agent(LEAD, lead, &tools)).with(agent(CLERK, clerk, &tools)).with(doer);
         let board = board.start().await.unwrap();
         let tried = watched(&board, task("x", by).grant(*grant)).await;
         let requests = model.requests();
-        let last = told(requests.last().unwrap()).last().map(|text| (*text).to_owned());
+        let last = tool_answers(requests.last().unwrap()).last().map(|text| (*text).to_owned());
         let told = last.unwrap_or_else(|| tried.result.output.to_string());
         assert!(told.contains(expected), "{calls:?}: {told}");
         assert_eq!(tried.asked.len(), *asked, "{calls:?}: {told}");

@@ -18,15 +18,14 @@ use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard_agents::tools::{context_get, context_query, context_set};
 use callboard_agents::{
-    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, ToolOutput,
-    ToolSpec, Tools, of_spec,
+    Effect, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, ToolOutput, ToolSpec, Tools, of_spec,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::common;
-
+use crate::common::models::{agent, agent_of, tool_answers};
 use crate::common::people;
 
 /// How many cases each table has at least.
@@ -67,11 +66,6 @@ fn tools(sink: &Sink, page: &str) -> Tools {
     };
     let own = own.with(of_spec(spec, read)).unwrap();
     own.with(context_get()).unwrap().with(context_set()).unwrap().with(context_query()).unwrap()
-}
-
-fn from_file(toml: &str, model: impl Model, tools: &Tools) -> AgentSpec {
-    let definition = Definition::from_toml("agent.toml", toml).unwrap();
-    LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
 }
 
 /// Room for all that a table tries.
@@ -117,17 +111,6 @@ async fn question(board: &Callboard, run: &RunHandle) -> Envelope {
         envelope = people::next_approval(board) => envelope.unwrap(),
         result = run.result() => panic!("nobody was asked: {}", result.unwrap()),
     }
-}
-
-/// What a model was told by its tools, in one request.
-fn told(request: &ModelRequest) -> Vec<&str> {
-    let mut answers = Vec::new();
-    for message in request.messages.iter() {
-        if let Message::Tool { text, .. } = message {
-            answers.push(&**text);
-        }
-    }
-    answers
 }
 
 /// What a model says: calls, or a text that ends its turn.

@@ -4,7 +4,7 @@
 use callboard::messages::{AgentName, visible_lines};
 use callboard::supervision::runs::Fork;
 use callboard::workflow::Workflow;
-use callboard_agents::{Definition, LlmAgent, ToolError};
+use callboard_agents::{Definition, ToolError};
 
 use super::phrasings::PHRASINGS;
 use super::*;
@@ -41,7 +41,7 @@ impl Model for Obeys {
         let mut plan = self.first.iter().chain(order.into_iter().flat_map(|(_, steps)| steps));
         match plan.nth(done) {
             Some(step) => saying(String::new(), step.clone(), done),
-            None => saying(told(&request).join("\n"), Vec::new(), done),
+            None => saying(tool_answers(&request).join("\n"), Vec::new(), done),
         }
     }
 }
@@ -221,7 +221,7 @@ fn built_in(name: &str, prompt: &str, model: Obeys, tools: &Tools) -> AgentSpec 
     definition.system_prompt = prompt.to_owned();
     definition.allowed_tools = Some(ALL_TOOLS.map(Arc::from).into());
     definition.namespaces = Some(vec!["plans".into()]);
-    LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
+    agent_of(&definition, model, tools, &[])
 }
 
 /// Reads untrusted input, and leaves it where the others find it.
@@ -277,7 +277,7 @@ async fn board(way: Option<Way>, text: &str, orders: Orders, sink: &Sink) -> Cal
         built_in("later", "", obeys(later), &tools),
         built_in("reader", "", repeats(Way::Page), &tools),
         built_in("middle", "", repeats(Way::Answer), &tools),
-        from_file(clerk, obeys(Vec::new()), &tools),
+        agent(clerk, obeys(Vec::new()), &tools),
         outsider(text),
         telling("telling", text, false),
         telling("failing", text, true),

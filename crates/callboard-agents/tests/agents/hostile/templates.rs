@@ -116,11 +116,11 @@ async fn a_value_is_never_read_as_a_template() {
             format!("task {value}; input {value}; state {value}; tools {own}; board {own}; team {value}; all {{");
         assert!(requests[0].system.starts_with(&expected), "{value:?}: {}", requests[0].system);
         assert!(requests[0].system.contains(&format!("\"note\":{note}")), "{value:?}: {}", requests[0].system);
-        assert!(told(&requests[1])[0].ends_with(&format!("\n{value}")), "{value:?}");
+        assert!(tool_answers(&requests[1])[0].ends_with(&format!("\n{value}")), "{value:?}");
         // The helper, and what it has answered.
         assert!(requests[3].system.starts_with(value), "{value:?}: {}", requests[3].system);
         assert_eq!(*requests[3].messages, [Message::user(value)]);
-        assert_eq!(told(&requests[4])[2], value);
+        assert_eq!(tool_answers(&requests[4])[2], value);
         board.shutdown().await;
     }
 }

@@ -10,10 +10,11 @@ use callboard::messages::{Backoff, Durability};
 use callboard::prelude::*;
 use callboard::storage::{Key, Memory, Storage};
 use callboard_agents::{
-    CallPolicy, Definition, GenaiModel, LlmAgent, Model, ModelChoice, ModelEntry, ModelRequest, ModelStream, Models,
-    Tools,
+    CallPolicy, GenaiModel, Model, ModelChoice, ModelEntry, ModelRequest, ModelStream, Models, Tools,
 };
 use futures::StreamExt;
+
+use crate::common::models;
 
 use super::server::Step;
 use super::wire::Format;
@@ -57,9 +58,7 @@ impl Seen {
 }
 
 fn agent(name: &str, model: impl Model) -> AgentSpec {
-    let text = format!("[agent]\nname = \"{name}\"");
-    let definition = Definition::from_toml("agent.toml", &text).unwrap();
-    LlmAgent::new(&definition, Arc::new(model), &Tools::new(), &[]).unwrap().spec()
+    models::agent(&format!("[agent]\nname = \"{name}\""), model, &Tools::new())
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use futures::future::join_all;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::peers::{AT_MOST, Hand, failure, offered, program, servers, told, tools, use_all, use_one, with_another};
+use super::peers::{Hand, failure, offered, program, servers, told, tools, use_all, use_one, with_another};
+use crate::outside::AT_MOST;
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_not_waited_for() {

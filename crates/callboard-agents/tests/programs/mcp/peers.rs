@@ -1,8 +1,6 @@
 //! Servers for the tests, and what uses them.
 
 use std::future::ready;
-use std::io::Read;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,86 +11,15 @@ use callboard_agents::{AgentLoop, McpProblem, McpServers, Tier, Tools};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
+use crate::outside::{AT_MOST, Wire};
 
 /// The revisions of the protocol that are tried; the last one has no handshake.
 pub(crate) const REVISIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 
 /// What the servers have in common: `serve` answers as a server of `REVISION` does, with `TOOLS`, and gives calls to `call`.
-pub(crate) const PRELUDE: &str = r#"
-import json, os, socket, subprocess, sys
-
-REVISION = os.environ.get("REVISION", "2025-06-18")
-HAS_HANDSHAKE = REVISION < "2026-07-28"
-INFO = {"name": "peer", "version": "1"}
-
-def tool(name, description="Does it.", **properties):
-    return {"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}}
-
-TOOLS = [tool("add", "Adds.", a={"type": "number"}, b={"type": "number"})]
-
-def tell(message):
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
-
-def hear():
-    line = sys.stdin.readline()
-    return json.loads(line) if line else sys.exit()
-
-def text(*parts, **more):
-    return {"content": [{"type": "text", "text": part} for part in parts], **more}
-
-def add(request):
-    arguments = request["params"]["arguments"]
-    return text(str(arguments["a"] + arguments["b"]))
-
-class Refused(Exception):
-    pass
-
-# What is answered to a request.
-def result(request, call):
-    method, params = request["method"], request.get("params") or {}
-    if not HAS_HANDSHAKE:
-        asked = params.get("_meta", {}).get("io.modelcontextprotocol/protocolVersion")
-        if asked != REVISION:
-            raise Refused(-32022, "this revision names itself in each request, and not %s" % asked)
-    if method == "initialize" and HAS_HANDSHAKE:
-        return {"protocolVersion": REVISION, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": INFO}
-    if method == "server/discover" and not HAS_HANDSHAKE:
-        return {"resultType": "complete", "supportedVersions": [REVISION], "capabilities": {"tools": {}}, "ttlMs": 0,
-                "cacheScope": "private"}
-    if method == "tools/list":
-        return {"tools": TOOLS}
-    if method == "tools/call":
-        return call(request)
-    raise Refused(-32601, "no such method: %s" % method)
-
-def answer(request, call):
-    try:
-        return {"id": request["id"], "result": result(request, call)}
-    except Refused as refused:
-        return {"id": request["id"], "error": {"code": refused.args[0], "message": refused.args[1]}}
-
-def serve(call=add, heard=lambda notification: None):
-    while True:
-        message = hear()
-        if "id" not in message:
-            heard(message)
-        elif "method" in message:
-            answered = answer(message, call)
-            if answered["id"] is not None and answered.get("result", True) is not None:
-                tell(answered)
-
-# Whoever listens at the other end is told when everybody is gone who holds this one.
-def connect():
-    line = socket.socket(socket.AF_UNIX)
-    line.connect(os.environ["WIRE"])
-    return line
-"#;
+pub(crate) const PRELUDE: &str = concat!(include_str!("server.py"), "import subprocess\n", include_str!("../wire.py"));
 
 /// The lines of a document for a server that is this program.
 pub(crate) fn program(name: &str, source: &str) -> String {
@@ -191,53 +118,7 @@ impl Clock for Hand {
     }
 }
 
-/// A place that programs connect to.
-pub(crate) struct Wire {
-    folder: tempfile::TempDir,
-    listener: UnixListener,
-}
-
-impl Wire {
-    pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join("wire")).unwrap();
-        Self { folder, listener }
-    }
-
-    /// The line of a document by which a server knows the place.
-    pub(crate) fn env(&self) -> String {
-        format!("env = {{ WIRE = {} }}\n", serde_json::to_string(&self.folder.path().join("wire")).unwrap())
-    }
-
-    pub(crate) async fn taken(&self) -> End {
-        let listener = self.listener.try_clone().unwrap();
-        spawn_blocking(move || End(listener.accept().unwrap().0)).await.unwrap()
-    }
-}
-
-/// Our end of a connection.
-pub(crate) struct End(UnixStream);
-
-impl End {
-    /// All that is written, once nobody holds the other end.
-    pub(crate) async fn read(mut self) -> String {
-        self.0.set_read_timeout(Some(AT_MOST)).unwrap();
-        let mut text = String::new();
-        let read = spawn_blocking(move || self.0.read_to_string(&mut text).map(|_| text)).await.unwrap();
-        read.expect("somebody is still there")
-    }
-
-    /// The next line.
-    pub(crate) async fn line(&self) -> String {
-        let mut stream = self.0.try_clone().unwrap();
-        stream.set_read_timeout(Some(AT_MOST)).unwrap();
-        let read = move || {
-            let (mut line, mut byte) = (Vec::new(), [0]);
-            while stream.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
-                line.extend(byte);
-            }
-            String::from_utf8(line).unwrap()
-        };
-        spawn_blocking(read).await.unwrap()
-    }
+/// The line of a document by which a server knows the place.
+pub(crate) fn wired(wire: &Wire) -> String {
+    format!("env = {{ WIRE = {} }}\n", serde_json::to_string(&wire.path()).unwrap())
 }

@@ -12,9 +12,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::peers::{
-    AT_MOST, Hand, REVISIONS, Wire, calling, failure, offered, program, servers, tools, use_all, use_one,
-};
+use super::peers::{Hand, REVISIONS, calling, failure, offered, program, servers, tools, use_all, use_one, wired};
+use crate::outside::{AT_MOST, Wire};
 
 use crate::common::people;
 
@@ -136,7 +135,7 @@ def heard(notification):
         line.sendall(("%d\n" % notification["params"]["requestId"]).encode())
 serve(wait, heard)
 "#;
-    let tools = tools(&(program("peer", source) + &wire.env())).await;
+    let tools = tools(&(program("peer", source) + &wired(&wire))).await;
     let end = wire.taken().await;
     let mut run = calling(&tools, [("mcp__peer__wait", json!({}))]).run(vec![Message::user("x")]);
     // The loop goes on while its events are read.
@@ -164,7 +163,7 @@ finally:
 #[tokio::test]
 async fn a_server_ends_with_all_that_it_has_started_when_nobody_has_its_tools_any_more() {
     let wire = Wire::new();
-    let servers = servers(&(program("peer", FAMILY) + &wire.env()));
+    let servers = servers(&(program("peer", FAMILY) + &wired(&wire)));
     let (tools, problems) = offered(&servers).await;
     assert_eq!(problems, []);
     let end = wire.taken().await;
@@ -177,7 +176,7 @@ async fn a_server_ends_with_all_that_it_has_started_when_nobody_has_its_tools_an
 #[tokio::test]
 async fn a_server_ends_with_the_board_whose_agents_have_its_tools() {
     let wire = Wire::new();
-    let tools = tools(&(program("peer", FAMILY) + &wire.env())).await;
+    let tools = tools(&(program("peer", FAMILY) + &wired(&wire))).await;
     let end = wire.taken().await;
     let definition = "[agent]\nname = \"adder\"\n[agent.capabilities]\nallowed_tools = [\"mcp__peer__add\"]";
     let definition = Definition::reader().tools(&tools).read("adder.toml", definition).unwrap();

@@ -8,7 +8,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::peers::{AT_MOST, failure, offered, program, servers, tools, use_one};
+use super::peers::{failure, offered, program, servers, tools, use_one};
+use crate::outside::AT_MOST;
 
 /// Looked for in everything that is shown.
 const CANARY: &str = "canary-0123456789abcdef";
