@@ -76,8 +76,7 @@ pub use supervision::runs::rules::fork::ForkError;
 /// library.
 pub mod prelude {
     pub use crate::actors::approvals::TerminalChannel;
-    pub use crate::actors::events::{StreamMode, Watched};
-    pub use crate::actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
+    pub use crate::actors::{Agent, AgentSpec, StreamMode, Terminal, Turn, TurnError, Watched};
     pub use crate::messages::{
         Action, AgentName, Command, Complexity, Consent, Decision, Durability, Handoffs, Json, Limits, Outcome,
         Pending, Reducer, Response, Resume, RunEvent, RunId, Task, Usage,

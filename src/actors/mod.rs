@@ -1,19 +1,22 @@
 //! The actors: agents and the scheduler of their turns, the delegation router, the context store, the approval gateway.
-//!
-//! Each of these rooms imports only those above it in the list:
-//!
-//! 1. `events`, `kept_agents`, `metrics`, `periodic`, `shard_queues`, `taint`: what the others share.
-//! 2. `context`, [`approvals`]: services with an actor of their own.
-//! 3. `turn`: what an agent is given.
-//! 4. `agent`: what an agent is.
-//! 5. `scheduler`: runs the turns of all agents.
-//! 6. `router`: resolves targets, and is what run supervisors dispatch through.
-//! 7. `agent_actor`, `storage_actor`, `gauges`: the actors that act on these.
 
+// Each of these rooms imports only those above it in the list:
+//
+// 1. What the others share. `events`, `stream_mode`: events of runs for watchers, and which of them a watcher gets.
+//    `metrics`, `instruments`: the board's metrics, and what records them. `delayed_message`, `periodic`: what an actor sends
+//    to itself later, or has done at intervals. `kept_agents`: dynamic agents that outlive their run. `shard_queues`: which
+//    run supervisor owns which run. `taint`: whether a turn works with untrusted input.
+// 2. `context`, `approvals`: services with an actor of their own: shared memory, and questions of consent.
+// 3. `turn`: what an agent is given: its input and view, and requests to its run, a file for each kind of request.
+// 4. `agent`: what an agent is, and how it is described to a board.
+// 5. `scheduler`: runs the turns of all agents: queues, permits, workers.
+// 6. `router`: resolves targets, keeps the ledger of delegations, and is what run supervisors dispatch through.
+// 7. `agent_actor`, `storage_actor`, `gauges`: the actors that act on these.
 mod agent;
 mod agent_actor;
 pub mod approvals;
 pub(crate) mod context;
+mod delayed_message;
 pub(crate) mod events;
 mod gauges;
 #[cfg(feature = "metrics")]
@@ -28,13 +31,15 @@ mod router;
 mod scheduler;
 mod shard_queues;
 mod storage_actor;
+mod stream_mode;
 mod taint;
 mod turn;
 
 pub use agent::{Agent, AgentSpec, IntoAgent, Mode};
 pub use context::{ContextAccess, ContextChange, ContextError, ContextStore};
-pub use events::{StreamMode, Watched};
+pub use events::Watched;
 pub use router::{DelegationStatus, InboxMessage, PolicyQuestion};
+pub use stream_mode::StreamMode;
 pub use turn::{
     Delegation, DelegationError, OutsideEffect, Reservation, Settlement, Terminal, Turn, TurnAgents, TurnError,
     TurnPeople,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::messages::RequestId;
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnSink};
-use crate::supervision::runs::rules::requests::TurnRequest;
+use crate::supervision::runs::rules::requests::{Attempt, TurnRequest};
 
 /// The taint of a turn. Shared with its access to the context, because reading a tainted entry taints the turn.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct TurnTaint {
     /// the run.
     is_recorded: AtomicBool,
     turn: RequestId,
-    attempt: u32,
+    attempt: Attempt,
     sink: TurnSink,
 }
 

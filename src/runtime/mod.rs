@@ -1,5 +1,15 @@
 //! The composition root: a builder, and the handle of a running board.
 
+// Before and at the start:
+// - `builder`, `settings`: what a board is made of, and its limits, intervals and timeouts.
+// - `starting`: makes and supervises everything, and resumes the runs of an earlier process.
+// - `workflow_agents`: workflows that are agents. `classifier`: chooses the limits of tasks without any.
+// The handles:
+// - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `watching`: events, tree, load.
+// - `agents`, `asking`: the agents of a board, and typed requests to them. `people`: what runs wait for people with.
+// - `workflows`, `conversations`: what the store keeps beside runs.
+// - `forking`, `dead_letters`: runs that begin from old ones.
+// `figures` checks the figures of docs/semantics.md against the code.
 mod agents;
 mod asking;
 mod builder;

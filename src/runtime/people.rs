@@ -10,8 +10,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::actors::StreamMode;
 use crate::messages::{
-    ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, RequestId, Response, Resume,
-    RunId, TurnId, Unacknowledged, check_person,
+    ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, Response, Resume, RunId, TurnId,
+    Unacknowledged, check_person,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
@@ -132,7 +132,7 @@ impl PeopleHandle {
         let decided = match (id.into(), response.into()) {
             (PendingId::Question(id), Response::Value(answer)) => return self.answer_question(id, answer, by).await,
             (PendingId::Node(turn), Response::Resume(resume)) => return self.resume(turn, resume, by).await,
-            (PendingId::Attention(turn), Response::Restart) => return self.restart(turn, by).await,
+            (PendingId::Attention(turn), Response::Restart) => return self.restart_turn(turn, by).await,
             (PendingId::Approval(id), Response::Approve) => decider.approve(id, by).await,
             (PendingId::Approval(id), Response::ApproveForRun(time)) => decider.approve_for_run(id, by, time).await,
             (PendingId::Approval(id), Response::ApproveEdited(arguments)) => {
@@ -194,8 +194,8 @@ impl PeopleHandle {
         let mut answered = None;
         for _ in 0..times {
             let (answer, by) = (answer.clone(), Arc::clone(&by));
-            let RequestId { turn: TurnId { run, number: turn }, ordinal } = request;
-            let message = |ack| RunMessage::Answer { turn, ordinal, nonce, answer, by, ack };
+            let (run, asked) = (request.turn.run, request.into());
+            let message = |ack| RunMessage::Answer { asked, nonce, answer, by, ack };
             let again = self.callboard.ask_run(run, message).await;
             answered = answered.or(again);
         }
@@ -213,9 +213,10 @@ impl PeopleHandle {
         resumed.unwrap_or(Err(Unacknowledged::Resume(turn).into()))
     }
 
-    async fn restart(&self, turn: TurnId, by: &str) -> Result<(), AnswerError> {
+    async fn restart_turn(&self, turn: TurnId, by: &str) -> Result<(), AnswerError> {
         check_person(by)?;
-        let restarted = self.callboard.ask_run(turn.run, |ack| RunMessage::Restart { turn: turn.number, ack }).await;
+        let restarted =
+            self.callboard.ask_run(turn.run, |ack| RunMessage::RestartTurn { turn: turn.number, ack }).await;
         restarted.unwrap_or(Err(Unacknowledged::Restart(turn).into()))
     }
 }

@@ -6,7 +6,7 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::actors::events::{StreamMode, Watched};
+use crate::actors::{StreamMode, Watched};
 use crate::messages::{
     Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person, check_reason,
 };

@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 use futures::Stream;
 use tokio::sync::broadcast;
 
-use crate::actors::events::{StreamMode, Watched};
-use crate::actors::{AgentSnapshot, AgentStatus};
+use crate::actors::{AgentSnapshot, AgentStatus, StreamMode, Watched};
 use crate::messages::AgentName;
 use crate::supervision::tree::{ActorState, ControlError, TreeEvent, TreeNode};
 

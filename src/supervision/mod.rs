@@ -1,5 +1,10 @@
 //! Supervision: the generic tree and the run supervisors.
 
+// - `tree`: supervision of ractor actors by OTP's rules, for the board and for users.
+// - `runs::rules`: the rules of runs. Pure: what a run is (`run`), what happens next (`decide`, `guard`).
+// - `runs::shard`: the run supervisors, which carry the rules out.
+// - `mailbox`: state that outlives its actor, with the address that wakes the actor. Each queue outside of an actor is one.
+// - `points`: fault points inside actors.
 mod mailbox;
 mod points;
 pub mod runs;

@@ -753,8 +753,8 @@ async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_co
     board.shutdown().await;
 }
 
-/// A board that takes no more: five turns never end, and one is ready, which is the last.
-async fn full() -> (Callboard, RunHandle) {
+/// A board whose agent `worker` takes no more work: five turns run without an end, and one is ready, whose run is returned.
+async fn board_with_a_full_queue() -> (Callboard, RunHandle) {
     let board = builder()
         .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
         .capacity(|capacity| capacity.ready_per_agent(1))
@@ -762,16 +762,16 @@ async fn full() -> (Callboard, RunHandle) {
         .start()
         .await
         .unwrap();
-    let mut last = None;
-    for _ in 0..6 {
-        last = Some(board.submit(Task::new("x")).await.unwrap());
+    for _ in 0..5 {
+        board.submit(Task::new("x")).await.unwrap();
     }
-    (board, last.unwrap())
+    let ready = board.submit(Task::new("x")).await.unwrap();
+    (board, ready)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_for_it() {
-    let (board, _) = full().await;
+    let (board, _) = board_with_a_full_queue().await;
     board.agents().stop("worker").await.unwrap();
     let task = || Task::new("x").to("worker");
     for refused in [board.try_submit(task()).await, board.submit(task()).await] {
@@ -784,7 +784,7 @@ async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_f
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_no_more() {
     for stops_agent in [true, false] {
-        let (board, _) = full().await;
+        let (board, _) = board_with_a_full_queue().await;
         let in_line = tokio::spawn({
             let board = board.clone();
             async move { board.submit(Task::new("x").to("worker")).await.unwrap_err() }
@@ -809,7 +809,7 @@ async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_n
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_in_line_for_an_agent_is_taken_when_a_turn_that_has_not_begun_is_cancelled() {
-    let (board, ready) = full().await;
+    let (board, ready) = board_with_a_full_queue().await;
     let in_line = board.submit(Task::new("x").to("worker"));
     let cancel = async {
         quiet().await;

@@ -71,7 +71,7 @@ pub(crate) async fn attention(run: &RunHandle) -> Vec<(TurnId, String)> {
 }
 
 /// Restarts the turns of a run that need attention, and returns how many there were.
-pub(crate) async fn restart(board: &Callboard, run: &RunHandle) -> usize {
+pub(crate) async fn restart_turns(board: &Callboard, run: &RunHandle) -> usize {
     let mut restarted = 0;
     for open in run.pending().await {
         if matches!(open, Pending::Attention { .. }) {

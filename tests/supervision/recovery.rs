@@ -381,7 +381,7 @@ async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
     assert_eq!(why, "it was under way at 10 starts in a row");
     assert_eq!(begun.load(Ordering::Relaxed), 10);
     is_stuck.store(false, Ordering::Relaxed);
-    assert_eq!(people::restart(&board, &run).await, 1);
+    assert_eq!(people::restart_turns(&board, &run).await, 1);
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(2).into()));
     assert_eq!(board.quarantined(), BTreeMap::new());
@@ -439,12 +439,12 @@ async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() 
     assert!(why.contains("agent asker is not registered"), "{why}");
     assert!(run.read().await.unwrap().is_stuck(), "the lead waits for it and for nothing else");
     second.agents().spawn(AgentSpec::new("asker", agent)).await.unwrap();
-    assert_eq!(people::restart(&second, &run).await, 1);
+    assert_eq!(people::restart_turns(&second, &run).await, 1);
     assert_eq!(question(&run).await, asked);
     second.people().answer(asked.id, "ann", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("ann"));
     assert_eq!(steps.load(Ordering::Relaxed), 1);
-    assert_eq!(people::restart(&second, &run).await, 0);
+    assert_eq!(people::restart_turns(&second, &run).await, 0);
     second.shutdown().await;
 }
 
@@ -460,7 +460,7 @@ async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can
     let run = second.run(run);
     let why = needs_attention(&run).await;
     assert!(why.contains("an earlier attempt asked for the question \"name?\""), "{why}");
-    assert_eq!(people::restart(&second, &run).await, 1);
+    assert_eq!(people::restart_turns(&second, &run).await, 1);
     let place = question(&run).await;
     assert_eq!(place.question, json!("place?"));
     second.people().answer(place.id, "here", "tester").await.unwrap();

@@ -12,7 +12,7 @@ use callboard_text::{check_name, check_own_name, did_you_mean, nearest, quoted};
 use super::definition::Definition;
 use super::meta::{Draft, makes_agents};
 
-/// The most bytes of what it is for, and of what its model is told.
+/// The most bytes of what it is for, and of its model's prompt.
 const MAX_DESCRIPTION: usize = 1 << 10;
 const MAX_INSTRUCTIONS: usize = 16 << 10;
 

@@ -23,7 +23,7 @@
 //! ```
 
 mod briefing;
-mod builtin;
+mod builtin_agents;
 mod catalog;
 mod compaction;
 mod definition;
@@ -59,7 +59,7 @@ pub mod tools;
 #[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
 mod web;
 
-pub use builtin::{BuiltIn, CapabilityGap};
+pub use builtin_agents::{BuiltIn, CapabilityGap};
 pub use callboard::messages::Effect;
 pub use callboard_documents::{Defect, Defects};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};

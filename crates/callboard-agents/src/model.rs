@@ -63,7 +63,7 @@ pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 /// What a model is asked.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
-    /// What it is told about its part.
+    /// Its prompt.
     pub system: Arc<str>,
     /// The conversation so far; shared with whoever asks.
     pub messages: Arc<Vec<Message>>,

@@ -62,7 +62,7 @@ impl OutputSchema {
         }
     }
 
-    /// What a model is told of it beforehand.
+    /// What a model receives about it beforehand.
     pub(super) fn instruction(&self) -> String {
         format!(
             "Your last answer is read by a program. It is one JSON value that meets this JSON Schema, with nothing before or \

@@ -17,12 +17,12 @@ use super::tool::Tools;
 /// How many tasks a run of a team may give for each worker, unless that is less than a run of that class may anyway.
 const TASKS_EACH: u32 = 4;
 
-/// An agent that gives tasks to others, and those others. The coordinator has the tool `Task`, and is told whom it may name and
+/// An agent that gives tasks to others, and those others. The coordinator has the tool `Task`, and its prompt lists whom it may name and
 /// what each is for. A worker begins each task with the words and values of that task alone: it sees nothing of the coordinator's
 /// conversation, of what other workers do, or of the run's state. Its answer is all that comes back.
 ///
 /// Nobody of a team passes control on (`handoff_to_agent`), and workers give no tasks, unless their definitions name `Task`
-/// among their `allowed_tools`. What a worker cannot do is told to the coordinator's model, which may ask another one.
+/// among their `allowed_tools`. What a worker cannot do is reported to the coordinator's model, which may ask another one.
 ///
 /// A worker may also be any agent that the board has anyway ([`Team::with`]): one in Rust, a program, the coordinator of another
 /// team, or a workflow ([`Builder::workflow`](callboard::runtime::Builder::workflow)).

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::task::JoinHandle;
 
+use crate::actors::delayed_message::DelayedMessage;
 use crate::messages::ApprovalId;
 use crate::supervision::actor_point;
 use crate::supervision::runs::rules::errors::AnswerError;
 
 use super::Decider;
 use super::channel::{ChannelMsg, ChannelView};
-use super::queue::GatewayMsg;
+use super::message::GatewayMsg;
 
 /// When an expiry that could not be stored is tried again.
 const EXPIRE_AGAIN: Duration = Duration::from_secs(10);
@@ -24,28 +24,9 @@ pub(crate) struct GatewayActor;
 pub(crate) struct GatewayState {
     decider: Decider,
     views: Arc<[Arc<ChannelView>]>,
-    /// When open questions expire, and when people are reminded of them.
-    timers: BTreeMap<ApprovalId, [Option<Timer>; 2]>,
-}
-
-/// Sends the gateway a message at a time, unless it is dropped before.
-struct Timer(JoinHandle<()>);
-
-impl Timer {
-    fn new(me: &ActorRef<GatewayMsg>, wait: Duration, message: GatewayMsg) -> Self {
-        let me = me.clone();
-        Self(tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
-            // A gateway that is back finds the question open, and sets a timer of its own.
-            let _ = me.cast(message);
-        }))
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// Of each open question the messages at its expiry, and when people are reminded of it. A next life of the actor finds
+    /// the questions open, and sends its own.
+    scheduled: BTreeMap<ApprovalId, [Option<DelayedMessage>; 2]>,
 }
 
 impl Actor for GatewayActor {
@@ -65,7 +46,7 @@ impl Actor for GatewayActor {
         }
         // For what the actor of the life before had received, and not passed on.
         views.iter().for_each(|view| view.send(ChannelMsg::Review));
-        Ok(GatewayState { decider, views, timers: BTreeMap::new() })
+        Ok(GatewayState { decider, views, scheduled: BTreeMap::new() })
     }
 
     async fn handle(
@@ -78,7 +59,7 @@ impl Actor for GatewayActor {
         match message {
             GatewayMsg::Requested(id) => state.requested(&me, id),
             GatewayMsg::Settled(id, decision) => {
-                state.timers.remove(&id);
+                state.scheduled.remove(&id);
                 state.views.iter().for_each(|view| view.send(ChannelMsg::Settled(id, decision.clone())));
             }
             GatewayMsg::Remind(id) => {
@@ -111,11 +92,11 @@ impl GatewayState {
         let queue = &self.decider.queue;
         let Some((envelope, again)) = queue.question(id) else { return };
         let now = queue.env.now().wall;
-        let expiry = Timer::new(me, envelope.expires_at.since(now), GatewayMsg::Expired(id));
+        let expiry = DelayedMessage::send(me, envelope.expires_at.since(now), move || GatewayMsg::Expired(id));
         // People who are asked after that moment need not be reminded as well.
         let reminder = envelope.remind_at.filter(|at| *at > now);
-        let reminder = reminder.map(|at| Timer::new(me, at.since(now), GatewayMsg::Remind(id)));
-        self.timers.insert(id, [Some(expiry), reminder]);
+        let reminder = reminder.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Remind(id)));
+        self.scheduled.insert(id, [Some(expiry), reminder]);
         // What has expired is asked of nobody.
         if envelope.expires_at > now {
             for view in &*self.views {

@@ -3,12 +3,16 @@
 //! What is asked is in the run's journal; what was decided is one record under the approval's id, which is the hash of
 //! the exact question. A decision that was stored and not yet delivered is delivered when the run asks again.
 
+// - `queue`: the open questions, outside of the actor. `message`, `gateway`: the actor that passes them on and expires them.
+// - `channel`: what users implement, and the actor of each. `decider`: the handle by which questions are answered.
+// - `card`: what a person sees of a question. `terminal`: the channel of the terminal, with `keyboard` and `folding`.
 mod card;
 mod channel;
 mod decider;
 mod folding;
 mod gateway;
 mod keyboard;
+mod message;
 mod queue;
 mod terminal;
 

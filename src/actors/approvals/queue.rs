@@ -11,12 +11,14 @@ use tokio::sync::Notify;
 
 use crate::actors::shard_queues::ShardQueues;
 use crate::env::Env;
-use crate::messages::{ApprovalId, Decision, Durability, Envelope, RequestId, Timestamp, TurnId};
+use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Expected, Key, Put, Storage, StorageError};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::rules::errors::AnswerError;
 use crate::supervision::{Mailbox, answer_of};
+
+use super::message::GatewayMsg;
 
 /// How long a decision is kept after its approval has expired, so that a late click finds it.
 const KEEP_SECS: u64 = 60 * 24 * 3600;
@@ -31,19 +33,6 @@ pub(super) struct ApprovalQueue {
     pub(super) opened: Notify,
     /// Notified when a question is no longer open.
     pub(super) closed: Notify,
-}
-
-/// What the gateway's actor reacts to.
-#[derive(Debug)]
-pub(crate) enum GatewayMsg {
-    /// A question is open.
-    Requested(ApprovalId),
-    /// A question is no longer open.
-    Settled(ApprovalId, Option<Decision>),
-    /// A question's time is up.
-    Expired(ApprovalId),
-    /// People are to be reminded of a question that is still open.
-    Remind(ApprovalId),
 }
 
 /// A question that is open.
@@ -165,8 +154,8 @@ impl ApprovalQueue {
     /// Brings a stored decision to its run, once.
     pub(super) fn deliver(&self, id: ApprovalId, decision: Decision) {
         let Some(Question { envelope, .. }) = self.open.lock().remove(&id) else { return };
-        let RequestId { turn: TurnId { run, number: turn }, ordinal } = envelope.request;
-        let message = RunMessage::Decide { turn, ordinal, approval: id, decision: decision.clone() };
+        let (run, asked) = (envelope.request.turn.run, envelope.request.into());
+        let message = RunMessage::Decide { asked, approval: id, decision: decision.clone() };
         self.shards.of(run).push(ShardMessage::Run { run, message });
         self.closed.notify_waiters();
         self.wake(GatewayMsg::Settled(id, Some(decision)));

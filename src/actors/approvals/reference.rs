@@ -20,6 +20,7 @@ use crate::messages::{
 use crate::storage::{Memory, Storage};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::rules::errors::AnswerError;
+use crate::supervision::runs::rules::requests::RequestKey;
 use crate::testing::rules::play;
 
 const GATEWAYS: usize = 2;
@@ -323,8 +324,10 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         for (number, (_, shards)) in gateways.iter().enumerate() {
             let inputs = shards.of(RunId(uuid::Uuid::nil())).take(Default::default());
             for (input, (question, decided)) in inputs.zip(&model.brought[number]) {
-                let ShardMessage::Run { run, message: RunMessage::Decide { turn, ordinal, approval, decision } } =
-                    input
+                let ShardMessage::Run {
+                    run,
+                    message: RunMessage::Decide { asked: RequestKey { turn, ordinal }, approval, decision },
+                } = input
                 else {
                     panic!("{input:?}")
                 };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
-use tokio::task::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::actors::delayed_message::DelayedMessage;
 use crate::actors::periodic::Periodic;
 use crate::supervision::actor_point;
 
@@ -18,17 +18,8 @@ pub(crate) struct ContextActor;
 pub(crate) struct ContextActorState {
     store: ContextStore,
     expiry: Periodic,
-    /// Sends the next [`Msg::Look`].
-    timer: Option<Timer>,
-}
-
-/// A message that comes later, unless this is dropped before.
-struct Timer(JoinHandle<Result<(), MessagingErr<Msg>>>);
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// The next [`Msg::Look`].
+    next_look: Option<DelayedMessage>,
 }
 
 impl Actor for ContextActor {
@@ -49,14 +40,14 @@ impl Actor for ContextActor {
         if store.expiry_timer.is_watched() {
             me.cast(Msg::Look)?;
         }
-        Ok(ContextActorState { store, expiry, timer: None })
+        Ok(ContextActorState { store, expiry, next_look: None })
     }
 
     async fn handle(
         &self,
         me: ActorRef<Msg>,
         message: Msg,
-        ContextActorState { store, expiry, timer }: &mut ContextActorState,
+        ContextActorState { store, expiry, next_look }: &mut ContextActorState,
     ) -> Result<(), ActorProcessingErr> {
         actor_point(&store.env, "context.handle", "", &me).await?;
         let expire = {
@@ -68,7 +59,7 @@ impl Actor for ContextActor {
             Msg::Expired(ended) => expiry.schedule(&me, ended, || Msg::Expire)?,
             Msg::DueAt(at) => {
                 let after = at.since(store.env.now().wall);
-                *timer = Some(Timer(me.send_after(after, || Msg::Look)));
+                *next_look = Some(DelayedMessage::send(&me, after, || Msg::Look));
             }
             Msg::Look => {
                 store.expiry_timer.looks();

@@ -3,6 +3,10 @@
 //! Writers are ordered by the storage's revisions: an operation reads, decides with the pure rules, and writes only if
 //! nobody else has written meanwhile. So handles read and write without passing the actor. The actor deletes what has expired, by
 //! an index of what expires when.
+//!
+//! - `rules`: what an operation makes of an entry; pure. `access`: the namespaces that an agent may use.
+//! - `store`: the handle, and writes. `reads`, `watch`: reads, and streams of changes. `entries`: how entries are stored.
+//! - `expire`, `expiry_index`: deletes what has expired. `expiry_timer`, `actor`: when that is done. `error`: what can go wrong.
 
 mod access;
 mod actor;

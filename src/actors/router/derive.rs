@@ -76,10 +76,10 @@ fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<Inbox
 
 /// A delegation was answered. `named` is the agent that a name, as an agent wrote it, stands for.
 pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> Option<AgentName>) -> Placed {
-    let Answered { turn, ordinal, asker, to, answer, at, sequence } = answered;
+    let Answered { request, asker, to, answer, at, sequence } = answered;
     let is_complete = answer.outcome.is_finished();
     let message = InboxMessage::Status {
-        request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
+        request_id: run.request_id(*request),
         from_agent: named(to).unwrap_or_else(|| asker.clone()),
         to_agent: asker.clone(),
         status: if is_complete { Status::Complete } else { Status::Fail },

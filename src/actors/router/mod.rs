@@ -1,5 +1,8 @@
 //! The delegation router: who takes a delegation, and where it stands. It is also what run supervisors dispatch through.
 
+// - `directory`, `policy`: who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
+// - `ledger`: statuses and inboxes. `derive`, `history`: the same from the events of runs, and from their journals.
+// - `outbox`, `actor`: what waits to be entered, outside of the actor, and the actor that enters it.
 mod actor;
 mod derive;
 mod directory;

@@ -14,22 +14,22 @@ use crate::actors::instruments::Histogram;
 use crate::actors::metrics::latency_of;
 use crate::messages::{AgentName, TurnId};
 use crate::supervision::runs::dispatch::ReadyTurn;
+use crate::supervision::runs::rules::requests::Attempt;
 
+use super::availability::Availability;
+use super::grant::{Continuing, Demand, Grant};
 use super::permits::{AgentSlot, AgentSlots};
 use super::running::RunningTurn;
-use super::status::{AgentSnapshot, AgentStatus};
+use super::status::AgentSnapshot;
 
 /// One agent's entry. It stays when the agent is stopped, because its turns wait for its return.
 pub(super) struct AgentQueue {
     pub(super) name: AgentName,
     pub(super) config: AgentConfig,
-    /// What takes its turns. `None` before it was made, after a panic until it was made again, and while it is stopped.
-    pub(super) value: Option<Arc<dyn AgentValue>>,
+    /// Whether it takes turns, and what takes them.
+    pub(super) availability: Availability,
     /// How many values it has had.
     pub(super) generation: u64,
-    pub(super) status: AgentStatus,
-    /// The clock's reading when it was stopped.
-    pub(super) offline_since: Duration,
     /// A task turns its ready turns away when they have waited too long for its return.
     pub(super) offline_is_watched: bool,
     pub(super) slots: AgentSlots,
@@ -65,7 +65,7 @@ pub(super) type TypedGrant = (Arc<dyn AgentValue>, u64, AgentSlot);
 
 /// A turn that is ready or has begun.
 pub(super) struct KnownTurn {
-    pub(super) attempt: u32,
+    pub(super) attempt: Attempt,
     /// `None` until it begins.
     pub(super) running: Option<Arc<RunningTurn>>,
 }
@@ -83,30 +83,13 @@ pub(super) struct Reacquiring {
     pub(super) granted: oneshot::Sender<()>,
 }
 
-/// What an agent that is first in the wait queue gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grant {
-    /// A turn that has waited continues.
-    Continue,
-    /// A typed request gets a slot.
-    TypedRequest,
-    /// A ready turn begins.
-    Begin,
-    /// Something of it may run as soon as a permit is free.
-    AwaitPermit,
-    /// Nothing of it may run now.
-    Nothing,
-}
-
 impl AgentQueue {
     pub(super) fn new(name: AgentName, config: AgentConfig) -> Self {
         Self {
             latency: latency_of(&name),
             name,
-            value: None,
+            availability: Availability::Starting,
             generation: 0,
-            status: AgentStatus::Starting,
-            offline_since: Duration::ZERO,
             offline_is_watched: false,
             slots: AgentSlots::new(config.slots),
             config,
@@ -128,22 +111,18 @@ impl AgentQueue {
         !(self.ready.is_empty() && self.reacquiring.is_empty() && self.typed_requests.is_empty())
     }
 
-    /// Turns that continue come before typed requests, and these before turns that begin.
+    /// What it gets when it is first in the wait queue.
     pub(super) fn next_grant(&self, has_permit: bool, is_closed: bool) -> Grant {
-        let has_slot = self.slots.has_free();
-        let may_continue = |reacquiring: &Reacquiring| reacquiring.turn.keeps_slot || has_slot;
-        if self.reacquiring.front().is_some_and(may_continue) {
-            return if has_permit { Grant::Continue } else { Grant::AwaitPermit };
-        }
-        if is_closed || !has_slot || self.value.is_none() {
-            return Grant::Nothing;
-        }
-        match (self.typed_requests.is_empty(), self.ready.is_empty()) {
-            (false, _) => Grant::TypedRequest,
-            (true, true) => Grant::Nothing,
-            (true, false) if has_permit => Grant::Begin,
-            (true, false) => Grant::AwaitPermit,
-        }
+        let lacks = |turn: &RunningTurn| if turn.keeps_slot { Continuing::WithSlot } else { Continuing::WithoutSlot };
+        let demand = Demand {
+            continuing: self.reacquiring.front().map(|reacquiring| lacks(&reacquiring.turn)),
+            has_typed_request: !self.typed_requests.is_empty(),
+            has_ready_turn: !self.ready.is_empty(),
+            takes_new_work: !is_closed && self.availability.value().is_some(),
+            has_slot: self.slots.has_free(),
+            has_permit,
+        };
+        demand.next_grant()
     }
 
     /// Whether this worker's turn is the attempt that the agent has of it.
@@ -166,7 +145,7 @@ impl AgentQueue {
         AgentSnapshot {
             name: self.name.clone(),
             generation: self.generation,
-            status: self.status.clone(),
+            status: self.availability.status(),
             ready: self.ready.len(),
             busy,
             waiting: self.turns.len().saturating_sub(self.ready.len() + busy),

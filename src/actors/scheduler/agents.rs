@@ -10,9 +10,10 @@ use crate::messages::{AgentName, Authority, Json, TurnId};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::ReadyTurn;
 
+use super::Scheduler;
 use super::agent_queue::AgentQueue;
+use super::availability::Availability;
 use super::dispatch::turn_away;
-use super::{AgentStatus, Scheduler};
 
 impl Scheduler {
     /// Gives an agent its queue, or another configuration.
@@ -46,9 +47,8 @@ impl Scheduler {
         let agent = &mut state.agents[index];
         agent.actor = Some(actor);
         // Its `Drop` is users' code: not under the lock.
-        let replaced = agent.value.replace(value);
+        let replaced = std::mem::replace(&mut agent.availability, Availability::Running(value));
         agent.generation += 1;
-        agent.status = AgentStatus::Running;
         let generation = agent.generation;
         state.push_waiting(index);
         self.start_waiting(state);
@@ -63,27 +63,25 @@ impl Scheduler {
         let mut state = self.state.lock();
         let Some(index) = state.index_of(name.host()) else { return };
         let agent = &mut state.agents[index];
-        let value = agent.value.take();
-        if std::mem::replace(&mut agent.status, AgentStatus::Stopped) != AgentStatus::Stopped {
-            agent.offline_since = self.env.now().monotonic;
-        }
+        let since = agent.availability.stopped_since().unwrap_or_else(|| self.env.now().monotonic);
+        let replaced = std::mem::replace(&mut agent.availability, Availability::Stopped { since });
         // Callers notice by the dropped senders.
         agent.typed_requests.clear();
         self.watch_offline(&mut state, index);
         drop(state);
         self.capacity_changed.notify_waiters();
-        // Its `Drop` is users' code: not under the lock.
-        drop(value);
+        // The `Drop` of its value is users' code: not under the lock.
+        drop(replaced);
     }
 
     /// The agent has failed too often and takes no more work: turns that have not begun fail, so that their runs continue without
     /// it. One that was stopped stays stopped.
     pub(crate) fn fail_agent(&self, name: &AgentName, error: &str) {
         let mut state = self.state.lock();
-        let Some(agent) = state.agent(name).filter(|agent| agent.status != AgentStatus::Stopped) else { return };
-        let value = agent.value.take();
-        let status = AgentStatus::Failed(error.to_owned());
-        agent.status = status.clone();
+        let Some(agent) = state.agent(name).filter(|agent| agent.availability.stopped_since().is_none()) else {
+            return;
+        };
+        let replaced = std::mem::replace(&mut agent.availability, Availability::Failed(error.to_owned()));
         let turned_away: Vec<ReadyTurn> = agent.ready.drain(..).collect();
         for ready in &turned_away {
             agent.turns.remove(&ready.id);
@@ -92,9 +90,9 @@ impl Scheduler {
         agent.typed_requests.clear();
         drop(state);
         self.capacity_changed.notify_waiters();
-        drop(value);
+        drop(replaced);
         for ready in turned_away {
-            turn_away(ready, &status);
+            turn_away(ready, error);
         }
     }
 
@@ -106,11 +104,13 @@ impl Scheduler {
         if agent.generation != generation {
             return false;
         }
-        let Some(value) = agent.value.take() else { return false };
-        agent.status = AgentStatus::Starting;
+        if agent.availability.value().is_none() {
+            return false;
+        }
+        let discarded = std::mem::replace(&mut agent.availability, Availability::Starting);
         let actor = agent.actor.clone();
         drop(state);
-        drop(value);
+        drop(discarded);
         if let Some(actor) = actor {
             // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
             let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });
@@ -142,7 +142,9 @@ impl Scheduler {
     pub(in crate::actors) fn check_dynamic(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
         let state = self.state.lock();
         let agent = state.index_of(host).and_then(|index| state.agents.get(index));
-        let value = agent.and_then(|agent| agent.value.clone()).ok_or_else(|| format!("{host} is not there"))?;
+        let value = agent
+            .and_then(|agent| agent.availability.value().cloned())
+            .ok_or_else(|| format!("{host} is not there"))?;
         drop(state);
         // It is the users' code.
         catch_unwind(AssertUnwindSafe(|| dynamic_value(&value, drafts)))

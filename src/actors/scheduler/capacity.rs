@@ -8,8 +8,9 @@ use tokio::sync::OwnedMutexGuard;
 use crate::env::Mutant;
 use crate::messages::{AgentName, Refusal};
 
+use super::availability::Availability;
 use super::status::AgentLoad;
-use super::{AgentSnapshot, AgentStatus, Scheduler};
+use super::{AgentSnapshot, Scheduler};
 
 impl Scheduler {
     /// Refuses work that is not committed yet for an agent whose queue is full.
@@ -44,13 +45,11 @@ impl Scheduler {
         let mut state = self.state.lock();
         let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };
         let Some(agent) = state.agent(name) else { return Err(unavailable("it is not registered".into())) };
-        match &agent.status {
-            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => {
-                let is_offline = agent.status == AgentStatus::Stopped;
-                Ok(AgentLoad { is_offline, turns: agent.ready.len() + agent.slots.held() })
-            }
-            AgentStatus::Failed(error) => Err(unavailable(format!("it failed too often: {error}"))),
+        if let Availability::Failed(error) = &agent.availability {
+            return Err(unavailable(format!("it failed too often: {error}")));
         }
+        let is_offline = agent.availability.stopped_since().is_some();
+        Ok(AgentLoad { is_offline, turns: agent.ready.len() + agent.slots.held() })
     }
 
     /// All agents at this moment.

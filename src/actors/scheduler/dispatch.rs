@@ -12,11 +12,13 @@ use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::wait_for::Waiting;
 
-use super::agent_queue::{AgentQueue, Grant, KnownTurn, Reacquiring};
+use super::agent_queue::{AgentQueue, KnownTurn, Reacquiring};
+use super::availability::Availability;
+use super::grant::Grant;
 use super::permits::{AgentSlot, Permit, SlotWait};
 use super::running::RunningTurn;
 use super::state::{Job, Next, State};
-use super::{AgentStatus, Scheduler, worker};
+use super::{Scheduler, worker};
 
 impl Scheduler {
     /// Makes a turn ready; the same attempt again changes nothing.
@@ -29,10 +31,10 @@ impl Scheduler {
             return report(ready, Failure::new(FailureKind::Unregistered, text));
         };
         let agent = &mut state.agents[index];
-        if let status @ AgentStatus::Failed(_) = &agent.status {
-            let status = status.clone();
+        if let Availability::Failed(error) = &agent.availability {
+            let error = error.clone();
             drop(state);
-            return turn_away(ready, &status);
+            return turn_away(ready, &error);
         }
         match agent.turns.get(&ready.id) {
             // It arrives twice, or after a later attempt.
@@ -138,7 +140,7 @@ impl Scheduler {
                     state.unpop_waiting(index);
                     return None;
                 }
-                Grant::Continue => {
+                Grant::ContinueTurn => {
                     self.grant_again(state, index);
                     state.push_waiting(index);
                 }
@@ -146,7 +148,7 @@ impl Scheduler {
                     grant_typed_request(&mut state.agents[index]);
                     state.push_waiting(index);
                 }
-                Grant::Begin => {
+                Grant::BeginTurn => {
                     let job = self.begin(state, index);
                     state.push_waiting(index);
                     if job.is_some() {
@@ -192,7 +194,7 @@ impl Scheduler {
     fn begin(self: &Arc<Self>, state: &mut State, index: usize) -> Option<Job> {
         let State { agents, pool, .. } = &mut *state;
         let agent = &mut agents[index];
-        let (value, permit) = (agent.value.clone()?, pool.try_acquire()?);
+        let (value, permit) = (Arc::clone(agent.availability.value()?), pool.try_acquire()?);
         let ready = agent.ready.front()?;
         let keeps_slot = !agent.config.is_reentrant;
         let wait = || {
@@ -230,20 +232,17 @@ fn acquire_again(state: &mut State, index: usize, turn: &RunningTurn) -> Option<
 }
 
 fn grant_typed_request(agent: &mut AgentQueue) {
-    let (Some(value), Some(slot)) = (agent.value.clone(), agent.slots.try_acquire(|| None)) else { return };
+    let value = agent.availability.value().cloned();
+    let (Some(value), Some(slot)) = (value, agent.slots.try_acquire(|| None)) else { return };
     if let Some(request) = agent.typed_requests.pop_front() {
         // A caller that is gone drops the slot.
         let _ = request.send((value, agent.generation, slot));
     }
 }
 
-/// Fails a turn of an agent that takes none.
-pub(super) fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
-    let why = match status {
-        AgentStatus::Failed(error) => format!("has failed too often: {error}"),
-        AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => "takes no turns".to_owned(),
-    };
-    let text = format!("agent {} {why}", ready.agent);
+/// Fails a turn of an agent that has failed too often, the last time because of this error.
+pub(super) fn turn_away(ready: ReadyTurn, error: &str) {
+    let text = format!("agent {} has failed too often: {error}", ready.agent);
     report(ready, Failure::new(FailureKind::Transient, text));
 }
 

@@ -6,21 +6,23 @@
 //! supervisor, and a chain of any depth finishes with a pool of one.
 //!
 //! - `permits`: the values that a turn holds; dropped, they release themselves.
-//! - `running`, `agent_queue`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
-//! - `dispatch`: who gets a permit next. `worker`: runs turns one after the other.
+//! - `running`, `agent_queue` with `availability`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
+//! - `dispatch`: what runs next, by the rule in `grant`. `worker`: runs turns one after the other.
 //! - `agents`, `offline`, `time_limits`, `deadlines`, `stopping`, `capacity`, `typed_requests`: what else happens to agents and turns.
 //! - `status`: what is reported of them.
 //!
 //! The scheduler lies outside the actors: a restart of an agent's actor loses no turn.
 //!
-//! Locks, outermost first: a shard (`ShardQueue`), `Scheduler::state`, `RunningTurn::held`, `SharedFacts`. `state` is not held across
+//! Locks, outermost first: a shard (`ShardQueue`), `Scheduler::state`, `RunningTurn::acquired`, `SharedFacts`. `state` is not held across
 //! an await, while a queue is drained, or while users' code runs, which includes `Drop` of an agent's value.
 
 mod agent_queue;
 mod agents;
+mod availability;
 mod capacity;
 mod deadlines;
 mod dispatch;
+mod grant;
 mod offline;
 mod permits;
 mod running;

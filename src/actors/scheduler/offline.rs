@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::messages::{AgentName, Failure, FailureKind, Refusal};
 
+use super::Scheduler;
 use super::agent_queue::AgentQueue;
 use super::dispatch::report;
 use super::state::State;
-use super::{AgentStatus, Scheduler};
 
 impl AgentQueue {
     /// How much longer the turn that has waited longest waits for the agent; `None` if no turn waits for it.
     fn patience(&self, now: impl FnOnce() -> Duration, offline_after: Duration) -> Option<Duration> {
-        let first = self.ready.front().filter(|_| self.status == AgentStatus::Stopped)?;
-        Some(first.ready_at.max(self.offline_since).saturating_add(offline_after).saturating_sub(now()))
+        let (first, offline_since) = (self.ready.front()?, self.availability.stopped_since()?);
+        Some(first.ready_at.max(offline_since).saturating_add(offline_after).saturating_sub(now()))
     }
 }
 

@@ -15,14 +15,14 @@ pub(super) struct RunningTurn {
     pub(super) turn: Arc<TurnShared>,
     /// Its agent is non-reentrant: the turn holds the slot also while it waits.
     pub(super) keeps_slot: bool,
-    held: Mutex<Held>,
-    /// `held.permit` is there. Read at each poll, without the lock.
+    acquired: Mutex<Acquired>,
+    /// `acquired.permit` is there. Read at each poll, without the lock.
     holds_permit: AtomicBool,
     is_evicted: AtomicBool,
 }
 
 /// Changed under the scheduler's lock alone; the mutex is there because the turn's worker has it too.
-struct Held {
+struct Acquired {
     slot: Option<AgentSlot>,
     permit: Option<Permit>,
     /// The clock's reading when the permit was acquired last.
@@ -36,7 +36,7 @@ impl RunningTurn {
         Self {
             turn: Arc::new(turn),
             keeps_slot,
-            held: Mutex::new(Held { slot: Some(slot), permit: Some(permit), since: now, used: Duration::ZERO }),
+            acquired: Mutex::new(Acquired { slot: Some(slot), permit: Some(permit), since: now, used: Duration::ZERO }),
             holds_permit: true.into(),
             is_evicted: false.into(),
         }
@@ -58,34 +58,34 @@ impl RunningTurn {
 
     /// Takes a permit again, and a slot unless it was kept.
     pub(super) fn reacquire(&self, permit: Permit, slot: Option<AgentSlot>, now: Duration) {
-        let mut held = self.held.lock();
-        (held.permit, held.since) = (Some(permit), now);
-        held.slot = held.slot.take().or(slot);
+        let mut acquired = self.acquired.lock();
+        (acquired.permit, acquired.since) = (Some(permit), now);
+        acquired.slot = acquired.slot.take().or(slot);
         self.holds_permit.store(true, Ordering::Release);
     }
 
     /// Releases the permit while the turn waits, and the slot of a reentrant agent.
     pub(super) fn yield_permit(&self, now: Duration) {
-        let mut held = self.held.lock();
-        held.used = held.used(now);
-        held.permit = None;
+        let mut acquired = self.acquired.lock();
+        acquired.used = acquired.used(now);
+        acquired.permit = None;
         if !self.keeps_slot {
-            held.slot = None;
+            acquired.slot = None;
         }
         self.holds_permit.store(false, Ordering::Release);
     }
 
     /// Releases all that it holds: its worker is done with it, or it was evicted.
     pub(super) fn release(&self) {
-        let mut held = self.held.lock();
-        (held.permit, held.slot) = (None, None);
+        let mut acquired = self.acquired.lock();
+        (acquired.permit, acquired.slot) = (None, None);
         self.holds_permit.store(false, Ordering::Release);
     }
 
     /// How much longer it may run, if its agent allows `usual` and the turn itself nothing else. Time in which it waits does
     /// not count.
     pub(super) fn left(&self, now: Duration, usual: Duration) -> Duration {
-        self.timeout(usual).saturating_sub(self.held.lock().used(now))
+        self.timeout(usual).saturating_sub(self.acquired.lock().used(now))
     }
 
     pub(super) fn timeout(&self, usual: Duration) -> Duration {
@@ -93,7 +93,7 @@ impl RunningTurn {
     }
 }
 
-impl Held {
+impl Acquired {
     fn used(&self, now: Duration) -> Duration {
         if self.permit.is_some() { self.used + now.saturating_sub(self.since) } else { self.used }
     }

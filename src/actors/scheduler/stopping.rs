@@ -7,6 +7,7 @@ use crate::actors::turn::StopReason;
 use crate::messages::{AgentName, TurnId};
 
 use super::agent_queue::AgentQueue;
+use super::availability::Availability;
 use super::running::RunningTurn;
 use super::{Scheduler, worker};
 
@@ -109,8 +110,14 @@ impl Scheduler {
     pub(crate) fn stop_all(self: &Arc<Self>) {
         self.close();
         self.stop_turns(|_| true);
-        let values: Vec<_> = self.state.lock().agents.iter_mut().map(|agent| agent.value.take()).collect();
-        drop(values);
+        let end = |agent: &mut AgentQueue| match agent.availability {
+            Availability::Running(_) => Some(std::mem::replace(&mut agent.availability, Availability::Ended)),
+            Availability::Starting | Availability::Failed(_) | Availability::Stopped { .. } | Availability::Ended => {
+                None
+            }
+        };
+        let ended: Vec<_> = self.state.lock().agents.iter_mut().filter_map(end).collect();
+        drop(ended);
     }
 
     /// Stops the turns that `is_unwanted` names.

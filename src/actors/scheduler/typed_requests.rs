@@ -13,15 +13,16 @@ use crate::actors::turn::TurnError;
 use crate::messages::{AgentName, Refusal};
 use crate::supervision::panic_text;
 
+use super::Scheduler;
+use super::availability::Availability;
 use super::permits::AgentSlot;
-use super::{AgentStatus, Scheduler};
 
 impl Scheduler {
     /// Whether the agent answers typed requests, and has no turns of runs; unknown while there is no value of it.
     pub(crate) fn is_typed(&self, name: &AgentName) -> Option<bool> {
         let state = self.state.lock();
         let agent = &state.agents[state.index_of(name.as_str())?];
-        agent.value.as_ref().map(|value| value.types().is_some())
+        agent.availability.value().map(|value| value.types().is_some())
     }
 
     /// A slot of the agent for a typed request outside any run. `None` when the agent is gone.
@@ -33,13 +34,13 @@ impl Scheduler {
                 return Err(Refusal::ShuttingDown);
             }
             let agent = &mut state.agents[index];
-            if let Some(value) = &agent.value
+            if let Some(value) = agent.availability.value()
                 && let Some(slot) = agent.slots.try_acquire(|| None)
             {
                 let (value, generation) = (Arc::clone(value), agent.generation);
                 return Ok(Some(TypedSlot::new(self, index, value, generation, slot)));
             }
-            if matches!(agent.status, AgentStatus::Failed(_) | AgentStatus::Stopped) {
+            if matches!(agent.availability, Availability::Failed(_) | Availability::Stopped { .. }) {
                 return Ok(None);
             }
             if agent.typed_requests.len() >= self.ready_bound {

@@ -73,7 +73,7 @@ fn begin<'a>(scheduler: &'a Arc<Scheduler>, job: &'a Job) -> Result<Instrumented
         "turn",
         run = %ready.id.run,
         turn = ready.id.number,
-        attempt = ready.attempt,
+        attempt = ready.attempt.0,
         agent = %ready.agent,
         trace = %ready.submission.trace,
     );

@@ -1,5 +1,8 @@
 //! A turn as an agent sees it: its input and view, and what it may ask its run for.
 
+// `mod.rs` has the turn itself. A file for each kind of request: `delegation`, `people` (questions and consent), `step`, `effect`
+// (outside effects), `reservation` (tokens), `dynamic_agents`. `requests`: how a request is sent and answered. `shared`: what the
+// worker and the scheduler share with the turn. `stop`: how it is stopped. `error`: why it cannot continue.
 mod delegation;
 mod dynamic_agents;
 mod effect;
@@ -60,7 +63,7 @@ impl Turn {
     /// Which try of the turn this is, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.shared.ready.attempt
+        self.shared.ready.attempt.0
     }
 
     /// Whose turn it is.
@@ -252,7 +255,7 @@ impl Turn {
     }
 
     /// Shows what the agent does to those who watch the run at this moment, with
-    /// [`StreamMode::Live`](super::events::StreamMode). It is not stored.
+    /// [`StreamMode::Live`](super::StreamMode). It is not stored.
     pub fn show(&self, event: AgentEvent) {
         self.shared.hub.show(self.id(), self.agent(), event);
     }

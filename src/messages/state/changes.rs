@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::messages::Json;
 
-use super::{Channel, State, Tree, channel_value, list_value, tree_value};
+use super::{ChannelValue, State, Tree, channel_value, list_value, tree_value};
 
 /// A place where two states differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,10 +64,10 @@ pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<StateCha
     for (name, before, after) in both(&before.channels, &after.channels) {
         place.push(name.to_string());
         match (before, after) {
-            (Some(Channel::List(before)), Some(Channel::List(after))) => {
+            (Some(ChannelValue::List(before)), Some(ChannelValue::List(after))) => {
                 compare_lists(before, after, place, &mut found)
             }
-            (Some(Channel::Tree(before)), Some(Channel::Tree(after))) => {
+            (Some(ChannelValue::Tree(before)), Some(ChannelValue::Tree(after))) => {
                 compare_trees(before, after, place, &mut found)
             }
             (Some(before), Some(after)) => compare(&channel_value(before), &channel_value(after), place, &mut found),

@@ -34,11 +34,11 @@ use super::{Json, TurnId, Update};
 /// The values of a run's channels as one turn sees them. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    channels: RedBlackTreeMapSync<Arc<str>, Channel>,
+    channels: RedBlackTreeMapSync<Arc<str>, ChannelValue>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Channel {
+enum ChannelValue {
     Value(Json),
     List(VectorSync<Json>),
     Tree(Tree),
@@ -153,7 +153,7 @@ impl State {
             let reducer = rules.schema.reducer(&write.channel)?;
             match self.channels.get_mut(&write.channel) {
                 Some(channel) => {
-                    let before = std::mem::replace(channel, Channel::Value(Json::null()));
+                    let before = std::mem::replace(channel, ChannelValue::Value(Json::null()));
                     *channel = reduce(reducer, (!write.overwrite).then_some(before), write, rules)?;
                 }
                 None => self.channels.insert_mut(Arc::clone(&write.channel), reduce(reducer, None, write, rules)?),
@@ -166,7 +166,7 @@ impl State {
     #[must_use]
     pub fn get(&self, channel: &str) -> Option<Json> {
         self.channels.get(channel).map(|channel| match channel {
-            Channel::Value(value) => value.clone(),
+            ChannelValue::Value(value) => value.clone(),
             channel => Json::from(channel_value(channel)),
         })
     }
@@ -186,10 +186,10 @@ impl State {
 
 fn reduce(
     reducer: &Reducer,
-    before: Option<Channel>,
+    before: Option<ChannelValue>,
     write: &Write,
     rules: &StateRules,
-) -> Result<Channel, StateError> {
+) -> Result<ChannelValue, StateError> {
     let refuse = |problem: &str| StateError::BadValue {
         channel: write.channel.to_string(),
         value: write.value.to_string().chars().take(80).collect(),
@@ -199,33 +199,35 @@ fn reduce(
         return Err(refuse("it is nested too deeply"));
     }
     Ok(match reducer {
-        Reducer::LastValue => Channel::Value(write.value.clone()),
+        Reducer::LastValue => ChannelValue::Value(write.value.clone()),
         Reducer::Append => match before {
-            Some(Channel::List(items)) => Channel::List(appended(items, &write.value)),
-            _ => Channel::List(appended(VectorSync::new_sync(), &write.value)),
+            Some(ChannelValue::List(items)) => ChannelValue::List(appended(items, &write.value)),
+            _ => ChannelValue::List(appended(VectorSync::new_sync(), &write.value)),
         },
         Reducer::Merge { appending, null_keeps } => {
             let before = match before {
-                Some(Channel::Tree(tree)) => tree,
+                Some(ChannelValue::Tree(tree)) => tree,
                 _ => Tree::Leaf(Json::null()),
             };
-            Channel::Tree(merged(before, &write.value, Some((appending.as_slice(), *null_keeps))))
+            ChannelValue::Tree(merged(before, &write.value, Some((appending.as_slice(), *null_keeps))))
         }
         Reducer::Sum => {
             let Value::Number(more) = write.value.value() else { return Err(refuse("it adds numbers only")) };
-            Channel::Sum(match before {
-                Some(Channel::Sum(sum)) => added(&sum, more).ok_or_else(|| refuse("the sum would not be finite"))?,
+            ChannelValue::Sum(match before {
+                Some(ChannelValue::Sum(sum)) => {
+                    added(&sum, more).ok_or_else(|| refuse("the sum would not be finite"))?
+                }
                 _ => more.clone(),
             })
         }
-        Reducer::Custom(_) if write.overwrite => Channel::Value(write.value.clone()),
+        Reducer::Custom(_) if write.overwrite => ChannelValue::Value(write.value.clone()),
         Reducer::Custom(name) => {
             let reduce = rules.reducers.get(name).ok_or_else(|| refuse(&format!("no reducer is named {name:?}")))?;
             let held = match before {
-                Some(Channel::Value(value)) => value,
+                Some(ChannelValue::Value(value)) => value,
                 _ => Json::null(),
             };
-            Channel::Value(reduce(&held, &write.value).map_err(|problem| refuse(&problem))?)
+            ChannelValue::Value(reduce(&held, &write.value).map_err(|problem| refuse(&problem))?)
         }
     })
 }
@@ -268,12 +270,12 @@ fn added(sum: &Number, more: &Number) -> Option<Number> {
     whole.or_else(|| Number::from_f64(sum.as_f64()? + more.as_f64()?))
 }
 
-fn channel_value(channel: &Channel) -> Value {
+fn channel_value(channel: &ChannelValue) -> Value {
     match channel {
-        Channel::Value(value) => value.value().clone(),
-        Channel::List(items) => list_value(items),
-        Channel::Tree(tree) => tree_value(tree),
-        Channel::Sum(sum) => Value::Number(sum.clone()),
+        ChannelValue::Value(value) => value.value().clone(),
+        ChannelValue::List(items) => list_value(items),
+        ChannelValue::Tree(tree) => tree_value(tree),
+        ChannelValue::Sum(sum) => Value::Number(sum.clone()),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 use crate::messages::Json;
 
 use super::schema::METRICS;
-use super::{Channel, Schema, State, Tree};
+use super::{ChannelValue, Schema, State, Tree};
 
 /// The channel in which a turn sees who had control before it.
 pub(super) const CONTEXT: &str = "context";
@@ -27,7 +27,7 @@ pub(crate) struct RunFigures {
 }
 
 impl RunFigures {
-    fn channel(self) -> Channel {
+    fn channel(self) -> ChannelValue {
         let Self { tokens_used, time_elapsed, retry_count } = self;
         let number = |number: Option<Number>| Tree::Leaf(Json::from(number.map_or(Value::Null, Value::Number)));
         let fields = [
@@ -35,7 +35,7 @@ impl RunFigures {
             ("time_elapsed", number(Number::from_f64(time_elapsed.as_secs_f64()))),
             ("retry_count", number(Some(retry_count.into()))),
         ];
-        Channel::Tree(Tree::Object(fields.into_iter().map(|(name, figure)| (name.into(), figure)).collect()))
+        ChannelValue::Tree(Tree::Object(fields.into_iter().map(|(name, figure)| (name.into(), figure)).collect()))
     }
 }
 
@@ -62,14 +62,16 @@ impl State {
         if let Some(agent) = previous_agent {
             let fields = match seen.channels.get(CONTEXT) {
                 None => Some(RedBlackTreeMapSync::new_sync()),
-                Some(Channel::Tree(Tree::Object(fields))) => Some(fields.clone()),
+                Some(ChannelValue::Tree(Tree::Object(fields))) => Some(fields.clone()),
                 // The channel was overwritten with something that has no fields.
-                Some(Channel::Tree(Tree::Leaf(_) | Tree::List(_)) | Channel::Value(_) | Channel::List(_))
-                | Some(Channel::Sum(_)) => None,
+                Some(
+                    ChannelValue::Tree(Tree::Leaf(_) | Tree::List(_)) | ChannelValue::Value(_) | ChannelValue::List(_),
+                )
+                | Some(ChannelValue::Sum(_)) => None,
             };
             if let Some(fields) = fields {
                 let fields = fields.insert("previous_agent".into(), Tree::Leaf(Json::from(agent)));
-                seen.channels.insert_mut(CONTEXT.into(), Channel::Tree(Tree::Object(fields)));
+                seen.channels.insert_mut(CONTEXT.into(), ChannelValue::Tree(Tree::Object(fields)));
             }
         }
         if let Some(figures) = figures {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::messages::Json;
 
-use super::{Channel, State, Tree, merged, tree_value};
+use super::{ChannelValue, State, Tree, merged, tree_value};
 
 #[derive(Serialize, Deserialize)]
 enum StoredChannel {
@@ -25,15 +25,15 @@ enum StoredField {
     Plain(Json),
 }
 
-impl From<&Channel> for StoredChannel {
-    fn from(channel: &Channel) -> Self {
+impl From<&ChannelValue> for StoredChannel {
+    fn from(channel: &ChannelValue) -> Self {
         match channel {
-            Channel::Value(value) => Self::Value(value.clone()),
-            Channel::List(items) => Self::List(items.iter().cloned().collect()),
-            Channel::Sum(sum) => Self::Sum(Json::from(Value::Number(sum.clone()))),
-            Channel::Tree(Tree::Leaf(value)) => Self::Leaf(value.clone()),
-            Channel::Tree(Tree::List(items)) => Self::List(items.iter().cloned().collect()),
-            Channel::Tree(Tree::Object(object)) => Self::Object(
+            ChannelValue::Value(value) => Self::Value(value.clone()),
+            ChannelValue::List(items) => Self::List(items.iter().cloned().collect()),
+            ChannelValue::Sum(sum) => Self::Sum(Json::from(Value::Number(sum.clone()))),
+            ChannelValue::Tree(Tree::Leaf(value)) => Self::Leaf(value.clone()),
+            ChannelValue::Tree(Tree::List(items)) => Self::List(items.iter().cloned().collect()),
+            ChannelValue::Tree(Tree::Object(object)) => Self::Object(
                 object
                     .iter()
                     .map(|(key, field)| {
@@ -49,7 +49,7 @@ impl From<&Channel> for StoredChannel {
     }
 }
 
-impl From<StoredChannel> for Channel {
+impl From<StoredChannel> for ChannelValue {
     fn from(stored: StoredChannel) -> Self {
         match stored {
             StoredChannel::Value(value) => Self::Value(value),

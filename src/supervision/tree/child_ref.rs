@@ -97,15 +97,18 @@ impl<M> Clone for ChildRef<M> {
 
 impl<M> fmt::Debug for ChildRef<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.slot.held.read();
-        f.debug_struct("ChildRef").field("child", &self.slot.child).field("actor", &held.actor).finish_non_exhaustive()
+        let current = self.slot.current.read();
+        f.debug_struct("ChildRef")
+            .field("child", &self.slot.child)
+            .field("actor", &current.actor)
+            .finish_non_exhaustive()
     }
 }
 
 impl<M: Message> ChildRef<M> {
     pub(super) fn vacant(child: Arc<str>) -> Self {
-        let held = Held { actor: None, down: Down::Starting, owner: 0, last: None };
-        Self { slot: Arc::new(Slot { child, held: RwLock::new(held) }) }
+        let current = Current { actor: None, down: Down::Starting, owner: 0, last: None };
+        Self { slot: Arc::new(Slot { child, current: RwLock::new(current) }) }
     }
 
     pub(super) fn slot(&self) -> Arc<dyn ChildSlot> {
@@ -121,7 +124,7 @@ impl<M: Message> ChildRef<M> {
     /// The actor that runs now.
     #[must_use]
     pub fn actor(&self) -> Option<ActorRef<M>> {
-        self.slot.held.read().actor.clone()
+        self.slot.current.read().actor.clone()
     }
 
     /// The cell of the actor that runs now.
@@ -139,8 +142,8 @@ impl<M: Message> ChildRef<M> {
     /// Why there is no actor; `None` while one runs.
     #[must_use]
     pub fn down(&self) -> Option<Down> {
-        let held = self.slot.held.read();
-        held.actor.is_none().then_some(held.down)
+        let current = self.slot.current.read();
+        current.actor.is_none().then_some(current.down)
     }
 
     /// Sends a message to the actor that runs now.
@@ -148,9 +151,9 @@ impl<M: Message> ChildRef<M> {
     /// # Errors
     /// Gives the message back, with the reason, when no actor runs.
     pub fn cast(&self, message: M) -> Result<(), SendError<M>> {
-        let held = self.slot.held.read();
-        let Some(actor) = &held.actor else {
-            return Err(SendError { child: Arc::clone(&self.slot.child), down: held.down, message });
+        let current = self.slot.current.read();
+        let Some(actor) = &current.actor else {
+            return Err(SendError { child: Arc::clone(&self.slot.child), down: current.down, message });
         };
         actor.cast(message).map_err(|error| match error {
             MessagingErr::SendErr(message) => {
@@ -173,8 +176,8 @@ impl<M: Message> ChildRef<M> {
     {
         let child = || Arc::clone(&self.slot.child);
         let (actor, down) = {
-            let held = self.slot.held.read();
-            (held.actor.clone(), held.down)
+            let current = self.slot.current.read();
+            (current.actor.clone(), current.down)
         };
         let Some(actor) = actor else { return Err(CallError::Down { child: child(), down }) };
         match actor.call(build, Some(timeout)).await {
@@ -188,10 +191,10 @@ impl<M: Message> ChildRef<M> {
 
 struct Slot<M> {
     child: Arc<str>,
-    held: RwLock<Held<M>>,
+    current: RwLock<Current<M>>,
 }
 
-struct Held<M> {
+struct Current<M> {
     actor: Option<ActorRef<M>>,
     /// The reason, while `actor` is `None`.
     down: Down,
@@ -213,27 +216,27 @@ pub(super) trait ChildSlot: Send + Sync {
 
 impl<M: Message> ChildSlot for Slot<M> {
     fn claim(&self) -> u64 {
-        let mut held = self.held.write();
-        held.owner += 1;
-        (held.actor, held.down) = (None, Down::Starting);
-        held.owner
+        let mut current = self.current.write();
+        current.owner += 1;
+        (current.actor, current.down) = (None, Down::Starting);
+        current.owner
     }
 
     fn occupy(&self, owner: u64, cell: ActorCell) {
-        let mut held = self.held.write();
-        if held.owner == owner {
-            (held.actor, held.last) = (Some(cell.clone().into()), Some(cell));
+        let mut current = self.current.write();
+        if current.owner == owner {
+            (current.actor, current.last) = (Some(cell.clone().into()), Some(cell));
         }
     }
 
     fn vacate(&self, owner: u64, down: Down) {
-        let mut held = self.held.write();
-        if held.owner == owner {
-            (held.actor, held.down) = (None, down);
+        let mut current = self.current.write();
+        if current.owner == owner {
+            (current.actor, current.down) = (None, down);
         }
     }
 
     fn last(&self) -> Option<ActorCell> {
-        self.held.read().last.clone()
+        self.current.read().last.clone()
     }
 }

@@ -85,6 +85,17 @@
 #[cfg(panic = "abort")]
 compile_error!("callboard supervises actors by catching their panics: build it with panic = \"unwind\"");
 
+// What users describe and hold:
+// - `spec`, `template`: the children and supervisors of a tree, before anything runs; `backoff`, `intensity`: its limits.
+// - `handle`: a running tree, and the children of any supervisor in it. `child_ref`: an actor across its restarts.
+// - `event`, `exit`, `errors`: what happened, how a child ended, why a request is refused.
+// - `node`, `snapshot`: a picture of the tree, and how it is taken. `groups`: actors by the name of a group.
+// The supervisor:
+// - `restart`: the rule of what follows when a child ends; pure. `intensity`: the window that it counts in.
+// - `supervisor`: the actor. `message`: its messages. `state`: its state, and what is started or stopped next.
+// - `children`, `child`: the children in their order, and the book-keeping of one.
+// - `requests`: requests from outside. `incidents`: starts and ends of children. `lifecycle`: the tasks that start and stop them.
+//
 // A request passes through: handle -> supervisor -> requests.
 // A child's end: supervisor -> incidents -> restart (the rule) with intensity (the window).
 // What is due after either: state::advance -> children (the queues) -> lifecycle (the tasks that start and stop actors)

@@ -131,7 +131,7 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
     board.people().answer(question.id, "yes", "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
     let mut told = run.flow().await.unwrap().to_string();
-    assert_eq!(people::restart(&board, &run).await, 1);
+    assert_eq!(people::restart_turns(&board, &run).await, 1);
     told += &format!("restarted\n{}", run.flow().await.unwrap());
     assert!(run.cancel("enough").await.unwrap());
     told += &format!("cancelled\n{}", run.flow().await.unwrap());

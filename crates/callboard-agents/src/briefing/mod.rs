@@ -1,7 +1,7 @@
-//! What an agent that is given a task is told of the conversation of the one that gives it: nothing, a summary, the passages that
+//! What an agent that is given a task receives of the conversation of the one that gives it: nothing, a summary, the passages that
 //! fit the task, or all of it. Pure: who sums up is asked elsewhere.
 //!
-//! What is told stands before the task, is bounded, and says what it is and what was left out. It is a record, in which no line of
+//! It stands before the task, is bounded, and says what it is and what was left out. It is a record, in which no line of
 //! a message can pass for the beginning of another one.
 
 mod rank;
@@ -21,11 +21,11 @@ const MAX_PASSAGES: usize = 12;
 /// A task as the other agent gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Briefing {
-    /// What is told, and the task.
+    /// The part of the conversation, and the task.
     pub(super) text: String,
     /// How many tokens it has without the task, as an estimate.
     pub(super) tokens: u64,
-    /// How many messages, or passages of some, are told.
+    /// How many messages, or passages of some, it has.
     pub(super) passages: u32,
     /// How many there are besides.
     pub(super) left_out: u32,
@@ -34,8 +34,8 @@ pub(super) struct Briefing {
 /// A summary, or why there is none.
 pub(super) type Summary = Result<Arc<str>, Arc<str>>;
 
-/// A task with what a strategy tells of the conversation, in at most (about) so many tokens. `summary` is the one of
-/// [`ConversationStrategy::Summary`]. Nothing if nothing is told.
+/// A task with what a strategy selects of the conversation, in at most (about) so many tokens. `summary` is the one of
+/// [`ConversationStrategy::Summary`]. `None` if it selects nothing.
 pub(super) fn briefing(
     strategy: ConversationStrategy,
     history: &[Message],

@@ -22,7 +22,7 @@ pub(super) enum Then {
 
 /// What is done after an error of a model that was asked again `retries` times already, and that `has_spoken` or not.
 pub(super) fn after(error: &ModelErrorKind, has_spoken: bool, retries: u32, policy: &CallPolicy, random: u64) -> Then {
-    // Somebody has seen the beginning: another answer would be told as the rest of this one.
+    // Somebody has seen the beginning: another answer would appear as the rest of this one.
     if has_spoken {
         return Then::GiveUp;
     }

@@ -160,7 +160,7 @@ impl Models {
     }
 
     /// Asks those who may answer, one after the other, until one does. A model that fails before it has said anything is asked
-    /// again, or the next one is, and [`ModelEvent::Failed`](super::ModelEvent::Failed) tells of it; an error after that is
+    /// again, or the next one is, and [`ModelEvent::Failed`](super::ModelEvent::Failed) reports it; an error after that is
     /// passed on, because somebody has seen the beginning.
     #[must_use]
     pub fn call(&self, choice: &ModelChoice, request: ModelRequest) -> ModelStream {

@@ -52,7 +52,7 @@ pub enum DefinitionError {
         /// The name of the agent.
         agent: String,
     },
-    /// The folder that its program starts in cannot be told.
+    /// The folder that its program starts in is unknown.
     #[error("agent {agent}: the folder of its program cannot be determined: {error}")]
     NoFolder {
         /// The name of the agent.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use callboard::actors::{AgentSpec, Mode};
 use callboard::messages::{AgentName, Authority, ConversationStrategy, Json, OnUnknown};
 
-use super::builtin::BuiltIn;
+use super::builtin_agents::BuiltIn;
 use super::catalog::ModelChoice;
 use super::output::OutputSchema;
 use super::permission::Tier;
@@ -35,7 +35,7 @@ pub struct Definition {
     pub description: String,
     /// What it may do by itself.
     pub mode: Mode,
-    /// What its model is told: a template (docs/agents.md has what it may name).
+    /// Its model's prompt: a template (docs/agents.md has what it may name).
     pub system_prompt: String,
     /// Further parts of the prompt, and replacements of the usual ones.
     pub sections: Vec<Section>,
@@ -79,7 +79,7 @@ pub struct Definition {
     pub namespaces: Option<Vec<Arc<str>>>,
     /// What it may cause, by itself or through others; by default everything.
     pub authority: Authority,
-    /// What those that it gives tasks to are told of its conversation, unless its model says otherwise (nothing).
+    /// What those that it gives tasks to receive of its conversation, unless its model says otherwise (nothing).
     pub told_context: ConversationStrategy,
     /// How many tokens that may have, as an estimate (8,000).
     pub told_tokens: u32,
@@ -90,7 +90,7 @@ pub struct Definition {
     /// The program that it is, if it is one: then no model thinks for it, and nothing counts here that is for models.
     pub process: Option<Arc<ProcessSettings>>,
     tier: Tier,
-    /// What its model is told if another agent made it; nothing in it is replaced.
+    /// Its model's prompt if another agent made it; nothing in it is replaced.
     instructions: Option<Arc<str>>,
 }
 

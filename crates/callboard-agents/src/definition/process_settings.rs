@@ -11,7 +11,7 @@ pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessSettings {
-    /// The program and its arguments. A program with a `/` in it is told from the folder that it starts in; else it is looked for
+    /// The program and its arguments. A program with a `/` in it is relative to the folder that it starts in; else it is looked for
     /// in `PATH`.
     pub command: Vec<String>,
     /// Variables that it is given besides the usual ones, with their values.

@@ -213,7 +213,7 @@ impl Catalog {
         if left_out.is_empty() { Ok(offered) } else { Err(left_out.join("\n")) }
     }
 
-    /// Takes what is offered, or keeps what stands. Gives what is to be told of it.
+    /// Takes what is offered, or keeps what stands. Returns what is to be reported of it.
     pub(super) fn take(&mut self, offered: Result<Current, String>) -> FileChange {
         match offered {
             Ok(offered) => {
@@ -223,7 +223,7 @@ impl Catalog {
                 (self.current, self.refusal) = (Some(offered), None);
                 change
             }
-            // What is wrong with a file is told once.
+            // What is wrong with a file is reported once.
             Err(why) if self.refusal.as_ref() == Some(&why) => FileChange::Unchanged,
             Err(why) => {
                 self.refusal = Some(why.clone());

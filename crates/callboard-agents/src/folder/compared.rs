@@ -12,7 +12,7 @@ use crate::teammate::Teammate;
 use super::catalog::{Bytes, Catalog, Current};
 use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
 
-/// What a board has to do, and what is to be told of it.
+/// What a board has to do, and what is to be reported of it.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Agents whose files are gone, and which are stopped.
@@ -122,7 +122,7 @@ impl AgentFolder {
         older.chain(new.clone()).collect()
     }
 
-    /// The catalog as it stands with this in its file, and what is to be told of it.
+    /// The catalog as it stands with this in its file, and what is to be reported of it.
     fn models_now(&self, standing: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
         let mut catalog = self.catalog.clone()?;
         let agents = standing.iter().map(|(file, definition)| (*file, definition));
@@ -144,7 +144,7 @@ impl AgentFolder {
         gone.filter_map(|(_, known)| known.agent.as_ref()).find(|agent| agent.definition.name == *name)
     }
 
-    /// Makes the agents that differ from those that stand, in themselves, in whom they are told of or in their models.
+    /// Makes the agents that differ from those that stand, in themselves, in the other agents that they know or in their models.
     ///
     /// # Errors
     /// The first file that cannot be taken, and why.
@@ -205,7 +205,7 @@ impl AgentFolder {
         Ok(())
     }
 
-    /// What is to be done and told, file by file.
+    /// What is to be done and reported, file by file.
     fn changes<'a>(
         &self,
         standing: &ByFile<'a, Definition>,
@@ -258,7 +258,7 @@ impl AgentFolder {
         self.left.contains(agent.as_str())
     }
 
-    /// What is wrong with a file is told once.
+    /// What is wrong with a file is reported once.
     fn refused(&self, file: &str, why: &str, stays: Option<&Definition>) -> FileChange {
         match self.files.get(file).and_then(|known| known.refusal.as_deref()) {
             Some(before) if before == why => FileChange::Unchanged,
@@ -291,10 +291,10 @@ impl Changes {
     }
 }
 
+/// What a file says by itself. Its name is compared with those of all agents that are to be, in [`AgentFolder::check_names`].
 fn definition(reader: &DefinitionReader, file: &str, bytes: &[u8]) -> Result<Definition, String> {
     let source = DefinitionSource { origin: file.to_owned(), bytes: bytes.to_vec() };
-    let mut read = reader.all(&[source]);
-    read.swap_remove(0).map_err(|defects| defects.to_string())
+    reader.read_source(&source).map_err(|defects| defects.to_string())
 }
 
 fn changed(before: Option<&Definition>, now: &Definition) -> FileChange {

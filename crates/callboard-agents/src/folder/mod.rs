@@ -8,7 +8,7 @@ mod catalog;
 mod compared;
 mod files;
 mod permissions;
-mod told;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,7 +31,7 @@ pub use catalog::CatalogFile;
 pub(crate) use files::Files;
 pub use files::FolderError;
 use permissions::Loaded;
-pub use told::{FileChange, FileReport};
+pub use reports::{FileChange, FileReport};
 
 /// Finds the model of an agent, or says why there is none.
 type ModelOf = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync>;
@@ -122,7 +122,7 @@ struct Known {
     agent: Option<Standing>,
 }
 
-/// An agent, and whom it was told of.
+/// An agent, and the other agents that it knows.
 #[derive(Clone, Debug, PartialEq)]
 struct Standing {
     definition: Definition,
@@ -153,7 +153,7 @@ impl AgentFolder {
         self
     }
 
-    /// The folder that programs start in which are agents, and from which their paths are told (the current one).
+    /// The folder that programs start in which are agents, and to which their paths are relative (the current one).
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = folder.into();
         self
@@ -223,7 +223,7 @@ impl AgentFolder {
     }
 
     /// Leaves agents of these names to others that have them on the board: their files are read and checked, and the agents of the
-    /// folder are told of them, but they are neither made nor replaced nor stopped.
+    /// folder know of them, but they are neither made nor replaced nor stopped.
     pub fn leaving<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.left.extend(names.into_iter().map(str::to_owned));
         self

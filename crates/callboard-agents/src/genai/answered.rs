@@ -112,7 +112,7 @@ impl Answer {
             ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
             ChatStreamEvent::Chunk(chunk) => self.say(chunk.content, ModelEvent::Text),
             ChatStreamEvent::ReasoningChunk(chunk) => self.say(chunk.content, ModelEvent::Reasoning),
-            // It is told at the end, when it is known to be whole.
+            // It is sent at the end, when it is known to be whole.
             ChatStreamEvent::ToolCallChunk(ToolChunk { tool_call }) => {
                 (self.has_begun, self.silence) = (true, None);
                 let (id, size) = match tool_call.fn_arguments.as_str() {
@@ -160,7 +160,7 @@ impl Answer {
 fn is_complete(kind: AdapterKind, end: &StreamEnd) -> bool {
     let (has_reason, has_usage) = (end.captured_stop_reason.is_some(), end.captured_usage.is_some());
     match kind {
-        // It tells in each piece what the answer has taken so far.
+        // Each piece has what the answer has taken so far.
         AdapterKind::Gemini => has_reason,
         // These tell it at the end, and older servers no reason.
         AdapterKind::GeminiIx | AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::OpenAIResp => {

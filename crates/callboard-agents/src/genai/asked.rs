@@ -97,7 +97,7 @@ fn assistant(text: &str, calls: &[ToolCall], kind: AdapterKind) -> Option<ChatMe
     (!parts.is_empty()).then(|| ChatMessage::assistant(MessageContent::from_parts(parts)))
 }
 
-/// The arguments of a call that is told again: providers take objects alone, also from models that have written none.
+/// The arguments of a call that is repeated: providers take objects alone, also from models that have written none.
 fn arguments(arguments: &Json) -> Value {
     if arguments.is_object() { arguments.value().clone() } else { json!({ "not_json": arguments.value() }) }
 }

@@ -140,7 +140,7 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
             return Some(written);
         }
     };
-    // A line with an address or a key in it may have to stay unseen: what is wrong with it is told at the model.
+    // A line with an address or a key in it may have to stay unseen: what is wrong with it is reported at the model.
     let made = match &url {
         Some(url) => made.at(&url.value),
         None => Ok(made),

@@ -7,7 +7,7 @@ use callboard::messages::{AgentEvent, Json, Message};
 use parking_lot::Mutex;
 
 use crate::briefing::{shortened, transcript};
-use crate::builtin::BuiltIn;
+use crate::builtin_agents::BuiltIn;
 use crate::compaction;
 
 use super::AgentLoop;

@@ -1,4 +1,4 @@
-//! Tasks that a model gives to other agents, and what these are told of the conversation.
+//! Tasks that a model gives to other agents, and what these receive of the conversation.
 
 use callboard::actors::TurnError;
 use callboard::messages::{AgentEvent, ConversationStrategy, Json, Message};
@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::briefing::{Summary, briefing, transcript};
-use crate::builtin::BuiltIn;
+use crate::builtin_agents::BuiltIn;
 use crate::meta;
 use crate::model::estimated_tokens;
 
@@ -17,7 +17,7 @@ use super::host::Host;
 use super::text::words;
 use super::uses::Use;
 
-/// How much longer a conversation may be that is summed up than what another agent is told of one.
+/// How much longer a conversation may be that is summed up than what another agent receives of one.
 const SUMMED_UP: u64 = 4;
 
 /// A summary of the conversation, and what it took.
@@ -68,7 +68,7 @@ impl AgentLoop {
         Ok(Some(SummedUp { summary, tokens: read + written }))
     }
 
-    /// Gives a task away, with what the other agent is told of the conversation.
+    /// Gives a task away, with what the other agent receives of the conversation.
     pub(super) fn delegate<'a>(
         &self,
         host: &'a dyn Host,

@@ -24,7 +24,7 @@ pub(super) trait Host: Send + Sync {
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>>;
 
-    /// Does something that must not be repeated by itself; `None` if it may have been done, and the model is to be told so.
+    /// Does something that must not be repeated by itself; `None` if it may have been done, and the model is to receive that.
     fn effect<'a>(
         &'a self,
         effect: Outside<'a>,

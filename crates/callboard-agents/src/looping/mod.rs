@@ -42,7 +42,7 @@ use super::tool::{ToolSpec, Tools};
 pub use alone::{LoopHandle, LoopRun, NotPending};
 pub use context::{CancelToken, LoopContext};
 
-/// How an agent thinks: which model it asks, what it tells it, and what it lets it use. A cheap clone.
+/// How an agent thinks: which model it asks, with which prompt, and which tools the model may use. A cheap clone.
 ///
 /// A board's agents have one (see [`LlmAgent`](super::LlmAgent)); it can also be run by itself:
 ///
@@ -69,7 +69,7 @@ pub struct AgentLoop {
     means: Arc<Means>,
 }
 
-/// All that a loop has but what its model is told about its part.
+/// All that a loop has but its model's prompt.
 #[derive(Clone)]
 struct Means {
     model: Arc<dyn Model>,
@@ -85,7 +85,7 @@ struct Means {
     idempotent: BTreeSet<Arc<str>>,
     tier: Tier,
     output: Option<OutputSchema>,
-    /// What other agents are told of the conversation, and in how many tokens.
+    /// What other agents receive of the conversation, and in how many tokens.
     conversation: (ConversationStrategy, u32),
     compact_at: Option<u32>,
 }
@@ -122,7 +122,7 @@ impl AgentLoop {
         self
     }
 
-    /// What the model is told about its part.
+    /// The model's prompt.
     #[must_use]
     pub fn system(mut self, system: impl Into<Arc<str>>) -> Self {
         self.system = system.into();
@@ -158,7 +158,7 @@ impl AgentLoop {
         self.meta_for(tools, &[])
     }
 
-    /// As [`AgentLoop::meta`]; the model is told of the agents that it may give tasks and control to.
+    /// As [`AgentLoop::meta`]; the model receives the agents that it may give tasks and control to.
     #[must_use]
     pub fn meta_for(self, tools: impl IntoIterator<Item = MetaTool>, team: &[Teammate]) -> Self {
         let tools: BTreeSet<MetaTool> = tools.into_iter().collect();
@@ -228,7 +228,7 @@ impl AgentLoop {
         self.change(|means| means.output = schema)
     }
 
-    /// What the agents that it gives tasks to are told of the conversation (nothing), unless its model says otherwise, in at most
+    /// What the agents that it gives tasks to receive of the conversation (nothing), unless its model says otherwise, in at most
     /// so many tokens (8,000).
     #[must_use]
     pub fn conversation(self, strategy: ConversationStrategy, max_tokens: u32) -> Self {

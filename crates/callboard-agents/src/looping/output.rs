@@ -11,7 +11,7 @@ use super::finish::Finish;
 use super::host::Host;
 
 impl AgentLoop {
-    /// What its model is told about its part, and about its answer.
+    /// Its model's prompt, and what it receives about its answer.
     pub(super) fn instructions(&self) -> Arc<str> {
         match &self.means.output {
             None => Arc::clone(&self.system),

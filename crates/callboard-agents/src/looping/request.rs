@@ -43,7 +43,7 @@ impl AgentLoop {
     }
 
     /// What is reserved for a call at least: for the answer, and for the tools that an agent of this authority is shown in
-    /// every run. What it is told, and asked, comes on top.
+    /// every run. Its prompt and its messages come on top.
     pub(crate) fn least_reservation(&self, authority: Authority) -> u64 {
         let own = self.means.tools.specs().filter(|spec| !self.means.hidden.contains(&spec.name));
         // Where control may not be passed on, they are not shown.
@@ -71,7 +71,7 @@ impl AgentLoop {
         }
     }
 
-    /// The tools of the loop itself that there are: where control may not be passed on, nobody is told of that.
+    /// The tools of the loop itself that the model receives: that for handoffs only where control may be passed on.
     pub(super) fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, Arc<ToolSpec>)> {
         let (is_off, authority) = (host.handoffs() == Handoffs::Off, host.authority());
         let is_there = move |(tool, spec): &&(MetaTool, Arc<ToolSpec>)| {

@@ -51,7 +51,7 @@ struct Listed {
     changes: u64,
 }
 
-/// What a server is told about us, and what it may ask: nothing. What it says by itself is that its tools have changed.
+/// What a server receives about us, and what it may ask: nothing. What it says by itself is that its tools have changed.
 pub(super) struct Client(Arc<Fate>);
 
 impl ClientHandler for Client {

@@ -42,7 +42,7 @@ impl Tool for McpTool {
         Some(renewed.boxed())
     }
 
-    /// The server is told when the future is dropped before it has answered.
+    /// The server is notified when the future is dropped before it has answered.
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
         async move {

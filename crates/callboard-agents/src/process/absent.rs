@@ -1,4 +1,4 @@
-//! Where programs cannot be agents: who declares one is told.
+//! Where programs cannot be agents: declaring one is refused.
 
 use std::path::Path;
 

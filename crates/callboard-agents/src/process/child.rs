@@ -73,7 +73,7 @@ pub(crate) struct End {
 }
 
 impl Process {
-    /// Starts a program. `hear` is told what it says on its standard error, line by line, with its process id, and gives back
+    /// Starts a program. `hear` receives what it writes to its standard error, line by line, with its process id, and gives back
     /// what may stand in an error.
     pub(crate) fn start(
         mut command: Command,

@@ -1,4 +1,4 @@
-//! One turn of a process: what it asks for is asked of the turn, in the order of its lines, and what comes of it is told.
+//! One turn of a process: its requests are made by the turn, in the order of its lines, and it receives the results.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;

@@ -98,7 +98,7 @@ pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defe
     Err(Defect::new(&None, problem).advise("install it, or write its path"))
 }
 
-/// A path is told from the folder; a name is looked for in `PATH` by whoever starts it.
+/// A path is relative to the folder; a name is looked for in `PATH` by whoever starts it.
 fn located(program: &str, folder: &Path) -> PathBuf {
     // Without `.` between: errors show it.
     if program.contains('/') { folder.join(program).components().collect() } else { PathBuf::from(program) }

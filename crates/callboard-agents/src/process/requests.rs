@@ -27,7 +27,7 @@ impl Reply {
         answer.map_or_else(Self::failed, Self::Value)
     }
 
-    /// A refusal is told. What else keeps a turn from asking ends it.
+    /// The process receives a refusal. What else keeps a turn from asking ends it.
     pub(super) fn failed(error: TurnError) -> Self {
         let kind = match error.kind() {
             FailureKind::Refused => Unmet::Refused,
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// A step whose work the process does, once it is told to go.
+/// A step whose work the process does, once it may begin.
 pub(super) async fn step(
     turn: Turn,
     name: String,

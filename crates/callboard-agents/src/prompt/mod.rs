@@ -1,4 +1,4 @@
-//! What a model is told about its part: what its agent's author wrote, and sections that its mode and its tools call for.
+//! The prompt of a model: what its agent's author wrote, and sections that its mode and its tools call for.
 //!
 //! A section is one text for all agents that have it. Which ones an agent has follows from its mode and its tools, and their
 //! order from their priorities.

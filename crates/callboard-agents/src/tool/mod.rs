@@ -27,7 +27,7 @@ pub trait Tool: Send + Sync + 'static {
     /// done. It says the same whenever it is asked, and looks at nothing outside: what it lets through may still fail.
     ///
     /// # Errors
-    /// What the model is told.
+    /// What the model receives.
     fn check(&self, arguments: &Json) -> Result<(), ToolError> {
         let _ = arguments;
         Ok(())
@@ -124,7 +124,7 @@ pub enum ToolFailure {
 }
 
 impl ToolFailure {
-    /// What the model is told.
+    /// What the model receives.
     #[must_use]
     pub fn error(&self) -> &ToolError {
         match self {

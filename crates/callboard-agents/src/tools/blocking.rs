@@ -7,7 +7,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::super::ToolError;
 
-/// Does work that waits for the disk: on a thread of its own where there are several, else here. If it is given up, it is told,
+/// Does work that waits for the disk: on a thread of its own where there are several, else here. If it is given up, it is notified,
 /// and stops at the next place where it looks.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&GivenUp) -> Result<T, ToolError> + Send + 'static,

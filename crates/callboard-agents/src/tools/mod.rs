@@ -2,7 +2,7 @@
 //! context.
 //!
 //! Each has a bound for everything that it reads, holds and answers, and whatever it refuses it names. What confinement means
-//! here, and what it does not, is told in docs/tools.md.
+//! here, and what it does not, is listed in docs/tools.md.
 //!
 //! ```
 //! use callboard_agents::tools::{self, Root};

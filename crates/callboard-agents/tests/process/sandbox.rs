@@ -252,7 +252,8 @@ async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no
         let refused = shell.call(harm.into(), scope()).await.unwrap_err().error().to_string();
         let advice = format!("chmod u+rwx {}", inside.path().canonicalize().unwrap().display());
         assert!(refused.contains("mcp.toml") && refused.contains(&advice), "{refused}");
-        assert!(fs::symlink_metadata(inside.path().join("mcp.toml")).is_err());
+        let written = fs::symlink_metadata(inside.path().join("mcp.toml")).unwrap_err();
+        assert_eq!(written.kind(), io::ErrorKind::NotFound, "{written}");
         permit(0o755);
         assert_eq!(run(&shell, "echo text > own && cat own").await, "exit code 0\ntext\n");
     }

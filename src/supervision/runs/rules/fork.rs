@@ -23,7 +23,7 @@ use crate::storage::StorageError;
 
 use super::errors::SubmitError;
 use super::history::in_order_of_effect;
-use super::requests::MAX_COMMAND;
+use super::requests::{MAX_COMMAND, RequestKey};
 use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 
 /// What is different about a fork, and about the turn that it begins at; by default nothing.
@@ -406,7 +406,7 @@ fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
                     waiting.insert(turn);
                     open.branch
                 }
-                None => match run.branches().with_outbound(turn, ordinal) {
+                None => match run.branches().with_outbound(RequestKey { turn, ordinal }) {
                     Some((asking, _)) => {
                         if let Now::Turn(turn) = run.branches()[asking].now {
                             waiting.insert(turn);

@@ -13,7 +13,7 @@ use super::breaker::{BreakerPolicy, BreakerState, Signal};
 use super::decide::{DecisionContext, on_delegation, on_outcome, on_parked_decision};
 use super::directory::AgentDirectory;
 use super::facts::SharedFacts;
-use super::requests::TurnOutcome;
+use super::requests::{Attempt, RequestKey, TurnOutcome};
 use super::retry;
 use super::run::{Effect, Run, WorkedOut};
 use super::wait_for::Waiting;
@@ -497,7 +497,7 @@ impl Engine {
 
     /// Ends a turn, and says what the guard said about where it goes.
     fn outcome(&mut self, (run, turn): Key, outcome: TurnOutcome) -> &'static str {
-        let (event, worked_out) = on_outcome(&self.runs[run], turn, 1, outcome, &self.context()).unwrap();
+        let (event, worked_out) = on_outcome(&self.runs[run], turn, Attempt::FIRST, outcome, &self.context()).unwrap();
         self.apply(run, &event, worked_out)
     }
 
@@ -506,7 +506,8 @@ impl Engine {
         let name = agent(to);
         let order = Order { input: 1.into(), ..Order::new(name.as_str(), "x") };
         let turn = self.runs[run].turn(number).unwrap();
-        let event = on_delegation(&self.runs[run], number, turn, self.requests, order, &self.context());
+        let request = RequestKey { turn: number, ordinal: self.requests };
+        let event = on_delegation(&self.runs[run], turn, request, order, &self.context());
         self.apply(run, &event, WorkedOut::default())
     }
 

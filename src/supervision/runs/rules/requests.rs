@@ -3,12 +3,46 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::{
-    Action, AgentName, Answer, Command, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal, Resolution, Usage,
+    Action, AgentName, Answer, Command, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal, RequestId,
+    Resolution, Usage,
 };
 
 /// The largest command, in bytes of its parts as text.
 pub(crate) const MAX_COMMAND: usize = 8 << 20;
+
+/// A request by its place in its run. In bytes it is as a pair of both numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct RequestKey {
+    /// The number of the asking turn.
+    pub(crate) turn: u32,
+    /// Which of the turn's requests: a repeated attempt asks again under the same ordinal.
+    pub(crate) ordinal: u32,
+}
+
+impl From<RequestId> for RequestKey {
+    fn from(RequestId { turn, ordinal }: RequestId) -> Self {
+        Self { turn: turn.number, ordinal }
+    }
+}
+
+/// Which try of a turn, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Attempt(pub(crate) u32);
+
+impl Attempt {
+    /// The first try.
+    pub(crate) const FIRST: Self = Self(1);
+
+    /// The try after this one.
+    #[must_use]
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
 
 /// A request of a turn to its run.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::messages::{Backoff, FailureKind};
 
 use super::breaker::Signal;
+use super::requests::Attempt;
 
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +18,15 @@ pub(crate) enum AfterFailure {
     NeedAttention,
 }
 
-/// Decides after the `failures`-th failed attempt of a turn that may have `attempts` of them.
+/// Decides after this attempt of a turn has failed, which may have `attempts` of them.
 #[must_use]
-pub(crate) fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
+pub(crate) fn decide(
+    kind: FailureKind,
+    attempt: Attempt,
+    attempts: u32,
+    backoff: &Backoff,
+    random: u64,
+) -> AfterFailure {
     match kind {
         // A command that cannot be applied is the work of code that would return it again.
         FailureKind::Terminal
@@ -29,10 +36,10 @@ pub(crate) fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &
         | FailureKind::OutcomeUnknown => AfterFailure::GiveUp,
         FailureKind::ChangedTurn | FailureKind::Unregistered => AfterFailure::NeedAttention,
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout => {
-            if failures >= attempts {
+            if attempt.0 >= attempts {
                 AfterFailure::GiveUp
             } else {
-                AfterFailure::Retry(backoff.delay(failures, random))
+                AfterFailure::Retry(backoff.delay(attempt.0, random))
             }
         }
     }
@@ -59,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_failure_decides_between_retry_and_end() {
-        let after = |kind, failures| decide(kind, failures, 3, &Backoff::default(), 0);
+        let after = |kind, failures| decide(kind, Attempt(failures), 3, &Backoff::default(), 0);
         for kind in [FailureKind::Transient, FailureKind::Panic, FailureKind::Timeout] {
             assert!(matches!(after(kind, 1), AfterFailure::Retry(_)));
             assert!(matches!(after(kind, 2), AfterFailure::Retry(_)));

@@ -12,7 +12,7 @@ use crate::messages::{
     RunMetrics, State, Submission, Timestamp, TurnId,
 };
 use crate::supervision::runs::rules::directory::AgentDirectory;
-use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Answered, Record, Run};
 
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
@@ -55,8 +55,8 @@ pub(crate) trait Dispatch: AgentDirectory {
 pub(crate) struct ReadyTurn {
     /// The turn's id.
     pub id: TurnId,
-    /// Which try this is, from 1.
-    pub attempt: u32,
+    /// Which try this is.
+    pub attempt: Attempt,
     /// The agent that takes it.
     pub agent: AgentName,
     /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::Run::node_of).
@@ -117,7 +117,7 @@ impl TurnSink {
     pub(crate) fn outcome(
         &self,
         turn: TurnId,
-        attempt: u32,
+        attempt: Attempt,
         is_tainted: bool,
         outcome: TurnOutcome,
     ) -> EnqueueGuard<'_> {
@@ -129,12 +129,13 @@ impl TurnSink {
     pub(crate) fn request(
         &self,
         RequestId { turn, ordinal }: RequestId,
-        attempt: u32,
+        attempt: Attempt,
         is_tainted: bool,
         request: TurnRequest,
         reply: Option<oneshot::Sender<TurnReply>>,
     ) -> EnqueueGuard<'_> {
-        let message = RunMessage::Request { turn: turn.number, ordinal, attempt, is_tainted, request, reply };
+        let key = RequestKey { turn: turn.number, ordinal };
+        let message = RunMessage::Request { key, attempt, is_tainted, request, reply };
         self.0.enqueue(ShardMessage::Run { run: turn.run, message })
     }
 }

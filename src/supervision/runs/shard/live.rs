@@ -9,7 +9,7 @@ use crate::messages::{Durability, RunEvent, RunId, RunResult};
 use crate::storage::{Fence, Journal, Key, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
-use crate::supervision::runs::rules::requests::TurnReply;
+use crate::supervision::runs::rules::requests::{RequestKey, TurnReply};
 use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
 use crate::supervision::runs::rules::snapshot::Cadence;
 
@@ -32,14 +32,14 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) events_durability: Durability,
     /// The effects of the event that is being applied; empty in between.
     pub(in crate::supervision::runs) effects: Vec<Effect>,
-    /// Released by the commit of `events`.
-    pub(in crate::supervision::runs) held: Vec<Held>,
+    /// Done when the commit of `events` is acknowledged.
+    pub(in crate::supervision::runs) on_commit: Vec<OnCommit>,
     /// An append is in flight; messages wait in `waiting` until it ends.
     pub(in crate::supervision::runs) is_committing: bool,
     /// Messages that arrived while a commit was in flight.
     pub(in crate::supervision::runs) waiting: VecDeque<RunMessage>,
-    /// Requests of turns without an answer, by turn and ordinal.
-    pub(in crate::supervision::runs) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
+    /// Requests of turns without an answer.
+    pub(in crate::supervision::runs) waiters: BTreeMap<RequestKey, oneshot::Sender<TurnReply>>,
     /// Callers that wait for the result.
     pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
     /// The store has a note that the run is open, with its board's name; set with the first append that is not in memory.
@@ -52,23 +52,29 @@ pub(in crate::supervision::runs) struct LiveRun {
     snapshots: VecDeque<(Sequence, u32)>,
 }
 
-/// What a commit releases.
-pub(in crate::supervision::runs) enum Held {
+/// What waits for a commit in the run: done, in order, when the commit is acknowledged.
+pub(in crate::supervision::runs) enum OnCommit {
+    /// Performs an effect of an event.
     Effect(Effect),
     /// Dispatches a turn that was under way when its run was read back.
-    Begin(u32),
+    Redispatch(u32),
     /// A turn is over: `signal` goes to its agent's breaker, and with `abort` a worker that still has it is stopped.
-    Close {
+    CloseTurn {
         turn: u32,
         agent: crate::messages::AgentName,
         waiter: Option<(u32, crate::messages::AgentName)>,
         signal: Signal,
         abort: bool,
     },
+    /// Accepts the submission.
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
+    /// Confirms what a person did: an answer, a resumption, or the restart of a turn.
     Answered(oneshot::Sender<Result<(), AnswerError>>),
+    /// Confirms an overwrite.
     Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
+    /// Confirms a cancellation, with whether the run was open.
     Cancelled(oneshot::Sender<bool>, bool),
+    /// Answers a request whose answer is not in the turn's records.
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
 
@@ -78,7 +84,7 @@ pub(in crate::supervision::runs) enum Held {
 pub(in crate::supervision::runs) struct Buffers {
     events: Vec<RunEvent>,
     effects: Vec<Effect>,
-    held: Vec<Held>,
+    on_commit: Vec<OnCommit>,
 }
 
 impl Buffers {
@@ -87,11 +93,11 @@ impl Buffers {
         &mut self,
         events: Vec<RunEvent>,
         effects: Vec<Effect>,
-        held: Vec<Held>,
+        on_commit: Vec<OnCommit>,
     ) {
         const KEPT: usize = 64;
-        if events.capacity().max(effects.capacity()).max(held.capacity()) <= KEPT {
-            *self = Self { events, effects, held };
+        if events.capacity().max(effects.capacity()).max(on_commit.capacity()) <= KEPT {
+            *self = Self { events, effects, on_commit };
         }
     }
 }
@@ -107,7 +113,7 @@ impl LiveRun {
             events: Vec::new(),
             events_durability: Durability::Memory,
             effects: Vec::new(),
-            held: Vec::new(),
+            on_commit: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
             waiters: BTreeMap::new(),
@@ -133,8 +139,8 @@ impl LiveRun {
         if self.effects.capacity() == 0 {
             self.effects = std::mem::take(&mut buffers.effects);
         }
-        if self.held.capacity() == 0 {
-            self.held = std::mem::take(&mut buffers.held);
+        if self.on_commit.capacity() == 0 {
+            self.on_commit = std::mem::take(&mut buffers.on_commit);
         }
     }
 
@@ -161,13 +167,13 @@ impl LiveRun {
             _ => (None, Signal::Neutral),
         };
         let is_recovered = self.is_recovered;
-        self.held.extend(effects.into_iter().map(|effect| match effect {
+        self.on_commit.extend(effects.into_iter().map(|effect| match effect {
             Effect::Close { turn, agent, waiter } => {
                 let is_ender = ender == Some(turn);
                 let signal = if is_ender { signal } else { Signal::Neutral };
-                Held::Close { turn, agent, waiter, signal, abort: !is_ender || is_recovered }
+                OnCommit::CloseTurn { turn, agent, waiter, signal, abort: !is_ender || is_recovered }
             }
-            effect => Held::Effect(effect),
+            effect => OnCommit::Effect(effect),
         }));
         self.events_durability = self.events_durability.max(durability_of(&event, self.durability));
         self.events.push(event);
@@ -187,8 +193,8 @@ impl LiveRun {
     }
 
     /// The answer that is recorded for a request, if there is one yet.
-    pub(in crate::supervision::runs) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
-        match self.run.turn(turn)?.record(ordinal)? {
+    pub(in crate::supervision::runs) fn recorded_reply(&self, request: RequestKey) -> Option<TurnReply> {
+        match self.run.record(request)? {
             Record::StepStarted { .. } | Record::Step { .. } | Record::StepFailed { .. } => Some(TurnReply::Done),
             Record::Once(once) => match &once.state {
                 OnceState::Begun => Some(TurnReply::Done),
@@ -215,9 +221,9 @@ impl LiveRun {
     }
 
     /// Sends a recorded answer to the waiting turn. If none waits, a repeated request finds the answer recorded.
-    pub(in crate::supervision::runs) fn reply(&mut self, turn: u32, ordinal: u32) {
-        if let Some(reply) = self.recorded_reply(turn, ordinal)
-            && let Some(waiter) = self.waiters.remove(&(turn, ordinal))
+    pub(in crate::supervision::runs) fn reply(&mut self, request: RequestKey) {
+        if let Some(reply) = self.recorded_reply(request)
+            && let Some(waiter) = self.waiters.remove(&request)
         {
             let _ = waiter.send(reply);
         }

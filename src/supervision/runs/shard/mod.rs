@@ -1,4 +1,10 @@
 //! What carries the rules of runs out: queues, supervisors, commits, recovery and timers.
+//!
+//! - `queue`: the messages of a run supervisor (`message`), and which thread processes them (`flat_combining`).
+//! - `supervisor`: what each message does to the runs of one supervisor; see the map there.
+//! - `live`: a run in memory, with what waits for its commit. `timers`: what is due when.
+//! - `dispatch`: the interface to the agents' side. `roster`: the runs that a next life of the supervisor reads back.
+//! - `claims`: which board owns a run. `conversing`: the tickets of conversations.
 
 pub(crate) mod claims;
 pub(crate) mod conversing;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::messages::{RunId, Timestamp};
+use crate::supervision::runs::rules::requests::RequestKey;
 
 use super::queue::{ShardMessage, ShardQueue};
 
@@ -23,8 +24,8 @@ pub(in crate::supervision::runs) enum Timer {
     Conversation(RunId, u32),
     /// A run's deadline.
     Deadline(RunId),
-    /// The deadline of a delegation or question, by turn and ordinal.
-    Delegation(RunId, u32, u32),
+    /// The deadline of a delegation or question.
+    RequestDeadline(RunId, RequestKey),
     /// A run that another process held may be free, or a store that did not answer may do so now.
     Adopt { run: RunId, new_process: bool },
 }
@@ -61,7 +62,7 @@ impl Timers {
             | Timer::Start(run, _)
             | Timer::Conversation(run, _)
             | Timer::Deadline(run)
-            | Timer::Delegation(run, ..) => is_worked_on(run),
+            | Timer::RequestDeadline(run, ..) => is_worked_on(run),
             Timer::Adopt { .. } => true,
         });
         self.crowd = CROWD.max(self.heap.len() * 2);

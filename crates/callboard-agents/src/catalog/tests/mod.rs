@@ -12,13 +12,14 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
+use tokio::time::error::Elapsed;
 
 use super::*;
 use crate::model::{ModelAnswer, ModelEvent};
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
 
-/// A model that does what it is told to, one call after the other, and then answers.
+/// A model that does as it was set up, one call after the other, and then answers.
 #[derive(Clone, Default)]
 struct Told {
     name: &'static str,
@@ -86,7 +87,7 @@ async fn all(mut stream: ModelStream) -> Events {
     events
 }
 
-/// What is told, in short.
+/// The events, in short.
 async fn told(stream: ModelStream) -> Vec<String> {
     let short = |event: Result<ModelEvent, ModelError>| match event {
         Ok(ModelEvent::Text(text) | ModelEvent::Reasoning(text)) => text.to_string(),
@@ -262,7 +263,8 @@ async fn whoever_stops_waiting_for_a_place_takes_none() {
     told(models.call(&ModelChoice::of("a"), request())).await;
     for _ in 0..5 {
         let waits = told(models.call(&ModelChoice::of("a"), request()));
-        assert!(tokio::time::timeout(Duration::from_secs(1), waits).await.is_err());
+        let waited = tokio::time::timeout(Duration::from_secs(1), waits).await.map(drop);
+        assert!(matches!(waited, Err(Elapsed { .. })), "the rate allows one call a minute");
     }
     told(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!((env.now().monotonic.as_secs(), model.times_asked()), (60, 2));

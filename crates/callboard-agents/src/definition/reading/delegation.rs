@@ -1,10 +1,10 @@
-//! What an agent tells those that it gives tasks to, and whom else it knows, as a file says it.
+//! What delegates of an agent receive of its conversation, and which other agents it knows, as a file defines it.
 
 use callboard::messages::ConversationStrategy;
 use callboard_documents::Found;
 use callboard_documents::toml::{Field, Fields, Item, count, list, word};
 
-use crate::builtin::BuiltIn;
+use crate::builtin_agents::BuiltIn;
 use crate::definition::Definition;
 
 const EXAMPLE: &str = "write [agent.delegation], and below it context = \"summary\"";

@@ -1,4 +1,4 @@
-//! Definitions in TOML, read so that everything that is wrong with one is told at its place.
+//! Definitions in TOML, read so that everything that is wrong with one is reported at its place.
 
 mod board;
 mod capabilities;
@@ -128,18 +128,29 @@ impl DefinitionReader {
         }
     }
 
+    /// Reads one. Its name is compared with no other.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the text.
+    pub(crate) fn read_source(
+        &self,
+        DefinitionSource { origin, bytes }: &DefinitionSource,
+    ) -> Result<Definition, Defects> {
+        let text = text_of(bytes)
+            .map_err(|defect| Defects::of(origin, Some(&String::from_utf8_lossy(bytes)), vec![defect]))?;
+        self.read(origin, text)
+    }
+
     /// Reads several, which must have names of their own.
     #[must_use]
     pub fn all(&self, sources: &[DefinitionSource]) -> Vec<Result<Definition, Defects>> {
         let mut owners: BTreeMap<AgentName, &str> = BTreeMap::new();
-        let read = sources.iter().map(|DefinitionSource { origin, bytes }| {
-            let text = text_of(bytes)
-                .map_err(|defect| Defects::of(origin, Some(&String::from_utf8_lossy(bytes)), vec![defect]))?;
-            let definition = self.read(origin, text)?;
-            if let Some(owner) = owners.insert(definition.name.clone(), origin) {
+        let read = sources.iter().map(|source| {
+            let definition = self.read_source(source)?;
+            if let Some(owner) = owners.insert(definition.name.clone(), &source.origin) {
                 let problem = format!("{owner} has an agent of the name {} too", quoted(definition.name.as_str()));
                 let defect = Defect::new(&None, problem).advise("give one of them another name");
-                return Err(Defects::of(origin, Some(text), vec![defect]));
+                return Err(Defects::of(&source.origin, text_of(&source.bytes).ok(), vec![defect]));
             }
             Ok(definition)
         });
@@ -176,7 +187,7 @@ impl DefinitionReader {
         let mut fields = Fields::of("an agent", item, "write [agent], with one pair of brackets", found)?;
         let name = fields.required("name", EXAMPLE_NAME, found).and_then(|field| text(field, found));
         let name = name.and_then(|name| checked("agent", name, found));
-        // What is wrong elsewhere is told also of an agent without a name.
+        // What is wrong elsewhere is reported also for an agent without a name.
         let made = name.as_ref().and_then(|name| AgentName::new(&name.value).ok());
         let placeholder = || AgentName::new("agent").ok();
         let mut definition = Definition::new(made.or_else(placeholder)?, self.tier);

@@ -1,5 +1,5 @@
 //! The folders of one command, which go with it: its `HOME` and its `TMPDIR`. A lock beside them is held by the process that runs
-//! the command, so that folders of a process that was killed can be told from those in use.
+//! the command, so that folders of a process that was killed can be distinguished from those in use.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};

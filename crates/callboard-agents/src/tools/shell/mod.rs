@@ -161,7 +161,7 @@ impl Tool for ShellExec {
             }
         }
         let mut spec = ToolSpec::of::<Exec>("ShellExec", &description, Effect::Executes).target("command");
-        // Commands are stopped by their own time, so that what they have printed is told.
+        // Commands are stopped by their own time, so that the model receives what they have printed.
         spec.timeout = Duration::from_secs(MAX_SECONDS + 30);
         spec
     }

@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 
 use crate::process::stray;
 
-/// By this, and because they are empty, they are told from folders of people.
+/// By this, and because they are empty, they are distinguished from folders of people.
 const MODE: u32 = 0o1555;
 
 /// How often it is looked for processes that have outlived their board, and how long in between.

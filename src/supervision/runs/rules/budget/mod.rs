@@ -7,12 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::Mutant;
 use crate::messages::{Refusal, Usage};
+use crate::supervision::runs::rules::requests::RequestKey;
 
 /// Which reservation: the turn's number and the request's ordinal in it.
 pub(crate) type ReservationKey = (u32, u32);
-
-/// Whose tokens: a delegation that was given a budget of its own, by its turn's number and ordinal.
-pub(crate) type SubBudgetKey = (u32, u32);
 
 /// At every moment `spent + reserved + unsettled <= limit`, for the run and for every delegation that has a sub-budget; what a
 /// provider reports beyond that is `overrun`.
@@ -21,10 +19,10 @@ pub(crate) struct Budget {
     tokens: Tokens,
     overrun: u64,
     /// In the order of their keys: a run has few at a time, and most have one.
-    open: Vec<(ReservationKey, Held)>,
+    open: Vec<(ReservationKey, OpenReservation)>,
     usage: Usage,
-    /// Budgets of delegations that are open, each within another or within the run's.
-    sub_budgets: BTreeMap<SubBudgetKey, SubBudget>,
+    /// Budgets of delegations that are open, by the delegation; each within another or within the run's.
+    sub_budgets: BTreeMap<RequestKey, SubBudget>,
     /// The ordinal of the next reservation. Stored with the run.
     #[serde(skip)]
     next: u32,
@@ -44,13 +42,13 @@ struct Tokens {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SubBudget {
     tokens: Tokens,
-    within: Option<SubBudgetKey>,
+    within: Option<RequestKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
+struct OpenReservation {
     tokens: u64,
-    sub_budget: Option<SubBudgetKey>,
+    sub_budget: Option<RequestKey>,
     /// Its attempt is over.
     is_over: bool,
 }
@@ -61,7 +59,7 @@ impl Tokens {
     }
 
     /// Counts what was used of what was held, as far as it fits; returns what does not.
-    fn settle(&mut self, held: &Held, used: u64) -> u64 {
+    fn settle(&mut self, held: &OpenReservation, used: u64) -> u64 {
         *(if held.is_over { &mut self.unsettled } else { &mut self.reserved }) -= held.tokens;
         let counted = used.min(self.left());
         self.spent += counted;
@@ -96,12 +94,12 @@ impl Budget {
     }
 
     /// Gives a delegation a budget of its own, within `within` if there is one.
-    pub(crate) fn open_sub_budget(&mut self, key: SubBudgetKey, limit: u64, within: Option<SubBudgetKey>) {
+    pub(crate) fn open_sub_budget(&mut self, key: RequestKey, limit: u64, within: Option<RequestKey>) {
         self.sub_budgets.insert(key, SubBudget { tokens: Tokens { limit, ..Tokens::default() }, within });
     }
 
     /// The delegation is over. Calls of it that have not reported yet count where it lay within.
-    pub(crate) fn close_sub_budget(&mut self, key: SubBudgetKey) {
+    pub(crate) fn close_sub_budget(&mut self, key: RequestKey) {
         let Some(SubBudget { within, .. }) = self.sub_budgets.remove(&key) else { return };
         let outer = self.sub_budgets.values_mut().map(|sub_budget| &mut sub_budget.within);
         let held = self.open.iter_mut().map(|(_, held)| &mut held.sub_budget);
@@ -114,7 +112,7 @@ impl Budget {
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
-    pub(crate) fn check(&self, sub_budget: Option<SubBudgetKey>, tokens: u64) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, sub_budget: Option<RequestKey>, tokens: u64) -> Result<(), Refusal> {
         let mut next = sub_budget;
         while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get(&key)) {
             sub_budget.tokens.check(tokens, true)?;
@@ -124,10 +122,10 @@ impl Budget {
     }
 
     /// Sets tokens aside; call only after [`Budget::check`].
-    pub(crate) fn reserve(&mut self, key: ReservationKey, sub_budget: Option<SubBudgetKey>, tokens: u64) {
+    pub(crate) fn reserve(&mut self, key: ReservationKey, sub_budget: Option<RequestKey>, tokens: u64) {
         let tokens = if Mutant::ReserveNothing.is_injected() { 0 } else { tokens };
         self.each(sub_budget, |counted| counted.reserved += tokens);
-        let held = Held { tokens, sub_budget, is_over: false };
+        let held = OpenReservation { tokens, sub_budget, is_over: false };
         match self.place_of(key) {
             Ok(at) => self.open[at].1 = held,
             Err(at) => {
@@ -143,13 +141,13 @@ impl Budget {
     pub(crate) fn end_attempt(&mut self, turn: u32) {
         let of_turn = self.of_turn(turn);
         let open = self.open[of_turn].iter_mut().map(|(_, held)| held).filter(|held| !held.is_over);
-        let ended: Vec<Held> = open
+        let ended: Vec<OpenReservation> = open
             .map(|held| {
                 held.is_over = true;
                 *held
             })
             .collect();
-        for Held { tokens, sub_budget, .. } in ended {
+        for OpenReservation { tokens, sub_budget, .. } in ended {
             self.each(sub_budget, |counted| {
                 counted.reserved -= tokens;
                 counted.unsettled += tokens;
@@ -171,7 +169,7 @@ impl Budget {
     }
 
     /// The sub-budget, all that it lies within, and the run.
-    fn each(&mut self, sub_budget: Option<SubBudgetKey>, mut count: impl FnMut(&mut Tokens)) {
+    fn each(&mut self, sub_budget: Option<RequestKey>, mut count: impl FnMut(&mut Tokens)) {
         let mut next = sub_budget;
         while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get_mut(&key)) {
             count(&mut sub_budget.tokens);
@@ -264,7 +262,7 @@ mod tests {
     #[test]
     fn a_purse_lies_within_another_and_within_the_run() {
         let mut budget = Budget::new(100);
-        let [outer, inner] = [(1, 0), (2, 0)];
+        let [outer, inner] = [1, 2].map(|turn| RequestKey { turn, ordinal: 0 });
         budget.open_sub_budget(outer, 50, None);
         budget.open_sub_budget(inner, 80, Some(outer));
         let more_than_the_outer_one_has = budget.check(Some(inner), 51).unwrap_err();

@@ -107,8 +107,8 @@ impl Model {
 }
 
 /// The run has no sub-budget; the others are named by their place in the list.
-fn sub_budget(account: usize) -> Option<SubBudgetKey> {
-    (account != 0).then_some((account as u32, 0))
+fn sub_budget(account: usize) -> Option<RequestKey> {
+    (account != 0).then_some(RequestKey { turn: account as u32, ordinal: 0 })
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
             match action {
                 Action::OpenPurse { within, limit } => {
                     let (within, new) = (*within.get(&model.open()), model.accounts.len());
-                    budget.open_sub_budget((new as u32, 0), limit, sub_budget(within));
+                    budget.open_sub_budget(RequestKey { turn: new as u32, ordinal: 0 }, limit, sub_budget(within));
                     let path = [model.accounts[within].path.clone(), vec![new]].concat();
                     model.accounts.push(Account { limit, spent: 0, is_open: true, path });
                 }

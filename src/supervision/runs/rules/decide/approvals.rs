@@ -7,14 +7,14 @@ use crate::messages::{
     Verdict,
 };
 use crate::supervision::runs::rules::expiry;
+use crate::supervision::runs::rules::requests::RequestKey;
 use crate::supervision::runs::rules::run::{OpenTurn, Run};
 
 use super::context::DecisionContext;
 
 pub(super) fn envelope(
     run: &Run,
-    turn: u32,
-    ordinal: u32,
+    request: RequestKey,
     agent: &AgentName,
     action: Action,
     (kind, consent): (ActionKind, Consent),
@@ -24,7 +24,7 @@ pub(super) fn envelope(
     Envelope {
         version: Envelope::VERSION,
         kind,
-        request: RequestId { turn: run.turn_id(turn), ordinal },
+        request: run.request_id(request),
         agent: agent.clone(),
         action,
         policy: Envelope::ASK.into(),
@@ -38,8 +38,8 @@ pub(super) fn envelope(
 #[must_use]
 pub(crate) fn on_approval(
     run: &Run,
-    (number, turn): (u32, &OpenTurn),
-    ordinal: u32,
+    turn: &OpenTurn,
+    request: RequestKey,
     action: Action,
     each_time: bool,
     context: &DecisionContext<'_>,
@@ -47,11 +47,11 @@ pub(crate) fn on_approval(
     let at = context.now.wall;
     let consent = context.directory.consent(&turn.agent, ActionKind::Requested, &action, each_time);
     let standing = run.consents().given_by(&turn.agent, &action, at).filter(|_| !each_time).cloned();
-    let mut envelope = envelope(run, number, ordinal, &turn.agent, action, (ActionKind::Requested, consent), context);
+    let mut envelope = envelope(run, request, &turn.agent, action, (ActionKind::Requested, consent), context);
     if each_time {
         envelope.policy = Envelope::EACH_TIME.into();
     }
-    let approval = envelope.id();
+    let (approval, RequestKey { turn: number, ordinal }) = (envelope.id(), request);
     let asked = RunEvent::ApprovalAsked { turn: number, ordinal, envelope: Box::new(envelope), at };
     let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, standing) {
         (Consent::Ask | Consent::AskWithin(_), None) => return vec![asked],

@@ -7,7 +7,7 @@ use callboard_text::quoted;
 use crate::messages::state::StateError;
 use crate::messages::{Command, Failure, FailureKind, Goto, Outcome, Refusal, RunEvent, Verdict};
 use crate::supervision::runs::rules::errors::OverwriteError;
-use crate::supervision::runs::rules::requests::{MAX_COMMAND, TurnOutcome};
+use crate::supervision::runs::rules::requests::{Attempt, MAX_COMMAND, TurnOutcome};
 use crate::supervision::runs::rules::retry::{self, AfterFailure};
 use crate::supervision::runs::rules::run::{OpenTurn, Run, WorkedOut};
 
@@ -19,7 +19,7 @@ use super::routes::{Asked, handoff_fingerprint, route};
 pub(crate) fn on_outcome(
     run: &Run,
     number: u32,
-    attempt: u32,
+    attempt: Attempt,
     outcome: TurnOutcome,
     context: &DecisionContext<'_>,
 ) -> Option<(RunEvent, WorkedOut)> {
@@ -49,10 +49,12 @@ fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, context: 
     let has_changed = failure.kind == FailureKind::ChangedTurn;
     let attempts = run.rules_of(turn).and_then(|rules| rules.attempts).unwrap_or(run.submission().limits().attempts);
     match retry::decide(failure.kind, attempt, attempts, context.backoff, context.random) {
-        AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
+        AfterFailure::Retry(after) => {
+            RunEvent::AttemptFailed { turn, attempt: attempt.0, failure, retry_at: at + after, at }
+        }
         AfterFailure::GiveUp => {
             let (agent, input) = (open.agent.clone(), open.input.clone());
-            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at }
+            RunEvent::TurnFailed { turn, agent, input, attempt: attempt.0, failure, at }
         }
         AfterFailure::NeedAttention => RunEvent::NeedsAttention { turn, has_changed, why: failure.text.into(), at },
     }
@@ -102,7 +104,7 @@ fn on_command(
         Err(error) => return Err(invalid(error.to_string())),
     };
     let at = context.now.wall;
-    let (agent, attempt) = (turn.agent.clone(), turn.attempt);
+    let (agent, attempt) = (turn.agent.clone(), turn.attempt.0);
     let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Arc::new(command), verdict, at };
     Ok((event, WorkedOut { settled, fingerprint }))
 }

@@ -5,6 +5,7 @@ use crate::messages::{
     RunEvent, Verdict,
 };
 use crate::supervision::runs::rules::guard::{self, Fingerprint, Kind, Request, fingerprint};
+use crate::supervision::runs::rules::requests::RequestKey;
 use crate::supervision::runs::rules::run::{HANDOFF_ORDINAL, OpenTurn, Run};
 
 use super::approvals::{denial, envelope};
@@ -105,8 +106,9 @@ pub(super) fn route(
                     Action::new("handoff", &names.join(", "), inputs.collect::<Vec<_>>())
                 }
             };
-            let asked = (ActionKind::Handoff, consent);
-            Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, asked, context)))
+            let (asked, handoff) =
+                ((ActionKind::Handoff, consent), RequestKey { turn: number, ordinal: HANDOFF_ORDINAL });
+            Verdict::Parked(Box::new(envelope(run, handoff, &turn.agent, action, asked, context)))
         }
     })
 }
@@ -157,17 +159,17 @@ fn resolve(run: &Run, target: &str, context: &DecisionContext<'_>) -> Result<Age
 #[must_use]
 pub(crate) fn on_delegation(
     run: &Run,
-    number: u32,
     turn: &OpenTurn,
-    ordinal: u32,
+    request: RequestKey,
     order: Order,
     context: &DecisionContext<'_>,
 ) -> RunEvent {
-    let verdict = match admit_delegation(run, RequestId { turn: run.turn_id(number), ordinal }, turn, &order, context) {
+    let verdict = match admit_delegation(run, run.request_id(request), turn, &order, context) {
         Ok(agent) => Verdict::Admitted(vec![agent]),
         Err(refusal) => Verdict::Refused(refusal),
     };
-    RunEvent::Delegated { turn: number, ordinal, order, verdict, at: context.now.wall }
+    let RequestKey { turn, ordinal } = request;
+    RunEvent::Delegated { turn, ordinal, order, verdict, at: context.now.wall }
 }
 
 fn admit_delegation(

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::env::Mutant;
 use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits, POLICY, Refusal, RequestId, TurnId};
 
-use super::budget::{Budget, SubBudgetKey};
+use super::budget::Budget;
 use super::facts::AdmissionFacts;
+use super::requests::RequestKey;
 use super::wait_for::Waiting;
 
 /// What is asked for.
@@ -89,7 +90,7 @@ pub(crate) struct Request<'a> {
     /// The run's tokens.
     pub budget: &'a Budget,
     /// The budget of the delegation that the asking turn works on, if it has one.
-    pub sub_budget: Option<SubBudgetKey>,
+    pub sub_budget: Option<RequestKey>,
     /// The approval policy's answer; `Auto` once a person has approved.
     pub consent: Consent,
     /// The clock's monotonic reading.

@@ -7,7 +7,7 @@ use crate::messages::{
     AskedOutcome, Failure, Intent, Json, OnUnknown, POLICY, Reconciled, Resolution, RunEvent, Timestamp,
 };
 
-use super::requests::TurnRequest;
+use super::requests::{RequestKey, TurnRequest};
 use super::run::{Once, OnceState, Record};
 
 /// What a turn does that reaches an effect.
@@ -102,7 +102,7 @@ pub(in crate::supervision::runs) struct Facts {
 
 /// Decides about [`TurnRequest::Intend`] and [`TurnRequest::Resolve`]; `None` for all others.
 pub(in crate::supervision::runs) fn decide(
-    (turn, ordinal): (u32, u32),
+    RequestKey { turn, ordinal }: RequestKey,
     record: Option<&Record>,
     request: &TurnRequest,
     facts: Facts,

@@ -44,7 +44,7 @@ impl Model {
     /// Hands a request to the run; twice, as a request that was repeated is.
     fn request(&mut self, request: &TurnRequest) {
         for _ in 0..2 {
-            match decide((1, 0), self.record.as_ref(), request, facts()).unwrap() {
+            match decide(RequestKey { turn: 1, ordinal: 0 }, self.record.as_ref(), request, facts()).unwrap() {
                 Decided::Event(event) => self.record = Some(recorded(&event, self.record.as_ref()).unwrap()),
                 Decided::Recorded => {}
                 Decided::Changed(why) => panic!("{why}"),
@@ -189,7 +189,10 @@ fn something_else_in_its_place_is_a_changed_turn() {
             .contains("charge order 7 where the journal has charge order 7 with other")
     );
     let request = TurnRequest::Intend { intent: other, round: 0 };
-    assert!(matches!(decide((1, 0), Some(&record), &request, facts()), Some(Decided::Changed(_))));
+    assert!(matches!(
+        decide(RequestKey { turn: 1, ordinal: 0 }, Some(&record), &request, facts()),
+        Some(Decided::Changed(_))
+    ));
     let step = Record::StepStarted { name: "charge".into() };
     assert_eq!(next(Some(&step), &intent()), Ok(Next::Begin { round: 0 }), "it was repeatable then");
 }

@@ -121,7 +121,7 @@ impl TurnStory {
             agent: open.agent.clone(),
             input: open.input.clone(),
             cause,
-            attempts: open.attempt,
+            attempts: open.attempt.0,
             begun,
             begun_at: run.last_at(),
             closed: None,
@@ -200,7 +200,7 @@ impl TurnStory {
             | RunEvent::NeedsAttention { turn, .. }
             | RunEvent::TurnRestarted { turn, .. } => {
                 let Some(open) = run.turn(*turn) else { return };
-                self.attempts = open.attempt;
+                self.attempts = open.attempt.0;
                 self.end = match &open.phase {
                     Phase::NeedsAttention { why, .. } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
                     Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => TurnEnd::Open,

@@ -10,8 +10,8 @@ use crate::messages::state::Delta;
 use crate::messages::{
     AgentName, Answer, Authority, Chain, Command, EarlierAnswer, Envelope, Json, Order, Outcome, State, Timestamp,
 };
-use crate::supervision::runs::rules::budget::SubBudgetKey;
 use crate::supervision::runs::rules::guard::Handoff;
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
 use super::plan::scope::{Reversible, Scope, Undo};
 use super::record::ChildDeltas;
@@ -68,14 +68,14 @@ impl Branches {
     }
 
     /// The branch that works on a delegation.
-    pub(in crate::supervision::runs) fn of_delegation(&self, turn: u32, ordinal: u32) -> Option<u32> {
+    pub(in crate::supervision::runs) fn of_delegation(&self, RequestKey { turn, ordinal }: RequestKey) -> Option<u32> {
         let origin = Origin::Delegation { turn, ordinal };
         self.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| id)
     }
 
     /// The branch that a detached delegation was asked in, whose turn has ended without waiting.
-    pub(in crate::supervision::runs) fn with_outbound(&self, turn: u32, ordinal: u32) -> Option<(u32, &Outbound)> {
-        self.iter().find_map(|(id, branch)| Some((id, branch.outbound(turn, ordinal)?)))
+    pub(in crate::supervision::runs) fn with_outbound(&self, request: RequestKey) -> Option<(u32, &Outbound)> {
+        self.iter().find_map(|(id, branch)| Some((id, branch.outbound(request)?)))
     }
 
     /// The branch of which the handoff that a turn ended with is parked.
@@ -120,9 +120,9 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// The detached delegation that a turn of it left behind under this ordinal.
-    pub(in crate::supervision::runs) fn outbound(&self, turn: u32, ordinal: u32) -> Option<&Outbound> {
-        self.outbound.iter().find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))
+    /// The detached delegation of this request, which a turn of it left behind.
+    pub(in crate::supervision::runs) fn outbound(&self, request: RequestKey) -> Option<&Outbound> {
+        self.outbound.iter().find(|outbound| outbound.request() == request)
     }
 
     /// The handoff of its last turn, if that waits for a decision.
@@ -164,7 +164,7 @@ pub(in crate::supervision::runs) struct Brief {
     /// Answers that its parent had when it asked.
     pub(in crate::supervision::runs) answers: Option<Arc<[EarlierAnswer]>>,
     /// The budget that its reservations count against, beside the run's.
-    pub(in crate::supervision::runs) sub_budget: Option<SubBudgetKey>,
+    pub(in crate::supervision::runs) sub_budget: Option<RequestKey>,
     /// When its own time is up.
     pub(in crate::supervision::runs) deadline: Option<Timestamp>,
 }
@@ -179,6 +179,13 @@ pub(in crate::supervision::runs) struct Outbound {
     pub(in crate::supervision::runs) order: Order,
     pub(in crate::supervision::runs) reply: Option<Answer>,
     pub(in crate::supervision::runs) deltas: ChildDeltas,
+}
+
+impl Outbound {
+    /// The delegation.
+    pub(in crate::supervision::runs) fn request(&self) -> RequestKey {
+        RequestKey { turn: self.turn, ordinal: self.ordinal }
+    }
 }
 
 /// Where a branch comes from, and so where its end goes.
@@ -251,7 +258,17 @@ impl EndedTurn {
     pub(in crate::supervision::runs) fn reopened(&self, branch: u32) -> OpenTurn {
         let (agent, input) = (self.agent.clone(), self.input.clone());
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        OpenTurn { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_tainted: false, made: None }
+        OpenTurn {
+            branch,
+            agent,
+            input,
+            attempt: Attempt(0),
+            phase,
+            records,
+            recoveries: 0,
+            is_tainted: false,
+            made: None,
+        }
     }
 }
 

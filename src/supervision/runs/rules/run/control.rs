@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome, RequestId, Update, Verdict};
+use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome, Update, Verdict};
 use crate::supervision::runs::rules::guard::{Handoff, fingerprint};
+use crate::supervision::runs::rules::requests::RequestKey;
 
 use super::branch::{Branch, Brief, EndedTurn, Now, Origin, Outbound, ParkedHandoff};
 use super::effect::{Effect, WorkedOut};
@@ -29,7 +30,7 @@ impl Run {
         self.tally.turns_ended += 1;
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: Arc::clone(command), children };
         if let Verdict::Parked(envelope) = verdict {
-            effects.push(Effect::RequestApproval { turn: number, ordinal: HANDOFF_ORDINAL });
+            effects.push(Effect::RequestApproval(RequestKey { turn: number, ordinal: HANDOFF_ORDINAL }));
             if let Some(branch) = self.branches.get_mut(open.branch) {
                 branch.now = Now::Parked(Box::new(ParkedHandoff { ended, envelope: (**envelope).clone() }));
             }
@@ -58,10 +59,9 @@ impl Run {
 
     /// The asking agent gets a turn with the first answer that has come, if the branch has nothing else to do.
     pub(super) fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
-        let request = |outbound: &Outbound| RequestId { turn: self.turn_id(outbound.turn), ordinal: outbound.ordinal };
         let Some(branch) = self.branches.get(id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
         let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
-        let request = request(&branch.outbound[position]);
+        let request = self.request_id(branch.outbound[position].request());
         let Some(branch) = self.branches.get_mut(id) else { return };
         let Outbound { agent, input, mut order, reply, deltas, .. } = branch.outbound.remove(position);
         let Some(answer) = reply else { return };
@@ -77,7 +77,8 @@ impl Run {
         let number = self.turns.next_number();
         effects.push(self.start_turn(id, agent, input));
         order.is_detached = false;
-        self.turns.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
+        let request = RequestKey { turn: number, ordinal: LATE_ORDINAL };
+        self.turns.record(request, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
     }
 
     /// A decision about the handoff that `turn` ended with.

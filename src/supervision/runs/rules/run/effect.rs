@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::messages::state::Delta;
 use crate::messages::{AgentName, Answer, ApprovalId, State, Timestamp};
 use crate::supervision::runs::rules::guard::Fingerprint;
+use crate::supervision::runs::rules::requests::RequestKey;
 
 /// What an event asks the actors to do, once it is journaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,31 +25,19 @@ pub(crate) enum Effect {
         /// The turn that waited for its branch, with its agent.
         waiter: Option<(u32, AgentName)>,
     },
-    /// The answer to a delegation is to come by then.
-    Deadline {
-        /// The turn that asked.
-        turn: u32,
-        /// The request.
-        ordinal: u32,
+    /// The deadline of a delegation or question is to be armed.
+    ArmDeadline {
+        /// The delegation or question.
+        request: RequestKey,
         /// By when.
         at: Timestamp,
     },
-    /// A request of the turn has its answer.
-    Reply {
-        /// The turn.
-        turn: u32,
-        /// The request.
-        ordinal: u32,
-    },
+    /// A request of a turn has its answer.
+    Reply(RequestKey),
     /// A delegation was answered.
     Answered(Box<Answered>),
     /// A decision is needed.
-    RequestApproval {
-        /// The turn.
-        turn: u32,
-        /// The request.
-        ordinal: u32,
-    },
+    RequestApproval(RequestKey),
     /// A decision is no longer needed.
     WithdrawApproval(ApprovalId),
     /// It is to be found out when the run's turn in its conversation comes.
@@ -65,10 +54,10 @@ impl Effect {
             Self::Start(turn) | Self::Interrupted(turn) => Some(*turn),
             Self::Close { .. }
             | Self::Retry(..)
-            | Self::Deadline { .. }
-            | Self::Reply { .. }
+            | Self::ArmDeadline { .. }
+            | Self::Reply(_)
             | Self::Answered(_)
-            | Self::RequestApproval { .. }
+            | Self::RequestApproval(_)
             | Self::WithdrawApproval(_)
             | Self::EnterConversation
             | Self::Ended => None,
@@ -83,10 +72,10 @@ impl Effect {
             Self::Start(_)
             | Self::Interrupted(_)
             | Self::Retry(..)
-            | Self::Deadline { .. }
-            | Self::Reply { .. }
+            | Self::ArmDeadline { .. }
+            | Self::Reply(_)
             | Self::Answered(_)
-            | Self::RequestApproval { .. }
+            | Self::RequestApproval(_)
             | Self::WithdrawApproval(_)
             | Self::EnterConversation
             | Self::Ended => None,
@@ -107,10 +96,8 @@ pub(crate) struct WorkedOut {
 /// A delegation and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
-    /// The asking turn.
-    pub turn: u32,
-    /// Which of its requests.
-    pub ordinal: u32,
+    /// Which one.
+    pub request: RequestKey,
     /// Who asked.
     pub asker: AgentName,
     /// Whom, as the asking turn wrote it.

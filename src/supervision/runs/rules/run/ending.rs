@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, join};
 use crate::messages::{AgentName, Answer, Json, Outcome, RunResult, State};
+use crate::supervision::runs::rules::requests::RequestKey;
 
 use super::branch::{BranchEnd, Now, Origin, Outbound};
 use super::effect::{Answered, Effect};
@@ -73,7 +74,7 @@ impl Run {
                 Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
                     let answer = Answer { outcome: end.outcome, output: end.output };
-                    return self.answered(turn, ordinal, answer, end.deltas, effects);
+                    return self.answered(RequestKey { turn, ordinal }, answer, end.deltas, effects);
                 }
                 Origin::Fork { parent, index } => {
                     let Some(around) = self.branches.get_mut(parent) else { return };
@@ -103,18 +104,18 @@ impl Run {
     /// A delegated branch has ended: the answer goes to its asking turn, or to the branch that the turn left behind.
     pub(super) fn answered(
         &mut self,
-        turn: u32,
-        ordinal: u32,
+        request: RequestKey,
         answer: Answer,
         written: Vec<Delta>,
         effects: &mut Vec<Effect>,
     ) {
-        self.budget.close_sub_budget((turn, ordinal));
+        let RequestKey { turn, ordinal } = request;
+        self.budget.close_sub_budget(request);
         let (answered, is_tainted) = (Some(self.sequence), self.is_tainted);
         let (at, sequence) = (self.last_at, self.sequence);
         let told = |asker: &AgentName, to: &Arc<str>| {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
-            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer, at, sequence }))
+            Effect::Answered(Box::new(Answered { request, asker, to, answer, at, sequence }))
         };
         if let Some(open) = self.turns.get_mut(turn) {
             let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
@@ -122,11 +123,11 @@ impl Run {
                 effects.push(told(&open.agent, &order.to));
                 *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
                 *reply = Some(Ok(answer));
-                effects.push(Effect::Reply { turn, ordinal });
+                effects.push(Effect::Reply(request));
             }
             return;
         }
-        let is_asked = |outbound: &Outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal);
+        let is_asked = |outbound: &Outbound| outbound.request() == request;
         let found = self
             .branches
             .iter_mut()
@@ -143,8 +144,7 @@ impl Run {
     pub(super) fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(branch) = self.branches.get(id).filter(|branch| !branch.outbound.is_empty()) else { return };
         let open = branch.outbound.iter().filter(|outbound| outbound.reply.is_none());
-        let children: Vec<u32> =
-            open.filter_map(|outbound| self.branches.of_delegation(outbound.turn, outbound.ordinal)).collect();
+        let children: Vec<u32> = open.filter_map(|outbound| self.branches.of_delegation(outbound.request())).collect();
         for child in children {
             self.cancel_branch(child, effects);
         }
@@ -216,7 +216,7 @@ impl Run {
         for (ordinal, record) in &open.records {
             match &**record {
                 Record::Delegation { reply: None, .. } => {
-                    if let Some(child) = self.branches.of_delegation(number, *ordinal) {
+                    if let Some(child) = self.branches.of_delegation(RequestKey { turn: number, ordinal: *ordinal }) {
                         self.cancel_branch(child, effects);
                     }
                 }
@@ -237,7 +237,7 @@ impl Run {
             self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.get(id) else { continue };
             if let Origin::Delegation { turn, ordinal } = branch.origin {
-                self.budget.close_sub_budget((turn, ordinal));
+                self.budget.close_sub_budget(RequestKey { turn, ordinal });
             }
             ids.extend(branch.undo.as_ref().and_then(|undo| undo.by));
             match &branch.now {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, RunFigures, StateError, StateRules};
 use crate::messages::{
-    AgentName, Alone, ConversationId, Json, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId, Verdict,
+    AgentName, Alone, ConversationId, Json, RequestId, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId,
+    Verdict,
 };
 use crate::supervision::runs::rules::budget::Budget;
+use crate::supervision::runs::rules::requests::RequestKey;
 use crate::workflow::graph::Graph;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,7 @@ use super::agents::DynamicAgents;
 use super::branch::{Branch, Branches};
 use super::consents::Consents;
 use super::plan::progress::PlanProgress;
+use super::record::Record;
 use super::tally::Tally;
 use super::turn::{OpenTurn, OpenTurns, Phase};
 
@@ -153,6 +156,16 @@ impl Run {
     #[must_use]
     pub fn turn_id(&self, number: u32) -> TurnId {
         TurnId { run: self.id(), number }
+    }
+
+    /// The id of a request of one of its turns.
+    pub(crate) fn request_id(&self, RequestKey { turn, ordinal }: RequestKey) -> RequestId {
+        RequestId { turn: self.turn_id(turn), ordinal }
+    }
+
+    /// What an open turn has asked for.
+    pub(in crate::supervision::runs) fn record(&self, RequestKey { turn, ordinal }: RequestKey) -> Option<&Record> {
+        self.turn(turn)?.record(ordinal)
     }
 
     /// The branch of an open turn.

@@ -1,4 +1,11 @@
 //! A run: the fold over its journal, and what can be read of it. Everything that changes a run is in this module.
+//!
+//! - `fold`: a run as data. `stored`: its form in snapshots. `step`: applies an event. `effect`: what an event asks for.
+//! - `branch`, `turn`, `record`: lines of control, open turns, and what a turn has asked for.
+//! - `control`: where control goes after a turn. `ending`: how branches, delegations and the run end.
+//! - `plan`: how a run follows its workflow.
+//! - `tally`, `consents`, `agents`: its use of limits, consent for the whole run, and its dynamic agents.
+//! - `views`, `waiting`, `people`: what a turn sees, what turns wait for, and what people are asked.
 
 mod agents;
 mod branch;

@@ -102,7 +102,7 @@ mod tests {
 
     use futures::StreamExt as _;
 
-    use crate::actors::events::StreamMode;
+    use crate::actors::StreamMode;
     use crate::messages::RunEvent;
     use crate::prelude::*;
 

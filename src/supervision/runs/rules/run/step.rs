@@ -9,6 +9,7 @@ use crate::messages::{
 };
 use crate::supervision::runs::rules::budget::Budget;
 use crate::supervision::runs::rules::once;
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
 use super::agents::DynamicAgents;
 use super::branch::{Branch, Branches, Brief, Now, Origin};
@@ -92,15 +93,22 @@ impl Run {
         match event {
             RunEvent::Submitted(_) | RunEvent::Noticed { .. } => {}
             RunEvent::StepStarted { turn, ordinal, name, at: _ } => {
-                self.turns.record(*turn, *ordinal, Record::StepStarted { name: Arc::clone(name) });
+                self.turns.record(
+                    RequestKey { turn: *turn, ordinal: *ordinal },
+                    Record::StepStarted { name: Arc::clone(name) },
+                );
             }
             RunEvent::StepFinished { turn, ordinal, name, value, is_tainted, at: _ } => {
                 let (name, value, is_tainted) = (Arc::clone(name), value.clone(), *is_tainted);
-                self.turns.record(*turn, *ordinal, Record::Step { name, value, is_tainted });
+                self.turns
+                    .record(RequestKey { turn: *turn, ordinal: *ordinal }, Record::Step { name, value, is_tainted });
             }
             RunEvent::StepFailed { turn, ordinal, name, failure, is_tainted, at: _ } => {
                 let (name, failure, is_tainted) = (Arc::clone(name), failure.clone(), *is_tainted);
-                self.turns.record(*turn, *ordinal, Record::StepFailed { name, failure, is_tainted });
+                self.turns.record(
+                    RequestKey { turn: *turn, ordinal: *ordinal },
+                    Record::StepFailed { name, failure, is_tainted },
+                );
             }
             RunEvent::IntentRecorded { turn, ordinal, at, .. }
             | RunEvent::OutcomeUnknown { turn, ordinal, asked: AskedOutcome { at, .. } }
@@ -108,26 +116,27 @@ impl Run {
                 self.last_at = *at;
                 let before = self.turns.get(*turn).and_then(|open| open.record(*ordinal));
                 if let Some(record) = once::recorded(event, before) {
-                    self.turns.record(*turn, *ordinal, record);
+                    self.turns.record(RequestKey { turn: *turn, ordinal: *ordinal }, record);
                     effects.push(match event {
-                        RunEvent::OutcomeUnknown { asked, .. } => {
-                            Effect::Deadline { turn: *turn, ordinal: *ordinal, at: asked.expires_at }
-                        }
-                        _ => Effect::Reply { turn: *turn, ordinal: *ordinal },
+                        RunEvent::OutcomeUnknown { asked, .. } => Effect::ArmDeadline {
+                            request: RequestKey { turn: *turn, ordinal: *ordinal },
+                            at: asked.expires_at,
+                        },
+                        _ => Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }),
                     });
                 }
             }
             RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
                 self.last_at = *at;
-                self.delegated(*turn, *ordinal, order, verdict, effects);
+                self.delegated(RequestKey { turn: *turn, ordinal: *ordinal }, order, verdict, effects);
             }
             RunEvent::DelegationExpired { turn, ordinal, at } => {
                 self.last_at = *at;
-                if let Some(child) = self.branches.of_delegation(*turn, *ordinal) {
+                if let Some(child) = self.branches.of_delegation(RequestKey { turn: *turn, ordinal: *ordinal }) {
                     self.cancel_branch(child, effects);
                     let outcome = Outcome::refused(Refusal::DeadlinePassed);
                     let answer = Answer { outcome, output: Json::null() };
-                    self.answered(*turn, *ordinal, answer, Vec::new(), effects);
+                    self.answered(RequestKey { turn: *turn, ordinal: *ordinal }, answer, Vec::new(), effects);
                 }
             }
             RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _ } => {
@@ -140,18 +149,24 @@ impl Run {
             RunEvent::Settled { turn, ordinal, usage, at: _ } => self.budget.settle((*turn, *ordinal), *usage),
             RunEvent::Asked { turn, ordinal, question, nonce, at } => {
                 let (question, nonce, asked_at) = (question.clone(), *nonce, *at);
-                self.turns.record(*turn, *ordinal, Record::Question { question, nonce, asked_at, answer: None });
+                self.turns.record(
+                    RequestKey { turn: *turn, ordinal: *ordinal },
+                    Record::Question { question, nonce, asked_at, answer: None },
+                );
             }
             RunEvent::AskedUntil { turn, ordinal, question, nonce, expires_at, at } => {
                 let (question, state) = (question.clone(), QuestionState::Open);
                 let (nonce, asked_at, expires_at) = (*nonce, *at, *expires_at);
                 let record = Record::TimedQuestion { question, nonce, asked_at, expires_at, state };
-                self.turns.record(*turn, *ordinal, record);
-                effects.push(Effect::Deadline { turn: *turn, ordinal: *ordinal, at: expires_at });
+                self.turns.record(RequestKey { turn: *turn, ordinal: *ordinal }, record);
+                effects.push(Effect::ArmDeadline {
+                    request: RequestKey { turn: *turn, ordinal: *ordinal },
+                    at: expires_at,
+                });
             }
             RunEvent::Answered { turn, ordinal, answer, at, .. } => {
                 self.last_at = *at;
-                let is_asked = match self.turns.record_mut(*turn, *ordinal) {
+                let is_asked = match self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal }) {
                     Some(Record::Question { answer: slot, .. }) => slot.replace(answer.clone()).is_none(),
                     Some(Record::TimedQuestion { state, .. }) => {
                         *state = QuestionState::Answered(answer.clone());
@@ -160,46 +175,51 @@ impl Run {
                     _ => false,
                 };
                 if is_asked {
-                    effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                    effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
                 }
             }
             RunEvent::QuestionExpired { turn, ordinal, at } => {
                 self.last_at = *at;
-                if let Some(Record::TimedQuestion { state, .. }) = self.turns.record_mut(*turn, *ordinal) {
+                if let Some(Record::TimedQuestion { state, .. }) =
+                    self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal })
+                {
                     *state = QuestionState::Expired;
-                    effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                    effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
                 }
             }
             RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
                 // A second question under one ordinal is the first one as people have changed it.
-                let asked = match self.turns.record_mut(*turn, *ordinal) {
+                let asked = match self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal }) {
                     Some(Record::Approval { envelope, asked, .. }) => {
                         asked.take().or_else(|| Some(envelope.action.clone().into()))
                     }
                     _ => None,
                 };
                 self.turns.record(
-                    *turn,
-                    *ordinal,
+                    RequestKey { turn: *turn, ordinal: *ordinal },
                     Record::Approval { envelope: envelope.clone(), asked, decision: None },
                 );
-                effects.push(Effect::RequestApproval { turn: *turn, ordinal: *ordinal });
+                effects.push(Effect::RequestApproval(RequestKey { turn: *turn, ordinal: *ordinal }));
             }
             RunEvent::Decided { turn, ordinal, decision, verdict, at, .. } => {
                 self.last_at = *at;
-                if let Some(Record::Approval { envelope, decision: slot, .. }) = self.turns.record_mut(*turn, *ordinal)
+                if let Some(Record::Approval { envelope, decision: slot, .. }) =
+                    self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal })
                 {
                     *slot = Some(decision.clone());
                     self.consents.keep(envelope, decision);
-                    effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                    effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
                 } else {
                     self.unpark(*turn, verdict, effects);
                 }
             }
             RunEvent::HandoffChecked { turn, ordinal, to, refusal, at } => {
                 self.last_at = *at;
-                self.turns.record(*turn, *ordinal, Record::HandoffCheck { to: to.clone(), refusal: refusal.clone() });
-                effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                self.turns.record(
+                    RequestKey { turn: *turn, ordinal: *ordinal },
+                    Record::HandoffCheck { to: to.clone(), refusal: refusal.clone() },
+                );
+                effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
             }
             RunEvent::AgentMade { turn, ordinal, name, draft, is_change, authority, made, at } => {
                 self.last_at = *at;
@@ -207,8 +227,11 @@ impl Run {
                 if let Ok(agent) = made {
                     self.agents.insert(agent.clone(), Arc::clone(&name), draft.clone(), *authority);
                 }
-                self.turns.record(*turn, *ordinal, Record::Made { name, draft, is_change, made: made.clone() });
-                effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                self.turns.record(
+                    RequestKey { turn: *turn, ordinal: *ordinal },
+                    Record::Made { name, draft, is_change, made: made.clone() },
+                );
+                effects.push(Effect::Reply(RequestKey { turn: *turn, ordinal: *ordinal }));
             }
             RunEvent::Tainted { at, .. } => {
                 self.last_at = *at;
@@ -218,7 +241,7 @@ impl Run {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(*turn) {
                     self.budget.end_attempt(*turn);
-                    open.attempt += 1;
+                    open.attempt = open.attempt.next();
                     open.phase = Phase::Backoff { until: *retry_at };
                     open.recoveries = 0;
                     self.tally.retries += 1;
@@ -257,7 +280,7 @@ impl Run {
             RunEvent::TurnRestarted { turn, at } => {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(*turn) {
-                    open.attempt += 1;
+                    open.attempt = open.attempt.next();
                     open.recoveries = 0;
                     let before = std::mem::replace(&mut open.phase, Phase::Leased);
                     effects.push(Effect::Start(*turn));
@@ -352,7 +375,8 @@ impl Run {
         let records = figures.map(|figures| (FIGURES_ORDINAL, figures)).into_iter().collect();
         let phase = Phase::Leased;
         let (is_tainted, made) = (self.is_tainted, self.agents.drafts_of(&agent));
-        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_tainted, made };
+        let turn =
+            OpenTurn { branch, agent, input, attempt: Attempt::FIRST, phase, records, recoveries: 0, is_tainted, made };
         let number = self.turns.open(turn);
         if let Some(branch) = self.branches.get_mut(branch) {
             branch.now = Now::Turn(number);
@@ -360,7 +384,8 @@ impl Run {
         Effect::Start(number)
     }
 
-    fn delegated(&mut self, turn: u32, ordinal: u32, order: &Order, verdict: &Verdict, effects: &mut Vec<Effect>) {
+    fn delegated(&mut self, request: RequestKey, order: &Order, verdict: &Verdict, effects: &mut Vec<Effect>) {
+        let RequestKey { turn, ordinal } = request;
         let asked = self.sequence;
         let Some(open) = self.turns.get_mut(turn) else { return };
         let reply = match verdict {
@@ -382,12 +407,12 @@ impl Run {
         };
         if let Verdict::Admitted(agents) = verdict {
             let sub_budget = order.tokens.map_or(within, |tokens| {
-                self.budget.open_sub_budget((turn, ordinal), tokens, within);
-                Some((turn, ordinal))
+                self.budget.open_sub_budget(request, tokens, within);
+                Some(request)
             });
             let deadline = order.deadline.map(|deadline| self.last_at + deadline);
             let brief = Brief { answers, sub_budget, deadline };
-            effects.extend(deadline.map(|at| Effect::Deadline { turn, ordinal, at }));
+            effects.extend(deadline.map(|at| Effect::ArmDeadline { request, at }));
             for agent in agents {
                 self.tally.handoffs += 1;
                 let chain = chain.add_step(&from, agent, &order.body);
@@ -398,7 +423,7 @@ impl Run {
             }
         }
         if is_answered {
-            effects.push(Effect::Reply { turn, ordinal });
+            effects.push(Effect::Reply(request));
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::RunFigures;
 use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
 use super::record::{ChildDeltas, FIGURES_ORDINAL, Record};
 
@@ -75,15 +76,15 @@ impl OpenTurns {
         self.open.remove(&number)
     }
 
-    /// Keeps what an open turn has asked for under an ordinal; replaces an earlier record.
-    pub(super) fn record(&mut self, number: u32, ordinal: u32, record: Record) {
-        if let Some(turn) = self.get_mut(number) {
+    /// Keeps what an open turn has asked for; replaces an earlier record.
+    pub(super) fn record(&mut self, RequestKey { turn, ordinal }: RequestKey, record: Record) {
+        if let Some(turn) = self.get_mut(turn) {
             turn.records.insert(ordinal, Box::new(record));
         }
     }
 
-    pub(super) fn record_mut(&mut self, number: u32, ordinal: u32) -> Option<&mut Record> {
-        self.get_mut(number)?.records.get_mut(&ordinal).map(|record| &mut **record)
+    pub(super) fn record_mut(&mut self, RequestKey { turn, ordinal }: RequestKey) -> Option<&mut Record> {
+        self.get_mut(turn)?.records.get_mut(&ordinal).map(|record| &mut **record)
     }
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) branch: u32,
     pub(in crate::supervision::runs) agent: AgentName,
     pub(in crate::supervision::runs) input: Json,
-    pub(in crate::supervision::runs) attempt: u32,
+    pub(in crate::supervision::runs) attempt: Attempt,
     pub(in crate::supervision::runs) phase: Phase,
     pub(in crate::supervision::runs) records: BTreeMap<u32, Box<Record>>,
     pub(in crate::supervision::runs) recoveries: u32,

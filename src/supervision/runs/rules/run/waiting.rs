@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::iter;
 
 use crate::messages::{AgentName, Envelope, RequestId, RunEvent, Timestamp, TurnId, Verdict};
+use crate::supervision::runs::rules::requests::RequestKey;
 
 use super::branch::{Branch, Origin};
 use super::fold::Run;
@@ -59,7 +60,7 @@ impl Run {
                 Origin::Delegation { turn, ordinal } => {
                     let asker = match self.turns.get(turn) {
                         Some(open) => &open.agent,
-                        None => &self.branches.with_outbound(turn, ordinal)?.1.agent,
+                        None => &self.branches.with_outbound(RequestKey { turn, ordinal })?.1.agent,
                     };
                     return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
                 }
@@ -85,7 +86,7 @@ impl Run {
             Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
                 self.branches.get(parent)
             }
-            Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
+            Origin::Delegation { turn, ordinal } => self.asker_branch(RequestKey { turn, ordinal }),
         }
     }
 
@@ -117,24 +118,27 @@ impl Run {
         waiting
     }
 
-    /// The open questions that expire, about unknown outcomes too, with their turn and ordinal, and when nobody waits for an
+    /// The open questions that expire, about unknown outcomes too, and when nobody waits for an
     /// answer any more.
-    pub(in crate::supervision::runs) fn question_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+    pub(in crate::supervision::runs) fn question_deadlines(&self) -> impl Iterator<Item = (RequestKey, Timestamp)> {
         self.turns.iter().flat_map(|(turn, open)| {
-            open.records.iter().filter_map(move |(ordinal, record)| match &**record {
-                Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((turn, *ordinal, asked.expires_at)),
-                Record::TimedQuestion { expires_at, state: QuestionState::Open, .. } => {
-                    Some((turn, *ordinal, *expires_at))
+            open.records.iter().filter_map(move |(ordinal, record)| {
+                let request = RequestKey { turn, ordinal: *ordinal };
+                match &**record {
+                    Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((request, asked.expires_at)),
+                    Record::TimedQuestion { expires_at, state: QuestionState::Open, .. } => {
+                        Some((request, *expires_at))
+                    }
+                    _ => None,
                 }
-                _ => None,
             })
         })
     }
 
-    /// The open delegations that were given a time, with their turn and ordinal.
-    pub(in crate::supervision::runs) fn delegation_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+    /// The open delegations that were given a time, with that time.
+    pub(in crate::supervision::runs) fn delegation_deadlines(&self) -> impl Iterator<Item = (RequestKey, Timestamp)> {
         self.branches.iter().filter_map(|(_, branch)| match branch.origin {
-            Origin::Delegation { turn, ordinal } => Some((turn, ordinal, branch.brief.deadline?)),
+            Origin::Delegation { turn, ordinal } => Some((RequestKey { turn, ordinal }, branch.brief.deadline?)),
             Origin::Root | Origin::Fork { .. } | Origin::Node { .. } | Origin::Compensation { .. } => None,
         })
     }
@@ -151,10 +155,10 @@ impl Run {
     }
 
     /// The branch that a delegation was asked in, also when its turn did not wait.
-    fn asker_branch(&self, turn: u32, ordinal: u32) -> Option<&Branch> {
-        if let Some(open) = self.turns.get(turn) {
+    fn asker_branch(&self, request: RequestKey) -> Option<&Branch> {
+        if let Some(open) = self.turns.get(request.turn) {
             return Some(self.branch_of(open));
         }
-        self.branches.with_outbound(turn, ordinal).and_then(|(id, _)| self.branches.get(id))
+        self.branches.with_outbound(request).and_then(|(id, _)| self.branches.get(id))
     }
 }

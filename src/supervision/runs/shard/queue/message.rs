@@ -10,7 +10,7 @@ use crate::messages::{
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::reopen::Conflicted;
-use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::snapshot::Loaded;
 
 /// Held for each run that recovery has found, and dropped when the run was read; recovery is over when the last is dropped.
@@ -24,8 +24,8 @@ pub(crate) enum RunMessage {
     Outcome {
         /// The turn.
         turn: u32,
-        /// Which attempt, from 1; a late outcome of an earlier one is dropped.
-        attempt: u32,
+        /// Which attempt; a late outcome of an earlier one is dropped.
+        attempt: Attempt,
         /// The turn had read untrusted input.
         is_tainted: bool,
         /// The command, or the failure.
@@ -33,12 +33,10 @@ pub(crate) enum RunMessage {
     },
     /// A turn asks for something.
     Request {
-        /// The turn.
-        turn: u32,
-        /// The request's place in the turn: a repeated attempt sends it again under the same one.
-        ordinal: u32,
-        /// Which attempt, from 1.
-        attempt: u32,
+        /// Which request of which turn.
+        key: RequestKey,
+        /// Which attempt sends it.
+        attempt: Attempt,
         /// The turn had read untrusted input. Each request carries it, because one of them may be lost with a commit.
         is_tainted: bool,
         /// The request.
@@ -48,10 +46,8 @@ pub(crate) enum RunMessage {
     },
     /// A person answers a question.
     Answer {
-        /// The turn that asked.
-        turn: u32,
-        /// The request of the turn.
-        ordinal: u32,
+        /// The request that asked.
+        asked: RequestKey,
         /// The last part of the question's id.
         nonce: u64,
         /// The answer.
@@ -74,10 +70,8 @@ pub(crate) enum RunMessage {
     },
     /// An approval was decided.
     Decide {
-        /// The turn that asked.
-        turn: u32,
-        /// The request of the turn.
-        ordinal: u32,
+        /// The request that asked.
+        asked: RequestKey,
         /// The approval.
         approval: ApprovalId,
         /// The decision.
@@ -96,7 +90,7 @@ pub(crate) enum RunMessage {
         error: String,
     },
     /// A person restarts a turn that needs attention.
-    Restart {
+    RestartTurn {
         /// The turn.
         turn: u32,
         /// Completes when the restart is journaled.
@@ -128,8 +122,8 @@ pub(crate) enum RunMessage {
     },
     /// The deadline of the run, or of one of its delegations or questions, has passed.
     Expired {
-        /// The turn and ordinal of the delegation or question; `None` for the run's own deadline.
-        request: Option<(u32, u32)>,
+        /// The delegation or question; `None` for the run's own deadline.
+        request: Option<RequestKey>,
     },
 }
 
@@ -203,7 +197,7 @@ pub(crate) enum ShardMessage {
         result: Result<Sequence, StorageError>,
     },
     /// Dispatches a turn of a run that was read back, unless an earlier message is its outcome.
-    Begin {
+    Redispatch {
         /// The turn.
         turn: TurnId,
     },

@@ -1,8 +1,8 @@
 //! The message queue of a run supervisor.
 
-mod combining;
+mod flat_combining;
 mod message;
 
-pub(in crate::supervision::runs) use combining::{Drain, Open};
-pub(crate) use combining::{EnqueueGuard, ShardQueue, Wake};
+pub(in crate::supervision::runs) use flat_combining::{Drain, Open};
+pub(crate) use flat_combining::{EnqueueGuard, ShardQueue, Wake};
 pub(crate) use message::{RecoveryBarrier, Reopened, RunMessage, ShardMessage};

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use futures::FutureExt;
 
 use crate::env::{Mutant, Now};
-use crate::messages::{Durability, RequestId, RunId};
+use crate::messages::{Durability, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::run::{Effect, OpenTurn, Phase};
 use crate::supervision::runs::shard::dispatch::{ReadyTurn, TurnSink};
-use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
 
-use super::context::spawn_unless_ready;
-use super::requests::{apply, refuse};
+use super::messages::apply;
+use super::ready_or_spawned::spawn_unless_ready;
+use super::refusals::refuse;
 use super::shard::{JOURNALED, RunShard};
 
 impl RunShard {
@@ -33,7 +34,7 @@ impl RunShard {
 
     /// Begins a commit; `None` if there is nothing to commit, or it is not acknowledged at once.
     fn append(&self, live: &mut LiveRun) -> Option<Result<Sequence, StorageError>> {
-        if live.is_committing || (live.events.is_empty() && live.held.is_empty()) {
+        if live.is_committing || (live.events.is_empty() && live.on_commit.is_empty()) {
             return None;
         }
         if live.events.is_empty() {
@@ -85,17 +86,17 @@ impl RunShard {
             // A caller that learns of the end finds the permit released.
             self.shared.roster.release_permit(live.run.id());
         }
-        let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
+        let (mut events, mut on_commit) = (std::mem::take(&mut live.events), std::mem::take(&mut live.on_commit));
         let committed = events.len();
         let mut sequence = live.run.sequence() - committed as u64;
         for event in events.drain(..) {
             sequence += 1;
             self.shared.dispatch.journaled(&live.run, sequence, &event);
         }
-        for held in held.drain(..) {
-            self.perform(&mut live, held, now);
+        for released in on_commit.drain(..) {
+            self.perform(&mut live, released, now);
         }
-        self.buffers.take_back(events, std::mem::take(&mut live.effects), held);
+        self.buffers.take_back(events, std::mem::take(&mut live.effects), on_commit);
         if live.run.result().is_some() {
             self.ended(live);
             return None;
@@ -176,14 +177,18 @@ impl RunShard {
         let run = live.run.id();
         let is_new = live.last == 0;
         let is_there = matches!(error, StorageError::WrongSequence { .. } | StorageError::Fenced { .. });
-        for held in std::mem::take(&mut live.held) {
-            match held {
+        for dropped in std::mem::take(&mut live.on_commit) {
+            match dropped {
                 // The caller chose the id of a run that exists: that run is the answer.
-                Held::Accepted(ack) if is_there => self.shared.accept_if_there(run, ack),
-                Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_) | Held::Begin(_) | Held::Close { .. } | Held::Cancelled(..) | Held::Reply(..) => {}
+                OnCommit::Accepted(ack) if is_there => self.shared.accept_if_there(run, ack),
+                OnCommit::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
+                OnCommit::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
+                OnCommit::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
+                OnCommit::Effect(_)
+                | OnCommit::Redispatch(_)
+                | OnCommit::CloseTurn { .. }
+                | OnCommit::Cancelled(..)
+                | OnCommit::Reply(..) => {}
             }
         }
         self.shared.facts.lock().forget_run(run);
@@ -212,43 +217,43 @@ impl RunShard {
         }
     }
 
-    fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
+    fn perform(&mut self, live: &mut LiveRun, released: OnCommit, now: Now) {
         let shared = &self.shared;
-        match held {
-            Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
-            Held::Answered(ack) => drop(ack.send(Ok(()))),
-            Held::Overwritten(ack) => drop(ack.send(Ok(()))),
-            Held::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
-            Held::Reply(waiter, reply) => drop(waiter.send(reply)),
-            Held::Close { turn, agent, waiter, signal, abort } => {
+        match released {
+            OnCommit::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
+            OnCommit::Answered(ack) => drop(ack.send(Ok(()))),
+            OnCommit::Overwritten(ack) => drop(ack.send(Ok(()))),
+            OnCommit::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
+            OnCommit::Reply(waiter, reply) => drop(waiter.send(reply)),
+            OnCommit::CloseTurn { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
                 let waiter = waiter.as_ref().map(|(waiter, agent)| (live.run.turn_id(*waiter), agent));
                 shared.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
-                live.waiters.retain(|(waiting, _), _| *waiting != turn);
+                live.waiters.retain(|request, _| request.turn != turn);
                 if abort {
                     shared.dispatch.abort(id, &agent);
                 }
             }
-            Held::Begin(turn) => match live.run.turn(turn) {
+            OnCommit::Redispatch(turn) => match live.run.turn(turn) {
                 // After its outcome, if that was not lost.
                 Some(under_way) if shared.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
-                    shared.queue.push(ShardMessage::Begin { turn: live.run.turn_id(turn) });
+                    shared.queue.push(ShardMessage::Redispatch { turn: live.run.turn_id(turn) });
                 }
-                Some(_) | None => self.begin_again(live, turn, now),
+                Some(_) | None => self.redispatch(live, turn, now),
             },
-            Held::Effect(effect) => match effect {
+            OnCommit::Effect(effect) => match effect {
                 Effect::Start(turn) => self.start_when_admitted(live, turn, now),
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn, at));
                 }
-                Effect::Deadline { turn, ordinal, at } => {
-                    let timer = Timer::Delegation(live.run.id(), turn, ordinal);
+                Effect::ArmDeadline { request, at } => {
+                    let timer = Timer::RequestDeadline(live.run.id(), request);
                     self.timers.add(now.monotonic + at.since(now.wall), timer);
                 }
-                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Reply(request) => live.reply(request),
                 Effect::Answered(answered) => shared.dispatch.answered(&live.run, &answered),
-                Effect::RequestApproval { turn, ordinal } => {
-                    let request = RequestId { turn: live.run.turn_id(turn), ordinal };
+                Effect::RequestApproval(request) => {
+                    let request = live.run.request_id(request);
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
                         shared.dispatch.request_approval(envelope);
                     }
@@ -256,14 +261,14 @@ impl RunShard {
                 Effect::WithdrawApproval(approval) => shared.dispatch.withdraw_approval(approval),
                 Effect::EnterConversation => self.look_and_wait(live, 0, now),
                 Effect::Interrupted(_) => shared.dispatch.interrupted(&live.run),
-                // `Close` became `Held::Close` when its event was applied, and the end is handled by `ended`.
+                // `Close` became `OnCommit::CloseTurn` when its event was applied, and the end is handled by `ended`.
                 Effect::Close { .. } | Effect::Ended => {}
             },
         }
     }
 
     /// Dispatches a turn of a run that was read back, unless its outcome waits.
-    pub(super) fn begin_again(&self, live: &mut LiveRun, number: u32, now: Now) {
+    pub(super) fn redispatch(&self, live: &mut LiveRun, number: u32, now: Now) {
         if live.run.waits_for_conversation() {
             return;
         }

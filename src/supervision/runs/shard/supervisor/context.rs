@@ -1,27 +1,24 @@
 //! What a run supervisor needs from outside, and what survives its restarts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
-use crate::messages::{Backoff, Durability, OnUnknown, RunId, Unacknowledged};
+use crate::messages::{Backoff, Durability, OnUnknown, RunId};
 use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::rules::decide::DecisionContext;
-use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::rules::facts::SharedFacts;
-use crate::supervision::runs::rules::snapshot::is_left;
 use crate::supervision::runs::shard::claims::Claims;
 use crate::supervision::runs::shard::conversing::ConversationQueue;
 use crate::supervision::runs::shard::dispatch::Dispatch;
-use crate::supervision::runs::shard::queue::{ShardMessage, ShardQueue};
+use crate::supervision::runs::shard::queue::ShardQueue;
 use crate::supervision::runs::shard::roster::Roster;
+
+use super::memory_runs::MemoryRuns;
 
 /// The configuration and services of a run supervisor, and what must survive its restarts.
 pub(crate) struct ShardContext {
@@ -67,33 +64,6 @@ pub(crate) struct ShardContext {
     pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
 }
 
-/// Ended runs whose journals are in memory only: the newest are kept.
-#[derive(Debug)]
-pub(crate) struct MemoryRuns {
-    ended: Mutex<VecDeque<RunId>>,
-    max: usize,
-}
-
-impl MemoryRuns {
-    /// Keeps the last `max` runs.
-    #[must_use]
-    pub(crate) fn new(max: usize) -> Self {
-        Self { ended: Mutex::default(), max }
-    }
-
-    /// Removes one that continues.
-    pub(super) fn remove(&self, run: RunId) {
-        self.ended.lock().retain(|ended| *ended != run);
-    }
-
-    /// Adds one, and returns the oldest if there are too many: its journal is deleted.
-    pub(super) fn add(&self, run: RunId) -> Option<RunId> {
-        let mut ended = self.ended.lock();
-        ended.push_back(run);
-        if ended.len() > self.max { ended.pop_front() } else { None }
-    }
-}
-
 impl ShardContext {
     /// The facts that a decision made now depends on.
     pub(super) fn decision_context(&self, now: Now) -> DecisionContext<'_> {
@@ -108,38 +78,5 @@ impl ShardContext {
             on_unknown: self.on_unknown,
             dynamic_agents: self.dynamic_agents,
         }
-    }
-
-    /// Acknowledges a submission whose run exists already, here or on another board. A run whose note a crash has lost is
-    /// adopted; one of which a crash has kept the note alone was not accepted.
-    pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
-        let shared = Arc::clone(self);
-        let look = async move {
-            let there = shared.journal.has(run).await;
-            let is_left =
-                matches!(there, Ok(true)) && is_left(&shared.journal, run, &shared.rules, shared.durability).await;
-            (shared, there, is_left)
-        };
-        spawn_unless_ready(look.boxed(), move |(shared, there, is_left)| {
-            if is_left {
-                shared.queue.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
-            }
-            let _ = ack.send(match there {
-                Ok(true) => Ok(run),
-                Ok(false) => Err(Unacknowledged::Submission.into()),
-                Err(error) => Err(error.into()),
-            });
-        });
-    }
-}
-
-/// Polls a future once, and spawns it if it is not ready; `then` runs after it, in both cases.
-pub(super) fn spawn_unless_ready<T: Send + 'static>(
-    mut future: BoxFuture<'static, T>,
-    then: impl FnOnce(T) + Send + 'static,
-) {
-    match (&mut future).now_or_never() {
-        Some(done) => then(done),
-        None => drop(tokio::spawn(async move { then(future.await) })),
     }
 }

@@ -4,20 +4,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
+use tokio::sync::oneshot;
 
 use crate::env::Now;
-use crate::messages::{RequestId, RunEvent, RunId, TurnId};
+use crate::messages::{RequestId, RunEvent, RunId, TurnId, Unacknowledged};
 use crate::storage::Fence;
-use crate::supervision::runs::rules::errors::LoadError;
+use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::{Effect, Phase, Run};
-use crate::supervision::runs::rules::snapshot::{self, Loaded};
-use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::rules::snapshot::{self, Loaded, is_left};
+use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
 use crate::supervision::{answer_of, panic_text};
 
-use super::context::spawn_unless_ready;
-use super::requests::refuse;
+use super::context::ShardContext;
+use super::ready_or_spawned::spawn_unless_ready;
+use super::refusals::refuse;
 use super::shard::RunShard;
 
 impl RunShard {
@@ -98,22 +100,22 @@ impl RunShard {
                         at: now.wall,
                     });
                 }
-                Phase::Leased => live.held.push(Held::Begin(number)),
-                Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
+                Phase::Leased => live.on_commit.push(OnCommit::Redispatch(number)),
+                Phase::Backoff { until } => live.on_commit.push(OnCommit::Effect(Effect::Retry(number, *until))),
                 Phase::NeedsAttention { .. } | Phase::Interrupted => {}
             }
         }
         let deadlines = live.run.delegation_deadlines().chain(live.run.question_deadlines());
-        for (turn, ordinal, at) in deadlines.collect::<Vec<_>>() {
-            live.held.push(Held::Effect(Effect::Deadline { turn, ordinal, at }));
+        for (request, at) in deadlines.collect::<Vec<_>>() {
+            live.on_commit.push(OnCommit::Effect(Effect::ArmDeadline { request, at }));
         }
         let approvals: Vec<RequestId> = live.run.open_approvals().map(|envelope| envelope.request).collect();
         for request in approvals {
-            let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
-            live.held.push(Held::Effect(effect));
+            let effect = Effect::RequestApproval(request.into());
+            live.on_commit.push(OnCommit::Effect(effect));
         }
         if live.run.waits_for_conversation() {
-            live.held.push(Held::Effect(Effect::EnterConversation));
+            live.on_commit.push(OnCommit::Effect(Effect::EnterConversation));
         }
         self.shared.roster.resume(run, fence, new_process);
         self.runs.insert(run, live);
@@ -157,5 +159,29 @@ impl RunShard {
         self.runs.remove(&run);
         self.shared.roster.remove(run);
         spawn_unless_ready(self.shared.journal.mark_ended(run), |_| {});
+    }
+}
+
+impl ShardContext {
+    /// Acknowledges a submission whose run exists already, here or on another board. A run whose note a crash has lost is
+    /// adopted; one of which a crash has kept the note alone was not accepted.
+    pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
+        let shared = Arc::clone(self);
+        let look = async move {
+            let there = shared.journal.has(run).await;
+            let is_left =
+                matches!(there, Ok(true)) && is_left(&shared.journal, run, &shared.rules, shared.durability).await;
+            (shared, there, is_left)
+        };
+        spawn_unless_ready(look.boxed(), move |(shared, there, is_left)| {
+            if is_left {
+                shared.queue.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
+            }
+            let _ = ack.send(match there {
+                Ok(true) => Ok(run),
+                Ok(false) => Err(Unacknowledged::Submission.into()),
+                Err(error) => Err(error.into()),
+            });
+        });
     }
 }

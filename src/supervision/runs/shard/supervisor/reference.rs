@@ -19,14 +19,13 @@ use crate::supervision::runs::rules::breaker::BreakerPolicy;
 use crate::supervision::runs::rules::decide::DecisionContext;
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::facts::SharedFacts;
-use crate::supervision::runs::rules::requests::TurnOutcome;
-use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Effect, HANDOFF_ORDINAL, Run};
-use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::RunMessage;
 use crate::testing::rules::{Seen, play};
 
-use super::requests::apply;
+use super::messages::apply;
 
 /// What actions are done to, and who is handed to: the policy looks at nothing else.
 const TARGETS: [&str; 3] = ["free", "asked-for", "forbidden"];
@@ -214,7 +213,7 @@ fn write_file(target: usize, text: u8) -> Action {
 struct Shard {
     live: LiveRun,
     facts: SharedFacts,
-    attempt: u32,
+    attempt: Attempt,
     nonce: u64,
     journal: Vec<RunEvent>,
     began: Run,
@@ -236,7 +235,7 @@ impl Shard {
         let (run, _) = Run::begin(Arc::new(submission), StateRules::default());
         let live = LiveRun::new(run.clone(), Fence::FIRST, 1, Durability::Memory);
         let facts = SharedFacts::new(BreakerPolicy::default());
-        Self { live, facts, attempt: 1, nonce: 0, journal: Vec::new(), began: run }
+        Self { live, facts, attempt: Attempt::FIRST, nonce: 0, journal: Vec::new(), began: run }
     }
 
     fn apply(&mut self, message: RunMessage) {
@@ -255,9 +254,9 @@ impl Shard {
         };
         apply(&mut self.live, message, &context);
         self.journal.append(&mut self.live.events);
-        for held in std::mem::take(&mut self.live.held) {
-            if let Held::Effect(Effect::Reply { turn, ordinal }) = held {
-                self.live.reply(turn, ordinal);
+        for released in std::mem::take(&mut self.live.on_commit) {
+            if let OnCommit::Effect(Effect::Reply(request)) = released {
+                self.live.reply(request);
             }
         }
     }
@@ -270,7 +269,13 @@ impl Shard {
         let (reply, heard) = oneshot::channel();
         let (attempt, request) = (self.attempt, TurnRequest::Approve { action, each_time: false });
         let reply = Some(reply);
-        self.apply(RunMessage::Request { turn: 1, ordinal, attempt, is_tainted: false, request, reply });
+        self.apply(RunMessage::Request {
+            key: RequestKey { turn: 1, ordinal },
+            attempt,
+            is_tainted: false,
+            request,
+            reply,
+        });
         heard
     }
 
@@ -297,7 +302,7 @@ impl Shard {
             envelope.action.arguments = 99.into();
         }
         let decision = voice.decision(Timestamp::default());
-        self.apply(RunMessage::Decide { turn: 1, ordinal, approval: envelope.id(), decision });
+        self.apply(RunMessage::Decide { asked: RequestKey { turn: 1, ordinal }, approval: envelope.id(), decision });
     }
 }
 
@@ -353,7 +358,7 @@ fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op,
         Op::FailAttempt => {
             shard.end(TurnOutcome::Failed(Failure::new(FailureKind::Transient, "broken")));
             if model.now == Now::WithTheFirst {
-                shard.attempt += 1;
+                shard.attempt = shard.attempt.next();
                 waiting.clear();
                 if !model.open().is_empty() {
                     seen.insert("still open in the next attempt");
@@ -460,7 +465,7 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         }
         if model.now == Now::HandedOn {
             let outcome = TurnOutcome::Command(Command::new());
-            shard.apply(RunMessage::Outcome { turn: 2, attempt: 1, is_tainted: false, outcome });
+            shard.apply(RunMessage::Outcome { turn: 2, attempt: Attempt::FIRST, is_tainted: false, outcome });
             let result = shard.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }

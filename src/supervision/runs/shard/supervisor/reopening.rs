@@ -14,10 +14,10 @@ use crate::supervision::runs::rules::errors::OverwriteError;
 use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::run::Effect;
 use crate::supervision::runs::rules::snapshot;
-use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{Reopened, ShardMessage};
 
-use super::context::spawn_unless_ready;
+use super::ready_or_spawned::spawn_unless_ready;
 use super::shard::RunShard;
 
 impl RunShard {
@@ -68,14 +68,14 @@ impl RunShard {
             live.absorb(event?);
             let effects = live.run.step(&ender);
             // The turns that it closed were closed then.
-            let held = effects.into_iter().filter(|effect| !matches!(effect, Effect::Close { .. }));
-            live.held.extend(held.map(Held::Effect));
+            let remaining = effects.into_iter().filter(|effect| !matches!(effect, Effect::Close { .. }));
+            live.on_commit.extend(remaining.map(OnCommit::Effect));
             Ok((live, ended_at))
         });
         match begun {
             Err(error) => drop(ack.send(Err(error))),
             Ok((mut live, ended_at)) => {
-                live.held.push(Held::Overwritten(ack));
+                live.on_commit.push(OnCommit::Overwritten(ack));
                 self.shared.memory_runs.remove(run);
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});

@@ -11,16 +11,17 @@ use ractor::ActorProcessingErr;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::env::Now;
-use crate::messages::{ConversationId, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
+use crate::messages::{ConversationId, Refusal, RunEvent, RunId, RunResult, Submission, Timestamp, TurnId};
 use crate::storage::{Fence, StorageError};
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::Run;
-use crate::supervision::runs::shard::live::{Buffers, Held, LiveRun};
+use crate::supervision::runs::shard::live::{Buffers, LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{Drain, RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::{Timer, Timers};
 
 use super::context::ShardContext;
-use super::requests::{apply, pending, refuse, refuse_kept};
+use super::messages::{apply, pending};
+use super::refusals::{refuse, refuse_kept};
 
 /// After how long a run is read again that the store could not read.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -143,16 +144,12 @@ impl RunShard {
                 }
                 Some(run)
             }
-            ShardMessage::Begin { turn } => {
-                let mut live = self.runs.remove(&turn.run)?;
-                self.begin_again(&mut live, turn.number, now);
-                self.runs.insert(turn.run, live);
+            ShardMessage::Redispatch { turn } => {
+                self.with_run(turn.run, |shard, live| shard.redispatch(live, turn.number, now));
                 None
             }
             ShardMessage::LookAtConversation { run } => {
-                let live = self.runs.remove(&run)?;
-                self.look_at_conversation(&live, now);
-                self.runs.insert(run, live);
+                self.with_run(run, |shard, live| shard.look_at_conversation(live, now));
                 None
             }
             ShardMessage::Tick => {
@@ -204,7 +201,7 @@ impl RunShard {
                 return None;
             }
             Entry::Occupied(mut unacknowledged) => {
-                unacknowledged.get_mut().held.push(Held::Accepted(ack));
+                unacknowledged.get_mut().on_commit.push(OnCommit::Accepted(ack));
                 return None;
             }
         };
@@ -232,7 +229,7 @@ impl RunShard {
         live.borrow(&mut self.buffers);
         // Before the first turn: of two tasks that become runnable, another thread steals the older one. The caller is about
         // to return; a turn would move its run's state to the other core.
-        live.held.push(Held::Accepted(ack));
+        live.on_commit.push(OnCommit::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), starts);
         if let Some(conversation) = conversation {
             live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
@@ -252,39 +249,45 @@ impl RunShard {
                 None
             }
             Timer::Conversation(run, times) => {
-                let live = self.runs.remove(&run)?;
-                self.look_and_wait(&live, times, now);
-                self.runs.insert(run, live);
+                self.with_run(run, |shard, live| shard.look_and_wait(live, times, now));
                 None
             }
             Timer::Deadline(run) => self.process_for(run, RunMessage::Expired { request: None }, now),
-            Timer::Delegation(run, turn, ordinal) => {
-                self.process_for(run, RunMessage::Expired { request: Some((turn, ordinal)) }, now)
+            Timer::RequestDeadline(run, request) => {
+                self.process_for(run, RunMessage::Expired { request: Some(request) }, now)
             }
             Timer::Start(run, number) => {
-                let mut live = self.runs.remove(&run)?;
-                self.start_when_admitted(&mut live, number, now);
-                self.runs.insert(run, live);
+                self.with_run(run, |shard, live| shard.start_when_admitted(live, number, now));
                 None
             }
             Timer::Retry(run, number, at) => {
-                let mut live = self.runs.remove(&run)?;
-                if let Some(turn) = live.run.waits_until(number, at) {
-                    let id = TurnId { run, number };
-                    let readmitted = self.shared.facts.lock().readmit(id, &turn.agent, now.monotonic);
-                    match readmitted {
-                        // Waiting for an open breaker uses up no attempt.
-                        Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
-                        Ok(()) => {
-                            live.run.begin_attempt(number);
-                            self.start(&mut live, number, now);
-                        }
-                    }
-                }
-                self.runs.insert(run, live);
+                self.with_run(run, |shard, live| shard.retry((number, at), live, now));
                 None
             }
         }
+    }
+
+    /// Begins the next attempt of a turn that has waited until `at`, once its agent's breaker admits it.
+    fn retry(&mut self, (number, at): (u32, Timestamp), live: &mut LiveRun, now: Now) {
+        let run = live.run.id();
+        let Some(turn) = live.run.waits_until(number, at) else { return };
+        let readmitted = self.shared.facts.lock().readmit(TurnId { run, number }, &turn.agent, now.monotonic);
+        match readmitted {
+            // Waiting for an open breaker uses up no attempt.
+            Err(retry_after) => self.timers.add(now.monotonic + retry_after, Timer::Retry(run, number, at)),
+            Ok(()) => {
+                live.run.begin_attempt(number);
+                self.start(live, number, now);
+            }
+        }
+    }
+
+    /// Lends a run in memory to `work`, which may change the shard beside it; `None` if the run is not in memory.
+    fn with_run<T>(&mut self, run: RunId, work: impl FnOnce(&mut Self, &mut LiveRun) -> T) -> Option<T> {
+        let mut live = self.runs.remove(&run)?;
+        let done = work(self, &mut live);
+        self.runs.insert(run, live);
+        Some(done)
     }
 }
 

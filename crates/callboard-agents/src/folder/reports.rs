@@ -1,4 +1,4 @@
-//! What became of the files of a folder, as it is told.
+//! What became of the files of a folder, as it is reported.
 
 use std::fmt;
 

@@ -1,0 +1,53 @@
+//! Whether an agent takes turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actors::agent::AgentValue;
+
+use super::status::AgentStatus;
+
+/// Whether an agent takes turns, and the value that takes them. Dropping a value is users' code: not under the scheduler's lock.
+pub(super) enum Availability {
+    /// Its value is being made, for the first time or again after a panic; its turns wait.
+    Starting,
+    /// Its value takes turns.
+    Running(Arc<dyn AgentValue>),
+    /// It was rebuilt too often, the last time because of this error. Its turns fail.
+    Failed(String),
+    /// It was stopped. Turns that have not begun wait a while for its return.
+    Stopped {
+        /// The clock's reading when it was stopped.
+        since: Duration,
+    },
+    /// The board has ended, and its value was dropped with it.
+    Ended,
+}
+
+impl Availability {
+    /// What takes its turns, while it takes any.
+    pub(super) fn value(&self) -> Option<&Arc<dyn AgentValue>> {
+        match self {
+            Self::Running(value) => Some(value),
+            Self::Starting | Self::Failed(_) | Self::Stopped { .. } | Self::Ended => None,
+        }
+    }
+
+    /// When it was stopped, if it was.
+    pub(super) fn stopped_since(&self) -> Option<Duration> {
+        match self {
+            Self::Stopped { since } => Some(*since),
+            Self::Starting | Self::Running(_) | Self::Failed(_) | Self::Ended => None,
+        }
+    }
+
+    /// What is reported of it. An agent stays as it was when its board ended.
+    pub(super) fn status(&self) -> AgentStatus {
+        match self {
+            Self::Starting => AgentStatus::Starting,
+            Self::Running(_) | Self::Ended => AgentStatus::Running,
+            Self::Failed(error) => AgentStatus::Failed(error.clone()),
+            Self::Stopped { .. } => AgentStatus::Stopped,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Requests of turns to their runs: each is answered from the turn's records, or becomes events.
+
+use tokio::sync::oneshot;
+
+use crate::env::Mutant;
+use crate::messages::{Consent, Intent, RunEvent, Verdict};
+use crate::supervision::runs::rules::decide::{self, DecisionContext};
+use crate::supervision::runs::rules::expiry;
+use crate::supervision::runs::rules::once::{self, Decided};
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::run::{Effect, Once, Record};
+use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
+
+/// Answers a request of an open turn, or keeps the event that its answer depends on.
+pub(super) fn on_request(
+    live: &mut LiveRun,
+    key: RequestKey,
+    attempt: Attempt,
+    is_tainted: bool,
+    request: TurnRequest,
+    reply: Option<oneshot::Sender<TurnReply>>,
+    context: &DecisionContext<'_>,
+) {
+    let RequestKey { turn: number, ordinal } = key;
+    let at = context.now.wall;
+    if let TurnRequest::Settle(usage) = request {
+        // A call may report after its turn has ended.
+        live.absorb(RunEvent::Settled { turn: number, ordinal, usage, at: Some(at) });
+        live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Done)));
+        return;
+    }
+    let Some(turn) = live.run.turn(number).filter(|turn| turn.attempt == attempt) else {
+        reply.map(|reply| reply.send(TurnReply::Gone));
+        return;
+    };
+    match request {
+        TurnRequest::Settle(_) => {}
+        TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
+        TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
+        TurnRequest::Reserve { tokens, goes_on } => {
+            if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| goes_on) {
+                live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::TakenOver(ordinal))));
+                return;
+            }
+            let ordinal = live.run.budget().next_reservation();
+            let answer = live.run.budget().check(live.run.branch_of(turn).brief.sub_budget, tokens);
+            let verdict = match &answer {
+                Ok(()) => Verdict::Admitted(Vec::new()),
+                Err(refusal) => Verdict::Refused(refusal.clone()),
+            };
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at) });
+            let answer = TurnReply::Reserved(answer.map(|()| ordinal));
+            live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
+        }
+        request => {
+            let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && Mutant::DelegateTwice.is_injected();
+            let record = turn.record(ordinal).filter(|_| !is_forgotten);
+            let facts = once::Facts {
+                at,
+                nonce: context.random,
+                expires_at: at + expiry::time_for(&live.run.submission().task, Consent::Ask, context.approval_ttl),
+                on_unknown: context.on_unknown,
+            };
+            match once::decide(key, record, &request, facts) {
+                Some(Decided::Changed(difference)) => {
+                    reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                    return;
+                }
+                Some(Decided::Recorded) => {}
+                Some(Decided::Event(event)) => {
+                    live.absorb(event);
+                }
+                None => match record.map(|record| matches_record(record, &request)) {
+                    Some(Err(difference)) => {
+                        reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                        return;
+                    }
+                    Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..) | TurnRequest::FailStep(..)) => {}
+                    Some(Ok(())) | None => ask(live, key, is_tainted, request, context),
+                },
+            }
+            if let Some(reply) = reply {
+                live.waiters.insert(key, reply);
+                let is_committed = live.events.is_empty();
+                match live.recorded_reply(key) {
+                    Some(_) if is_committed => live.reply(key),
+                    Some(_) => live.on_commit.push(OnCommit::Effect(Effect::Reply(key))),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// Decides about a request that is not recorded yet.
+fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnRequest, context: &DecisionContext<'_>) {
+    let RequestKey { turn: number, ordinal } = key;
+    let at = context.now.wall;
+    let Some(turn) = live.run.turn(number) else { return };
+    match request {
+        TurnRequest::StartStep(name) => {
+            live.absorb(RunEvent::StepStarted { turn: number, ordinal, name, at: Some(at) })
+        }
+        TurnRequest::FinishStep(name, value) => {
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_tainted, at: Some(at) });
+        }
+        TurnRequest::FailStep(name, failure) => {
+            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_tainted, at: Some(at) });
+        }
+        TurnRequest::Delegate(order) => {
+            let event = decide::on_delegation(&live.run, turn, key, order, context);
+            live.absorb(event);
+        }
+        TurnRequest::Ask { question, ttl } => {
+            let (turn, nonce) = (number, context.random);
+            live.absorb(match ttl {
+                None => RunEvent::Asked { turn, ordinal, question, nonce, at },
+                Some(ttl) => RunEvent::AskedUntil { turn, ordinal, question, nonce, expires_at: at + ttl, at },
+            });
+        }
+        TurnRequest::Approve { action, each_time } => {
+            let events = decide::on_approval(&live.run, turn, key, action, each_time, context);
+            for event in events {
+                live.absorb(event);
+            }
+        }
+        TurnRequest::MakeAgent { name, draft, is_change } => {
+            let (made, authority) = decide::on_make(&live.run, turn, &name, &draft, is_change, context);
+            live.absorb(RunEvent::AgentMade { turn: number, ordinal, name, draft, is_change, authority, made, at });
+        }
+        TurnRequest::CheckHandoff(command) => {
+            let refusal = decide::on_handoff_check(&live.run, number, turn, &command, context);
+            let to = command.goto.targets().cloned().collect();
+            live.absorb(RunEvent::HandoffChecked { turn: number, ordinal, to, refusal, at });
+        }
+        TurnRequest::Intend { .. }
+        | TurnRequest::Resolve { .. }
+        | TurnRequest::Reserve { .. }
+        | TurnRequest::Settle(_)
+        | TurnRequest::Taint(_)
+        | TurnRequest::Notice(_) => {}
+    }
+}
+
+/// Whether a repeated request is the one that is recorded under its ordinal.
+fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
+    let (is_same, was) = match (record, request) {
+        (
+            Record::StepStarted { name }
+            | Record::Step { name, .. }
+            | Record::StepFailed { name, .. }
+            | Record::Once(Once { intent: Intent { name, .. }, .. }),
+            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _) | TurnRequest::FailStep(again, _),
+        ) => (name == again, format!("step {name:?}")),
+        (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
+            (order == again, format!("a delegation to {:?}", order.to))
+        }
+        (
+            Record::Question { question, .. } | Record::TimedQuestion { question, .. },
+            TurnRequest::Ask { question: again, .. },
+        ) => (question == again, format!("the question {question}")),
+        (Record::Approval { envelope, asked, .. }, TurnRequest::Approve { action: again, .. }) => {
+            let asked = asked.as_deref().unwrap_or(&envelope.action);
+            (asked == again || Mutant::RunUnapproved.is_injected(), format!("consent to {asked}"))
+        }
+        (
+            Record::Made { name, draft, is_change, .. },
+            TurnRequest::MakeAgent { name: again, draft: other, is_change: changes },
+        ) => ((name, draft, is_change) == (again, other, changes), format!("the agent {name:?}")),
+        (Record::HandoffCheck { to, .. }, TurnRequest::CheckHandoff(again)) => {
+            (to.iter().eq(again.goto.targets()), format!("whether control may go to {}", to.join(", ")))
+        }
+        (record, _) => (false, format!("{record:?}").chars().take(80).collect()),
+    };
+    if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
+}
