@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::commands::cargo;
-use crate::{circles, injected, public_names, tools, words};
+use crate::{book, circles, injected, public_names, tools, words};
 
 /// Where tests that could not run say why, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
@@ -17,11 +17,15 @@ enum Part {
     Chore(fn() -> ExitCode),
 }
 
+/// The part that needs mdbook.
+const BOOK: &str = "book";
+
 /// Cheapest first.
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 15] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
+    (BOOK, Part::Chore(book::build)),
     // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
     ("licences", Part::Cargo(&["deny", "check", "bans", "licenses", "sources"])),
     ("lints", Part::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
@@ -85,6 +89,7 @@ const FAILED: &str = "FAILED";
 impl Part {
     fn run(&self, name: &str, lacks: &[&str], skipped: &Skipped) -> &'static str {
         let arguments = match self {
+            Self::Chore(_) if name == BOOK && lacks.contains(&tools::MDBOOK) => return "SKIPPED, there is no mdbook",
             Self::Chore(chore) => return if chore() == ExitCode::SUCCESS { PASSED } else { FAILED },
             Self::Cargo(["deny", ..]) if lacks.contains(&"cargo-deny") => return "SKIPPED, there is no cargo-deny",
             // The runner of cargo itself: the same tests, and each binary of them one after the other.

@@ -6,20 +6,31 @@ use std::process::{Command, Stdio};
 /// Commands of cargo: the runner of tests, and the check of licences.
 const COMMANDS: [(&str, &str); 2] = [("cargo-nextest", "nextest"), ("cargo-deny", "deny")];
 
-/// Installs what is missing; returns the commands of cargo that it could not install.
+/// What builds the book of the documents.
+pub(crate) const MDBOOK: &str = "mdbook";
+
+/// Installs what is missing; returns what it could not install.
 pub(crate) fn provide() -> Vec<&'static str> {
     provide_strace();
-    COMMANDS
+    let mut lacks: Vec<&str> = COMMANDS
         .into_iter()
         .filter(|(package, command)| !provide_command(package, command))
         .map(|(package, _)| package)
-        .collect()
+        .collect();
+    if !provide_package(MDBOOK, || quietly([MDBOOK, "--version"])) {
+        lacks.push(MDBOOK);
+    }
+    lacks
 }
 
-/// Installs a command into cargo's home: a binary that somebody else has built where `cargo-binstall` is there to get it, or else
-/// from its source.
+/// Installs a command of cargo.
 pub(crate) fn provide_command(package: &str, command: &str) -> bool {
-    let is_there = || crate::commands::succeeds(&[command, "--version"]);
+    provide_package(package, || crate::commands::succeeds(&[command, "--version"]))
+}
+
+/// Installs a program into cargo's home: a binary that somebody else has built where `cargo-binstall` is there to get it, or else
+/// from its source.
+fn provide_package(package: &str, is_there: impl Fn() -> bool) -> bool {
     if is_there() {
         return true;
     }
