@@ -6,7 +6,8 @@
 
 The run is a real one, of the model that does not think, in a temporary folder; nothing is fetched and no other package is
 needed. Lines appear in the order and at the times in which they were printed, at least STEP seconds apart, once. A viewer that plays
-no animations, or whose reader wants none, shows the end.
+no animations, or whose reader wants none, shows the end. A test of callboard-cli makes such a recording too, and fails when its lines
+differ from those of the committed one.
 """
 
 import fcntl
@@ -150,7 +151,9 @@ def svg(lines: list[tuple[float, str]]) -> str:
     body = "\n".join(texts)
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-labelledby="title">
-<!-- Made by docs/recording/record.py. -->
+<!-- Not drawn by hand: a run of the program, with the model that does not think, recorded by
+python3 docs/recording/record.py target/release/callboard docs/recording/run.svg
+A test of callboard-cli runs that script too, and fails when the program prints something else. -->
 <title id="title">A terminal: callboard init writes four agents, callboard run has them review a folder, runs list shows the run.</title>
 <style>
 text {{ font: {FONT}px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: {FOREGROUND}; white-space: pre }}

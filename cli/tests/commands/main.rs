@@ -4,6 +4,7 @@
 
 mod agents;
 mod conversations;
+mod docs;
 mod invalid_agents;
 mod mcp;
 mod patterns;

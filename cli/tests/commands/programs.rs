@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -81,24 +80,6 @@ fn the_python_example_runs_from_a_file_and_needs_no_model() {
     let quiet = callboard(&folder, &[&run[..], &["--quiet"]].concat());
     assert_eq!((quiet.code, quiet.error.as_str()), (Some(0), ""));
     assert_eq!(quiet.json(), output);
-}
-
-#[test]
-fn the_folder_of_the_example_runs_by_the_command_line_of_its_page() {
-    let page = include_str!("../../../docs/process-agents.md");
-    let line = page.lines().find(|line| line.starts_with("callboard run \"to be or not to be\"")).unwrap();
-    let words: Vec<&str> = line
-        .split('"')
-        .flat_map(|part| match part {
-            "to be or not to be" => vec![part],
-            part => part.split_whitespace().skip_while(|word| *word == "callboard").collect(),
-        })
-        .collect();
-    let mut run = command(".", &words);
-    let printed = output_of(run.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")));
-    assert_eq!(printed.code, Some(0), "{}", printed.error);
-    let output: Value = serde_json::from_str(&printed.out).unwrap();
-    assert!(output["counts"]["be"] == 2 && output["title"].is_string(), "{output}");
 }
 
 #[test]
