@@ -10,7 +10,7 @@ use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
     Action, ActionKind, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent,
-    RunId, RunResult, SendTo, Terms,
+    RunId, RunResult, SendTo,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};

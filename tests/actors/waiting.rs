@@ -11,9 +11,7 @@ use callboard::messages::{Message, Refusal, RunId, SendTo, StateRules, ToolCall,
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::Follower;
-use callboard_agents::{
-    Effect, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, Tools, tool,
-};
+use callboard_agents::{Effect, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, StopReason, Tools, tool};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::{iter, once};

@@ -1,6 +1,5 @@
 //! Journals: snapshots shorten replay and not history, and retention bounds what is kept (SEMANTICS 10).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{World, people, quiet};

@@ -91,7 +91,7 @@ const CAMPAIGNS: &[Campaign] = &[
         filter: "fuzz::",
         variable: SECONDS,
         unit: "seconds each",
-        fast: 30,
+        fast: 10,
         long: 3_600,
     },
     Campaign {

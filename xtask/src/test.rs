@@ -21,7 +21,7 @@ enum Part {
 const BOOK: &str = "book";
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 15] = [
+const PARTS: [(&str, Part); 13] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
@@ -35,17 +35,17 @@ const PARTS: [(&str, Part); 15] = [
     ("docs", Part::Cargo(&["doc", "--workspace", "--no-deps"])),
     ("public names", Part::Chore(public_names::check_committed)),
     // What a user builds: warnings that only show with fewer features than the tests need.
-    ("default build", Part::Cargo(&["clippy", "--package", "callboard", "--lib", "--", "-D", "warnings"])),
+    (
+        "default build",
+        Part::Cargo(&["clippy", "-p", "callboard", "-p", "callboard-agents", "--lib", "--", "-D", "warnings"]),
+    ),
     (
         "minimal build",
-        Part::Cargo(&["clippy", "--package", "callboard", "--lib", "--no-default-features", "--", "-D", "warnings"]),
-    ),
-    ("agents: default", Part::Cargo(&["clippy", "--package", "callboard-agents", "--lib", "--", "-D", "warnings"])),
-    (
-        "agents: minimal",
         Part::Cargo(&[
             "clippy",
-            "--package",
+            "-p",
+            "callboard",
+            "-p",
             "callboard-agents",
             "--lib",
             "--no-default-features",

@@ -1,7 +1,7 @@
 //! Bytes that nobody would send: records, names, JSON, workflows and templates that are damaged, cut, spliced and made up, and files of agents. Reading them ends in a
 //! value or an error, never in a panic, and a value that is read is written back as the same one.
 //!
-//! Each target goes on for `CALLBOARD_SECONDS` (30). An input that fails is printed in hexadecimal; kept as
+//! Each target goes on for `CALLBOARD_SECONDS` (10). An input that fails is printed in hexadecimal; kept as
 //! `tests/simulation/fuzz/kept/TARGET-NAME.hex` it is tried first in every run.
 
 mod agents;
@@ -77,7 +77,7 @@ fn fuzz(target: &'static str, corpus: &[Vec<u8>], read: impl Fn(&[u8]) -> Result
         });
     };
     hex_files("simulation/fuzz/kept", target).iter().chain(corpus).for_each(|input| attempt(&mut campaign, input));
-    while campaign.elapsed() < seconds(30) && !campaign.has_failed() {
+    while campaign.elapsed() < seconds(10) && !campaign.has_failed() {
         let input = mutated(corpus, &campaign);
         attempt(&mut campaign, &input);
     }
