@@ -287,7 +287,7 @@ async fn a_call_that_reports_after_the_end_of_its_run_is_told_so_and_one_that_re
             let kept = Arc::clone(&kept);
             async move {
                 turn.reserve(40).await?.settle(used(30)).await?;
-                let step = turn.step("call", async { Ok::<_, TurnError>(turn.reserve(40).await?.release().await?) });
+                let step = turn.step("call", async { turn.reserve(40).await?.release().await });
                 step.await?;
                 let late = [turn.reserve(20).await?, turn.reserve(20).await?];
                 kept.lock().extend(late);

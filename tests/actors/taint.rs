@@ -210,6 +210,38 @@ async fn an_agent_in_rust_passes_on_the_mark_of_what_it_reads() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_repeated_attempt_writes_is_tainted_by_what_the_first_one_read() {
+    let kept = Arc::new(AtomicU32::new(0));
+    let browser = move |turn: Turn| {
+        let kept = Arc::clone(&kept);
+        async move {
+            if kept.swap(1, Ordering::Relaxed) == 0 {
+                turn.taint("https://example.org");
+                return Err(std::io::Error::other("the connection was lost").into());
+            }
+            assert!(!turn.is_tainted(), "it asks where the first attempt asked");
+            turn.context().set("notes", "k", "burn", None).await?;
+            Ok(Command::new())
+        }
+    };
+    let reader = |turn: Turn| async move {
+        let entry = turn.context().get("notes", "k").await?;
+        Ok(Command::output(json!([entry.map(|entry| entry.value), turn.is_tainted()])))
+    };
+    let board = builder()
+        .with(AgentSpec::new("browser", browser).namespaces(["notes"]))
+        .with(AgentSpec::new("reader", reader).namespaces(["notes"]))
+        .start()
+        .await
+        .unwrap();
+    let wrote = finish(&board, Task::new("x").to("browser")).await;
+    assert_eq!((wrote.metrics.retries, wrote.is_tainted), (1, true));
+    let read = finish(&board, Task::new("x").to("reader")).await;
+    assert_eq!((read.output, read.is_tainted), (json!(["burn", true]).into(), true));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
     let count = Arc::default();
     let tools = tools(&count);

@@ -33,7 +33,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     fn origin(&self) -> Origin {
-        Origin { run: self.run, chain: self.chain.clone(), is_tainted: self.taint.is_set() }
+        Origin { run: self.run, chain: self.chain.clone(), is_tainted: self.taint.taints_writes() }
     }
 }
 

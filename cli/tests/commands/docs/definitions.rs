@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::pages::{Block, Page};
-use super::root;
+use super::pages::{Block, Page, root};
 use super::rules::{self, File, Rule};
 use crate::support::{Printed, command, content, folder_with, output_of, write};
 

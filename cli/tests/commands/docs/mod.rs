@@ -10,14 +10,8 @@ mod recording;
 mod rules;
 mod transcripts;
 
-use std::path::Path;
-
 use self::pages::{Block, Page};
 use self::rules::Rule;
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
 
 /// Fails with all of these problems.
 fn assert_none(problems: &[String]) {

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pages::Page;
-use super::root;
+use super::pages::{Page, root};
 use crate::support::{callboard, content};
 
 /// Options of other programs that a text names alone.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::root;
+use super::pages::root;
 use super::transcripts::without_times;
 use crate::support::{CALLBOARD, content, output_of};
 

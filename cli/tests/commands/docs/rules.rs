@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use super::pages::{Block, Page};
-use super::root;
+use super::pages::{Block, Page, root};
 
 /// How a block is tested.
 #[derive(Clone, Copy, Debug, PartialEq)]

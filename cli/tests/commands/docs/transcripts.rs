@@ -10,8 +10,7 @@ use std::process::Command;
 
 use callboard::messages::RunId;
 
-use super::pages::{Block, Page};
-use super::root;
+use super::pages::{Block, Page, root};
 use super::rules::{self, Rule};
 use crate::support::{CALLBOARD, command};
 

@@ -305,7 +305,7 @@ impl<'a> Conversation<'a> {
                 async move {
                     match told.await {
                         Ok(()) => Reply::Value(Json::null()),
-                        Err(late) => Reply::Unmet { kind: Unmet::TooLate, error: late.into(), output: None },
+                        Err(late) => Reply::Unmet { kind: Unmet::TooLate, error: late, output: None },
                     }
                 }
                 .boxed()

@@ -85,6 +85,8 @@ pub(crate) struct ReadyTurn {
     pub made: Option<Arc<[Json]>>,
     /// The run had read untrusted input when the turn was admitted.
     pub is_tainted: bool,
+    /// The run had read untrusted input when this attempt began: an earlier attempt of the turn may have kept some outside of the run.
+    pub is_run_tainted: bool,
     /// What the run took so far.
     pub metrics: RunMetrics,
     /// What the run was submitted with.

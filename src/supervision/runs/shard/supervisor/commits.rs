@@ -316,6 +316,7 @@ impl RunShard {
             authority: live.run.authority_of(branch, &turn.agent, &*self.shared.dispatch),
             made: turn.made.clone(),
             is_tainted: turn.is_tainted(),
+            is_run_tainted: live.run.is_tainted(),
             metrics: live.run.metrics(),
             conversation: live.run.conversation_of(turn).cloned(),
             submission: Arc::clone(live.run.submission()),
