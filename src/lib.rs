@@ -26,6 +26,7 @@
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
+//! - `testing`, with the feature of that name: simulations, scripted agents, probes, and the suite for storage backends.
 //!
 //! # What it promises, and what it leaves to you
 //!
@@ -43,7 +44,14 @@
 //! - **The store on disk belongs to one process at a time.** It trusts its disk to keep what was synced, and keeps no copy:
 //!   [`Transfer`](storage::Transfer) exports and copies.
 //!
-//! `docs/semantics.md` has the exact rules, and `docs/reliability.md` what was tried, how often, and what it cannot show.
+//! "SEMANTICS n" in the documentation of an item is section n of `docs/semantics.md` in the repository, which has the exact rules.
+//! `docs/reliability.md` has what was tried, how often, and what it cannot show.
+//!
+//! # Guides
+//!
+//! In the folder `docs` of the repository, as a book by `mdbook build docs`: `embed.md` (a board in your program), `workflows.md`,
+//! `together.md` (pipelines, reviews, peers), `conversations.md`, `outside-effects.md`, `test-trees.md` and `testing.md`, `operate.md`
+//! (what to watch, and what to do), `glossary.md` (the terms). `ARCHITECTURE.md` is the map of the code.
 //!
 //! Agents that think with a language model, their tools, programs in any language and the tools of MCP servers are in
 //! [`callboard-agents`](https://docs.rs/callboard-agents).
