@@ -47,18 +47,18 @@
 //! "SEMANTICS n" in the documentation of an item is section n of `docs/semantics.md` in the repository, which has the exact rules.
 //! `docs/reliability.md` has what was tried, how often, and what it cannot show.
 //!
-//! # Guides
-//!
-//! In the folder `docs` of the repository, as a book by `mdbook build docs`: `embed.md` (a board in your program), `workflows.md`,
-//! `together.md` (pipelines, reviews, peers), `conversations.md`, `outside-effects.md`, `test-trees.md` and `testing.md`, `operate.md`
-//! (what to watch, and what to do), `glossary.md` (the terms). `ARCHITECTURE.md` is the map of the code.
-//!
 //! Agents that think with a language model, their tools, programs in any language and the tools of MCP servers are in
 //! [`callboard-agents`](https://docs.rs/callboard-agents).
 //!
 //! Features: `sled` (the embedded disk store), `workflow-text` (workflows in TOML and in one line of text) and `schemas` (JSON
 //! Schemas of a workflow's channels) are on by default; `metrics` (figures for a recorder of that facade) and `testing` (the test
 //! kit) are not.
+//!
+//! # Guides
+//!
+//! In the folder `docs` of the repository, as a book by `mdbook build docs`: `embed.md` (a board in your program), `workflows.md`,
+//! `together.md` (pipelines, reviews, peers), `conversations.md`, `outside-effects.md`, `test-trees.md` and `testing.md`, `operate.md`
+//! (what to watch, and what to do), `glossary.md` (the terms). `ARCHITECTURE.md` is the map of the code.
 
 pub mod actors;
 pub mod env;
