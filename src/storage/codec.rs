@@ -228,6 +228,7 @@ pub(crate) fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
 }
 
 /// What every record of a type begins with, to find records in a larger file.
+#[cfg(any(feature = "sled", test))]
 pub(crate) fn first_bytes<T: Stored>() -> [u8; 6] {
     let [schema, version] = [T::SCHEMA.to_le_bytes(), T::VERSION.to_le_bytes()];
     [MAGIC[0], MAGIC[1], schema[0], schema[1], version[0], version[1]]
@@ -237,6 +238,7 @@ pub(crate) fn first_bytes<T: Stored>() -> [u8; 6] {
 ///
 /// # Errors
 /// As [`decode`].
+#[cfg(any(feature = "sled", test))]
 pub(crate) fn decode_first<T: Stored>(bytes: &[u8]) -> Result<T, CodecError> {
     let header = bytes.first_chunk::<HEADER>().ok_or(CodecError::NotARecord)?;
     let stated = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
