@@ -6,7 +6,7 @@ use callboard::actors::approvals::{Channel, Decider};
 use callboard::messages::{Decision, Envelope};
 use parking_lot::Mutex;
 
-/// Notes what it is told, and decides nothing.
+/// Records what it receives, and decides nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Diary(Arc<Mutex<Vec<String>>>);
 

@@ -49,7 +49,7 @@ pub(crate) fn agent_of(definition: &Definition, model: impl Model, tools: &Tools
     LlmAgent::new(definition, Arc::new(model), tools, &team).unwrap().spec()
 }
 
-/// What the tools have answered, as the model is told of it in a request.
+/// The answers of tools in a request, as the model receives them.
 pub(crate) fn tool_answers(request: &ModelRequest) -> Vec<&str> {
     let mut answers = Vec::new();
     for message in request.messages.iter() {

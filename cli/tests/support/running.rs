@@ -1,4 +1,4 @@
-//! A `callboard` that runs while a test goes on.
+//! A `callboard` that runs beside a test.
 
 use std::borrow::BorrowMut;
 use std::io::{BufRead as _, BufReader, Read as _};

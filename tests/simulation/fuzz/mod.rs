@@ -1,7 +1,7 @@
 //! Bytes that nobody would send: records, names, JSON, workflows and templates that are damaged, cut, spliced and made up, and files of agents. Reading them ends in a
 //! value or an error, never in a panic, and a value that is read is written back as the same one.
 //!
-//! Each target goes on for `CALLBOARD_SECONDS` (10). An input that fails is printed in hexadecimal; kept as
+//! Each target runs for `CALLBOARD_SECONDS` (10). An input that fails is printed in hexadecimal; kept as
 //! `tests/simulation/fuzz/kept/TARGET-NAME.hex` it is tried first in every run.
 
 mod agents;

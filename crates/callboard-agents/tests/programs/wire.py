@@ -1,6 +1,6 @@
 import socket
 
-# Whoever listens at the other end is told when everybody is gone who holds this one.
+# The peer reads the end of the stream once every process that holds this socket has exited.
 def connect():
     line = socket.socket(socket.AF_UNIX)
     line.connect(os.environ["WIRE"])
