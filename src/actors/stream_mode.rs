@@ -85,9 +85,7 @@ impl StreamMode {
 mod tests {
     use std::sync::Arc;
 
-    use crate::messages::{
-        AgentName, Block, Command, JoinPolicy, PlanNode, Schema, Timestamp, Update, Usage, Verdict, Work,
-    };
+    use crate::messages::{AgentName, Block, Command, PlanNode, Schema, Timestamp, Update, Usage, Verdict, Work};
 
     use super::*;
 
@@ -102,21 +100,7 @@ mod tests {
 
     /// A plan of one node, within another if it `is_nested`.
     fn plan(saves: Option<&str>, is_nested: bool) -> Plan {
-        let node = |work, saves: Option<&str>| PlanNode {
-            name: "node".into(),
-            work,
-            after: Vec::new(),
-            join: JoinPolicy::All,
-            when: None,
-            input: None,
-            saves: saves.map(Into::into),
-            may_repeat: false,
-            exits: Vec::new(),
-            attempts: None,
-            timeout: None,
-            compensation: None,
-            is_interrupted: false,
-        };
+        let node = |work, saves: Option<&str>| PlanNode { saves: saves.map(Into::into), ..PlanNode::new("node", work) };
         let block = |node| Block { nodes: vec![node], output: None };
         let mut body = block(node(Work::Agent("lead".into()), saves));
         if is_nested {

@@ -34,21 +34,10 @@ impl Failure {
     /// How a branch ends whose turn failed like this for good.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        match (self.kind, &self.refusal) {
-            (FailureKind::Refused | FailureKind::Denied, Some(refusal)) => Outcome::refused((**refusal).clone()),
-            (FailureKind::Denied, None) => Outcome::Denied { reason: self.text.clone() },
-            (
-                FailureKind::Transient
-                | FailureKind::Terminal
-                | FailureKind::Panic
-                | FailureKind::Timeout
-                | FailureKind::InvalidCommand
-                | FailureKind::ChangedTurn
-                | FailureKind::Unregistered
-                | FailureKind::OutcomeUnknown
-                | FailureKind::Refused,
-                _,
-            ) => Outcome::Failed { error: self.to_string() },
+        match &self.refusal {
+            Some(refusal) if self.kind.is_refusal() => Outcome::refused((**refusal).clone()),
+            None if self.kind == FailureKind::Denied => Outcome::Denied { reason: self.text.clone() },
+            Some(_) | None => Outcome::Failed { error: self.to_string() },
         }
     }
 }
@@ -79,6 +68,22 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// Whether the turn was refused or denied something: it failed of nothing else, and may continue in another way.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        match self {
+            Self::Refused | Self::Denied => true,
+            Self::Transient
+            | Self::Terminal
+            | Self::Panic
+            | Self::Timeout
+            | Self::InvalidCommand
+            | Self::ChangedTurn
+            | Self::Unregistered
+            | Self::OutcomeUnknown => false,
+        }
+    }
+
     /// The prefix of a failure's text; none where the text stands alone.
     fn prefix(self) -> String {
         match self {

@@ -122,6 +122,28 @@ pub(crate) struct PlanNode {
     pub is_interrupted: bool,
 }
 
+impl PlanNode {
+    /// A node that starts when its predecessors allow it, with nothing set but its name and its work.
+    #[must_use]
+    pub(crate) fn new(name: &str, work: Work) -> Self {
+        Self {
+            name: name.into(),
+            work,
+            after: Vec::new(),
+            join: JoinPolicy::default(),
+            when: None,
+            input: None,
+            saves: None,
+            may_repeat: false,
+            exits: Vec::new(),
+            attempts: None,
+            timeout: None,
+            compensation: None,
+            is_interrupted: false,
+        }
+    }
+}
+
 /// What is done at a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Work {

@@ -261,7 +261,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{Block, JoinPolicy, PlanNode, Work};
+    use crate::messages::{Block, PlanNode, Work};
 
     #[test]
     fn the_bytes_of_a_workflow_are_golden() {
@@ -273,22 +273,7 @@ mod tests {
     }
 
     fn nested(levels: usize) -> Plan {
-        let node = |work| PlanNode {
-            name: "n".into(),
-            work,
-            after: Vec::new(),
-            join: JoinPolicy::All,
-            when: None,
-            input: None,
-            saves: None,
-            may_repeat: false,
-            exits: Vec::new(),
-            attempts: None,
-            timeout: None,
-            compensation: None,
-            is_interrupted: false,
-        };
-        let block = |work| Block { nodes: vec![node(work)], output: None };
+        let block = |work| Block { nodes: vec![PlanNode::new("n", work)], output: None };
         let body = (0..levels).fold(block(Work::Join), |body, _| block(Work::Block { body, is_closed: false }));
         Plan::new("deep", Default::default(), body)
     }

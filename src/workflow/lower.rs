@@ -8,7 +8,7 @@ use callboard_documents::template::Fault;
 use callboard_documents::{Defect, Found, Place, Placed};
 use callboard_text::{did_you_mean, nearest, quoted};
 
-use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
+use crate::messages::{Block, Edge, Json, On, PlanNode, Until, Work};
 
 use super::draft::{Draft, EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, PlanPart, too_many_nodes};
@@ -200,47 +200,32 @@ impl Lowering<'_> {
             }
         }
         let own_name = node.name.clone();
-        let plain = |work: Work, name: &str| PlanNode {
-            name: name.into(),
-            work,
-            after: Vec::new(),
-            join: JoinPolicy::All,
-            when: None,
-            input: None,
-            saves: None,
-            may_repeat: false,
-            exits: Vec::new(),
-            attempts: None,
-            timeout: None,
-            compensation: None,
-            is_interrupted: false,
-        };
         let may_repeat = !node.repeats.is_empty();
         let input = node.input.map(|input| Json::from(input.value));
         let mut compensation = node.compensation.map(|agent| Arc::from(agent.value));
         let mut is_interrupted = node.is_interrupted;
         let (attempts, timeout) = (node.attempts.map(|placed| placed.value), node.timeout.map(|placed| placed.value));
         let mut inner = match node.work {
-            WorkDraft::Agent(agent) => plain(Work::Agent(agent.value.into()), &own_name.value),
-            WorkDraft::Join => plain(Work::Join, &own_name.value),
+            WorkDraft::Agent(agent) => PlanNode::new(&own_name.value, Work::Agent(agent.value.into())),
+            WorkDraft::Join => PlanNode::new(&own_name.value, Work::Join),
             WorkDraft::Nodes { nodes, output } => {
                 let (body, body_places) = self.block(nodes, output, depth + 1);
                 (places.inner, places.output) = (body_places.inner, body_places.output);
-                plain(Work::Block { body, is_closed: false }, &own_name.value)
+                PlanNode::new(&own_name.value, Work::Block { body, is_closed: false })
             }
             WorkDraft::Workflow(workflow) => match self.library.get(&workflow.value) {
                 Some(found) if !self.is_too_large && self.has_room(found.plan().body.count(), &workflow.place) => {
                     self.named.push((workflow.place, found.clone()));
                     let body = found.plan().body.clone();
-                    plain(Work::Block { body, is_closed: true }, &own_name.value)
+                    PlanNode::new(&own_name.value, Work::Block { body, is_closed: true })
                 }
-                Some(_) => plain(Work::Join, &own_name.value),
+                Some(_) => PlanNode::new(&own_name.value, Work::Join),
                 None => {
                     let hint = self.nearest(&workflow.value, self.library.keys());
                     let problem =
                         format!("no workflow is named {}{}", quoted(&workflow.value), did_you_mean(hint.as_deref()));
                     self.defect(&workflow.place, problem, "add it with `with`, or to the folder of the workflows");
-                    plain(Work::Join, &own_name.value)
+                    PlanNode::new(&own_name.value, Work::Join)
                 }
             },
         };
@@ -272,7 +257,7 @@ impl Lowering<'_> {
                         Work::Map { body, over: over.value.into(), max }
                     }
                 };
-                plain(work, &own_name.value)
+                PlanNode::new(&own_name.value, work)
             }
         };
         lowered.after = after;

@@ -29,18 +29,10 @@ impl Reply {
 
     /// The process receives a refusal. What else keeps a turn from asking ends it.
     pub(super) fn failed(error: TurnError) -> Self {
-        let kind = match error.kind() {
-            FailureKind::Refused => Unmet::Refused,
-            FailureKind::Denied => Unmet::Denied,
-            FailureKind::Transient
-            | FailureKind::Terminal
-            | FailureKind::Panic
-            | FailureKind::Timeout
-            | FailureKind::InvalidCommand
-            | FailureKind::ChangedTurn
-            | FailureKind::OutcomeUnknown
-            | FailureKind::Unregistered => return Self::Fatal(error),
-        };
+        if !error.kind().is_refusal() {
+            return Self::Fatal(error);
+        }
+        let kind = if error.kind() == FailureKind::Denied { Unmet::Denied } else { Unmet::Refused };
         Self::Unmet { kind, error, output: None }
     }
 }
