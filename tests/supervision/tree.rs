@@ -7,14 +7,15 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::supervision::tree::{
     ActorState, AutoShutdown, CallError, ChildRef, ChildSpec, ChildTemplate, ControlError, Down, EndReason, Exit,
-    Intensity, ProcessGroups, Restart, RestartBackoff, SpecError, StartError, Strategy, Supervisor, SupervisorSpec,
-    TreeEvent, TreeEventKind,
+    Intensity, ProcessGroups, Restart, RestartBackoff, Shutdown, SpecError, StartError, Strategy, Supervisor,
+    SupervisorSpec, TreeEvent, TreeEventKind,
 };
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::{broadcast, oneshot};
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// What a part's start or stop does.
 #[derive(Clone, Copy, Default)]
@@ -23,6 +24,8 @@ enum Act {
     Work,
     Fail,
     Panic,
+    /// Takes an hour.
+    Dawdle,
     Hang,
 }
 
@@ -32,6 +35,10 @@ impl Act {
             Self::Work => Ok(()),
             Self::Fail => Err(format!("{what} failed").into()),
             Self::Panic => panic!("{what} panicked"),
+            Self::Dawdle => {
+                tokio::time::sleep(HOUR).await;
+                Ok(())
+            }
             Self::Hang => std::future::pending().await,
         }
     }
@@ -718,7 +725,7 @@ async fn a_child_that_ignores_its_stop_is_killed_after_its_timeout() {
     stage.on_stop("b", Act::Hang);
     let spec = SupervisorSpec::one_for_one("app")
         .child(stage.extra("a"))
-        .child(stage.extra("b").stop_timeout(3 * SECOND))
+        .child(stage.extra("b").shutdown(Shutdown::Timeout(3 * SECOND)))
         .child(stage.extra("c"));
     let (tree, mut events) = start(spec).await;
     let env = env();
@@ -732,13 +739,61 @@ async fn a_child_that_ignores_its_stop_is_killed_after_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_timeout_of_zero_kills_at_once() {
+async fn a_brutal_kill_does_not_ask_first() {
     let stage = Stage::default();
     let (tree, mut events) =
-        start(SupervisorSpec::one_for_one("app").child(stage.extra("a").stop_timeout(Duration::ZERO))).await;
+        start(SupervisorSpec::one_for_one("app").child(stage.extra("a").shutdown(Shutdown::BrutalKill))).await;
     tree.stop().await;
     assert_eq!(stage.log(), "+a");
     assert_eq!(events.rest(), ["app/a gen 1: was killed without a stop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_without_time_asks_and_kills() {
+    let stage = Stage::default();
+    stage.on_stop("a", Act::Hang);
+    let (tree, mut events) =
+        start(SupervisorSpec::one_for_one("app").child(stage.extra("a").shutdown(Shutdown::Timeout(Duration::ZERO))))
+            .await;
+    let env = env();
+    tree.stop().await;
+    assert!(env.now().monotonic < SECOND);
+    assert_eq!(events.rest(), ["app/a gen 1: ignored its stop and was killed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_infinite_shutdown_waits_as_long_as_the_child_takes() {
+    let stage = Stage::default();
+    for part in ["a", "b"] {
+        stage.on_stop(part, Act::Dawdle);
+    }
+    // By default a worker has 5 s, and a supervisor what its children take.
+    let inner = SupervisorSpec::one_for_one("inner").child(stage.extra("a").shutdown(Shutdown::Infinity));
+    let spec = SupervisorSpec::one_for_one("app").child(ChildSpec::supervisor(inner).0).child(stage.extra("b"));
+    let (tree, mut events) = start(spec).await;
+    let env = env();
+    tree.stop().await;
+    assert_eq!(env.now().monotonic.as_secs(), 3_605);
+    assert_eq!(stage.log(), "+a +b -a");
+    let ends =
+        ["app/b gen 1: ignored its stop and was killed", "app/inner/a gen 1: stopped", "app/inner gen 1: stopped"];
+    assert_eq!(events.rest(), ends);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_that_is_killed_brutally_takes_its_children_along() {
+    let stage = Stage::default();
+    let (part, a) = stage.part("a");
+    let inner = ChildSpec::supervisor(SupervisorSpec::one_for_one("inner").child(part)).0;
+    let (tree, mut events) =
+        start(SupervisorSpec::one_for_one("app").child(inner.shutdown(Shutdown::BrutalKill))).await;
+    let child = a.cell().unwrap();
+    tree.stop().await;
+    child.wait(Some(SECOND)).await.unwrap();
+    assert_eq!(
+        (stage.log(), events.rest()),
+        ("+a".to_owned(), vec!["app/inner gen 1: was killed without a stop".to_owned()])
+    );
 }
 
 #[tokio::test(start_paused = true)]

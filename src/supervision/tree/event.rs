@@ -57,7 +57,7 @@ pub enum TreeEventKind {
     Restarted,
     /// Its supervisor stopped the child, which ended within its timeout or did not run.
     Stopped,
-    /// Its supervisor killed the child at once: its stop timeout is zero.
+    /// Its supervisor killed the child at once ([`Shutdown::BrutalKill`](super::Shutdown::BrutalKill)).
     Killed,
     /// The child ignored the stop of its supervisor for its whole timeout, and was killed.
     KilledAfterTimeout,

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::event::{Events, TreeEventKind};
 use super::message::{Arguments, Launched, Msg};
+use super::shutdown::Shutdown;
 use super::spec::{ChildSpec, Kind};
 use super::supervisor::SupervisorActor;
 use crate::env::Env;
@@ -105,14 +106,18 @@ impl Launch {
 
 /// Stops a child and waits until it is gone: a stop, its timeout, a kill.
 pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> TreeEventKind {
-    let is_killed_at_once = spec.stop_timeout == Some(Duration::ZERO);
-    if !is_killed_at_once {
+    let (asks_within, killed) = match spec.shutdown {
+        Shutdown::BrutalKill => (None, TreeEventKind::Killed),
+        Shutdown::Timeout(limit) => (Some(Some(limit)), TreeEventKind::KilledAfterTimeout),
+        Shutdown::Infinity => (Some(None), TreeEventKind::KilledAfterTimeout),
+    };
+    if let Some(limit) = asks_within {
         match spec.kind {
             Kind::Worker(_) => cell.stop(None),
             // A supervisor stops its children first. If it is already gone there is nothing to send.
             Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
         }
-        if gone(cell, spec.stop_timeout).await {
+        if gone(cell, limit).await {
             return TreeEventKind::Stopped;
         }
     }
@@ -121,7 +126,7 @@ pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> TreeEventKind {
         tracing::error!(child = %spec.id, "the child blocks its thread; it is left behind");
         return TreeEventKind::LeftBehind;
     }
-    if is_killed_at_once { TreeEventKind::Killed } else { TreeEventKind::KilledAfterTimeout }
+    killed
 }
 
 /// Waits until the actor has ended; false when the time is up first.

@@ -48,8 +48,8 @@
 //! ```
 //!
 //! # What it promises
-//! - Children start in order, each after the one before it runs, and stop in reverse order. A child that does not stop
-//!   within its timeout is killed.
+//! - Children start in order, each after the one before it runs, and stop in reverse order, each by its [`Shutdown`]. A child
+//!   that does not stop within its timeout is killed.
 //! - A supervisor answers while its children start, stop, hang or wait for a restart.
 //! - Two generations of a child never run at once. Messages of an earlier generation to its supervisor are ignored.
 //! - One crash is one entry in the restart window, however many children it restarts; a failed restart is one more.
@@ -86,7 +86,8 @@
 compile_error!("callboard supervises actors by catching their panics: build it with panic = \"unwind\"");
 
 // What users describe and hold:
-// - `spec`, `template`: the children and supervisors of a tree, before anything runs; `backoff`, `intensity`: its limits.
+// - `spec`, `template`: the children and supervisors of a tree, before anything runs; `backoff`, `intensity`, `shutdown`: its
+//   limits.
 // - `handle`: a running tree, and the children of any supervisor in it. `child_ref`: an actor across its restarts.
 // - `event`, `exit`, `errors`: what happened, how a child ended, why a request is refused.
 // - `node`, `snapshot`: a picture of the tree, and how it is taken. `groups`: actors by the name of a group.
@@ -118,6 +119,7 @@ mod message;
 mod node;
 mod requests;
 mod restart;
+mod shutdown;
 mod snapshot;
 mod spec;
 mod state;
@@ -134,5 +136,6 @@ pub use handle::{Supervisor, SupervisorRef};
 pub use intensity::Intensity;
 pub use node::{ActorState, TreeNode};
 pub use restart::{AutoShutdown, Restart, Strategy};
+pub use shutdown::Shutdown;
 pub use spec::{ChildSpec, SupervisorSpec};
 pub use template::ChildTemplate;

@@ -13,6 +13,7 @@ use super::child_ref::{ChildRef, ChildSlot};
 use super::errors::SpecError;
 use super::intensity::Intensity;
 use super::restart::{AutoShutdown, Policy, Restart, Strategy};
+use super::shutdown::Shutdown;
 
 /// Spawns a worker, linked to the given supervisor.
 pub(super) type Spawn = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, String>> + Send + Sync>;
@@ -36,7 +37,7 @@ pub struct ChildSpec {
     pub(super) own_intensity: Option<Intensity>,
     pub(super) on_failed: Option<OnFailed>,
     pub(super) start_timeout: Option<Duration>,
-    pub(super) stop_timeout: Option<Duration>,
+    pub(super) shutdown: Shutdown,
     pub(super) mailbox_depth: Option<Probe<usize>>,
     pub(super) detail: Option<Probe<Option<String>>>,
 }
@@ -73,11 +74,14 @@ impl ChildSpec {
         let reference = ChildRef::vacant(Arc::clone(&id));
         let mut spec = Self::new(id, Kind::Worker(spawn), reference.slot());
         spec.start_timeout = Some(Duration::from_secs(10));
-        spec.stop_timeout = Some(Duration::from_secs(5));
         (spec, reference)
     }
 
     pub(super) fn new(id: Arc<str>, kind: Kind, slot: Arc<dyn ChildSlot>) -> Self {
+        let shutdown = match kind {
+            Kind::Worker(_) => Shutdown::OF_WORKERS,
+            Kind::Supervisor(_) => Shutdown::Infinity,
+        };
         Self {
             id,
             kind,
@@ -87,7 +91,7 @@ impl ChildSpec {
             own_intensity: None,
             on_failed: None,
             start_timeout: None,
-            stop_timeout: None,
+            shutdown,
             mailbox_depth: None,
             detail: None,
         }
@@ -131,10 +135,10 @@ impl ChildSpec {
         self
     }
 
-    /// Sets how long a stop may take before the child is killed; zero kills at once.
+    /// Sets how the child is stopped: by default a worker has 5 s before it is killed, and a supervisor as long as it takes.
     #[must_use]
-    pub fn stop_timeout(mut self, timeout: Duration) -> Self {
-        self.stop_timeout = Some(timeout);
+    pub fn shutdown(mut self, shutdown: Shutdown) -> Self {
+        self.shutdown = shutdown;
         self
     }
 
