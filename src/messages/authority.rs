@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::EffectClass;
 
-/// What using a tool may change, from the least to the most.
+/// What kind of change using a tool may cause, from the least to the most: what an [`Authority`] permits.
+///
+/// It is no change that happens. A single one that must not be repeated is an
+/// [`OutsideEffect`](crate::actors::OutsideEffect), and whether it may be repeated is its [`EffectClass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {

@@ -23,14 +23,16 @@ use super::AgentName;
 pub struct Chain(Option<Arc<Link>>);
 
 struct Link {
-    step: Step,
+    step: ChainStep,
     length: usize,
     rest: Chain,
 }
 
-/// One delegation: who gave which task to whom.
+/// One link of a [`Chain`]: a delegation, by whom and to whom, with its task.
+///
+/// It is no step of a turn: that is work whose result is journaled ([`Turn::step`](crate::Turn::step)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ChainStep {
     /// Who delegates.
     pub from: AgentName,
     /// Who takes it.
@@ -46,7 +48,7 @@ impl Chain {
     /// A new chain with one more step; this one stays as it is.
     #[must_use]
     pub fn add_step(&self, from: &AgentName, to: &AgentName, task: &str) -> Self {
-        let step = Step { from: from.clone(), to: to.clone(), task: task.into() };
+        let step = ChainStep { from: from.clone(), to: to.clone(), task: task.into() };
         Self(Some(Arc::new(Link { step, length: self.len() + 1, rest: self.clone() })))
     }
 
@@ -87,7 +89,7 @@ impl Chain {
     }
 
     /// The steps from the last to the first.
-    pub fn newest_first(&self) -> impl Iterator<Item = &Step> {
+    pub fn newest_first(&self) -> impl Iterator<Item = &ChainStep> {
         let mut next = self.0.as_deref();
         std::iter::from_fn(move || {
             let link = next?;
@@ -98,8 +100,8 @@ impl Chain {
 
     /// The steps from the first to the last.
     #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
-        let mut steps: Vec<Step> = self.newest_first().cloned().collect();
+    pub fn steps(&self) -> Vec<ChainStep> {
+        let mut steps: Vec<ChainStep> = self.newest_first().cloned().collect();
         steps.reverse();
         steps
     }
@@ -115,8 +117,8 @@ impl Drop for Link {
     }
 }
 
-impl FromIterator<Step> for Chain {
-    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Self {
+impl FromIterator<ChainStep> for Chain {
+    fn from_iter<I: IntoIterator<Item = ChainStep>>(steps: I) -> Self {
         steps.into_iter().fold(Self::default(), |rest, step| {
             let length = rest.len() + 1;
             Self(Some(Arc::new(Link { step, length, rest })))
@@ -159,7 +161,7 @@ impl Serialize for Chain {
 
 impl<'de> Deserialize<'de> for Chain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Vec::<Step>::deserialize(deserializer)?.into_iter().collect())
+        Ok(Vec::<ChainStep>::deserialize(deserializer)?.into_iter().collect())
     }
 }
 

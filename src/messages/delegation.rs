@@ -101,7 +101,10 @@ impl fmt::Display for Status {
     }
 }
 
-/// The result of a delegation, as the asking turn sees it.
+/// How a delegation ended, with its output. A turn that awaits a [`Delegation`](crate::actors::Delegation) receives the output of a
+/// finished one alone; [`EarlierAnswer`] and [`LateAnswer`] have the whole answer.
+///
+/// What a person answers is no `Answer`: to a question it is a JSON value, and to anything that waits a [`Response`](super::Response).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// How the delegated branch ended.

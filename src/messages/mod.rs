@@ -54,7 +54,7 @@ pub(crate) use approval::{EXPIRY, HANDOFF_ORDINAL, POLICY};
 pub use authority::{Authority, Effect};
 pub use callboard_text::{NameError, visible, visible_lines};
 pub use causes::{OverLimit, Unacknowledged};
-pub use chain::{Chain, Step};
+pub use chain::{Chain, ChainStep};
 pub use command::{Command, Goto, Scope, SendTo, Update, Write};
 pub use context::{ContextEntry, Origin};
 pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, ToolCall};

@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Json, Timestamp};
 
-/// Whether an effect outside of the runtime may happen again (SEMANTICS 14).
+/// Whether an effect outside of the runtime may happen again (SEMANTICS 14). What kind of change it is, is its
+/// [`Effect`](super::Effect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {

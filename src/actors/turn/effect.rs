@@ -73,7 +73,8 @@ impl Turn {
     }
 }
 
-/// An effect that is about to be carried out at most once; made by [`Turn::effect`].
+/// A single effect outside of the runtime that is about to be carried out at most once; made by [`Turn::effect`]. What kinds of
+/// effects a turn may cause is its [`Authority`](crate::messages::Authority).
 #[must_use = "an effect happens when `run` is awaited"]
 pub struct OutsideEffect<'w> {
     place: Place,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::messages::{Handoffs, RunId, Step};
+use crate::messages::{ChainStep, Handoffs, RunId};
 use crate::testing::rules::play;
 
 use super::*;
@@ -173,7 +173,7 @@ fn no_delegation_comes_back_to_its_chain_or_grows_it_too_deep_and_no_handoff_goe
         }
         // Nothing that was done later changed a chain.
         for (chain, model) in chains.iter().zip(&models) {
-            let step = |(from, to): &(usize, usize)| Step {
+            let step = |(from, to): &(usize, usize)| ChainStep {
                 from: NAMES[*from].clone(),
                 to: NAMES[*to].clone(),
                 task: "task".into(),
