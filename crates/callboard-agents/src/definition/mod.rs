@@ -1,7 +1,7 @@
 //! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
 
 mod error;
-mod process_settings;
+pub(crate) mod process_settings;
 mod reading;
 
 use std::sync::{Arc, LazyLock};

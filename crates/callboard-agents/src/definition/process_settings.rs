@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
+use callboard_text::quoted;
+
 /// How long a program may take by default to say that it is ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -18,7 +20,7 @@ pub struct ProcessSettings {
     pub env: Vec<(String, String)>,
     /// Variables that it is given as they are in the board's own environment.
     pub env_from: Vec<String>,
-    /// The folder that it starts in, relative to that of all programs; by default that one.
+    /// The folder that it starts in, relative to that of all programs and not outside of it; by default that one.
     pub folder: Option<PathBuf>,
     /// How long it may take to say that it is ready (10 s), in real time.
     pub ready_within: Duration,
@@ -29,7 +31,66 @@ impl ProcessSettings {
     ///
     /// # Errors
     /// There is no current folder that `root` could be relative to.
-    pub(crate) fn folder_in(&self, root: &Path) -> io::Result<PathBuf> {
-        absolute(self.folder.as_ref().map_or_else(|| root.to_owned(), |folder| root.join(folder)))
+    pub(crate) fn folder_below(&self, root: &Path) -> io::Result<DeclaredFolder> {
+        Ok(DeclaredFolder { root: absolute(root)?, folder: self.folder.clone() })
+    }
+}
+
+/// The folder that a program starts in: that of all programs, or one below it.
+#[derive(Clone, Debug)]
+pub(crate) struct DeclaredFolder {
+    /// That of all programs: an absolute path.
+    root: PathBuf,
+    folder: Option<PathBuf>,
+}
+
+/// Why there is no folder that a program may start in.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FolderError {
+    /// Nothing is there, or something else.
+    #[error("there is no folder {}", quoted(&.0.display().to_string()))]
+    Missing(PathBuf),
+    /// It lies elsewhere, by `..`, as an absolute path or through a symbolic link.
+    #[error(
+        "the folder {} leads out of the folder of all programs, {}: it is {}",
+        quoted(&folder.display().to_string()), quoted(&root.display().to_string()), quoted(&leads_to.display().to_string())
+    )]
+    Outside { folder: PathBuf, root: PathBuf, leads_to: PathBuf },
+    /// It cannot be looked at.
+    #[error("the folder {} cannot be used: {error}", quoted(&folder.display().to_string()))]
+    Unusable { folder: PathBuf, error: io::Error },
+}
+
+impl DeclaredFolder {
+    /// Its path as it was written. Links in it may lead anywhere.
+    pub(crate) fn as_written(&self) -> PathBuf {
+        let Some(folder) = &self.folder else { return self.root.clone() };
+        // Without `.` between: errors show it.
+        self.root.join(folder).components().collect()
+    }
+
+    /// Its path without links. It is the folder of all programs or lies below it.
+    ///
+    /// # Errors
+    /// It does not, or is not there.
+    pub(crate) fn resolved(&self) -> Result<PathBuf, FolderError> {
+        let (root, folder) = (resolved(&self.root)?, self.as_written());
+        let leads_to = resolved(&folder)?;
+        if leads_to.starts_with(&root) {
+            return Ok(leads_to);
+        }
+        Err(FolderError::Outside { folder, root, leads_to })
+    }
+}
+
+/// A folder that is there, without links.
+fn resolved(folder: &Path) -> Result<PathBuf, FolderError> {
+    match folder.canonicalize() {
+        Ok(path) if path.is_dir() => Ok(path),
+        Ok(_) => Err(FolderError::Missing(folder.to_owned())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(FolderError::Missing(folder.to_owned()))
+        }
+        Err(error) => Err(FolderError::Unusable { folder: folder.to_owned(), error }),
     }
 }

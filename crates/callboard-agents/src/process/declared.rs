@@ -1,6 +1,7 @@
 //! Programs as agents that a file declares: whether one is there, and how a board runs it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +11,15 @@ use callboard_text::quoted;
 
 use crate::definition::{Definition, DefinitionError, ProcessSettings};
 
-use super::ProcessAgent;
+use super::{ProcessAgent, StartFolder};
 
 /// Where programs are looked for if nothing says where.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 impl ProcessAgent {
     /// How a board runs the program that a definition declares (`[agent.process]`, docs/process-agents.md). It starts in `root`,
-    /// or in the folder below it that the definition names.
+    /// or in the folder below it that the definition names; where that leads out of `root`, also through a symbolic link, its turns
+    /// fail.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -54,15 +56,14 @@ pub(crate) fn spec(definition: &Definition, root: &Path) -> Result<AgentSpec, De
     let Some(settings) = definition.process.clone() else {
         return Err(DefinitionError::NoProgram { agent: agent() });
     };
-    let folder = settings.folder_in(root);
+    let folder = settings.folder_below(root);
     let folder = folder.map_err(|error| DefinitionError::NoFolder { agent: agent(), error: error.to_string() })?;
     let tokens = definition.tokens;
     let made = move || {
         let (program, arguments) =
             settings.command.split_first().map_or(("", [].as_slice()), |(first, rest)| (first, rest));
-        let program = located(program, &folder);
-        let process =
-            ProcessAgent::new(program).args(arguments).current_dir(&folder).ready_within(settings.ready_within);
+        let process = ProcessAgent { folder: StartFolder::Declared(folder.clone()), ..ProcessAgent::new(program) };
+        let process = process.args(arguments).ready_within(settings.ready_within);
         let process = settings.env.iter().fold(process, |process, (name, value)| process.env(name, value));
         settings.env_from.iter().fold(process, |process, name| process.env_from(name)).token_budget(tokens)
     };
@@ -76,7 +77,7 @@ pub(crate) fn spec(definition: &Definition, root: &Path) -> Result<AgentSpec, De
 pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defect> {
     let program = settings.command.first().map_or("", String::as_str);
     if program.contains('/') {
-        let place = located(program, folder);
+        let place = PathBuf::from(located(program.as_ref(), folder));
         let shown = quoted(&place.display().to_string());
         if !place.is_file() {
             let advice =
@@ -99,9 +100,12 @@ pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defe
 }
 
 /// A path is relative to the folder; a name is looked for in `PATH` by whoever starts it.
-fn located(program: &str, folder: &Path) -> PathBuf {
+pub(super) fn located(program: &OsStr, folder: &Path) -> OsString {
+    if !program.as_bytes().contains(&b'/') {
+        return program.to_owned();
+    }
     // Without `.` between: errors show it.
-    if program.contains('/') { folder.join(program).components().collect() } else { PathBuf::from(program) }
+    folder.join(program).components().collect::<PathBuf>().into()
 }
 
 fn can_run(file: &Path) -> bool {

@@ -31,6 +31,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::definition::READY_WITHIN;
+use super::definition::process_settings::DeclaredFolder;
 use super::secret::Secret;
 
 use child::Process;
@@ -38,6 +39,7 @@ use conversation::{Broken, Conversation, Ended, Unread};
 use lines::Line;
 use protocol::{OutgoingLine, VERSION, read_ready};
 
+use declared::located;
 pub(super) use declared::{find, spec};
 #[cfg(target_os = "linux")]
 pub use orphans::reap_orphans;
@@ -79,11 +81,22 @@ pub struct ProcessAgent {
     variables: Vec<(OsString, OsString)>,
     /// The names of those that it has from the board's own environment.
     passed: Vec<String>,
-    folder: Option<PathBuf>,
+    folder: StartFolder,
     ready_within: Duration,
     token_budget: Option<u64>,
     /// Programs without a turn; each is with its watcher, which gives it to whoever asks.
     resting: Mutex<Vec<oneshot::Sender<Claim>>>,
+}
+
+/// Where a program starts.
+#[derive(Debug)]
+enum StartFolder {
+    /// In the board's own folder.
+    Own,
+    /// Where its user has it start.
+    At(PathBuf),
+    /// Where a file has it start, which is below a root. A program with a `/` is relative to it.
+    Declared(DeclaredFolder),
 }
 
 /// Where a program is to go.
@@ -98,7 +111,7 @@ impl ProcessAgent {
             arguments: Vec::new(),
             variables: Vec::new(),
             passed: Vec::new(),
-            folder: None,
+            folder: StartFolder::Own,
             ready_within: READY_WITHIN,
             token_budget: None,
             resting: Mutex::default(),
@@ -131,7 +144,7 @@ impl ProcessAgent {
     /// Sets the folder that the program starts in (default: the board's own).
     #[must_use]
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
+        self.folder = StartFolder::At(folder.into());
         self
     }
 
@@ -152,13 +165,27 @@ impl ProcessAgent {
 
     /// The command line, as it stands in errors.
     fn name(&self) -> String {
-        let words = std::iter::once(&self.program).chain(&self.arguments);
+        let program = match &self.folder {
+            StartFolder::Own | StartFolder::At(_) => self.program.clone(),
+            StartFolder::Declared(folder) => located(&self.program, &folder.as_written()),
+        };
+        let words = std::iter::once(&program).chain(&self.arguments);
         let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         format!("the process {}", quoted(&line))
     }
 
     fn command(&self, agent: &AgentName) -> Result<Program, TurnError> {
-        let mut program = scrubbed(&self.program);
+        let (program, folder) = match &self.folder {
+            StartFolder::Own => (self.program.clone(), None),
+            StartFolder::At(folder) => (self.program.clone(), Some(folder.clone())),
+            // It is resolved at each start: a link may stand there since the file was read.
+            StartFolder::Declared(folder) => {
+                let folder = folder.resolved();
+                let folder = folder.map_err(|error| TurnError::terminal(format!("{}: {error}", self.name())))?;
+                (located(&self.program, &folder), Some(folder))
+            }
+        };
+        let mut program = scrubbed(&program);
         program.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         for variable in &self.passed {
             let value = std::env::var_os(variable).ok_or_else(|| {
@@ -167,7 +194,7 @@ impl ProcessAgent {
             program.env(variable, value);
         }
         program.env("CALLBOARD_AGENT", agent.as_str());
-        if let Some(folder) = &self.folder {
+        if let Some(folder) = folder {
             program.current_dir(folder);
         }
         Ok(program)

@@ -4,6 +4,7 @@
 #![cfg(all(unix, feature = "process"))]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -245,6 +246,64 @@ async fn nothing_in_a_command_is_a_template_and_no_task_is_part_of_it() {
     let answer = output(&board, Task::new("x; touch y").input(json!({ "command": ["touch", "y"] }))).await;
     let place = folder.path().canonicalize().unwrap().join("agents");
     assert_eq!(answer, json!([["{{ task }}", "$(id)"], "{{ input }}", place]));
+    board.shutdown().await;
+}
+
+/// The file of an agent whose program starts there.
+fn placed(place: &str) -> String {
+    format!("[agent]\nname = \"teller\"\n[agent.process]\ncommand = [\"python3\", \"-c\", \"x\"]\nfolder = {place:?}\n")
+}
+
+#[test]
+fn a_program_starts_in_no_folder_outside_of_the_root() {
+    let folder = folder(&[]);
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir(outside.path().join("deep")).unwrap();
+    symlink(outside.path(), folder.path().join("out")).unwrap();
+    symlink("out", folder.path().join("twice")).unwrap();
+    symlink("..", folder.path().join("up")).unwrap();
+    symlink("agents", folder.path().join("in")).unwrap();
+    let load = |place: &str| {
+        write(&folder, "agents/teller.toml", &placed(place));
+        agents(&folder, &ScriptedModel::new()).load().map(drop).map_err(|error| error.to_string())
+    };
+    let beside = format!("../{}", outside.path().file_name().unwrap().to_str().unwrap());
+    let absolute = outside.path().to_str().unwrap();
+    let within = folder.path().join("agents").display().to_string();
+    for place in ["..", "agents/../..", "../..", &beside, "/", absolute, "out", "out/deep", "twice", "up", "in/../.."] {
+        let error = load(place).expect_err(place);
+        assert!(error.contains("teller.toml:5:10: "), "{place}: {error}");
+        assert!(error.contains("leads out of the folder of all programs"), "{place}: {error}");
+    }
+    for place in [".", "agents", "agents/..", "in", "in/..", &within] {
+        assert_eq!(load(place), Ok(()), "{place}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_was_replaced_by_a_link_out_of_the_root_starts_no_program() {
+    let source = "while True:\n    turn = hear()\n    end(turn, os.getcwd())\n    sys.exit()\n";
+    let text =
+        "[agent]\nname = \"teller\"\n[agent.process]\ncommand = [\"python3\", \"./teller.py\"]\nfolder = \"bin\"\n";
+    let folder = folder(&[("agents/teller.toml", text)]);
+    let (bin, outside) = (folder.path().join("bin"), tempfile::tempdir().unwrap());
+    fs::create_dir(&bin).unwrap();
+    write(&folder, "bin/teller.py", source);
+    fs::copy(bin.join("teller.py"), outside.path().join("teller.py")).unwrap();
+    let board = start(&mut agents(&folder, &ScriptedModel::new())).await;
+    assert_eq!(output(&board, Task::new("x")).await, json!(bin.canonicalize().unwrap()));
+
+    fs::rename(&bin, folder.path().join("before")).unwrap();
+    symlink(outside.path(), &bin).unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let result = timeout(AT_MOST, run.result()).await.unwrap().unwrap();
+    let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
+    assert!(error.starts_with("terminal error: the process "), "{error}");
+    assert!(error.contains("leads out of the folder of all programs"), "{error}");
+
+    fs::remove_file(&bin).unwrap();
+    symlink("before", &bin).unwrap();
+    assert_eq!(output(&board, Task::new("x")).await, json!(folder.path().canonicalize().unwrap().join("before")));
     board.shutdown().await;
 }
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use callboard_documents::toml::{Fields, Item, duration};
 use callboard_documents::{Defect, Found, Place};
-use callboard_text::quoted;
 
 use crate::{process, program};
 
 use super::fields::{authority, check_tier, on_unknown};
+use crate::definition::process_settings::FolderError;
 use crate::definition::{Definition, ProcessSettings, READY_WITHIN};
 
 const EXAMPLE: &str = "write [agent.process], and below it command = [\"python3\", \"agent.py\"]";
@@ -82,15 +82,23 @@ fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Pla
         let problem = format!("the variable {name} of `env_from` is not set");
         found.add(Defect::new(&header, problem).advise("set it, or remove it here"));
     }
-    let place = match settings.folder_in(root) {
-        Ok(place) if place.is_dir() => place,
-        Ok(place) => {
-            let problem = format!("there is no folder {}", quoted(&place.display().to_string()));
-            found.add(Defect::new(&folder.or(header), problem).advise("it is told from the folder of all programs"));
-            return;
-        }
+    let resolved = match settings.folder_below(root) {
+        Ok(place) => place.resolved(),
         Err(error) => {
             return found.add(Defect::new(&folder.or(header), format!("its folder cannot be determined: {error}")));
+        }
+    };
+    let place = match resolved {
+        Ok(place) => place,
+        Err(error) => {
+            let defect = Defect::new(&folder.or(header), error.to_string());
+            return found.add(match error {
+                FolderError::Missing(_) => defect.advise("it is told from the folder of all programs"),
+                FolderError::Outside { .. } => {
+                    defect.advise("name a folder below it, or start the board with another --root")
+                }
+                FolderError::Unusable { .. } => defect,
+            });
         }
     };
     if let Err(defect) = process::find(settings, &place) {
