@@ -23,7 +23,7 @@ def ask(**request):
 
 
 hear()  # hello
-tell(type="ready", protocol=1)
+tell(type="ready", protocol=2)
 while True:
     turn = hear()
     try:

@@ -12,7 +12,7 @@ const PYTHON: &str =
 const SHELL: &str = r#"#!/bin/sh
 turn() { read turn && id=${turn#*'"id":"'} && id=${id%%'"'*}; }
 finish() { echo '{"type":"command","turn":"'$id'",'"$1"'}'; }
-read hello; echo '{"type":"ready","protocol":1}'
+read hello; echo '{"type":"ready","protocol":2}'
 "#;
 
 /// A Python program that takes one turn.

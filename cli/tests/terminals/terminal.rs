@@ -345,7 +345,7 @@ set -- $(cat /proc/$$/stat)
 /// Takes one turn.
 const LOOKER: &str = r#"
 NAME=agent; . ./look.sh
-read hello; echo '{"type":"ready","protocol":1}'
+read hello; echo '{"type":"ready","protocol":2}'
 read turn; id=${turn#*'"id":"'}
 echo '{"type":"command","turn":"'${id%%'"'*}'","output":"looked"}'
 read end

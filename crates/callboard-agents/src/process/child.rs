@@ -130,6 +130,11 @@ impl Input {
 }
 
 impl Output {
+    /// What it wrote after its last line that was taken, as far as that has been read.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.stdout.rest()
+    }
+
     /// The beginning of what it writes without having been asked; nothing when it has ended.
     pub(crate) async fn disturbance(&mut self) -> Vec<u8> {
         tokio::select! {

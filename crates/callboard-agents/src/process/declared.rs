@@ -30,7 +30,7 @@ impl ProcessAgent {
     ///     name = "echo"
     ///     [agent.process]
     ///     command = ["sh", "-c", """
-    ///         read hello; printf '%s\\n' '{"type":"ready","protocol":1}'
+    ///         read hello; printf '%s\\n' '{"type":"ready","protocol":2}'
     ///         read turn; id=${turn#*'"id":"'}
     ///         printf '%s\\n' '{"type":"command","turn":"'${id%%'"'*}'","output":"done"}'
     ///     """]

@@ -70,6 +70,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn has_more(&self) -> bool {
         !self.line.is_empty() || self.is_skipping || !self.from.buffer().is_empty()
     }
+
+    /// What has been read after the line that was returned last.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.from.buffer()
+    }
 }
 
 #[cfg(test)]

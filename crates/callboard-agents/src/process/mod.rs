@@ -37,7 +37,7 @@ use super::secret::Secret;
 use child::Process;
 use conversation::{Broken, Conversation, Ended, Unread};
 use lines::Line;
-use protocol::{OutgoingLine, VERSION, read_ready};
+use protocol::{OutgoingLine, VERSION, hint_of_misplaced, read_ready, refused_version};
 
 use declared::located;
 pub(super) use declared::{find, spec};
@@ -62,7 +62,7 @@ const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 /// use callboard_agents::ProcessAgent;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// const SHELL: &str = r#"
-///     read hello; echo '{"type":"ready","protocol":1}'
+///     read hello; echo '{"type":"ready","protocol":2}'
 ///     while read turn; do
 ///         id=${turn#*'"id":"'}
 ///         echo '{"type":"command","turn":"'${id%%'"'*}'","output":"done"}'
@@ -236,10 +236,7 @@ impl ProcessAgent {
         };
         match read_ready(&line) {
             Ok(VERSION) => Ok(process),
-            Ok(version) => Err(terminal(format!(
-                "speaks version {version} of the protocol, and callboard speaks version {VERSION}; use a program that speaks \
-                 version {VERSION}"
-            ))),
+            Ok(version) => Err(terminal(refused_version(version))),
             Err(bad) => Err(terminal(redacted(&self.secrets(), format!("did not say that it is ready: {bad}")))),
         }
     }
@@ -283,6 +280,8 @@ impl Agent for ProcessAgent {
                 Ok(Ended { result, is_clean }) => {
                     if is_clean {
                         self.rest(process, turn.agent());
+                    } else {
+                        log_misplaced(process.output.rest(), &self.name(), turn.agent(), &self.secrets());
                     }
                     return result;
                 }
@@ -329,8 +328,16 @@ async fn watch(
     };
     if said.is_empty() {
         tracing::debug!(target: "callboard::process", %agent, "{name} ended between turns");
-    } else {
-        let said = quoted(&redacted(&secrets, String::from_utf8_lossy(&said).into_owned()));
-        tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {said}");
     }
+    log_misplaced(&said, &name, &agent, &secrets);
+}
+
+/// Logs what a program wrote after its turn, for which it is ended.
+fn log_misplaced(said: &[u8], name: &str, agent: &AgentName, secrets: &[Secret]) {
+    if said.is_empty() {
+        return;
+    }
+    let hint = hint_of_misplaced(said).map(|hint| format!("{hint}, and belongs to a turn: ")).unwrap_or_default();
+    let said = quoted(&redacted(secrets, String::from_utf8_lossy(said).into_owned()));
+    tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {hint}{said}");
 }

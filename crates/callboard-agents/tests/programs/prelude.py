@@ -8,7 +8,7 @@ def hear():
     line = sys.stdin.readline()
     return json.loads(line) if line else sys.exit()
 
-def begin(version=1):
+def begin(version=2):
     hello = hear()
     tell(type="ready", protocol=version)
     return hello

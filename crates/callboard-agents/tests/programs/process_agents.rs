@@ -140,7 +140,7 @@ end(turn, output=[hello, turn])
         .unwrap();
     let run = board.submit(Task::new("all of it").to("lead").deadline(secs(1_000))).await.unwrap();
     let output = ended(&run).await.output;
-    assert_eq!(output[0], json!({ "type": "hello", "protocol": 1, "agent": "worker" }));
+    assert_eq!(output[0], json!({ "type": "hello", "protocol": 2, "agent": "worker" }));
     let mut turn = output[1].clone();
     let told = turn.as_object_mut().unwrap();
     assert!(told.remove("deadline_ms").unwrap().as_u64().is_some());
@@ -267,6 +267,51 @@ while True:
         unreachable!()
     };
     assert!(why.contains("step 2") && why.contains("step 1"), "{why}");
+    board.shutdown().await;
+}
+
+/// Two requests that are open at once look like this too, so it is not refused.
+#[tokio::test]
+async fn a_request_while_a_step_is_open_has_its_own_place_in_the_order() {
+    let source = r#"
+begin()
+while True:
+    turn = hear()
+    tell(type="step", id=1, name="outer")
+    outer = hear()
+    if outer["type"] == "go" or turn["input"] == "always":
+        tell(type="delegate", id=2, to="helper", body="a")
+        inner = hear()["value"]
+    if outer["type"] == "go":
+        tell(type="step_done", id=1, value="worked")
+    tell(type="step", id=3, name="after")
+    if hear()["type"] == "go":
+        tell(type="step_done", id=3, value=None)
+    if turn["attempt"] == 1:
+        tell(type="error", turn=turn["id"], text="later")
+    else:
+        end(turn, output=[outer.get("value"), inner])
+"#;
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let board = builder()
+        .with(spec(source))
+        .agent("helper", move |_: Turn| {
+            *count.lock() += 1;
+            let answer = *count.lock();
+            async move { Ok(Command::output(answer)) }
+        })
+        .start()
+        .await
+        .unwrap();
+    // It is sent whether or not the step is recorded: then it is answered from the journal.
+    assert_eq!(output(&board, Task::new("always").to("worker")).await, json!(["worked", 1]));
+    assert_eq!(*asked.lock(), 1);
+    // It is part of the step's work: the recorded step leaves it out, and the turn asks for something else in its place.
+    let run = board.submit(Task::new("in the step").to("worker")).await.unwrap();
+    let attention = until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
+    let RunEvent::NeedsAttention { why, .. } = attention else { unreachable!() };
+    assert!(why.contains("after") && why.contains("helper"), "{why}");
     board.shutdown().await;
 }
 
@@ -554,7 +599,7 @@ end(turn, output=os.getpid())
 async fn a_process_sees_only_the_variables_that_are_named() {
     // A shell: wrappers of interpreters set variables of their own.
     const SHELL: &str = r#"
-read hello; echo '{"type":"ready","protocol":1}'
+read hello; echo '{"type":"ready","protocol":2}'
 read turn; id=${turn#*'"id":"'}; id=${id%%'"'*}
 names=$(env | cut -d= -f1 | tr '\n' ' ')
 echo '{"type":"command","turn":"'$id'","output":["'$names'","'$KEY'","'$(pwd)'"]}'
@@ -640,10 +685,62 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
 
 #[tokio::test]
 async fn a_process_of_another_version_ends_the_turn_with_both_versions() {
-    let board = board(spec("begin(2)\nhear()\n")).await;
+    let board = board(spec("begin(3)\nhear()\n")).await;
     let error = failure(&board, Task::new("x")).await;
-    assert!(error.contains("speaks version 2 of the protocol, and callboard speaks version 1"), "{error}");
+    assert!(error.contains("speaks version 3 of the protocol, and callboard speaks version 2"), "{error}");
     assert!(error.starts_with("terminal error: "), "{error}");
+    board.shutdown().await;
+}
+
+/// Its test of `is_marked` would find nothing, and take every run for one that has read no untrusted input.
+#[tokio::test]
+async fn a_program_of_the_first_version_is_refused_with_the_names_that_have_changed() {
+    let source = r#"
+begin(1)
+turn = hear()
+end(turn, output="trusted" if not turn.get("is_marked") else "untrusted")
+"#;
+    let board = board(spec(source)).await;
+    let error = failure(&board, Task::new("x")).await;
+    assert!(error.starts_with("terminal error: "), "{error}");
+    for part in ["version 1", "`is_marked` is `is_tainted`", "`mark` is `taint`", "docs/process-agents.md"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_old_name_of_a_message_between_turns_is_logged_with_the_new_one() {
+    let source = r#"
+begin()
+turn = hear()
+late = json.dumps({"type": "mark", "source": "a page"}) + "\n"
+if turn["input"] == "at once":
+    line = json.dumps({"type": "command", "turn": turn["id"], "output": os.getpid()}) + "\n"
+    os.write(1, (line + late).encode())
+else:
+    line = connect()
+    end(turn, output=os.getpid())
+    line.recv(1)
+    os.write(1, late.encode())
+hear()
+"#;
+    let logged = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(logged.writer()).finish();
+    let _traced = tracing::subscriber::set_default(subscriber);
+    let wire = Wire::new();
+    let board = board(spec_at(&wire, source)).await;
+    for (count, input) in [(1, "at once"), (2, "later")] {
+        let process = pid(&output(&board, Task::new(input)).await.to_string());
+        if input == "later" {
+            wire.taken().await.write();
+        }
+        reaped(process).await;
+        let logged = logged.text();
+        let warnings =
+            logged.matches("wrote between turns and is ended: `mark` is called `taint`, and belongs to a turn");
+        assert_eq!(warnings.count(), count, "{input}: {logged}");
+    }
     board.shutdown().await;
 }
 
@@ -651,6 +748,8 @@ async fn a_process_of_another_version_ends_the_turn_with_both_versions() {
 async fn a_process_that_does_not_begin_as_it_has_to_says_how() {
     let board = builder()
         .with(AgentSpec::new("loud", || program("print('Loading…', flush=True)\nhear()\nhear()\n")))
+        .with(AgentSpec::new("old", || program("hear()\ntell(type='mark', source='a page')\nhear()\n")))
+        .with(AgentSpec::new("wordy", || program("hear()\ntell(type='ready', protocol=2, names=['a'])\nhear()\n")))
         .with(AgentSpec::new("mute", || program("hear()\nhear()\n").ready_within(Duration::from_millis(50))))
         .with(AgentSpec::new("absent", || ProcessAgent::new("/nowhere/agent").args(["--fast"])))
         .with(AgentSpec::new("broken", || program("import nothing_of_this_name\n")))
@@ -662,6 +761,8 @@ async fn a_process_that_does_not_begin_as_it_has_to_says_how() {
             "loud",
             "did not say that it is ready: it is no JSON object: expected value at line 1 column 1; the line is \"Loading…\"",
         ),
+        ("old", "did not say that it is ready: `mark` is called `taint`; the line is "),
+        ("wordy", "did not say that it is ready: unknown field `names`, expected `type` or `protocol`; the line is "),
         ("mute", "did not say that it is ready within 50ms"),
         (
             "absent",

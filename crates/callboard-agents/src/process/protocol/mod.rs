@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use distinct::Distinct;
 
-/// The version that is spoken here.
-pub(super) const VERSION: u64 = 1;
+/// The version that is spoken here. Within a version nothing is renamed or removed.
+pub(super) const VERSION: u64 = 2;
 
 /// How much of what is wrong with a line stands in an error, in characters.
 const MAX_WHY: usize = 400;
@@ -321,22 +321,56 @@ impl BadLine {
 pub(super) fn read(line: &[u8]) -> Result<Said, BadLine> {
     let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
     let fields = object(line)?;
-    if fields.get("type").and_then(Value::as_str) == Some("mark") {
-        return Err(bad(&"`mark` is called `taint`"));
+    if let Some(renamed) = renamed(&fields) {
+        return Err(bad(&renamed));
     }
     let line = Line::deserialize(Value::Object(fields)).map_err(|error| bad(&error))?;
     line.meaning().map_err(|why| bad(&why))
 }
 
-/// The version that a process says it speaks, with its first line. What else that line holds is up to the version.
+/// The version that a process says it speaks, with its first line. What else that line of another version holds is up to that
+/// version; one of this version holds nothing else.
 pub(super) fn read_ready(line: &[u8]) -> Result<u64, BadLine> {
     let fields = object(line)?;
-    let bad = |why| BadLine::new(line, why);
-    if fields.get("type").and_then(Value::as_str) != Some("ready") {
-        return Err(bad("the first line has to be of type `ready`"));
+    let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
+    if let Some(renamed) = renamed(&fields) {
+        return Err(bad(&renamed));
     }
-    let version = fields.get("protocol").and_then(Value::as_u64);
-    version.ok_or_else(|| bad("`ready` has to say the version that is spoken, as the number `protocol`"))
+    if fields.get("type").and_then(Value::as_str) != Some("ready") {
+        return Err(bad(&"the first line has to be of type `ready`"));
+    }
+    let Some(version) = fields.get("protocol").and_then(Value::as_u64) else {
+        return Err(bad(&"`ready` has to say the version that is spoken, as the number `protocol`"));
+    };
+    match fields.keys().find(|field| !matches!(field.as_str(), "type" | "protocol")) {
+        Some(unknown) if version == VERSION => {
+            Err(bad(&format!("unknown field `{unknown}`, expected `type` or `protocol`")))
+        }
+        Some(_) | None => Ok(version),
+    }
+}
+
+/// Why a process that speaks this other version gets no turn, and what has to change in it.
+pub(super) fn refused_version(version: u64) -> String {
+    let change = match version {
+        1 => {
+            "in which the field `is_marked` is `is_tainted` and the message `mark` is `taint`; rename both in the program, and \
+             have it send version 2 (docs/process-agents.md)"
+        }
+        _ => "which docs/process-agents.md describes; use a program that speaks it",
+    };
+    format!("speaks version {version} of the protocol, and callboard speaks version {VERSION}, {change}")
+}
+
+/// What is said of lines that were written where none may be, beside the lines themselves.
+pub(super) fn hint_of_misplaced(lines: &[u8]) -> Option<&'static str> {
+    let first = lines.split(|byte| *byte == b'\n').next()?;
+    renamed(&object(first).ok()?)
+}
+
+/// The new name of a message of version 1.
+fn renamed(fields: &Map<String, Value>) -> Option<&'static str> {
+    (fields.get("type")?.as_str()? == "mark").then_some("`mark` is called `taint`")
 }
 
 /// The object of a line. One in which a key stands twice, at whatever depth, is refused: which of the two counts would be a guess.

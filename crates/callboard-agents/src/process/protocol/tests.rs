@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use callboard::messages::{Answer, Outcome};
+use callboard::messages::{Answer, Outcome, Refusal};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -89,6 +89,26 @@ fn the_page_has_an_example_of_every_line_of_a_process_and_all_are_understood() {
     assert_eq!(shown.len(), 20);
 }
 
+/// One word for one thing: `finished` is an outcome, of runs and of delegations; the work of a step is done.
+#[test]
+fn the_page_names_the_outcomes_of_delegations_as_those_of_runs_are_named() {
+    let turn = &PAGE[PAGE.find("`outcome` is how each of those delegations ended: ").unwrap()..];
+    let named = turn.split('`').skip(3).step_by(2).take(5).collect::<Vec<_>>();
+    let (error, reason) = (String::new(), String::new());
+    let outcomes = [
+        Outcome::Finished,
+        Outcome::Failed { error },
+        Outcome::Refused(Refusal::HandoffsOff),
+        Outcome::Denied { reason: reason.clone() },
+        Outcome::Cancelled { reason },
+    ];
+    assert_eq!(named, outcomes.each_ref().map(Outcome::name));
+    for line in examples("### What the process writes").into_iter().chain(examples("### What callboard writes")) {
+        let kind = type_of(line);
+        assert!(!kind.contains("finish") && !kind.contains("complete"), "{kind}");
+    }
+}
+
 fn command(line: &str) -> Command {
     match read(line.as_bytes()).unwrap() {
         Said::Ends(turn, Ending::Command(command)) => {
@@ -162,8 +182,13 @@ fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
 
 #[test]
 fn a_first_line_of_another_version_may_hold_what_it_likes() {
-    assert_eq!(read_ready(br#"{"type":"ready","protocol":2,"names":["a"]}"#), Ok(2));
+    for version in [1, 3] {
+        let line = format!(r#"{{"type":"ready","protocol":{version},"names":["a"]}}"#);
+        assert_eq!(read_ready(line.as_bytes()), Ok(version));
+    }
     for (line, why) in [
+        (r#"{"type":"ready","protocol":2,"names":["a"]}"#, "unknown field `names`, expected `type` or `protocol`"),
+        (r#"{"type":"mark","source":"a page"}"#, "`mark` is called `taint`"),
         (r#"{"type":"ready"}"#, "as the number `protocol`"),
         (r#"{"type":"ready","protocol":"1"}"#, "as the number `protocol`"),
         (r#"{"type":"step","id":1,"name":"x"}"#, "the first line has to be of type `ready`"),
