@@ -19,6 +19,7 @@ mod scratch;
 mod shapes;
 mod signals;
 mod stable_json;
+mod status;
 mod stores;
 mod usage;
 mod values;

@@ -220,6 +220,11 @@ pub(crate) fn grouped(number: u64) -> String {
     shown
 }
 
+/// The label of a node, or of what compensates it.
+pub(crate) fn shown_node(node: &str, is_compensation: bool) -> String {
+    if is_compensation { format!("compensating {node}") } else { node.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

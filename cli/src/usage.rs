@@ -8,6 +8,7 @@ use clap::{CommandFactory as _, Subcommand as _};
 
 use crate::arguments::{Arguments, Runs};
 use crate::page::{self, Failure};
+use crate::values::similar;
 
 /// Prints why the command line was refused, as JSON if `--json` is among the arguments. Help is printed as text.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
@@ -59,13 +60,6 @@ fn similar_subcommand(words: impl Iterator<Item = String>, name: &str) -> Option
     }
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     similar(name, names).map(str::to_owned)
-}
-
-/// The only one of these words that is one letter away from `word`, or two neighbours that changed places, whatever their case.
-pub(crate) fn similar<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let is_similar = |other: &&str| strsim::osa_distance(&word.to_lowercase(), &other.to_lowercase()) <= 1;
-    let mut fitting = words.into_iter().filter(is_similar);
-    fitting.next().filter(|_| fitting.next().is_none())
 }
 
 #[cfg(test)]

@@ -94,6 +94,13 @@ pub(crate) fn value_of(text: &str) -> Value {
     }
 }
 
+/// The only one of these words that is one letter away from `word`, or two neighbours that changed places, whatever their case.
+pub(crate) fn similar<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let is_similar = |other: &&str| strsim::osa_distance(&word.to_lowercase(), &other.to_lowercase()) <= 1;
+    let mut fitting = words.into_iter().filter(is_similar);
+    fitting.next().filter(|_| fitting.next().is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,9 +15,9 @@ use callboard::supervision::runs::{Follower, Run};
 
 use crate::agents::dialog;
 use crate::output::note_words;
-use crate::page::{brief, note, time};
+use crate::page::{brief, note, shown_node, time};
 use crate::stable_json;
-use crate::workflow::{interrupts, shown_node};
+use crate::workflow::interrupts;
 
 /// How long a run whose turns all wait for people must have had no event before [`rests`] returns: a turn may ask several questions.
 const QUIET: Duration = Duration::from_millis(300);
@@ -26,43 +26,6 @@ const QUIET: Duration = Duration::from_millis(300);
 pub(crate) fn open(run: &Run) -> Vec<Pending> {
     let now = Env::system().now().wall;
     run.pending().into_iter().filter(|wait| !wait.is_expired(now)).collect()
-}
-
-/// The status of an open run: the greatest of what it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Status {
-    /// It waits for nothing from people.
-    Open,
-    /// It waits for an answer to a question, or for a decision about an interrupted node.
-    WaitsForAnswer,
-    WaitsForConsent,
-    NeedsAttention,
-}
-
-impl Status {
-    /// The status of a run that has not ended.
-    pub(crate) fn of(run: &Run, now: Timestamp) -> Self {
-        let open = run.pending().into_iter().filter(|wait| !wait.is_expired(now));
-        open.map(|wait| Self::of_one(&wait)).max().unwrap_or(Self::Open)
-    }
-
-    fn of_one(wait: &Pending) -> Self {
-        match wait {
-            Pending::Approval(_) => Self::WaitsForConsent,
-            Pending::Question(_) | Pending::Node(_) => Self::WaitsForAnswer,
-            Pending::Attention { .. } => Self::NeedsAttention,
-        }
-    }
-
-    /// Its name in JSON and for `--state`.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::WaitsForAnswer => "waits_for_answer",
-            Self::WaitsForConsent => "waits_for_consent",
-            Self::NeedsAttention => "needs_attention",
-        }
-    }
 }
 
 /// A line about it for `runs show`, with the line's label.

@@ -16,7 +16,7 @@ use super::invalid::InvalidAgents;
 use super::read::{self, Read};
 use super::watch::Watch;
 use crate::quote::{quoted, quoted_path};
-use crate::usage::similar;
+use crate::values::similar;
 
 /// The agents of a folder, and the built-in ones, for a board.
 pub(crate) struct LoadedAgents {

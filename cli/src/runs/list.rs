@@ -15,10 +15,10 @@ use callboard::supervision::runs::Run;
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::shapes;
 use crate::stable_json;
+use crate::status::Status;
 use crate::stores::open::{ClosedStore, OpenStores, in_several_stores};
 use crate::stores::store::Rules;
 use crate::values::time_span;
-use crate::waits::Status;
 
 /// Which runs a command selects.
 #[derive(Clone, Debug, Default, Args)]
@@ -267,7 +267,7 @@ mod tests {
             let run = board.submit(Task::new("x")).await.unwrap();
             let expires_at = board.people().next().await.unwrap().expires_at().unwrap();
             let (run, before) = (run.read().await.unwrap(), Timestamp::from_millis(expires_at.as_millis() - 1));
-            assert_eq!(waits::Status::of(&run, before), waits::Status::WaitsForConsent);
+            assert_eq!(Status::of(&run, before), Status::WaitsForConsent);
             assert_eq!(line(&run.pending()[0], before), ("consent", "pays wants to pay order 1".to_owned()));
             assert_eq!(
                 (status(&run, before), status(&run, expires_at)),

@@ -8,7 +8,7 @@ use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timest
 use callboard::supervision::runs::Run;
 
 use crate::stable_json::{stable, time};
-use crate::waits::Status;
+use crate::status::Status;
 
 /// The status of the run at `now`, in one word.
 pub(crate) fn status(run: &Run, now: Timestamp) -> &'static str {

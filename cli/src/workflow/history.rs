@@ -5,13 +5,11 @@ use serde_json::{Value, json};
 use callboard::messages::{AgentName, Pending, visible};
 use callboard::supervision::runs::{Cause, TurnEnd, TurnStory};
 
-use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
+use crate::page::{self, Page, brief, brief_json, count, duration, lines_of, table};
 use crate::runs::show::{ending, head};
 use crate::shapes;
 use crate::stable_json;
 use crate::stores::store::Loaded;
-
-use super::progress;
 
 /// How much of a value the table shows, in characters.
 const SHOWN: usize = 200;
@@ -69,7 +67,7 @@ fn is_compensation(turn: &TurnStory) -> bool {
 }
 
 fn shown_node(turn: &TurnStory) -> String {
-    progress::shown_node(&node(turn), is_compensation(turn))
+    page::shown_node(&node(turn), is_compensation(turn))
 }
 
 fn ended(loaded: &Loaded, turn: &TurnStory) -> String {

@@ -21,7 +21,6 @@ use crate::page::{self, Failure, Page};
 use crate::process::{block_on, finish, print};
 
 use arguments::Workflow;
-pub(crate) use progress::shown_node;
 use session::SubmitOptions;
 pub(crate) use session::is_left_by_its_store;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use callboard::messages::{Command, Failure, Pending, RunEvent, StateRules, visible};
 use callboard::supervision::runs::{self, Run, TurnEvent, TurnStatus};
 
-use crate::page::{brief, brief_json, duration};
+use crate::page::{brief, brief_json, duration, shown_node};
 
 /// How much of an output or an error one line shows, in characters.
 const SHOWN: usize = 120;
@@ -116,11 +116,6 @@ impl Follower {
         };
         open == 0 || open > run.pending().into_iter().filter(is_held_up).count()
     }
-}
-
-/// The label of a node, or of what compensates it.
-pub(crate) fn shown_node(node: &str, is_compensation: bool) -> String {
-    if is_compensation { format!("compensating {node}") } else { node.to_owned() }
 }
 
 /// Lines for the loops around a node that have begun a new iteration.
