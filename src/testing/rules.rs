@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 pub(crate) type Seen = BTreeSet<&'static str>;
 
 /// How many cases are played by default; `CALLBOARD_SEEDS` sets another number.
-const CASES: u32 = 10_000;
+const CASES: u32 = 4_000;
 
 /// Plays cases, the same ones each time unless `CALLBOARD_SEED` sets another seed, and prints which branches they reached.
 ///

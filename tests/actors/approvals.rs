@@ -303,7 +303,7 @@ async fn a_parked_handoff_reserves_nothing_and_goes_on_when_approved() {
 }
 
 async fn denied(decide: impl AsyncFnOnce(&Callboard, ApprovalId)) -> (RunResult, String) {
-    let board = handoffs_ask(handing_off(World::new().board())).start().await.unwrap();
+    let board = handoffs_ask(handing_off(World::new().board())).approval_ttl(HOUR).start().await.unwrap();
     let run = submit(&board, "a").await;
     let id = open(&board, 1).await[0].id();
     decide(&board, id).await;
@@ -388,7 +388,7 @@ async fn a_breaker_that_opened_meanwhile_refuses_an_approved_handoff() {
 #[tokio::test(start_paused = true)]
 async fn open_approvals_survive_a_restart_and_keep_their_expiry() {
     let world = World::new();
-    let start = || handoffs_ask(handing_off(world.board())).approval_policy(|_| Consent::Ask);
+    let start = || handoffs_ask(handing_off(world.board())).approval_policy(|_| Consent::Ask).approval_ttl(HOUR * 2);
     let start = || asking(start()).start();
     let first = start().await.unwrap();
     let runs = [submit(&first, "writer").await.id(), submit(&first, "a").await.id()];

@@ -198,7 +198,7 @@ async fn a_decision_that_was_stored_and_not_acknowledged_reaches_its_run() {
 #[tokio::test(start_paused = true)]
 async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
     let (builder, store) = failing_decisions(&[true, false]);
-    let board = builder.start().await.unwrap();
+    let board = builder.approval_ttl(secs(3600)).start().await.unwrap();
     let output = finish(&board, Task::new("x")).await.output;
     assert_eq!(output, json!("denied: the approval of write_file REVIEW.md expired before anybody decided"));
     assert!(store.decision_faults.lock().is_empty());

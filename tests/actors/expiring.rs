@@ -196,9 +196,9 @@ async fn people_are_reminded_once_before_an_approval_expires() {
     board.shutdown().await;
 
     let board = stage.board().timings(|timings| timings.remind_before(Duration::ZERO)).start().await.unwrap();
-    let (run, _) = ask(&board, Task::new("x").input("c")).await;
+    let (run, _) = ask(&board, Task::new("x").input("c").approval_ttl(HOUR * 4)).await;
     run.result().await.unwrap();
-    assert_eq!(stage.told(), ["asked about c after 0 h", "expiry c after 168 h"]);
+    assert_eq!(stage.told(), ["asked about c after 0 h", "expiry c after 4 h"]);
     board.shutdown().await;
 }
 

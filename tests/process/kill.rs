@@ -144,7 +144,7 @@ fn the_child() {
 #[test]
 fn nothing_acknowledged_is_lost_to_kills() {
     let mut campaign = Campaign::begin("kills");
-    let kills = cases(50) as usize;
+    let kills = cases(15) as usize;
     let folder = tempfile::tempdir().unwrap();
     let mut acknowledged = BTreeSet::new();
     let mut kills_in_flight = 0;

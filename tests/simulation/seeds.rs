@@ -657,14 +657,14 @@ fn a_claim_that_comes_after_its_boards_end_takes_a_run_from_nobody_for_long() {
 }
 
 #[test]
-fn silence_denies_an_approval_after_seven_days() {
+fn silence_denies_an_approval_when_it_expires() {
     Seeds::new(1).simulate(async |sim: Sim| {
-        sim.time_limit(Duration::from_secs(8 * 24 * 3600));
+        sim.time_limit(Duration::from_secs(2 * 3600));
         let writer = |turn: Turn| async move {
             turn.people().approve(Action::new("write_file", "REVIEW.md", "fine")).await?;
             Ok(Command::output("written"))
         };
-        let board = sim.board().agent("writer", writer).start().await?;
+        let board = sim.board().approval_ttl(Duration::from_secs(3600)).agent("writer", writer).start().await?;
         let run = board.submit(Task::new("write")).await?;
         assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));
         sim.assert_nothing_left().await;

@@ -206,7 +206,7 @@ fn a_flipped_bit_in_a_file_is_reported_or_harmless() {
     let (kept, files) = filled();
     let mut campaign = Campaign::begin("bits");
     let (mut refused, mut reported, mut harmless) = (0, 0, 0);
-    for _ in 0..cases(1000).div_ceil(5) {
+    for _ in 0..cases(300).div_ceil(5) {
         let file = campaign.below(files.0.len());
         let StoredFile { path, used, .. } = &files.0[file];
         let bit = campaign.below(used.len() * 8);
@@ -249,7 +249,7 @@ fn a_flipped_bit_in_a_row_is_reported_for_its_key_alone() {
     let (kept, files) = filled();
     let mut campaign = Campaign::begin("bits");
     let mut by_kind: BTreeMap<char, (u64, u64)> = BTreeMap::new();
-    let rows = cases(1000) - cases(1000).div_ceil(5);
+    let rows = cases(300) - cases(300).div_ceil(5);
     let mut flips = 0;
     while flips < rows {
         let folder = files.copy(None);

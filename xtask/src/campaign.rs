@@ -1,5 +1,5 @@
-//! Campaigns: tests that repeat with chance, as often as asked. `cargo xtask test` runs their fast forms with all other
-//! tests; here one is run by its name, and says in one line what came of it.
+//! Campaigns: tests that repeat with chance, as often as asked. `cargo xtask test` repeats each as often as a run of all tests
+//! has time for; here one is run by its name, and says in one line what came of it.
 //!
 //! A campaign is a test binary that takes its count from the environment. It may print lines that begin with `campaign `;
 //! for one that does not, the count that it was given and its exit say it.

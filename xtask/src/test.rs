@@ -29,7 +29,7 @@ const PARTS: [(&str, Part); 13] = [
     // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
     ("licences", Part::Cargo(&["deny", "check", "bans", "licenses", "sources"])),
     ("lints", Part::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-    ("tests", Part::Cargo(&["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--examples"])),
+    ("tests", Part::Cargo(&["nextest", "run", "--workspace", "--lib", "--bins", "--tests"])),
     ("injected bugs", Part::Chore(injected::injected)),
     ("doc tests", Part::Cargo(&["test", "--workspace", "--doc"])),
     ("docs", Part::Cargo(&["doc", "--workspace", "--no-deps"])),

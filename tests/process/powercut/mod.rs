@@ -114,7 +114,7 @@ fn nothing_acknowledged_is_lost_to_power_cuts() {
     /// Images made of one record.
     const OF_ONE_RECORD: u64 = 500;
     let mut campaign = Campaign::begin("powercut");
-    let images = cases(500);
+    let images = cases(150);
     let (mut records, mut left_out, mut beyond_certain, mut refused_empty) = (0, 0, 0, 0);
     for _ in 0..images.div_ceil(OF_ONE_RECORD) {
         let seed = campaign.random();

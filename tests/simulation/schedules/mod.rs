@@ -59,7 +59,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 
 #[test]
 fn every_run_ends_as_its_plan_says_whatever_the_schedule_and_the_faults() {
-    Seeds::new(500).simulate(play);
+    Seeds::new(150).simulate(play);
 }
 
 /// Seeds that once failed.

@@ -230,10 +230,10 @@ fn one_thing_that_went_wrong_once_does_not_again() {
 
 #[test]
 fn people_limits_and_boards_side_by_side_count_once_whatever_the_schedule_and_the_faults() {
-    Seeds::new(100).simulate(async |sim| play(sim, one_fault).await);
+    Seeds::new(30).simulate(async |sim| play(sim, one_fault).await);
 }
 
 #[test]
 fn one_thing_that_goes_wrong_anywhere_costs_nobody_anything() {
-    Seeds::new(100).simulate(async |sim| play(sim, any_fault).await);
+    Seeds::new(30).simulate(async |sim| play(sim, any_fault).await);
 }

@@ -261,5 +261,5 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 
 #[test]
 fn every_node_sees_what_came_before_it_and_works_once_whatever_the_schedule_and_the_faults() {
-    Seeds::new(300).simulate(play);
+    Seeds::new(100).simulate(play);
 }

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
+use crate::commands::cargo;
 use crate::workspace;
 
 const PACKAGE: &str = "callboard";
@@ -96,7 +97,7 @@ fn shared_names(names: &[String]) -> Vec<String> {
 
 fn names() -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
-    let status = Command::new(env!("CARGO"))
+    let status = cargo()
         .args(["rustdoc", "--quiet", "--package", PACKAGE, "--lib", "--all-features", "--"])
         .args(["-Z", "unstable-options", "--output-format", "json", "--document-hidden-items", "--cap-lints", "allow"])
         .env(RUSTDOC, std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
