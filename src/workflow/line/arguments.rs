@@ -207,7 +207,7 @@ fn choice<T, const N: usize>(
 }
 
 fn timeout(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<Duration>> {
-    const ADVICE: &str = "write \"500ms\", \"30s\", \"5m\", \"2h\", or a number of seconds";
+    const ADVICE: &str = "write \"500ms\", \"30s\", \"5m\", \"2h\", \"7d\", or a number of seconds";
     let place = given.place;
     let duration = match given.value {
         Given::Value(Value::Number(number)) => number.as_u64().map(Duration::from_secs),
@@ -221,7 +221,7 @@ fn timeout(given: Placed<Given<'_>>, found: &mut DefectList) -> Option<Placed<Du
     }
 }
 
-/// `500ms`, `30s`, `5m` or `2h`.
+/// `500ms`, `30s`, `5m`, `2h` or `7d`.
 fn duration(text: &str) -> Option<Duration> {
     let unit = text.find(|c: char| !c.is_ascii_digit())?;
     let (count, unit) = (text[..unit].parse::<u64>().ok()?, &text[unit..]);
@@ -230,6 +230,7 @@ fn duration(text: &str) -> Option<Duration> {
         "s" => Some(Duration::from_secs(count)),
         "m" => count.checked_mul(60).map(Duration::from_secs),
         "h" => count.checked_mul(3_600).map(Duration::from_secs),
+        "d" => count.checked_mul(86_400).map(Duration::from_secs),
         _ => None,
     }
 }

@@ -403,7 +403,7 @@ fn an_error_shows_the_place_and_what_to_do() {
       |
     1 | a(agnet="x", agent=reviewer, attempts="3", timeout="3 days", goto="b", interrupt="after")
       |                                                    ^^^^^^^^
-      advice: write "500ms", "30s", "5m", "2h", or a number of seconds
+      advice: write "500ms", "30s", "5m", "2h", "7d", or a number of seconds
 
     flow:1:67: this is not a list of nodes
       |
@@ -770,4 +770,10 @@ proptest! {
             prop_assert_eq!(without_places(&read(&text)), without_places(&draft));
         }
     }
+}
+
+#[test]
+fn a_time_may_be_in_days() {
+    let read = read(r#"a(timeout="7d")"#);
+    assert_eq!(read.nodes[0].timeout.as_ref().unwrap().value, Duration::from_secs(7 * 24 * 3_600));
 }

@@ -342,7 +342,7 @@ loop = { max = 3, at_max = "refuse" }
        |
     22 | timeout = "30 s"
        |           ^^^^^^
-      advice: write a whole number with its unit (ms, s, m or h) in quotes, or an integer of seconds
+      advice: write a whole number with its unit (ms, s, m, h or d) in quotes, or an integer of seconds
 
     w.toml:23:12: `attempts` must be a whole number from 1 to 4294967295, not 0
        |
@@ -576,7 +576,7 @@ fn times_have_a_unit_or_are_seconds() {
         "\"30 s\"",
         "\"30S\"",
         "\"0ms\"",
-        "\"30d\"",
+        "\"30w\"",
         "\"99999999999999999999s\"",
         "\"9999999999999999999h\"",
         "9223372036854775807",

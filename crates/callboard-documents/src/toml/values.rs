@@ -111,7 +111,7 @@ pub fn duration((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Dura
     if millis.is_none() {
         let defect = misfit(key, "a time above zero, as \"30s\"", item);
         found.add(
-            defect.advise("write a whole number with its unit (ms, s, m or h) in quotes, or an integer of seconds"),
+            defect.advise("write a whole number with its unit (ms, s, m, h or d) in quotes, or an integer of seconds"),
         );
     }
     millis.map(|millis| Placed::at(Duration::from_millis(millis), item.span()))
@@ -125,6 +125,7 @@ fn millis(text: &str) -> Option<u64> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(unit)

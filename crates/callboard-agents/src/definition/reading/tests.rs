@@ -426,3 +426,10 @@ fn each_key(schema: &serde_json::Value, example: &serde_json::Value, at: &str) {
         }
     }
 }
+
+#[test]
+fn a_time_may_be_in_days() {
+    let text = "[agent]\nname = \"a\"\n[agent.capabilities]\nquestion_ttl = \"7d\"\n";
+    let read = Definition::from_toml("a.toml", text).unwrap();
+    assert_eq!(read.question_ttl, Some(Duration::from_secs(7 * 24 * 3_600)));
+}
