@@ -182,7 +182,7 @@ impl Transfer {
     /// Reads an export into an empty store; see [`Transfer::copy`] for expiry.
     ///
     /// # Errors
-    /// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line,
+    /// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line, which may be one after the end,
     /// [`TransferError::Incomplete`] if the text was cut, or [`TransferError::Damaged`] if it was changed.
     pub async fn import(
         from: &mut (dyn BufRead + Send),
@@ -199,7 +199,7 @@ impl Transfer {
             }
             number += 1;
             let wrong = |detail: String| TransferError::Line { line: number, detail };
-            let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+            let line = serde_json::from_str(&text).map_err(|_| wrong(unknown_line(number).to_owned()))?;
             let parcel = match line {
                 Line::Begin { callboard, version } if number == 1 && callboard == "export" && version == VERSION => {
                     lines.update(text.as_bytes());
@@ -224,9 +224,15 @@ impl Transfer {
                 Line::End { crc32: Some(crc32), .. } if number > 1 && crc32 != lines.clone().finalize() => {
                     return Err(TransferError::Damaged);
                 }
-                Line::End { .. } if number > 1 => return target.finish().await,
+                Line::End { .. } if number > 1 => {
+                    check_end(from, number)?;
+                    return target.finish().await;
+                }
+                Line::Begin { .. } if number > 1 => {
+                    return Err(wrong("an export begins in it, and another has not ended".to_owned()));
+                }
                 Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
-                    return Err(wrong("it is not the first line of an export, or not in its position".to_owned()));
+                    return Err(wrong(unknown_line(number).to_owned()));
                 }
             };
             lines.update(text.as_bytes());
@@ -364,6 +370,32 @@ impl<'a> Target<'a> {
         let revision = self.store.put_if_revision(put).await?;
         self.store.delete_if_revision(&key, revision, durability).await?;
         Ok(self.moved)
+    }
+}
+
+/// Checks that only blank lines follow the end of an export, which is in the line `end`.
+fn check_end(from: &mut (dyn BufRead + Send), end: u64) -> Result<(), TransferError> {
+    let (mut line, mut text) = (end, Vec::new());
+    loop {
+        text.clear();
+        if from.read_until(b'\n', &mut text)? == 0 {
+            return Ok(());
+        }
+        line += 1;
+        if !text.trim_ascii().is_empty() {
+            let detail =
+                format!("the export has ended in line {end}, and nothing may follow; import each export by itself");
+            return Err(TransferError::Line { line, detail });
+        }
+    }
+}
+
+/// The detail of a line that is in no export, or not in this position.
+fn unknown_line(number: u64) -> &'static str {
+    if number == 1 {
+        "an export begins with {\"callboard\":\"export\",\"version\":1}"
+    } else {
+        "it is no record, no value and no end; use another copy of the export"
     }
 }
 

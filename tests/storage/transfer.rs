@@ -98,6 +98,14 @@ async fn an_export_that_was_cut_or_changed_is_noticed() {
     assert!(matches!(import(without(lines.len() - 1)).await, TransferError::Incomplete { stated: None, .. }));
     assert!(matches!(import(without(lines.len() - 2)).await, TransferError::Incomplete { stated: Some(_), .. }));
     assert!(matches!(import(without(0)).await, TransferError::Line { line: 1, .. }));
+    let after = |rest: &str| import(format!("{text}\n \n{rest}"));
+    let followed = [after(&text).await, after("x").await].map(|error| error.to_string());
+    let end = lines.len();
+    let why =
+        format!("line {} of the export is wrong: the export has ended in line {end}, and nothing may follow", end + 3);
+    assert!(followed.iter().all(|error| error.starts_with(&why)), "{followed:?}");
+    let blank = Memory::new(clock.clone());
+    Transfer::import(&mut format!("{text}\n \t\r\n").as_bytes(), &blank, clock.now().wall).await.unwrap();
     let gap = import(without(2)).await;
     assert!(matches!(gap, TransferError::Store(StorageError::WrongSequence { .. })), "{gap}");
     assert!(matches!(import(text.replacen("\"payload\":\"0", "\"payload\":\"x", 1)).await, TransferError::Line { .. }));
