@@ -17,27 +17,27 @@ use crate::workflow::arguments::Workflow;
 #[derive(Debug, Parser)]
 #[command(name = "callboard", version)]
 pub(crate) enum Arguments {
-    /// Write a folder with example agents
+    /// Initialize a folder with example agents
     Init(Init),
-    /// Report every defect in the agents of a folder, with its place
+    /// Check the agents of a folder, and report every defect with its place
     #[command(after_help = CHECK_CODES)]
     Check(Check),
-    /// Give agents a task
+    /// Run a task with agents
     #[command(after_help = RUN_CODES)]
     Run(Run),
-    /// List, show, replay, compare, fork, remove and move the runs of the project, or of a store
+    /// List, show, replay, diff, delete, prune, export, import and fork the runs of the project, or of a store
     #[command(after_help = EXIT_CODES)]
     Runs {
         #[command(subcommand)]
         command: Runs,
     },
-    /// List, show, copy and remove conversations, which several runs of an agent share: see `callboard run --conversation`
+    /// List, show, fork and delete conversations, which several runs of an agent share: see `callboard run --conversation`
     #[command(after_help = EXIT_CODES)]
     Conversations {
         #[command(subcommand)]
         command: Conversations,
     },
-    /// Check, draw, run, resume, retry and fork workflows, with programs or agents in files
+    /// Check, draw, run, resume, retry and fork workflows, with programs or agents in files, and show the history of their runs
     Workflow {
         #[command(subcommand)]
         command: Workflow,
@@ -64,7 +64,7 @@ pub(crate) enum Runs {
         /// The run's id, a prefix of it that no other run has, or @last
         run: String,
     },
-    /// Show a run event by event, with what each event changed
+    /// Replay a run: show it event by event, with what each event changed
     Replay {
         #[command(flatten)]
         common: Common,
@@ -77,7 +77,7 @@ pub(crate) enum Runs {
         #[arg(long, conflicts_with = "json")]
         step: bool,
     },
-    /// Compare two runs: the first event that differs, their outcomes, their channels and their turns
+    /// Show the diff of two runs: the first event that differs, their outcomes, their channels and their turns
     Diff {
         #[command(flatten)]
         common: Common,
@@ -86,7 +86,7 @@ pub(crate) enum Runs {
         /// The other run
         second: String,
     },
-    /// Remove runs, with all that the store keeps of them
+    /// Delete runs, with all that the store keeps of them
     Delete {
         #[command(flatten)]
         common: Common,
@@ -94,7 +94,7 @@ pub(crate) enum Runs {
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Remove the runs that have ended and that the options select; at least one option is required
+    /// Prune the store: delete the runs that have ended and that the options select; at least one option is required
     Prune {
         #[command(flatten)]
         common: Common,
@@ -121,7 +121,7 @@ pub(crate) enum Runs {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Start a run as a copy of another one, up to a turn; the program with the agents continues it at its next start
+    /// Fork a run: start a copy of it, up to a turn; the program with the agents continues it at its next start
     Fork {
         #[command(flatten)]
         common: Common,
@@ -154,7 +154,7 @@ pub(crate) enum Conversations {
         #[arg(value_parser = ConversationId::new)]
         conversation: ConversationId,
     },
-    /// Copy a conversation under a new id, to continue the copy independently
+    /// Fork a conversation: copy it under a new id, to continue the copy independently
     Fork {
         #[command(flatten)]
         common: Common,
@@ -168,7 +168,7 @@ pub(crate) enum Conversations {
         #[arg(long, value_name = "RUN")]
         until: Option<String>,
     },
-    /// Remove conversations with all their messages; their runs are kept
+    /// Delete conversations with all their messages; their runs are kept
     Delete {
         #[command(flatten)]
         common: Common,

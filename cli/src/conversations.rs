@@ -6,16 +6,17 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use callboard::messages::{ConversationId, Message, RunId, visible, visible_lines};
-use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
+use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun};
 
 use crate::agents::hints::store_flag;
+use crate::agents::patterns::is_of_workflow;
 use crate::arguments::Conversations;
-use crate::page::{Failure, Page, brief, count, grouped, lines_of, table, time};
+use crate::page::{Failure, Page, brief, count, folded, grouped, lines_of, table, time};
 use crate::process;
 use crate::stores::Stores;
 use crate::stores::open::{LAST, OpenStores, in_several_stores};
 use crate::stores::project::number_of;
-use crate::stores::store::{self, Store};
+use crate::stores::store::{self, Loaded, Store};
 
 pub(crate) fn main(command: &Conversations) -> ExitCode {
     process::print_answer(answer(command), command.common().json)
@@ -78,7 +79,7 @@ async fn show(open: &OpenStores, conversation: &ConversationId) -> Result<Page, 
     let runs = open.stores[place].conversations().read(conversation).await.map_err(trouble)?;
     let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
     let rows: Vec<Value> = runs.iter().map(row).collect();
-    Ok(Page::new(text, json!({ "conversation": conversation, "runs": rows })))
+    Ok(Page::new(folded(&text), json!({ "conversation": conversation, "runs": rows })))
 }
 
 /// Copies a conversation under a new id, up to a run of it; by default up to the last that has ended.
@@ -120,19 +121,20 @@ async fn fork(
 /// Refuses a conversation with an open run: the next run of the conversation would wait for it. `line` is the command line that
 /// continues a run.
 pub(crate) async fn check_none_is_open(
-    conversations: &ConversationsHandle,
+    store: &Store,
     conversation: &ConversationId,
-    store: Option<&Path>,
-    line: impl Fn(RunId) -> String,
+    named: Option<&Path>,
+    line: impl Fn(&Loaded) -> String,
 ) -> Result<(), Failure> {
-    let runs = conversations.read(conversation).await.map_err(trouble)?;
+    let runs = store.conversations().read(conversation).await.map_err(trouble)?;
     let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) else { return Ok(()) };
+    let loaded = store.load(open.run).await?;
     Err(Failure::trouble(format!(
         "run {run} of conversation {conversation} has not ended; to continue it: {line}; to remove it: callboard runs delete \
          {run}{flag}",
         run = open.run,
-        line = visible(&line(open.run)),
-        flag = visible(&store_flag(store)),
+        line = visible(&line(&loaded)),
+        flag = visible(&store_flag(named)),
     )))
 }
 
@@ -230,7 +232,7 @@ fn unknown(conversation: &ConversationId, open: &OpenStores) -> Failure {
 async fn refused(store: &Store, error: &ConversationError) -> Failure {
     match error {
         ConversationError::RunIsOpen { run, .. } => {
-            let is_planned = store.load(*run).await.is_ok_and(|run| run.replay.submission().task.plan.is_some());
+            let is_planned = store.load(*run).await.is_ok_and(|run| is_of_workflow(run.replay.submission()));
             let line = if is_planned { "workflow resume" } else { "run --resume" };
             Failure::trouble(format!(
                 "{error}: callboard {line} {run} continues the run, and callboard runs delete {run} removes it"

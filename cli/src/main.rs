@@ -21,6 +21,7 @@ mod signals;
 mod stable_json;
 mod status;
 mod stores;
+mod strict_json;
 mod usage;
 mod values;
 mod waits;
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
     };
     match arguments {
         Arguments::Init(init) => agents::init(&init),
-        Arguments::Check(check) => agents::check(&check),
-        Arguments::Run(run) => unless_nested(|| agents::run(&run)),
+        Arguments::Check(check) => agents::check(check),
+        Arguments::Run(run) => unless_nested(|| agents::run(run)),
         Arguments::Runs { command } if command.changes_runs() => unless_nested(|| runs::main(&command)),
         Arguments::Runs { command } => runs::main(&command),
         Arguments::Conversations { command } if command.changes_them() => {

@@ -137,7 +137,7 @@ pub(crate) fn note_words(line: &str) {
 }
 
 /// The line, folded at the width of the terminal if standard error is one: no row begins with text from the middle of a line.
-fn fit(line: &str) -> String {
+pub(crate) fn fit(line: &str) -> String {
     Keyboard::columns().map_or_else(|| line.to_owned(), |columns| Rows::default().push(line, columns))
 }
 

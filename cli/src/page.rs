@@ -13,6 +13,7 @@ use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
 use serde_json::{Value, json};
 
+use callboard::actors::approvals::Rows;
 use callboard::messages::{Handoffs, Json, Timestamp, visible};
 
 use crate::output;
@@ -147,6 +148,18 @@ pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
         }
     }
     table
+}
+
+/// Text for people with words of agents, folded at the width of the terminal if standard output is one, as lines on standard error are: no
+/// row begins with text from the middle of a line. Tables fit already.
+pub(crate) fn folded(text: &str) -> String {
+    /// The width of a terminal that does not say how wide it is, as for standard error.
+    const COLUMNS: usize = 80;
+    if !std::io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let columns = table([""], &[]).width().map(usize::from).filter(|columns| *columns > 0);
+    Rows::default().push(text, columns.unwrap_or(COLUMNS))
 }
 
 /// The table's lines, without trailing blanks.

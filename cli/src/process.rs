@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use callboard::messages::{RunId, RunResult, visible_lines};
 
-use crate::page::{self, Failure, Page, json_text};
+use crate::page::{self, Failure, Page, folded, json_text};
 use crate::signals::Signals;
 use crate::{orphans, output, shapes};
 
@@ -137,11 +137,12 @@ fn result_page(result: &RunResult, as_json: bool) -> Page {
     let text = match output.as_str() {
         _ if !outcome.is_finished() || output.is_null() => String::new(),
         // A pipe receives the text unchanged.
-        Some(text) if io::stdout().is_terminal() => format!("{}\n", visible_lines(text)),
+        Some(text) if io::stdout().is_terminal() => format!("{}\n", folded(&visible_lines(text))),
         Some(text) => format!("{text}\n"),
-        None => format!("{}\n", json_text(output)),
+        None => format!("{}\n", folded(&json_text(output))),
     };
     let code = u8::from(!outcome.is_finished());
-    let remarks = if code == 0 || as_json { String::new() } else { format!("error: {outcome}\n") };
+    let remarks =
+        if code == 0 || as_json { String::new() } else { format!("{}\n", output::fit(&format!("error: {outcome}"))) };
     Page { code, remarks, ..Page::new(text, shapes::result(result)) }
 }

@@ -4,6 +4,7 @@ use callboard::messages::{Limits, Outcome, Refusal, RunEvent, StateRules, Verdic
 use callboard::supervision::runs::{Cause, Fork, Replay};
 use serde_json::json;
 
+use crate::agents::patterns::is_of_workflow;
 use crate::limits::LimitChoice;
 use crate::page::Failure;
 use crate::stores::store::Loaded;
@@ -72,7 +73,7 @@ pub(crate) fn retry_of(run: &Loaded, limits: Option<&LimitChoice>) -> Result<(u3
     }
     let outcome = run.replay.result().map(|result| &result.outcome);
     let failed = FailedTurn::of(&run.history, outcome).ok_or_else(|| {
-        let line = if run.replay.submission().task.plan.is_some() { "workflow resume" } else { "run --resume" };
+        let line = if is_of_workflow(run.replay.submission()) { "workflow resume" } else { "run --resume" };
         trouble(format!("no turn of it has failed; `callboard {line} {}` continues it, or prints its result", run.id))
     })?;
     let mut fork = Fork::new().in_conversation();

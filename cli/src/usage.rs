@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Subcommand as _};
 
+use callboard::messages::{visible, visible_lines};
+
 use crate::arguments::{Arguments, Runs};
 use crate::page::{self, Failure};
 use crate::values::similar;
@@ -13,12 +15,56 @@ use crate::values::similar;
 /// Prints why the command line was refused, as JSON if `--json` is among the arguments. Help is printed as text.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     let error = with_tip(error);
-    if !error.use_stderr() || !wants_json() {
+    if !error.use_stderr() {
         error.exit();
     }
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    page::print(Err(Failure::trouble(text.to_owned())), true)
+    let (json, shown) = (wants_json(), shown(error));
+    match shown {
+        Shown::Whole(error) if !json => error.exit(),
+        Shown::Whole(error) => refuse_with(&error.render().to_string(), json),
+        Shown::Escaped(text) => refuse_with(&text, json),
+    }
+}
+
+fn refuse_with(text: &str, json: bool) -> ExitCode {
+    let text = text.strip_prefix("error: ").unwrap_or(text).trim_end();
+    page::print(Err(Failure::trouble(text.to_owned())), json)
+}
+
+/// An error of clap, which repeats arguments.
+enum Shown {
+    /// The arguments have nothing that a terminal would not show.
+    Whole(clap::Error),
+    /// The text without colours, in which everything that a terminal would not show is escaped.
+    Escaped(String),
+}
+
+fn shown(mut error: clap::Error) -> Shown {
+    let is_hidden = |argument: OsString| {
+        let text = argument.to_string_lossy();
+        visible_lines(&text) != text
+    };
+    if !std::env::args_os().any(is_hidden) {
+        return Shown::Whole(error);
+    }
+    // clap removes escape sequences from what it renders without colours, so arguments are escaped before.
+    let escaped: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter_map(|(kind, value)| {
+            let value = match value {
+                ContextValue::String(text) => ContextValue::String(visible(text)),
+                ContextValue::Strings(texts) => ContextValue::Strings(texts.iter().map(|text| visible(text)).collect()),
+                _ => return None,
+            };
+            Some((kind, value))
+        })
+        .collect();
+    for (kind, value) in escaped {
+        error.insert(kind, value);
+    }
+    // Its tips repeat the argument with colours.
+    error.remove(ContextKind::Suggested);
+    Shown::Escaped(visible_lines(&error.render().to_string()))
 }
 
 /// Whether `--json` is among the arguments of this process, whatever the others are.

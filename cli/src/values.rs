@@ -1,13 +1,16 @@
 //! Parsers for the values of options, and for the files that they name.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use callboard::messages::visible;
 use rustix::fs::OFlags;
 use serde_json::Value;
+
+use crate::strict_json::{self, Problem};
 
 /// Parses a duration with its unit: `30s`, `90m`, `12h` or `7d`.
 pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
@@ -25,6 +28,14 @@ pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
     parsed.ok_or_else(|| "write a number of seconds, minutes, hours or days: 30s, 90m, 12h or 7d".to_owned())
 }
 
+/// Parses a duration above zero: an approval that no person has time to answer would be denied each time.
+pub(crate) fn time_to_answer(text: &str) -> Result<Duration, String> {
+    match time_span(text)? {
+        Duration::ZERO => Err("it has to be above zero: nobody could answer in no time".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// A channel and its new value.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -38,8 +49,10 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
         None => text.to_owned(),
         Some(file) => text_in(file)?,
     };
-    serde_json::from_str(&read)
-        .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
+    strict_json::parse(&read).map_err(|problem| match problem {
+        Problem::Syntax(problem) => format!("{problem}; it has to be JSON, and text goes in quotes: '\"text\"'"),
+        Problem::Repeated(problem) => problem,
+    })
 }
 
 /// Text, or the content of `@FILE`; `@-` is standard input.
@@ -59,7 +72,22 @@ pub(crate) fn text_in(file: &str) -> Result<String, String> {
         "-" => ("standard input", bounded(std::io::stdin())),
         file => (file, open_given(Path::new(file)).and_then(bounded)),
     };
-    read.map_err(|error| format!("{what}: {error}"))
+    read.map_err(|error| format!("{}: {}", visible(what), reason(&error)))
+}
+
+/// Why a file cannot be used, and what to do, without the number of the error.
+pub(crate) fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::PermissionDenied => "this user has no permission to access it".to_owned(),
+        ErrorKind::IsADirectory => "it is a folder; name a file".to_owned(),
+        ErrorKind::AlreadyExists => "it exists already; name another one, or remove it first".to_owned(),
+        ErrorKind::InvalidData => "the text is not UTF-8; save it as UTF-8".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.split_once(" (os error ").map_or(text.clone(), |(words, _)| words.to_owned())
+        }
+    }
 }
 
 /// Opens a regular file, and nothing else: reading a pipe without a writer would block without end.
@@ -86,11 +114,27 @@ pub(crate) fn setting(text: &str) -> Result<Setting, String> {
     Ok(Setting { channel: channel.to_owned(), value: json(value)? })
 }
 
+/// The longest text that an error repeats as a whole.
+const REPEATED: usize = 200;
+
 /// The value of text that may be JSON: parsed if it is valid and not null, else a string.
-pub(crate) fn value_of(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(Value::Null) | Err(_) => Value::from(text),
-        Ok(value) => value,
+///
+/// # Errors
+/// It begins like an object, a list or a text of JSON and is none: a misspelt value must not become a text. The error names the way to
+/// give such a text.
+pub(crate) fn value_of(text: &str) -> Result<Value, String> {
+    match strict_json::parse(text) {
+        Ok(Value::Null) => Ok(Value::from(text)),
+        Ok(value) => Ok(value),
+        Err(Problem::Syntax(_)) if !text.trim_start().starts_with(['{', '[', '"']) => Ok(Value::from(text)),
+        Err(problem) => {
+            let quoted = if text.len() <= REPEATED { Value::from(text).to_string() } else { "\"…\"".to_owned() };
+            let what = match &problem {
+                Problem::Syntax(_) => "it begins like JSON and is none",
+                Problem::Repeated(_) => "it is not clear",
+            };
+            Err(visible(&format!("{what}: {problem}; if it is meant as text, write it as text of JSON: {quoted}")))
+        }
     }
 }
 
@@ -108,8 +152,8 @@ mod tests {
 
     #[test]
     fn valid_json_is_parsed_and_other_text_is_a_string() {
-        let read =
-            ["72", "-1.5", "true", "[1]", "{\"a\":1}", "\"72\"", "null", "fn main() {}", "", "1 2"].map(value_of);
+        let read = ["72", "-1.5", "true", "[1]", "{\"a\":1}", "\"72\"", "null", "fn main() {}", "", "1 2"];
+        let read = read.map(|text| value_of(text).ok());
         let expected = [
             json!(72),
             json!(-1.5),
@@ -122,6 +166,24 @@ mod tests {
             json!(""),
             json!("1 2"),
         ];
+        let expected = expected.map(Some);
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn text_that_begins_like_json_and_is_none_is_refused_with_the_way_to_give_it() {
+        for (text, why, way) in [
+            ("{\"a\": 1", "column 7: EOF while parsing an object", r#""{\"a\": 1""#),
+            ("[x] done", "column 2: expected value", r#""[x] done""#),
+            ("\"a\" he said", "column 5: trailing characters", r#""\"a\" he said""#),
+        ] {
+            let problem = format!(
+                "it begins like JSON and is none: {why}; if it is meant as text, write it as text of JSON: {way}"
+            );
+            assert_eq!(value_of(text), Err(problem));
+            assert_eq!(value_of(way), Ok(json!(text)), "the way works");
+        }
+        let repeated = value_of("{\"a\": 1, \"a\": 2}");
+        assert!(repeated.is_err_and(|problem| problem.contains("the key \"a\" is repeated")));
     }
 }

@@ -1,6 +1,6 @@
 //! The arguments of `callboard init|check|run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,13 +9,14 @@ use serde_json::Value;
 use callboard::messages::ConversationId;
 
 use crate::limits::{LimitChoice, limit_choice};
-use crate::values::json;
-
+use crate::page::shown_path;
 use crate::stores::Choice;
+use crate::stores::project::root_of;
+use crate::values::json;
 
 use super::patterns::Pattern;
 
-/// Write a folder with example agents
+/// Initialize a folder with example agents
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The folder to write to; files that exist are not changed
@@ -38,13 +39,15 @@ pub(crate) struct Check {
 /// Where agents and models are declared.
 #[derive(Debug, Args)]
 pub(crate) struct Files {
-    /// The folder with the agents, one per file *.toml
-    #[arg(long, value_name = "FOLDER", default_value = "agents")]
-    pub(crate) agents: PathBuf,
-    /// The file with the models that agents may use; by default models.toml, if it exists
+    /// The folder with the agents, one per file *.toml; by default the folder agents of the project, which is the nearest folder, from the
+    /// current one upwards, that has one or is the top of a repository
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) agents: Option<PathBuf>,
+    /// The file with the models that agents may use; by default models.toml beside the folder of agents, if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Option<PathBuf>,
-    /// The file with the MCP servers whose tools agents may use; by default mcp.toml, if it exists. Its programs are started
+    /// The file with the MCP servers whose tools agents may use; by default mcp.toml beside the folder of agents, if it exists. Its
+    /// programs are started
     #[arg(long, value_name = "FILE")]
     pub(crate) mcp: Option<PathBuf>,
     /// The folder that tools work in: they read, write and search its files, and run programs in it
@@ -57,6 +60,47 @@ pub(crate) struct Files {
     /// Further files that tools may read but not change; the command sets them, no option does.
     #[arg(skip)]
     pub(crate) protected: Vec<PathBuf>,
+    /// The folder of agents of the project, if the current folder is not the project's; the command sets it, no option does.
+    #[arg(skip)]
+    pub(crate) above: Option<PathBuf>,
+}
+
+/// The name of the default folder of agents.
+pub(crate) const AGENTS: &str = "agents";
+
+impl Files {
+    /// Searches the project for the folder that is used if none is named.
+    pub(crate) fn search(mut self) -> Self {
+        let current = std::env::current_dir().ok();
+        let root = current.as_deref().map(root_of).filter(|root| Some(&**root) != current.as_deref());
+        self.above = root.map(|root| root.join(AGENTS)).filter(|folder| folder.is_dir());
+        self
+    }
+
+    /// The folder of agents.
+    pub(crate) fn folder(&self) -> &Path {
+        self.agents.as_deref().or(self.above.as_deref()).unwrap_or(Path::new(AGENTS))
+    }
+
+    /// The path of the default file of this name, which is beside the folder of agents.
+    pub(crate) fn default_file(&self, name: &str) -> PathBuf {
+        beside(self.folder(), name)
+    }
+
+    /// A line about the folder of agents, if it was found above the current folder.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let above = self.above.as_ref().filter(|_| self.agents.is_none())?;
+        Some(format!("the agents are those of {}", shown_path(above)))
+    }
+}
+
+/// The path of a file beside a folder.
+pub(crate) fn beside(folder: &Path, name: &str) -> PathBuf {
+    match folder.file_name() {
+        Some(_) => folder.with_file_name(name),
+        // `.` and `..` have no name to replace.
+        None => folder.join("..").join(name),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -86,7 +130,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
     pub(crate) limits: Option<Allowance>,
     /// How long an approval waits for a person before it is denied: 30s, 90m, 12h or 7d; 7d by default
-    #[arg(long, value_name = "TIME", value_parser = crate::values::time_span, conflicts_with_all = ["resume", "retry"])]
+    #[arg(long, value_name = "TIME", value_parser = crate::values::time_to_answer, conflicts_with_all = ["resume", "retry"])]
     pub(crate) approval_ttl: Option<Duration>,
     /// Let agents hand control to each other; without it each agent finishes its own task, and can still delegate
     #[arg(long, conflicts_with_all = ["resume", "retry"])]
@@ -102,7 +146,7 @@ pub(crate) struct Run {
     /// Make the run part of a conversation: the agent receives the messages of its earlier runs
     #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with_all = ["resume", "retry", "ephemeral"])]
     pub(crate) conversation: Option<ConversationId>,
-    /// Continue a run that a process left, or that waits for a person: its id, a prefix of it that no other run has, or @last. If
+    /// Resume a run that a process left, or that waits for a person: its id, a prefix of it that no other run has, or @last. If
     /// the run has ended, its result is printed, which needs neither agents nor a model
     #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,
@@ -136,5 +180,6 @@ fn allowance(text: &str) -> Result<Allowance, String> {
     if text == "auto" {
         return Ok(Allowance::Judged);
     }
-    limit_choice(text).map(Allowance::Named).map_err(|error| format!("{error}, or auto"))
+    let is_word = !text.starts_with(['@', '{']);
+    limit_choice(text).map(Allowance::Named).map_err(|error| if is_word { format!("{error}, or auto") } else { error })
 }

@@ -12,6 +12,9 @@ use callboard_agents::{
 /// The name of the model that needs no network.
 pub(super) const FAKE: &str = "fake";
 
+/// What follows the error of an agent for which no model is chosen.
+const NAME_ONE: &str = "; or name one with --model, as --model gpt-5-mini; --model fake needs no key";
+
 /// The library's built-in agents, without those whose names others had when the folder was loaded; none where all of its agents are
 /// programs and no model is available.
 pub(super) struct BuiltIns {
@@ -80,6 +83,9 @@ pub(super) fn model(models: &Models, definition: &Definition, named: Option<&str
     if choice.preferred.as_deref() == Some(FAKE) {
         return Ok(Arc::new(FakeModel));
     }
-    let chosen = models.chosen(&choice).map_err(|error| error.to_string())?;
+    let chosen = models.chosen(&choice).map_err(|error| {
+        let remedy = if choice == ModelChoice::default() { NAME_ONE } else { "" };
+        format!("{error}{remedy}")
+    })?;
     Ok(Arc::new(chosen))
 }

@@ -10,7 +10,7 @@ use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
 
-use crate::page::{Failure, Page, count, json_text};
+use crate::page::{Failure, Page, count, json_text, note};
 use crate::signals::Signals;
 use crate::workflow::check::defects_json;
 
@@ -25,6 +25,9 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     if arguments.schema {
         let schema = Definition::schema();
         return Ok(Page::new(format!("{}\n", json_text(&schema)), schema.into_value()));
+    }
+    if let Some(remark) = arguments.files.remark() {
+        note(&remark);
     }
     let mut signals = Signals::new()?;
     let read = tokio::select! {

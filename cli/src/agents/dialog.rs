@@ -7,6 +7,7 @@ use callboard::messages::{Envelope, Question, visible};
 use serde_json::Value;
 
 use crate::person::{Person, at_the_terminal};
+use crate::strict_json::{self, Problem};
 use crate::values::{text_in, value_of};
 
 /// A person's decision about an action.
@@ -194,16 +195,12 @@ fn arguments(envelope: &Envelope, typed: &str) -> Result<Edited, String> {
         Some(file) => text_in(file).map_err(|problem| visible(&problem))?,
         None => typed.to_owned(),
     };
-    let arguments = match serde_json::from_str(&text) {
+    let arguments = match strict_json::parse(&text) {
         Ok(arguments @ Value::Object(_)) => arguments,
         Ok(_) => return Err("that is JSON, and not an object: { … }".to_owned()),
-        // The kernel discards the rest of a longer line.
-        Err(_) if typed.len() >= MAX_LINE => {
-            return Err(format!(
-                "a terminal takes no line of more than {MAX_LINE} bytes, so this one was cut: use @FILE"
-            ));
-        }
-        Err(error) => return Err(format!("that is not JSON: {}", visible(&error.to_string()))),
+        Err(_) if typed.len() >= MAX_LINE => return Err(format!("{CUT}: use @FILE")),
+        Err(Problem::Syntax(problem)) => return Err(format!("that is not JSON: {}", visible(&problem))),
+        Err(Problem::Repeated(problem)) => return Err(format!("that is not clear: {}", visible(&problem))),
     };
     let Some(action) = envelope.action.edited(arguments.clone().into()) else {
         return Err(format!(
@@ -219,8 +216,11 @@ fn arguments(envelope: &Envelope, typed: &str) -> Result<Edited, String> {
     Ok(Edited { arguments, shown, code })
 }
 
-/// The longest line that the kernel's line editing passes on, in bytes.
-const MAX_LINE: usize = 4_095;
+/// The longest line that the kernel's line editing passes on, in bytes; it discards the rest of a longer one.
+pub(crate) const MAX_LINE: usize = 4_095;
+
+/// The problem of a line of this length.
+pub(crate) const CUT: &str = "a terminal takes no line of more than 4095 bytes, so this one was cut";
 
 /// Asks a question at the terminal; `None` leaves it open.
 pub(super) fn answer(question: &Question, withdrawal: Option<PipeReader>) -> Option<Value> {
@@ -231,10 +231,17 @@ fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
     if let Some(code) = question.outcome_code() {
         return outcome(person, question, &code);
     }
-    let line = person.answers(&format!("\n{}\n> ", shown(question)))?;
     let choices = question.question.get("choices").and_then(Value::as_array);
-    let chosen = choices.and_then(|choices| choices.get(line.parse::<usize>().ok()?.checked_sub(1)?));
-    Some(chosen.cloned().unwrap_or_else(|| value_of(&line)))
+    let mut asked = format!("\n{}\n> ", shown(question));
+    loop {
+        let line = person.answers(&asked)?;
+        let chosen = choices.and_then(|choices| choices.get(line.parse::<usize>().ok()?.checked_sub(1)?));
+        let read = || if line.len() >= MAX_LINE { Err(format!("{CUT}: write less")) } else { value_of(&line) };
+        match chosen.cloned().map_or_else(read, Ok) {
+            Ok(answer) => return Some(answer),
+            Err(problem) => asked = format!("{problem}\n> "),
+        }
+    }
 }
 
 /// The outcome of an effect that may have happened. Repeating it takes the code, so that input that was typed before the question was
@@ -253,8 +260,11 @@ fn outcome(person: &mut impl Person, question: &Question, code: &str) -> Option<
             }
             ("g" | "give up", None) => return Some(GIVE_UP.into()),
             ("l" | "leave", None) => return None,
-            (_, None) => match serde_json::from_str(&line) {
+            (_, None) => match strict_json::parse(&line) {
                 Ok(done @ Value::Object(_)) => return Some(done),
+                Err(problem) if line.starts_with('{') => {
+                    asked = format!("{}\n{CHOICES}", visible(&problem.to_string()))
+                }
                 Ok(_) | Err(_) => CHOICES.clone_into(&mut asked),
             },
         }
@@ -373,6 +383,10 @@ mod tests {
         };
         refused("e {bad\n\nl\n", "that is not JSON: ");
         refused("e\n[1]\n\nl\n", "that is JSON, and not an object");
+        refused(
+            "e\n{\"path\": \"b\", \"path\": \"c\"}\n\nl\n",
+            "that is not clear: column 20: the key \"path\" is repeated",
+        );
         refused("e\n@-\n\nl\n", "standard input is where you answer");
         refused("e\n@/no/such/file\n\nl\n", "/no/such/file: ");
         refused(&format!("e\n{{\"path\":\"{}\n\nl\n", "z".repeat(MAX_LINE)), "was cut: use @FILE");
@@ -416,6 +430,9 @@ mod tests {
         assert_eq!(answer(choice.clone(), "2\n"), Some(json!("there")));
         assert_eq!(answer(choice.clone(), "elsewhere\n"), Some(json!("elsewhere")));
         assert_eq!(answer(choice.clone(), ""), None);
+        assert_eq!(answer(json!("Which?"), "{\"a\": 1\n{\"a\": 1, \"a\": 1}\n{\"a\": 1}\n"), Some(json!({ "a": 1 })));
+        assert_eq!(answer(json!("Which?"), "[x\n\"[x\"\n"), Some(json!("[x")));
+        assert_eq!(answer(json!("Which?"), &format!("{}\nshort\n", "x".repeat(MAX_LINE))), Some(json!("short")));
         assert_eq!(shown(&question(choice)), "lead asks: Where?\n  1. here\n  2. there");
         let odd = json!({ "question": "a\tb\u{202e}\n\u{301}c", "choices": ["d\u{200b}\te", "f\n  2. g"] });
         assert_eq!(

@@ -1,13 +1,15 @@
 //! Command lines that are printed so that a person can continue a run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use callboard::messages::{RunId, visible, visible_lines};
+use callboard::messages::{AgentName, RunId, Submission, visible, visible_lines};
 
 use crate::quote::{quoted, quoted_path};
 
-use super::arguments::{Files, Run};
+use super::arguments::{AGENTS, Files, Run};
 use super::invalid::InvalidAgents;
+use super::read;
 
 /// The command line that continues a run, with the same agents, models and tools, in the same place.
 pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
@@ -16,17 +18,60 @@ pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> S
 
 /// The command line that retries a run, with these limits if they differ from the earlier ones.
 pub(super) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, arguments: &Run) -> String {
-    let limits = limits.map(|limits| format!(" --limits {}", quoted(limits))).unwrap_or_default();
-    continuation(&format!("--retry {run}{limits}"), store, arguments)
+    continuation(&format!("--retry {run}{}", limits_flag(limits)), store, arguments)
 }
 
 fn continuation(how: &str, store: Option<&Path>, arguments: &Run) -> String {
     let mut line = format!("callboard run {how}{}", store_flag(store));
     let Run { files, model, .. } = arguments;
-    if files.agents != Path::new("agents") {
-        line.push_str(&format!(" --agents {}", quoted_path(&files.agents)));
+    if let Some(named) = files.agents.as_deref().filter(|named| *named != Path::new(AGENTS)) {
+        line.push_str(&format!(" --agents {}", quoted_path(named)));
     }
     line + &flags(files, model.as_deref())
+}
+
+/// The command line of `callboard workflow` that resumes a run of a workflow.
+pub(super) fn workflow_resumption(
+    submission: &Submission,
+    run: RunId,
+    store: Option<&Path>,
+    arguments: &Run,
+) -> String {
+    of_workflow(&format!("resume {run}"), submission, store, arguments)
+}
+
+/// The command line of `callboard workflow` that retries a run of a workflow, with these limits if they differ from the earlier ones.
+pub(super) fn workflow_retrial(
+    submission: &Submission,
+    run: RunId,
+    limits: Option<&str>,
+    (store, arguments): (Option<&Path>, &Run),
+) -> String {
+    of_workflow(&format!("retry {run}{}", limits_flag(limits)), submission, store, arguments)
+}
+
+/// The agents of the workflow that have no file are programs, whose command lines are not known.
+fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, arguments: &Run) -> String {
+    let Run { files, model, .. } = arguments;
+    let known = read::names(files.folder());
+    let cast: BTreeSet<&str> = submission.cast.iter().map(AgentName::as_str).collect();
+    let (in_files, programs): (Vec<&str>, Vec<&str>) = cast.into_iter().partition(|agent| known.contains(*agent));
+    let mut line = format!("callboard workflow {how}{}", store_flag(store));
+    for program in programs {
+        line.push_str(&format!(" --agent {}={COMMAND}", quoted(program)));
+    }
+    if !in_files.is_empty() {
+        line.push_str(&format!(" --agents {}{}", quoted_path(files.folder()), flags(files, model.as_deref())));
+    }
+    line
+}
+
+/// What a command line has in the place of a program that is not known, in quotes for a program with arguments.
+pub(super) const COMMAND: &str = "'COMMAND'";
+
+/// The option with the limits of a retry.
+pub(crate) fn limits_flag(limits: Option<&str>) -> String {
+    limits.map(|limits| format!(" --limits {}", quoted(limits))).unwrap_or_default()
 }
 
 /// The option that names the store; empty for the project's own.
@@ -53,7 +98,7 @@ pub(super) fn needs_attention(turn: u32, why: &str, invalid: &InvalidAgents) -> 
 
 /// The options for the models, tools and folders of agents, without those that have their defaults.
 pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
-    let Files { agents: _, models, mcp, root, allow_read, protected: _ } = files;
+    let Files { agents: _, models, mcp, root, allow_read, protected: _, above: _ } = files;
     let root = (root != Path::new(".")).then_some(root);
     let models = models.iter().map(|models| ("--models", quoted_path(models)));
     let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));

@@ -7,8 +7,9 @@ use crate::retry::FailedTurn;
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
 
-use super::arguments::Run;
+use super::arguments::{Allowance, Run};
 use super::hints;
+use super::patterns::is_of_workflow;
 
 /// The open store, and the earlier run.
 pub(super) struct Kept {
@@ -37,7 +38,43 @@ impl Kept {
                 None => (stores.take()?, None),
             },
         };
-        Ok(Self { stores, store, before })
+        let kept = Self { stores, store, before };
+        kept.check_command(arguments)?;
+        Ok(kept)
+    }
+
+    /// Refuses a run of a workflow, which `callboard workflow` resumes and retries: this command neither asks about its nodes nor has the
+    /// programs that are its agents. The result of one that has ended is printed.
+    fn check_command(&self, arguments: &Run) -> Result<(), Failure> {
+        let Some(Loaded { id, replay, history, .. }) = &self.before else { return Ok(()) };
+        let submission = replay.submission();
+        let (is_retry, result) = (arguments.retry.is_some(), replay.result());
+        if !is_of_workflow(submission) || (!is_retry && result.is_some()) {
+            return Ok(());
+        }
+        let store = self.stores.named();
+        let (verb, line) = if is_retry {
+            let chosen = match &arguments.limits {
+                Some(Allowance::Named(limits)) => Some(limits.argument()),
+                // Refused when the arguments were checked.
+                Some(Allowance::Judged) | None => None,
+            };
+            let failed = || FailedTurn::to_retry(history, &result?.outcome)?.raised_limits(submission.limits());
+            let limits = chosen.or_else(failed);
+            ("retry", hints::workflow_retrial(submission, *id, limits.as_deref(), (store, arguments)))
+        } else {
+            ("resume", hints::workflow_resumption(submission, *id, store, arguments))
+        };
+        let missing = if line.contains(&format!("={}", hints::COMMAND)) {
+            "\nin place of COMMAND comes the program that is this agent".to_owned()
+        } else {
+            String::new()
+        };
+        let name = submission.task.plan.as_ref().map(|plan| visible(&plan.name)).unwrap_or_default();
+        Err(Failure::trouble(format!(
+            "run {id} is a run of the workflow {name}, which callboard run cannot {verb}; to {verb} it: {}{missing}",
+            visible(&line)
+        )))
     }
 
     /// The result of the run to resume, if it has ended; closes the store then.
@@ -58,8 +95,12 @@ impl Kept {
             return;
         };
         if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
-            let limits = failed.raised_limits(submission.limits());
-            let line = hints::retrial(run, limits.as_deref(), self.stores.named(), arguments);
+            let (limits, store) = (failed.raised_limits(submission.limits()), self.stores.named());
+            let line = if is_of_workflow(submission) {
+                hints::workflow_retrial(submission, run, limits.as_deref(), (store, arguments))
+            } else {
+                hints::retrial(run, limits.as_deref(), store, arguments)
+            };
             note(&failed.advice(limits.as_deref(), &visible(&line)));
         }
     }

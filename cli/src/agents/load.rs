@@ -53,7 +53,7 @@ pub(crate) async fn load(
     for problem in &problems {
         note(&format!("warning: {problem}"));
     }
-    let folder = AgentFolder::new(&files.agents).tools(&tools).root(&files.root).leaving(left.iter().copied());
+    let folder = AgentFolder::new(files.folder()).tools(&tools).root(&files.root).leaving(left.iter().copied());
     // Files that change during the run cannot extend permissions: a person has reviewed those of the start.
     let folder = folder.keep_permissions();
     let asked = named.map(str::to_owned);
@@ -64,7 +64,7 @@ pub(crate) async fn load(
             read::catalog(files).choosing(move |models, definition| model(models, definition, asked.as_deref())),
         ),
     };
-    if lies_in(&files.agents, &files.root) {
+    if lies_in(files.folder(), &files.root) {
         // A definition that a tool writes there must not declare a program, which would run unconfined.
         folder = folder.keep_programs();
     }

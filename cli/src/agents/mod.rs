@@ -10,7 +10,7 @@ mod init;
 pub(crate) mod invalid;
 mod kept;
 pub(crate) mod load;
-mod patterns;
+pub(crate) mod patterns;
 pub(crate) mod process_log;
 mod progress;
 mod read;
@@ -31,12 +31,14 @@ pub(crate) fn init(arguments: &Init) -> ExitCode {
 }
 
 /// Runs `callboard check`.
-pub(crate) fn check(arguments: &Check) -> ExitCode {
-    let (checked, json) = (block_on(check::check(arguments)), arguments.json);
+pub(crate) fn check(arguments: Check) -> ExitCode {
+    let json = arguments.json;
+    let checked = block_on(check::check(&Check { files: arguments.files.search(), ..arguments }));
     print(move || page::print(checked, json))
 }
 
 /// Runs `callboard run`.
-pub(crate) fn run(arguments: &Run) -> ExitCode {
-    finish(block_on(run::run(arguments)), arguments.json)
+pub(crate) fn run(arguments: Run) -> ExitCode {
+    let json = arguments.json;
+    finish(block_on(run::run(&Run { files: arguments.files.search(), ..arguments })), json)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use serde_json::Value;
 
-use callboard::messages::Plan;
+use callboard::messages::{Plan, Submission};
 use callboard::workflow::Workflow;
 use callboard::workflow::patterns::{Peers, Pipeline, Review};
 
@@ -105,6 +105,11 @@ impl Pattern {
     }
 }
 
+/// Whether it is a run of a workflow, which `callboard workflow` continues: `callboard run` has begun no run with this plan.
+pub(crate) fn is_of_workflow(submission: &Submission) -> bool {
+    submission.task.plan.as_ref().is_some_and(|plan| option_of(plan).is_none())
+}
+
 /// The option that builds this plan; `None` if no option does.
 pub(super) fn option_of(plan: &Plan) -> Option<String> {
     let mut participants: Vec<String> = plan.cast().into_iter().map(ToString::to_string).collect();
@@ -127,9 +132,22 @@ pub(super) fn option_of(plan: &Plan) -> Option<String> {
         "--peers" => Pattern { pipeline: none(), peers: listed, review: none() },
         _ => Pattern { pipeline: none(), peers: none(), review: listed },
     };
-    // A workflow in a file may have this name too, with other nodes.
+    // A workflow in a file may have this name too, with other nodes, or with nodes that wait for a person.
     let built = pattern.workflow(None).ok().flatten()?;
-    (nodes(built.plan())? == nodes(plan)? && built.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
+    let is_same = nodes(built.plan())? == nodes(plan)? && built.plan().cast() == plan.cast();
+    let may_wait = has_interrupt(&serde_json::to_value(plan).ok()?);
+    (is_same && !may_wait).then(|| format!("{option} {argument}"))
+}
+
+/// Whether a node, also an inner one, waits for a person before it starts.
+fn has_interrupt(part: &Value) -> bool {
+    match part {
+        Value::Object(fields) => {
+            fields.get("is_interrupted") == Some(&true.into()) || fields.values().any(has_interrupt)
+        }
+        Value::Array(parts) => parts.iter().any(has_interrupt),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// The names of the outermost nodes of a plan, and what each comes after.
@@ -177,6 +195,11 @@ mod tests {
         assert_eq!(option_of(other.plan()), None);
         let other = Workflow::from_line("", "workflow daily: plan -> write").unwrap();
         assert_eq!(option_of(other.plan()), None);
+        let same = Pipeline::new("pipeline").all(["a", "b"]).build().unwrap();
+        assert_eq!(option_of(same.plan()).as_deref(), Some("--pipeline a,b"));
+        assert!(!has_interrupt(&serde_json::to_value(same.plan()).unwrap()));
+        let waits = Workflow::from_line("", "a -> b(interrupt=\"before\")").unwrap();
+        assert!(has_interrupt(&serde_json::to_value(waits.plan()).unwrap()));
     }
 
     fn read(text: &str) -> Result<Vec<String>, String> {

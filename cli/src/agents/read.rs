@@ -1,5 +1,6 @@
 //! Reads the agents of a folder, and the tools that they may use.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -7,14 +8,14 @@ use callboard::env::Env;
 use callboard::messages::visible;
 use callboard_agents::tools::{self, Root, ShellExec};
 use callboard_agents::{
-    CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
+    BuiltIn, CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
 };
 
 use crate::page::{Failure, count};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
 
-use super::arguments::Files;
+use super::arguments::{AGENTS, Files, beside};
 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
@@ -22,14 +23,13 @@ const MAX_TEXT: u64 = 1 << 20;
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
 
-/// The default files of models and servers, and the default folder of agents.
+/// The default files of models and servers.
 const DEFAULT_CATALOG: &str = "models.toml";
 const DEFAULT_SERVERS: &str = "mcp.toml";
-const DEFAULT_AGENTS: &str = "agents";
 
 /// The models that agents may use: those of the catalog, or of the environment if there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
-    match document(files.models.as_deref(), DEFAULT_CATALOG)? {
+    match document(files.models.as_deref(), &files.default_file(DEFAULT_CATALOG))? {
         None => Ok(Models::from_environment(&Env::system())),
         Some((origin, text)) => read_catalog(&origin, &text).map_err(wrong),
     }
@@ -39,7 +39,8 @@ pub(super) fn models(files: &Files) -> Result<Models, Failure> {
 pub(super) fn catalog(files: &Files) -> CatalogFile {
     match &files.models {
         Some(named) => CatalogFile::new(named, read_catalog),
-        None => CatalogFile::new(DEFAULT_CATALOG, read_catalog).or(&Models::from_environment(&Env::system())),
+        None => CatalogFile::new(files.default_file(DEFAULT_CATALOG), read_catalog)
+            .or(&Models::from_environment(&Env::system())),
     }
 }
 
@@ -49,19 +50,20 @@ fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
 
 /// The servers whose tools agents may use, with their file; `None` if there is no such file.
 fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
-    let Some((origin, text)) = document(files.mcp.as_deref(), DEFAULT_SERVERS)? else { return Ok(None) };
+    let default = files.default_file(DEFAULT_SERVERS);
+    let Some((origin, text)) = document(files.mcp.as_deref(), &default)? else { return Ok(None) };
     let servers = McpServers::from_toml(&Env::system(), &origin, &text).map_err(wrong)?;
     Ok((!servers.is_empty()).then_some((origin, servers)))
 }
 
 /// The path and the text of the file that was named, or of the default one if it exists.
-fn document(named: Option<&Path>, default: &str) -> Result<Option<(String, String)>, Failure> {
+fn document(named: Option<&Path>, default: &Path) -> Result<Option<(String, String)>, Failure> {
     let file = match named {
         // The confinement of commands of another process puts an empty folder in its place while a command runs.
-        None if Path::new(default).metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
+        None if default.metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
             return Ok(None);
         }
-        None => Path::new(default),
+        None => default,
         Some(file) => file,
     };
     let DefinitionSource { origin, bytes } = source(file)?;
@@ -97,14 +99,15 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     let of_all_projects = state_folder().filter(|folder| folder.is_dir());
     let root = hidden.into_iter().chain(of_all_projects.as_deref()).try_fold(root, Root::without);
     let root = root.map_err(|error| Failure::trouble(error.to_string()))?;
-    let root = definitions(files).try_fold(root, Root::keeping).map_err(|error| Failure::trouble(error.to_string()))?;
+    let kept = definitions(files);
+    let root = kept.iter().try_fold(root, Root::keeping).map_err(|error| Failure::trouble(error.to_string()))?;
     let mut shell = ShellExec::new(&root);
     for folder in &files.allow_read {
         shell = shell.reads(readable(folder)?);
     }
     let tools = tools::standard_with_shell(&root, shell);
     let mut tools = tools.map_err(|error| Failure::trouble(error.to_string()))?;
-    let (sources, problems): (Vec<_>, Vec<_>) = sources(&files.agents)?.into_iter().unzip();
+    let (sources, problems): (Vec<_>, Vec<_>) = sources(files.folder())?.into_iter().unzip();
     let mcp = match servers(files)? {
         Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
         None => None,
@@ -119,10 +122,25 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
 }
 
 /// The files that define agents and their permissions, here and at a start without these options: tools may not change them.
-fn definitions(files: &Files) -> impl Iterator<Item = &Path> {
-    let named = [Some(&files.agents), files.models.as_ref(), files.mcp.as_ref()];
-    let named = named.into_iter().flatten().chain(files.protected.iter().filter(|file| file.as_os_str() != "-"));
-    named.map(PathBuf::as_path).chain([DEFAULT_AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS].map(Path::new))
+fn definitions(files: &Files) -> Vec<PathBuf> {
+    let named = [files.models.as_ref(), files.mcp.as_ref()].into_iter().flatten();
+    let named = named.chain(files.protected.iter().filter(|file| file.as_os_str() != "-")).cloned();
+    let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.above.as_deref());
+    let defaults = folders
+        .flat_map(|folder| [folder.to_owned(), beside(folder, DEFAULT_CATALOG), beside(folder, DEFAULT_SERVERS)]);
+    named.chain(defaults).collect()
+}
+
+/// The names, roles and capabilities of the agents whose files can be read, whatever tools they name; none if there is no folder.
+pub(super) fn names(folder: &Path) -> BTreeSet<String> {
+    let sources: Vec<_> = sources(folder).into_iter().flatten().map(|(source, _)| source).collect();
+    let definitions: Vec<Definition> = Definition::reader().all(&sources).into_iter().flatten().collect();
+    let built_in = BuiltIn::beside(&definitions).map(|agent| agent.name().to_owned());
+    let own = definitions.iter().flat_map(|definition| {
+        let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
+        std::iter::once(definition.name.to_string()).chain(others)
+    });
+    if definitions.is_empty() { BTreeSet::new() } else { own.chain(built_in).collect() }
 }
 
 /// A folder that commands may read. It has to exist: a missing one is probably misspelt.

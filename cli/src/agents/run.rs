@@ -6,7 +6,7 @@ use callboard::prelude::*;
 use callboard::runtime::Unfinished;
 use callboard_agents::BuiltIn;
 
-use crate::page::Failure;
+use crate::page::{Failure, note};
 use crate::process::End;
 use crate::quote::quoted;
 use crate::signals::Signals;
@@ -31,6 +31,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         && let Some(result) = kept.result(arguments).await
     {
         return Ok(End::Result(Box::new(result)));
+    }
+    if let Some(remark) = arguments.files.remark().filter(|_| !arguments.quiet) {
+        note(&remark);
     }
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     let loaded = tokio::select! {

@@ -34,7 +34,7 @@ use super::decide::{next_asked, place, restart_turns, settle};
 use super::hints;
 use super::invalid::InvalidAgents;
 use super::kept::Kept;
-use super::patterns::option_of;
+use super::patterns::{is_of_workflow, option_of};
 use super::progress::Progress;
 use super::watch::Watch;
 
@@ -215,9 +215,15 @@ impl<'a> Session<'a> {
     /// for without end.
     async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, Failure> {
         let conversations = self.board.conversations();
-        let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
-        let line = |run| hints::resumption(run, store, self.arguments);
-        check_none_is_open(&conversations, conversation, store, line).await?;
+        if let Some(Kept { stores, store, .. }) = &self.kept {
+            let line = |open: &Loaded| match open.replay.submission() {
+                submission if is_of_workflow(submission) => {
+                    hints::workflow_resumption(submission, open.id, stores.named(), self.arguments)
+                }
+                _ => hints::resumption(open.id, stores.named(), self.arguments),
+            };
+            check_none_is_open(store, conversation, stores.named(), line).await?;
+        }
         let trouble = |error: callboard::storage::StorageError| Failure::trouble(error.to_string());
         let Some(info) = conversations.info(conversation).await.map_err(trouble)? else { return Ok(None) };
         if self.arguments.pattern.participants().next().is_none() {
@@ -307,7 +313,7 @@ impl<'a> Session<'a> {
                 () = watch.changed() => {
                     let news = watch.reload(&self.board).await;
                     if !self.arguments.quiet {
-                        news.iter().for_each(|line| note(line));
+                        news.iter().for_each(|line| note_words(line));
                     }
                     continue;
                 }
@@ -332,7 +338,7 @@ impl<'a> Session<'a> {
         progress.close(None);
         let result = run.result().await.map_err(trouble)?;
         if !self.arguments.quiet {
-            result.alone.iter().for_each(|alone| note(&alone.to_string()));
+            result.alone.iter().for_each(|alone| note_words(&alone.to_string()));
             if result.metrics.usage != Usage::default() {
                 note(&format!("the models used {}", tokens_used(result.metrics.usage)));
             }

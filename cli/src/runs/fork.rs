@@ -14,6 +14,7 @@ use callboard::messages::{Durability, RunId, visible};
 use callboard::supervision::runs::{Fork, Replay};
 
 use crate::agents::hints::store_flag;
+use crate::agents::patterns::is_of_workflow;
 use crate::page::{Failure, Page, brief_json, count};
 use crate::stores::store::{Loaded, Store};
 use crate::values::Setting;
@@ -61,7 +62,7 @@ pub(crate) async fn fork(
         ));
     }
     text.push_str("unless it was built to cancel unfinished runs, or to leave them.\n");
-    let line = if replay.submission().task.plan.is_some() { "workflow resume" } else { "run --resume" };
+    let line = if is_of_workflow(replay.submission()) { "workflow resume" } else { "run --resume" };
     let store = store_flag(named);
     text.push_str(&format!("If this program has its agents: callboard {line} {run}{}\n", visible(&store)));
     let open: Vec<_> = open.iter().map(|turn| json!({ "turn": turn.number, "agent": turn.agent })).collect();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use callboard::supervision::runs::{Moment, ReplayStep};
 
-use crate::page::{Failure, Page, brief, brief_json, count, duration, lines_of, table, whole_json};
+use crate::page::{Failure, Page, brief, brief_json, count, duration, folded, lines_of, table, whole_json};
 use crate::runs::show::{actions, head, turn_json};
 use crate::shapes;
 use crate::stable_json::{self, stable};
@@ -23,7 +23,7 @@ pub(crate) fn whole(loaded: &Loaded) -> Page {
             step.changes().iter().map(|change| format!("\n  {}", brief(&change.to_string(), 300))).collect();
         table.add_row([number, after, turn, agent, format!("{}{changed}", step.event)]);
     }
-    let text = format!("{}\n{}{}", head(loaded), lines_of(&table), loaded.rules.notes());
+    let text = format!("{}\n{}{}", folded(&head(loaded)), lines_of(&table), loaded.rules.notes());
     Page::new(text, Value::from(replay.steps().iter().map(step_json).collect::<Vec<_>>()))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
         "saw": moment_json(&before),
         "left": after.as_ref().map(moment_json),
     });
-    Ok(Page::new(text, json))
+    Ok(Page::new(folded(&text), json))
 }
 
 /// Shows one event at a time, and waits for Enter between them.
@@ -87,7 +87,7 @@ pub(crate) fn step_by_step(loaded: &Loaded) -> Result<Page, Failure> {
         );
         let is_asked = step.number < steps.len();
         let prompt = if is_asked { "Enter: next, q: end " } else { "" };
-        if write!(out, "{shown}{prompt}").and_then(|()| out.flush()).is_err() {
+        if write!(out, "{}{prompt}", folded(&shown)).and_then(|()| out.flush()).is_err() {
             break;
         }
         // At the end of the input the rest is shown at once.

@@ -6,7 +6,9 @@ use callboard::env::Env;
 use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
 use callboard::supervision::runs::{Cause, Deed, Replay, Run, TurnEnd, TurnStory};
 
-use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, lines_of, table, time, whole_json};
+use crate::page::{
+    Failure, Page, brief, brief_json, count, duration, folded, grouped, lines_of, table, time, whole_json,
+};
 use crate::runs::list::status;
 use crate::shapes;
 use crate::stable_json::{self, stable};
@@ -21,14 +23,14 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let Loaded { id, replay, history, rules } = loaded;
     let now = Env::system().now().wall;
     let flow = Flow::of(history, Run::late_turns(history, &rules.state));
-    let mut text = head(loaded);
+    let mut text = folded(&head(loaded));
     text.push_str(&format!("\n{}", lines_of(&turns_table(replay))));
     let drawn = flow.to_string();
     if !drawn.is_empty() {
-        text.push_str(&format!("\nflow\n{}", indented(&drawn)));
+        text.push_str(&folded(&format!("\nflow\n{}", indented(&drawn))));
     }
     let state = replay.state();
-    text.push_str(&format!("\nstate\n{}{}", whole_json(state, "  "), rules.notes()));
+    text.push_str(&folded(&format!("\nstate\n{}{}", whole_json(state, "  "), rules.notes())));
     let json = json!({
         "run": id,
         "submission": shapes::submission(replay.submission()),

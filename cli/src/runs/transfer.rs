@@ -9,7 +9,6 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use callboard::env::Env;
-use callboard::messages::visible;
 use callboard::storage::{Transfer, TransferError};
 
 use crate::atomic_file::AtomicFile;
@@ -17,7 +16,7 @@ use crate::page::{Failure, Page, count, shown_path};
 use crate::stores::Stores;
 use crate::stores::project::{Project, number_of};
 use crate::stores::store::{self, Store};
-use crate::values::{open_file, open_given};
+use crate::values::{open_file, open_given, reason};
 
 use super::duplicates;
 
@@ -29,7 +28,9 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
         Transfer::export(&*sled, &mut io::stdout()).await.map_err(trouble)?;
         return Ok(Page::new(String::new(), json!(null)));
     };
-    let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(file)));
+    let cannot = |error: io::Error| {
+        Failure::trouble(format!("the export cannot be written to {}: {}", shown_path(file), reason(&error)))
+    };
     if fs::symlink_metadata(file).is_ok() {
         return Err(cannot(io::ErrorKind::AlreadyExists.into()));
     }
@@ -45,17 +46,21 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
 /// Imports into the store that is named, or into a new one of the project. Runs and conversations that a store of the project has
 /// already are refused, unless they are imported `again` and are the same.
 pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<Page, Failure> {
-    let shown_file = visible(&file.display().to_string());
+    let shown_file = if file == Path::new("-") { "standard input".to_owned() } else { shown_path(file) };
+    let refused = |why: String| Failure::trouble(format!("{shown_file}: {why}; nothing is imported"));
     let opened: Box<dyn io::Read + Send> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
-        Box::new(open_given(file).map_err(|error| Failure::trouble(format!("{shown_file}: {error}")))?)
+        Box::new(open_given(file).map_err(|error| refused(reason(&error)))?)
     };
     let target = Target::new(stores)?;
     let store = Store::open_or_make(target.folder()).map_err(store::trouble)?;
     let sled = store.sled();
     let moved = Transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
-    let moved = moved.map_err(|error| Failure::trouble(format!("{shown_file}: {error}")));
+    let moved = moved.map_err(|error| match error {
+        TransferError::Text(error) => refused(reason(&error)),
+        error => refused(error.to_string()),
+    });
     let additions = stores.project().map(|project| project.lock_additions().map(|lock| (project, lock))).transpose();
     let additions =
         additions.map_err(|error| Failure::trouble(format!("the project's folder cannot be locked: {error}")))?;
@@ -76,19 +81,17 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved) })
 }
 
-/// The store that an import is written to.
-enum Target<'a> {
-    /// An existing store.
-    Given(&'a Path),
-    /// A temporary folder that is moved or copied to its destination when the import is complete.
-    Made(TempDir, Destination<'a>),
+/// The store that an import is written to: a temporary folder that is moved or copied to its destination when the import is complete.
+struct Target<'a> {
+    made: TempDir,
+    place: Destination<'a>,
 }
 
 /// Where a complete import is put.
 enum Destination<'a> {
     /// A folder that does not exist yet.
     Named(&'a Path),
-    /// An existing store of the project, which is filled by a copy after the check for duplicates.
+    /// An existing folder, which is filled by a copy after the whole text was read and checked.
     Beside(&'a Path),
     /// The next numbered store of the project.
     Project(&'a Project),
@@ -100,7 +103,6 @@ const UNFINISHED: &str = ".import-";
 impl<'a> Target<'a> {
     fn new(stores: &'a Stores) -> Result<Self, Failure> {
         let (beside, place) = match stores {
-            Stores::Named(folder) if folder.exists() && stores.project().is_none() => return Ok(Self::Given(folder)),
             Stores::Named(folder) if folder.exists() => (parent(folder), Destination::Beside(folder)),
             Stores::Named(folder) => (parent(folder), Destination::Named(folder)),
             Stores::Project(project) => (stores.folder(), Destination::Project(project)),
@@ -108,23 +110,22 @@ impl<'a> Target<'a> {
         let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(beside)));
         store::make_folder(beside).map_err(cannot)?;
         remove_orphaned(beside);
-        let made = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(beside).map_err(cannot)?;
-        Ok(Self::Made(made, place))
+        let temporary = |folder: &Path| tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder);
+        let made = match (temporary(beside), &place) {
+            // What is copied may be anywhere, and this user may write to the folder alone.
+            (Err(_), Destination::Beside(_)) => temporary(&std::env::temp_dir()),
+            (made, _) => made,
+        };
+        Ok(Self { made: made.map_err(cannot)?, place })
     }
 
     fn folder(&self) -> &Path {
-        match self {
-            Self::Given(folder) => folder,
-            Self::Made(folder, _) => folder.path(),
-        }
+        self.made.path()
     }
 
     /// Moves or copies it to its destination, and returns that folder.
     async fn keep(self) -> Result<PathBuf, Failure> {
-        let (made, place) = match self {
-            Self::Given(folder) => return Ok(folder.to_owned()),
-            Self::Made(made, place) => (made, place),
-        };
+        let Self { made, place } = self;
         let kept: io::Result<PathBuf> = match place {
             Destination::Named(folder) => fs::rename(made.path(), folder).map(|()| folder.to_owned()),
             Destination::Beside(folder) => return copy(made.path(), folder).await,
@@ -188,5 +189,8 @@ fn records_of(number: u64) -> usize {
 }
 
 fn trouble(error: TransferError) -> Failure {
-    Failure::trouble(error.to_string())
+    Failure::trouble(match error {
+        TransferError::Text(error) => format!("the export cannot be written: {}", reason(&error)),
+        error => error.to_string(),
+    })
 }

@@ -34,6 +34,11 @@ fn is_project(folder: &Path) -> bool {
         || folder.join(AGENTS).read_dir().is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// The folder of the project: the nearest of this folder and its parents that is one, or else the folder itself.
+pub(crate) fn root_of(folder: &Path) -> &Path {
+    folder.ancestors().find(|parent| is_project(parent)).unwrap_or(folder)
+}
+
 /// The stores of a project, each in a folder named by its number.
 #[derive(Clone, Debug)]
 pub(crate) struct Project {
@@ -47,8 +52,7 @@ impl Project {
     pub(super) fn here() -> Result<Self, Failure> {
         let folder = std::env::current_dir()
             .map_err(|error| Failure::trouble(format!("the current folder cannot be read: {error}")))?;
-        let root = folder.ancestors().find(|parent| is_project(parent));
-        let root = root.unwrap_or(&folder).to_owned();
+        let root = root_of(&folder).to_owned();
         let state = state_folder().ok_or_else(|| {
             Failure::trouble(format!("there is no folder for stores, because HOME names none: {ELSEWHERE}"))
         })?;
@@ -84,7 +88,8 @@ impl Project {
         let mut numbers: Vec<u32> = files.filter_map(number).collect();
         numbers.sort_unstable();
         let folders = numbers.into_iter().map(|number| self.folder.join(number.to_string()));
-        Ok(folders.filter(|folder| store::is_there(folder)).collect())
+        // A folder that cannot be searched may have one: opening it reports why.
+        Ok(folders.filter(|folder| store::is_there(folder).unwrap_or(true)).collect())
     }
 
     /// Opens the first free store, or creates one.

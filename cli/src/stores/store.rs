@@ -1,6 +1,7 @@
 //! One store, and the runs in it.
 
 use std::fs::DirBuilder;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +14,10 @@ use callboard::supervision::runs::{Replay, ReplayError};
 use tempfile::TempDir;
 
 use crate::output::note;
-use crate::page::{Failure, brief};
+use crate::page::{Failure, brief, shown_path};
 use crate::stores::copy::{copy_if_needed, with_free_space};
 use crate::stores::creation::Missing;
+use crate::values::reason;
 
 /// How many similar runs an error names.
 const SUGGESTED: usize = 3;
@@ -188,15 +190,32 @@ pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Whether a folder has a store, or a damaged one.
-pub(crate) fn is_there(folder: &Path) -> bool {
-    ["format", "db"].iter().any(|file| folder.join(file).exists())
+///
+/// # Errors
+/// The folder cannot be searched, as without the permission.
+pub(crate) fn is_there(folder: &Path) -> io::Result<bool> {
+    for file in ["format", "db"] {
+        match folder.join(file).metadata() {
+            Ok(_) => return Ok(true),
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 fn check_is_there(folder: &Path) -> Result<(), Failure> {
-    if is_there(folder) {
-        return Ok(());
+    let shown = shown_path(folder);
+    match is_there(folder) {
+        Ok(true) => return Ok(()),
+        Ok(false) => {}
+        Err(error) => {
+            return Err(Failure::trouble(format!(
+                "whether there is a callboard store in {shown} is not known: {}",
+                reason(&error)
+            )));
+        }
     }
-    let shown = visible(&folder.display().to_string());
     let target = std::fs::read_link(folder).ok().filter(|_| !folder.exists());
     let dangling = target.map(|target| {
         let target = visible(&target.display().to_string());

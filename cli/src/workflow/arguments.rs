@@ -11,11 +11,11 @@ use callboard::messages::ConversationId;
 use crate::agents::arguments::Files;
 use crate::limits::{LimitChoice, limit_choice};
 use crate::stores::Choice;
-use crate::values::{Setting, json, setting, text_in, time_span, value_of};
+use crate::values::{Setting, json, setting, text_in, time_to_answer, value_of};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
-    /// Report every defect in workflows, with its place
+    /// Check workflows, and report every defect with its place
     #[command(after_help = CHECK_CODES, group = ArgGroup::new("text").required(true).multiple(true))]
     Check {
         /// TOML (*.toml), the one-line syntax (*.flow, or - for standard input), or folders with such files
@@ -61,7 +61,8 @@ pub(crate) enum Workflow {
         /// A workflow in the one-line syntax, in place of a file
         #[arg(long, value_name = "TEXT", group = "text")]
         line: Option<String>,
-        /// A field of the input: JSON if the value parses (except null), else text; KEY=@FILE is the text in a file
+        /// A field of the input: JSON if the value parses (except null), else text. What begins with {, [ or " has to be JSON. KEY=@FILE is
+        /// the text in a file
         #[arg(long, value_name = "KEY=VALUE", value_parser = field)]
         input: Vec<Field>,
         /// The whole input; @FILE reads it from a file, @- from standard input
@@ -72,7 +73,7 @@ pub(crate) enum Workflow {
         #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
         limits: Option<LimitChoice>,
         /// How long an approval waits for a person before it is denied: 30s, 90m, 12h or 7d; 7d by default
-        #[arg(long, value_name = "TIME", value_parser = time_span)]
+        #[arg(long, value_name = "TIME", value_parser = time_to_answer)]
         approval_ttl: Option<Duration>,
         /// Let agents with models hand control to other nodes; without it each agent finishes its own task
         #[arg(long)]
@@ -88,7 +89,7 @@ pub(crate) enum Workflow {
         #[command(flatten)]
         execution: Execution,
     },
-    /// Continue a run that a process left, or that waits for a person
+    /// Resume a run that a process left, or that waits for a person
     #[command(after_help = RUN_CODES)]
     Resume {
         #[command(flatten)]
@@ -116,7 +117,7 @@ pub(crate) enum Workflow {
         #[command(flatten)]
         execution: Execution,
     },
-    /// List every checkpoint of a run: its node, its output and writes, and the state after it
+    /// Show the history of a run: every checkpoint with its node, its output and writes, and the state after it
     #[command(after_help = HISTORY_CODES)]
     History {
         #[command(flatten)]
@@ -125,7 +126,7 @@ pub(crate) enum Workflow {
         #[arg(long)]
         json: bool,
     },
-    /// Start a run as a copy of another one, up to a node, and run it from there to its end
+    /// Fork a run: start a copy of it, up to a node, and run that from there to its end
     #[command(after_help = RUN_CODES, group = ArgGroup::new("place").required(true))]
     Fork {
         #[command(flatten)]
@@ -214,10 +215,11 @@ pub(crate) struct FolderAgents {
     /// The folder with agents, one per file *.toml; --agent with the same name has precedence
     #[arg(long, value_name = "FOLDER")]
     pub(crate) agents: Option<PathBuf>,
-    /// The file with the models that they may use; by default models.toml, if it exists
+    /// The file with the models that they may use; by default models.toml beside that folder, if it exists
     #[arg(long, value_name = "FILE", requires = "agents")]
     pub(crate) models: Option<PathBuf>,
-    /// The file with the MCP servers whose tools they may use; by default mcp.toml, if it exists. Its programs are started
+    /// The file with the MCP servers whose tools they may use; by default mcp.toml beside that folder, if it exists. Its programs are
+    /// started
     #[arg(long, value_name = "FILE", requires = "agents")]
     pub(crate) mcp: Option<PathBuf>,
     /// The folder that their tools work in
@@ -235,7 +237,8 @@ impl FolderAgents {
     /// The same as arguments of `callboard run`; `None` without a folder. Their tools may not change the files `workflows`.
     pub(crate) fn files(&self, workflows: &[PathBuf]) -> Option<Files> {
         let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
-        Some(Files { agents: agents?, models, mcp, root, allow_read, protected: workflows.to_vec() })
+        let agents = Some(agents?);
+        Some(Files { agents, models, mcp, root, allow_read, protected: workflows.to_vec(), above: None }.search())
     }
 }
 
@@ -266,7 +269,7 @@ fn field(text: &str) -> Result<Field, String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, or KEY=@FILE")?;
     let value = match value.strip_prefix('@') {
         Some(file) => Value::from(text_in(file)?),
-        None => value_of(value),
+        None => value_of(value).map_err(|problem| format!("{problem}, or as KEY=@FILE"))?,
     };
     Ok(Field { key: key.to_owned(), value })
 }

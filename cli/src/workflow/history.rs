@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use callboard::messages::{AgentName, Pending, visible};
 use callboard::supervision::runs::{Cause, TurnEnd, TurnStory};
 
-use crate::page::{self, Page, brief, brief_json, count, duration, lines_of, table};
+use crate::page::{self, Page, brief, brief_json, count, duration, folded, lines_of, table};
 use crate::runs::show::{ending, head};
 use crate::shapes;
 use crate::stable_json;
@@ -41,7 +41,7 @@ pub(crate) fn history(loaded: &Loaded) -> Page {
     let name = plan.map(|plan| format!("workflow   {}\n", brief(&plan.name, SHOWN))).unwrap_or_default();
     let text = format!(
         "{name}{}\n{}{}\n{}",
-        head(loaded),
+        folded(&head(loaded)),
         lines_of(&table),
         count(turns.iter().filter(|turn| turn.closed.is_some()).count(), "checkpoint"),
         loaded.rules.notes()

@@ -6,6 +6,7 @@ use callboard::messages::{Interrupt, Pending, visible};
 use callboard::supervision::runs::Run;
 use serde_json::Value;
 
+use crate::agents::dialog::{CUT, MAX_LINE};
 use crate::page::{brief_json, whole_json};
 use crate::person::{Person, at_the_terminal};
 use crate::values::value_of;
@@ -50,12 +51,27 @@ fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {
             Some("g" | "go") => return Decision::Continue,
             Some("c" | "cancel") => return Decision::CancelRun,
             Some("i" | "input") => {
-                return match person.answers("the new input, JSON or text: ") {
-                    Some(input) => Decision::ContinueWith(value_of(&input)),
-                    None => Decision::Leave,
-                };
+                return new_input(person);
             }
             Some(_) => question = "g, i, c or l? ".to_owned(),
+        }
+    }
+}
+
+/// Asks for the input until it is clear.
+fn new_input(person: &mut impl Person) -> Decision {
+    const PROMPT: &str = "the new input, JSON or text: ";
+    let mut question = PROMPT.to_owned();
+    loop {
+        let Some(typed) = person.answers(&question) else { return Decision::Leave };
+        let read = if typed.len() >= MAX_LINE {
+            Err(format!("{CUT}: leave it waiting, and give it with callboard workflow resume --input @FILE"))
+        } else {
+            value_of(&typed)
+        };
+        match read {
+            Ok(input) => return Decision::ContinueWith(input),
+            Err(problem) => question = format!("{problem}\n{PROMPT}"),
         }
     }
 }
@@ -89,6 +105,12 @@ mod tests {
         assert_eq!(decided("i\n{\"a\": 1}\n").0, Decision::ContinueWith(json!({ "a": 1 })));
         assert_eq!(decided("i\na better draft\n").0, Decision::ContinueWith(json!("a better draft")));
         assert_eq!(decided("c\n").0, Decision::CancelRun);
+        let (decision, asked) = decided("i\n{\"a\": 1\n{\"a\": 1, \"a\": 2}\n\"{a\"\n");
+        assert_eq!(decision, Decision::ContinueWith(json!("{a")));
+        assert!(asked.contains("it begins like JSON and is none: column 7: EOF while parsing an object"), "{asked}");
+        assert!(asked.contains("the key \"a\" is repeated"), "{asked}");
+        let (decision, asked) = decided(&format!("i\n{}\nshort\n", "x".repeat(MAX_LINE)));
+        assert!(decision == Decision::ContinueWith(json!("short")) && asked.contains("so this one was cut"), "{asked}");
         assert_eq!(
             [decided("l\n").0, decided("").0, decided("i\n").0],
             [Decision::Leave, Decision::Leave, Decision::Leave]

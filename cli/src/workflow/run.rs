@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use callboard::ForkError;
-use callboard::messages::{Interrupt, Json, Reducer, Resume, StateRules, visible};
+use callboard::messages::{Interrupt, Json, Reducer, Resume, RunId, StateRules, visible};
 use callboard::supervision::runs::{Cause, Fork, Replay};
 use callboard::workflow::Workflow;
 
 use crate::agents::decide::restart_turns;
+use crate::agents::hints::store_flag;
 use crate::conversations;
 use crate::limits::LimitChoice;
 use crate::page::{Failure, count, note};
@@ -42,9 +43,11 @@ pub(crate) async fn run(
             let store = match &options.conversation {
                 Some(conversation) => {
                     let store = stores.take_for(conversation).await?;
-                    let line = |run| hints::resumption(run, stores.named(), execution);
-                    conversations::check_none_is_open(&store.conversations(), conversation, stores.named(), line)
-                        .await?;
+                    let line = |open: &Loaded| match open.replay.submission().task.plan {
+                        Some(_) => hints::resumption(open.id, stores.named(), execution),
+                        None => hints::agent_resumption(open.id, stores.named(), execution),
+                    };
+                    conversations::check_none_is_open(&store, conversation, stores.named(), line).await?;
                     store
                 }
                 None => stores.take()?,
@@ -82,14 +85,16 @@ pub(crate) async fn resume(
 ) -> Result<End, Failure> {
     let (kept, loaded) = load_to_resume(stored).await?;
     if let Some(result) = loaded.replay.result() {
+        check_no_change(loaded.id, nodes, change)?;
         note(&format!("run {} has ended already", loaded.id));
         advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), execution));
         return Ok(End::Result(Box::new(result.clone())));
     }
+    let cast = cast(&loaded, || hints::agent_resumption(loaded.id, kept.0.named(), execution))?;
     let waiting = interrupts::of(loaded.replay.run());
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: input::update(&change.set)? };
-    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast(&loaded)?).await? else {
+    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast).await? else {
         return Ok(End::not_begun());
     };
     let session = Session::start(agents, Some(kept), execution).await?;
@@ -112,12 +117,15 @@ pub(crate) async fn fork(
     execution: &Execution,
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
+    let line = || format!("callboard runs fork {} --turn N{}", loaded.id, store_flag(kept.0.named()));
+    let cast = cast(&loaded, line)?;
     let turn = match place {
         (Some(turn), _) => turn,
         (None, node) => turn_of(&loaded.replay, node.unwrap_or_default())?,
     };
     let input = change.input.clone().map(Json::from);
-    begin_fork(kept, &loaded, turn, Fork { input, update: input::update(&change.set)?, ..Fork::new() }, execution).await
+    let fork = Fork { input, update: input::update(&change.set)?, ..Fork::new() };
+    begin_fork(kept, (&loaded, &cast), turn, fork, execution).await
 }
 
 /// Retries the failed turn of a run, in a new run.
@@ -127,8 +135,11 @@ pub(crate) async fn retry(
     execution: &Execution,
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
+    let limits_flag = limits.map(LimitChoice::argument);
+    let line = || hints::agent_retrial(loaded.id, limits_flag.as_deref(), kept.0.named(), execution);
+    let cast = cast(&loaded, line)?;
     let (turn, fork) = retry_of(&loaded, limits)?;
-    begin_fork(kept, &loaded, turn, fork, execution).await
+    begin_fork(kept, (&loaded, &cast), turn, fork, execution).await
 }
 
 /// The error for `resume --limits`.
@@ -142,12 +153,12 @@ pub(crate) fn limits_are_kept(run: &str) -> Failure {
 
 async fn begin_fork(
     kept: (Stores, Store),
-    loaded: &Loaded,
+    (loaded, cast): (&Loaded, &[String]),
     turn: u32,
     fork: Fork,
     execution: &Execution,
 ) -> Result<End, Failure> {
-    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast(loaded)?).await? else {
+    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), cast).await? else {
         return Ok(End::not_begun());
     };
     let session = Session::start(agents, Some(kept), execution).await?;
@@ -222,12 +233,29 @@ fn check_loaded_reducers(loaded: &Loaded) -> Result<(), Failure> {
     loaded.rules.missing.first().map_or(Ok(()), |(channel, reducer)| Err(no_reducer(channel, reducer)))
 }
 
-/// The names of the agents of a run's workflow.
-fn cast(loaded: &Loaded) -> Result<Vec<String>, Failure> {
+/// Refuses changes to a run that has ended: they would change nothing.
+fn check_no_change(run: RunId, nodes: &[String], change: &Change) -> Result<(), Failure> {
+    let given = [("--node", !nodes.is_empty()), ("--input", change.input.is_some()), ("--set", !change.set.is_empty())];
+    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::trouble(format!(
+        "run {run} has ended, so {} would change nothing: leave that out to print its result; callboard workflow fork {run} runs it again \
+         from a node, with changes",
+        given.join(" and ")
+    )))
+}
+
+/// The names of the agents of a run's workflow. `line` is the command line for a run without one.
+fn cast(loaded: &Loaded, line: impl FnOnce() -> String) -> Result<Vec<String>, Failure> {
     let submission = loaded.replay.submission();
     if submission.task.plan.is_none() {
-        let text = format!("run {} has no workflow; the program that has its agents continues it", loaded.id);
-        return Err(Failure::trouble(text));
+        return Err(Failure::trouble(format!(
+            "run {} has no workflow; the program that has its agent continues it, or, if its agent is in a file: {}",
+            loaded.id,
+            visible(&line())
+        )));
     }
     Ok(submission.cast.iter().map(ToString::to_string).collect())
 }

@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
                 }
                 () = changed(&mut self.watch) => {
                     if let Some(watch) = &mut self.watch {
-                        watch.reload(&self.board).await.iter().for_each(|line| note(line));
+                        watch.reload(&self.board).await.iter().for_each(|line| note_words(line));
                     }
                     continue;
                 }
@@ -291,7 +291,10 @@ pub(super) fn advise_retry(
     };
     if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
         let limits = failed.raised_limits(submission.limits());
-        let line = hints::retrial(run, limits.as_deref(), store, execution);
+        let line = match submission.task.plan {
+            Some(_) => hints::retrial(run, limits.as_deref(), store, execution),
+            None => hints::agent_retrial(run, limits.as_deref(), store, execution),
+        };
         note(&failed.advice(limits.as_deref(), &visible(&line)));
     }
 }

@@ -118,6 +118,88 @@ fn check_prints_which_parts_of_the_confinement_of_commands_hold_on_this_machine(
 }
 
 #[test]
+fn init_refers_to_no_page_that_is_not_there() {
+    let folder = initialized();
+    for file in
+        ["agents/coordinator.toml", "agents/researcher.toml", "agents/reviewer.toml", "agents/coder.toml", "mcp.toml"]
+    {
+        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(!text.contains("docs/") && !text.contains(".md"), "{file}: {text}");
+    }
+}
+
+#[test]
+fn the_agents_of_the_project_are_used_from_its_folders() {
+    let model = Model::start();
+    let folder = model.folder(&agent("writer"));
+    let root = folder.path().canonicalize().unwrap();
+    for sub in ["sub/inner", "top/.git", "own/agents"] {
+        fs::create_dir_all(root.join(sub)).unwrap();
+    }
+    let inner = root.join("sub/inner");
+    let remark = format!("the agents are those of {}\n", root.join("agents").display());
+    model.answers("well");
+    let run = callboard(&inner, &["run", "x", "--no-input"]);
+    assert_eq!((run.code, &*run.out), (Some(0), "well\n"), "{}", run.error);
+    assert!(run.error.starts_with(&remark), "{}", run.error);
+    model.answers("well");
+    let quiet = callboard(&inner, &["run", "x", "--quiet", "--ephemeral"]);
+    assert_eq!((&*quiet.out, &*quiet.error), ("well\n", ""));
+    let check = callboard(&inner, &["check"]);
+    assert_eq!((check.code, &*check.error), (Some(0), &*remark));
+    assert!(check.out.starts_with(&format!("{}: writer", root.join("agents/writer.toml").display())), "{}", check.out);
+    // A folder that is a project, or one that is named, is not left.
+    for (folder, arguments) in [("top", &["check"][..]), ("sub/inner", &["check", "--agents", "agents"])] {
+        let refused = callboard(root.join(folder), arguments);
+        assert!(refused.code == Some(2) && refused.error.contains("there is no folder agents; "), "{}", refused.error);
+    }
+    // An empty folder makes no project.
+    assert_eq!(callboard(root.join("own"), &["check"]).error, remark);
+}
+
+#[test]
+fn the_files_of_models_and_servers_are_read_beside_the_folder_of_agents() {
+    let model = Model::start();
+    let folder = agents(&[("other", &agent("other"))]);
+    write(&folder, "team/agents/writer.toml", &agent("writer"));
+    write(&folder, "team/models.toml", &model.catalog());
+    write(&folder, "models.toml", "wrong");
+    write(&folder, "mcp.toml", "wrong");
+    model.answers("well");
+    for agents in ["team/agents", "team/agents/", "./team/agents"] {
+        model.answers("well");
+        let run = callboard(&folder, &["run", "x", "--agents", agents, "--ephemeral"]);
+        assert_eq!((run.code, &*run.out), (Some(0), "well\n"), "{agents}: {}", run.error);
+    }
+    let run =
+        callboard(folder.path().join("team/agents"), &["run", "x", "--agents", ".", "--root", "..", "--ephemeral"]);
+    assert_eq!((run.code, &*run.out), (Some(0), "well\n"), "{}", run.error);
+    write(&folder, "team/mcp.toml", "wrong");
+    let workflow = ["workflow", "run", "--line", "writer", "--agents", "team/agents", "--ephemeral"];
+    for arguments in [&["run", "x", "--agents", "team/agents", "--ephemeral"][..], &workflow] {
+        let refused = callboard(&folder, arguments);
+        assert!(refused.code == Some(2) && refused.error.contains("team/mcp.toml:1"), "{}", refused.error);
+    }
+}
+
+#[test]
+fn tools_do_not_change_the_agents_of_the_project_in_place_of_named_ones() {
+    let model = Model::start();
+    let folder = model.folder(&agent("writer"));
+    let text = agent_with("editor", &["FileWrite"]);
+    write(&folder, "sub/team/editor.toml", &text);
+    write(&folder, "sub/models.toml", &model.catalog());
+    let arguments = ["run", "x", "--agents", "team", "--root", "..", "--no-input", "--ephemeral"];
+    model.calls("FileWrite", json!({ "path": "agents/writer.toml", "content": text }));
+    model.answers("refused");
+    let run = callboard(folder.path().join("sub"), &arguments);
+    assert_eq!((run.code, &*run.out), (Some(0), "refused\n"), "{}", run.error);
+    model.request();
+    let result = model.request().tool_result().to_owned();
+    assert!(result.contains("agents/writer.toml"), "{result}");
+}
+
+#[test]
 fn init_does_not_change_files_that_exist() {
     let folder = initialized();
     write(&folder, "agents/coder.toml", "mine");
@@ -253,6 +335,10 @@ fn what_is_missing_is_reported_with_a_remedy() {
         &["run", "x", "--to", "coder"],
         "no model is chosen, and none is listed; set ANTHROPIC_API_KEY, OPENAI_API_KEY,",
     );
+    refused(
+        &["run", "x", "--to", "coder"],
+        "; or name one with --model, as --model gpt-5-mini; --model fake needs no key\n",
+    );
 }
 
 #[test]
@@ -278,7 +364,10 @@ fn built_in_agents_are_available_and_do_not_disturb_the_folders_agents() {
     );
     let printed = run(&["--limits", "huge"]);
     assert!(
-        printed.code == Some(2) && printed.error.contains("use simple, medium or complex, or auto"),
+        printed.code == Some(2)
+            && printed
+                .error
+                .contains("; use simple, medium or complex, or write limits as in '{\"tokens\": 50000}', or auto"),
         "{}",
         printed.error
     );

@@ -56,5 +56,60 @@ fn people_read_errors_on_standard_error_and_help_is_not_an_error() {
         assert!(refused.error.starts_with("error: unexpected argument '--nonsense'"), "{}", refused.error);
     }
     let help = callboard(&["run", "--json", "--help"], None);
-    assert!(help.code == Some(0) && help.out.starts_with("Give agents a task"));
+    assert!(help.code == Some(0) && help.out.starts_with("Run a task with agents"));
+}
+
+#[test]
+fn control_characters_of_arguments_are_escaped_in_errors() {
+    const RED: &str = "\u{1b}[31mred\u{202e}";
+    for arguments in [
+        &[RED][..],
+        &["run", "x", "--\u{1b}[31mred\u{202e}"],
+        &["run", "x", "--limits", RED],
+        &["run", "x", "--rounds", RED],
+        &["runs", "list", "--state", RED],
+        &["runs", "list", "--since", RED],
+        &["run", "x", "--input", "@\u{1b}[31mred\u{202e}"],
+        &["conversations", "show", RED],
+        &["workflow", "run", "--line", "a", "--input", RED],
+    ] {
+        for json in [&[][..], &["--json"]] {
+            let refused = callboard(&[arguments, json].concat(), None);
+            let printed = refused.out + &refused.error;
+            assert_eq!(refused.code, Some(2), "{arguments:?}");
+            assert!(!printed.contains(['\u{1b}', '\u{202e}']), "{arguments:?}: {printed:?}");
+            let escaped = if json.is_empty() { "\\u{1b}[31mred\\u{202e}" } else { "\\\\u{1b}[31mred\\\\u{202e}" };
+            assert!(printed.contains(escaped), "{arguments:?}: {printed}");
+        }
+    }
+}
+
+#[test]
+fn an_approval_has_time_for_its_answer() {
+    for command in [&["run", "x"][..], &["workflow", "run", "--line", "a"]] {
+        let refused = callboard(&[command, &["--approval-ttl", "0s"]].concat(), None);
+        assert!(refused.code == Some(2) && refused.error.contains("it has to be above zero"), "{}", refused.error);
+    }
+}
+
+#[test]
+fn repeated_keys_and_text_that_is_almost_json_are_refused() {
+    for (arguments, expected) in [
+        (
+            &["run", "x", "--input", "{\"a\": 1, \"a\": 2}"][..],
+            "column 12: the key \"a\" is repeated; keep one of them",
+        ),
+        (
+            &["runs", "fork", "@last", "--turn", "1", "--set", "a={\"b\": [{\"c\": 1, \"c\": 1}]}"],
+            "the key \"c\" is repeated",
+        ),
+        (&["workflow", "run", "--line", "a", "--input-json", "{\"a\": 1, \"a\": 2}"], "the key \"a\" is repeated"),
+        (&["workflow", "run", "--line", "a", "--input", "x={\"a\": 1, \"a\": 2}"], "the key \"a\" is repeated"),
+        (&["workflow", "run", "--line", "a", "--input", "x={\"a\": 1"], "it begins like JSON and is none: column 7: "),
+        (&["workflow", "run", "--line", "a", "--input", "x=[1] and"], "as text of JSON: \"[1] and\", or as KEY=@FILE"),
+        (&["workflow", "resume", "@last", "--set", "a={\"b\": 1, \"b\": 1}"], "the key \"b\" is repeated"),
+    ] {
+        let refused = callboard(arguments, None);
+        assert!(refused.code == Some(2) && refused.error.contains(expected), "{arguments:?}: {}", refused.error);
+    }
 }

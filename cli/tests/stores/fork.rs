@@ -69,7 +69,7 @@ fn a_long_input_is_read_from_a_file_and_a_fork_is_named_also_if_the_output_canno
     assert!(runs(folder.path(), &["replay", &fork, "--turn", "3", "--json"]).out.len() > 1 << 20);
     let missing = runs(folder.path(), &["fork", &run, "--turn", "3", "--input", "@missing"]);
     assert_eq!(missing.code, Some(2));
-    assert!(missing.error.contains("missing: No such file"), "{}", missing.error);
+    assert!(missing.error.contains("missing: there is no such file"), "{}", missing.error);
 }
 
 #[test]

@@ -180,10 +180,64 @@ fn an_export_is_imported_into_another_project() {
     assert!(other.callboard(&["runs", "show", &run]).out.contains("one"));
     fs::write(&file, "no export").unwrap();
     let refused = other.callboard(&["runs", "import", file.to_str().unwrap(), "--store", "data"]);
-    assert!(refused.code == Some(2) && refused.error.contains("runs.export: "), "{}", refused.error);
+    let why =
+        "runs.export: line 1 of the export is wrong: an export begins with {\"callboard\":\"export\",\"version\":1}";
+    assert!(refused.code == Some(2) && refused.error.contains(why), "{}", refused.error);
     assert!(!other.folder.path().join("data").exists(), "nothing of it is left");
     let several = other.callboard(&["runs", "export"]);
     assert!(several.code == Some(2) && several.error.contains("there are several stores"), "{}", several.error);
+}
+
+#[test]
+fn nothing_of_an_import_is_taken_if_something_follows_its_end() {
+    let (project, other) = (Project::new(), Project::new());
+    project.run("one");
+    let export = project.callboard(&["runs", "export"]).out;
+    let end = export.lines().count();
+    let (twice, blank) = (other.folder.path().join("twice"), other.folder.path().join("blank"));
+    fs::write(&twice, format!("{export}\n{export}")).unwrap();
+    fs::write(&blank, format!("{export}\n  \n")).unwrap();
+    let why = format!(
+        "twice: line {} of the export is wrong: the export has ended in line {end}, and nothing may follow; import each export by itself; \
+         nothing is imported\n",
+        end + 2
+    );
+    fs::create_dir(other.folder.path().join("named")).unwrap();
+    let import =
+        |file: &Path, store: &[&str]| other.callboard(&[&["runs", "import", file.to_str().unwrap()], store].concat());
+    for store in [&[][..], &["--store", "new"], &["--store", "named"]] {
+        let refused = import(&twice, store);
+        assert!(refused.code == Some(2) && refused.error.ends_with(&why), "{store:?}: {}", refused.error);
+    }
+    assert_eq!(fs::read_dir(other.folder.path().join("named")).unwrap().count(), 0, "nothing is written");
+    assert!(!other.folder.path().join("new").exists());
+    assert_eq!(other.callboard(&["runs", "list"]).out, "there are no runs\n");
+    for store in [&[][..], &["--store", "named"]] {
+        assert_eq!(import(&blank, store).code, Some(0), "{store:?}");
+    }
+    assert_eq!(tasks(&other.callboard(&["runs", "list", "--json", "--store", "named"])), ["one"]);
+}
+
+#[test]
+fn files_that_cannot_be_imported_or_exported_are_named_with_what_to_do() {
+    let project = Project::new();
+    project.run("one");
+    let folder = project.folder.path();
+    fs::write(folder.join("there"), "mine").unwrap();
+    for (arguments, expected) in [
+        (&["runs", "import", "nowhere"][..], "error: nowhere: there is no such file; nothing is imported\n"),
+        (&["runs", "import", "agents"], "error: agents: it is not a file; nothing is imported\n"),
+        (&["runs", "export", "there"], "to there: it exists already; name another one, or remove it first\n"),
+        (&["runs", "export", "no/where"], "error: the export cannot be written to no/where: there is no such "),
+    ] {
+        let refused = project.callboard(arguments);
+        let is_worded = refused.error.contains(expected) && !refused.error.contains("os error");
+        assert!(refused.code == Some(2) && is_worded, "{arguments:?}: {}", refused.error);
+    }
+    let mut command = project.command(&["runs", "import", "-"]);
+    let refused = output_of(command.stdin(fs::File::open(folder).unwrap()));
+    let expected = "error: standard input: it is a folder; name a file; nothing is imported\n";
+    assert_eq!((refused.code, &*refused.error), (Some(2), expected));
 }
 
 /// The values of --store in an error or a note.
@@ -477,6 +531,47 @@ fn a_store_without_write_permission_is_read_from_a_copy() {
     let retried = as_another_user(&["run", "--retry", "@last", "--model", "fake"]);
     assert!(retried.code == Some(2) && retried.error.contains("cannot be opened"), "{}", retried.error);
     change(&store, 0o755);
+}
+
+#[test]
+fn a_store_without_read_permission_is_not_reported_as_absent() {
+    const NOBODY: u32 = 65_534;
+    let project = Project::new();
+    let run = project.run("one");
+    let store = project.stores().join("1");
+    let temporary = tempfile::tempdir().unwrap();
+    let program = temporary.path().join("callboard");
+    copy_callboard(&program);
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        // Root can read everything.
+        for folder in
+            [temporary.path(), project.state.path(), &project.stores(), &project.state.path().join("callboard")]
+        {
+            std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        fs::set_permissions(project.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o000)).unwrap();
+    let callboard = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).env("XDG_STATE_HOME", project.state.path()).current_dir(&project.folder);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        output_of(command)
+    };
+    let named = store.to_str().unwrap();
+    for arguments in [&["list"][..], &["show", &run], &["export"], &["delete", &run]] {
+        let refused = callboard(&[&["runs"], arguments, &["--store", named]].concat());
+        let why = format!("store in {named} is not known: this user has no permission to access it\n");
+        assert!(refused.code == Some(2) && refused.error.ends_with(&why), "{arguments:?}: {}", refused.error);
+        let refused = callboard(&[&["runs"], arguments].concat());
+        let printed = refused.out + &refused.error;
+        let is_named = printed.contains(named) && printed.to_lowercase().contains("permission");
+        assert!(refused.code == Some(2) && is_named, "{arguments:?}: {printed}");
+    }
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]

@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use crate::screen::code_on;
 use crate::support::agents::{agent_with, python_agents};
-use crate::support::content;
 use crate::support::model::Model;
 use crate::support::runs::released;
-use crate::{CHOICES, file, screen};
+use crate::support::{content, output_of};
+use crate::{CHOICES, command, file, screen};
 
 /// A folder with an agent that writes files and asks questions, and its model.
 fn writer() -> (TempDir, Model) {
@@ -222,6 +222,16 @@ fn the_prompt_of_an_interrupted_node_is_withdrawn_at_the_deadline_of_its_run() {
     assert_eq!(code, Some(1), "{shown}");
     assert!(shown.contains("b no longer waits for a person\n"), "{shown}");
     assert!(shown.contains("error: ") && shown.contains("the deadline has passed"), "{shown}");
+}
+
+#[test]
+fn run_refuses_a_waiting_run_of_a_workflow_at_a_terminal_too() {
+    let (folder, _model) = writer();
+    let run = ["workflow", "run", "--line", "writer(interrupt=\"before\")", "--agents", "agents", "--model", "fake"];
+    let waits = output_of(command(&folder, &[&run[..], &["--store", "data", "--no-input"]].concat()));
+    assert_eq!(waits.code, Some(3), "{}", waits.error);
+    let (code, shown) = screen(&folder, &["run", "--resume", "@last", "--store", "data"]).exited();
+    assert!(code == Some(2) && shown.contains("to resume it: callboard workflow resume "), "{code:?} {shown}");
 }
 
 #[test]

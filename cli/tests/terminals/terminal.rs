@@ -205,6 +205,30 @@ fn no_row_of_a_long_answer_looks_like_the_head_of_a_card() {
 }
 
 #[test]
+fn outputs_errors_and_messages_are_folded_at_the_terminals_width() {
+    let long = "agent     ".repeat(20);
+    let folder = folder_with(&[("long", &long), ("agents/a.toml", &agent_with("a", &[]))]);
+    let program = |command: &str| format!("a={command}");
+    let (output, failure) = (program("cat long"), program("cat long >&2; exit 126"));
+    let workflow = ["workflow", "run", "--line", "a", "--ephemeral", "--agent"];
+    let talk = ["run", &long, "--model", "fake", "--conversation", "c", "--store", "data"];
+    assert_eq!(output_of(command(&folder, &talk)).code, Some(0));
+    for (arguments, code) in [
+        (&[&workflow[..], &[&output]].concat()[..], 0),
+        (&[&workflow[..], &[&failure]].concat(), 1),
+        (&["conversations", "show", "c", "--store", "data"], 0),
+        (&["runs", "replay", "@last", "--turn", "1", "--store", "data"], 0),
+    ] {
+        let screen = Screen::of_columns(command(&folder, arguments), 60);
+        let (exit, shown) = screen.exited();
+        assert_eq!(exit, Some(code), "{arguments:?}: {shown}");
+        let shown = shown.replace('\r', "");
+        assert!(shown.contains("  ┆ "), "{arguments:?}: {shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 60), "{arguments:?}: {shown}");
+    }
+}
+
+#[test]
 fn an_expired_approval_is_not_asked_again_when_its_run_is_resumed() {
     let (folder, model) = writer();
     model.calls("FileWrite", file("a.txt", "one"));
