@@ -253,7 +253,7 @@ mod tests {
     use callboard::prelude::*;
 
     use super::*;
-    use crate::waits::{self, all_json, line};
+    use crate::waits::{all_json, line};
 
     #[test]
     fn an_expired_approval_is_shown_as_expired_and_no_longer_waited_for() {
