@@ -516,7 +516,9 @@ async fn finished_nodes_do_not_run_again_after_a_crash_of_their_supervisor() {
     recorder.expect("callboard/runs/runs-0", is_back, Duration::from_secs(5)).await;
     let question = people::question(&run).await;
     board.people().answer(question.id, "yes", "ann").await.unwrap();
-    let result = run.result().await.unwrap();
+    let result = tokio::time::timeout(Duration::from_secs(60), run.result()).await;
+    let result =
+        result.unwrap_or_else(|_| panic!("the run does not end, and {} nodes have begun", begun.get())).unwrap();
     assert_eq!((result.output, begun.get()), (json!("yes").into(), 3));
     assert_eq!(result.state, json!({ "seen": [1, 1, 1] }));
     let history = run.history().await.unwrap();
