@@ -1,9 +1,11 @@
 //! The arguments of `callboard init|check|run`.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::geteuid;
 use serde_json::Value;
 
 use callboard::messages::ConversationId;
@@ -73,7 +75,8 @@ impl Files {
     pub(crate) fn search(mut self) -> Self {
         let current = std::env::current_dir().ok();
         let root = current.as_deref().map(root_of).filter(|root| Some(&**root) != current.as_deref());
-        self.above = root.map(|root| root.join(AGENTS)).filter(|folder| folder.is_dir());
+        let is_own = |folder: &PathBuf| folder.parent().is_some_and(is_of_user_alone) && is_of_user_alone(folder);
+        self.above = root.map(|root| root.join(AGENTS)).filter(|folder| folder.is_dir()).filter(is_own);
         self
     }
 
@@ -92,6 +95,12 @@ impl Files {
         let above = self.above.as_ref().filter(|_| self.agents.is_none())?;
         Some(format!("the agents are those of {}", shown_path(above)))
     }
+}
+
+/// Whether the folder belongs to this user, and not everybody may write to it: agents and servers start programs, and in a folder such
+/// as `/tmp` anybody could put some.
+fn is_of_user_alone(folder: &Path) -> bool {
+    folder.metadata().is_ok_and(|it| it.uid() == geteuid().as_raw() && it.mode() & 0o002 == 0)
 }
 
 /// The path of a file beside a folder.
@@ -182,4 +191,26 @@ fn allowance(text: &str) -> Result<Allowance, String> {
     }
     let is_word = !text.starts_with(['@', '{']);
     limit_choice(text).map(Allowance::Named).map_err(|error| if is_word { format!("{error}, or auto") } else { error })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_anybody_may_write_to_or_of_another_user_is_not_searched_for_agents() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_of_user_alone(folder.path()));
+        set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+        assert!(!is_of_user_alone(folder.path()));
+        if geteuid().is_root() {
+            set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+            std::os::unix::fs::chown(folder.path(), Some(65_534), None).unwrap();
+            assert!(!is_of_user_alone(folder.path()));
+        }
+    }
 }
