@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use callboard::messages::{Complexity, Limits, visible};
+use callboard_documents::json::{self, JsonError};
 
-use crate::strict_json::{self, Problem};
 use crate::values::{similar, text_in};
 
 /// A class of limits, or single limits.
@@ -113,11 +113,11 @@ pub(crate) fn limit_choice(text: &str) -> Result<LimitChoice, String> {
     let read = text.strip_prefix('@').map(text_in).transpose()?;
     let text = read.as_deref().unwrap_or(text).trim();
     if text.starts_with('{') {
-        return match strict_json::parse(text) {
+        return match json::parse(text.as_bytes()) {
             Ok(Value::Object(object)) => Figures::of(&object).map(LimitChoice::Figures),
             Ok(_) => Err(EXAMPLE.to_owned()),
-            Err(Problem::Syntax(problem)) => Err(format!("the limits are not JSON: {problem}; {EXAMPLE}")),
-            Err(Problem::Repeated(problem)) => Err(problem),
+            Err(JsonError::Syntax(problem)) => Err(format!("the limits are not JSON: {problem}; {EXAMPLE}")),
+            Err(JsonError::Repeated(problem)) => Err(problem),
         };
     }
     text.parse().map(LimitChoice::Class).map_err(|problem: String| format!("{problem}, or {EXAMPLE}"))

@@ -21,7 +21,6 @@ mod signals;
 mod stable_json;
 mod status;
 mod stores;
-mod strict_json;
 mod usage;
 mod values;
 mod waits;

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use callboard::messages::visible;
+use callboard_documents::json::{self, JsonError};
 use rustix::fs::OFlags;
 use serde_json::Value;
-
-use crate::strict_json::{self, Problem};
 
 /// Parses a duration with its unit: `30s`, `90m`, `12h` or `7d`.
 pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
@@ -49,9 +48,9 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
         None => text.to_owned(),
         Some(file) => text_in(file)?,
     };
-    strict_json::parse(&read).map_err(|problem| match problem {
-        Problem::Syntax(problem) => format!("{problem}; it has to be JSON, and text goes in quotes: '\"text\"'"),
-        Problem::Repeated(problem) => problem,
+    json::parse(read.as_bytes()).map_err(|problem| match problem {
+        JsonError::Syntax(problem) => format!("{problem}; it has to be JSON, and text goes in quotes: '\"text\"'"),
+        JsonError::Repeated(problem) => problem,
     })
 }
 
@@ -123,15 +122,15 @@ const REPEATED: usize = 200;
 /// It begins like an object, a list or a text of JSON and is none: a misspelt value must not become a text. The error names the way to
 /// give such a text.
 pub(crate) fn value_of(text: &str) -> Result<Value, String> {
-    match strict_json::parse(text) {
+    match json::parse(text.as_bytes()) {
         Ok(Value::Null) => Ok(Value::from(text)),
         Ok(value) => Ok(value),
-        Err(Problem::Syntax(_)) if !text.trim_start().starts_with(['{', '[', '"']) => Ok(Value::from(text)),
+        Err(JsonError::Syntax(_)) if !text.trim_start().starts_with(['{', '[', '"']) => Ok(Value::from(text)),
         Err(problem) => {
             let quoted = if text.len() <= REPEATED { Value::from(text).to_string() } else { "\"…\"".to_owned() };
             let what = match &problem {
-                Problem::Syntax(_) => "it begins like JSON and is none",
-                Problem::Repeated(_) => "it is not clear",
+                JsonError::Syntax(_) => "it begins like JSON and is none",
+                JsonError::Repeated(_) => "it is not clear",
             };
             Err(visible(&format!("{what}: {problem}; if it is meant as text, write it as text of JSON: {quoted}")))
         }

@@ -4,10 +4,10 @@ use std::io::PipeReader;
 
 use callboard::actors::approvals::Card;
 use callboard::messages::{Envelope, Question, visible};
+use callboard_documents::json::{self, JsonError};
 use serde_json::Value;
 
 use crate::person::{Person, at_the_terminal};
-use crate::strict_json::{self, Problem};
 use crate::values::{text_in, value_of};
 
 /// A person's decision about an action.
@@ -195,12 +195,12 @@ fn arguments(envelope: &Envelope, typed: &str) -> Result<Edited, String> {
         Some(file) => text_in(file).map_err(|problem| visible(&problem))?,
         None => typed.to_owned(),
     };
-    let arguments = match strict_json::parse(&text) {
+    let arguments = match json::parse(text.as_bytes()) {
         Ok(arguments @ Value::Object(_)) => arguments,
         Ok(_) => return Err("that is JSON, and not an object: { … }".to_owned()),
         Err(_) if typed.len() >= MAX_LINE => return Err(format!("{CUT}: use @FILE")),
-        Err(Problem::Syntax(problem)) => return Err(format!("that is not JSON: {}", visible(&problem))),
-        Err(Problem::Repeated(problem)) => return Err(format!("that is not clear: {}", visible(&problem))),
+        Err(JsonError::Syntax(problem)) => return Err(format!("that is not JSON: {}", visible(&problem))),
+        Err(JsonError::Repeated(problem)) => return Err(format!("that is not clear: {}", visible(&problem))),
     };
     let Some(action) = envelope.action.edited(arguments.clone().into()) else {
         return Err(format!(
@@ -260,7 +260,7 @@ fn outcome(person: &mut impl Person, question: &Question, code: &str) -> Option<
             }
             ("g" | "give up", None) => return Some(GIVE_UP.into()),
             ("l" | "leave", None) => return None,
-            (_, None) => match strict_json::parse(&line) {
+            (_, None) => match json::parse(line.as_bytes()) {
                 Ok(done @ Value::Object(_)) => return Some(done),
                 Err(problem) if line.starts_with('{') => {
                     asked = format!("{}\n{CHOICES}", visible(&problem.to_string()))

@@ -36,7 +36,7 @@ pub(super) fn workflow_resumption(
     run: RunId,
     store: Option<&Path>,
     arguments: &Run,
-) -> String {
+) -> WorkflowLine {
     of_workflow(&format!("resume {run}"), submission, store, arguments)
 }
 
@@ -46,28 +46,32 @@ pub(super) fn workflow_retrial(
     run: RunId,
     limits: Option<&str>,
     (store, arguments): (Option<&Path>, &Run),
-) -> String {
+) -> WorkflowLine {
     of_workflow(&format!("retry {run}{}", limits_flag(limits)), submission, store, arguments)
 }
 
-/// The agents of the workflow that have no file are programs, whose command lines are not known.
-fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, arguments: &Run) -> String {
+/// A command line of `callboard workflow`.
+pub(super) struct WorkflowLine {
+    pub(super) text: String,
+    /// Whether it has COMMAND in the place of a program: agents that have no file are programs, whose command lines are not known.
+    pub(super) lacks_programs: bool,
+}
+
+fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, arguments: &Run) -> WorkflowLine {
     let Run { files, model, .. } = arguments;
     let known = read::names(files.folder());
     let cast: BTreeSet<&str> = submission.cast.iter().map(AgentName::as_str).collect();
     let (in_files, programs): (Vec<&str>, Vec<&str>) = cast.into_iter().partition(|agent| known.contains(*agent));
-    let mut line = format!("callboard workflow {how}{}", store_flag(store));
-    for program in programs {
-        line.push_str(&format!(" --agent {}={COMMAND}", quoted(program)));
+    let mut text = format!("callboard workflow {how}{}", store_flag(store));
+    for program in &programs {
+        // In quotes: the program may have arguments.
+        text.push_str(&format!(" --agent {}='COMMAND'", quoted(program)));
     }
     if !in_files.is_empty() {
-        line.push_str(&format!(" --agents {}{}", quoted_path(files.folder()), flags(files, model.as_deref())));
+        text.push_str(&format!(" --agents {}{}", quoted_path(files.folder()), flags(files, model.as_deref())));
     }
-    line
+    WorkflowLine { text, lacks_programs: !programs.is_empty() }
 }
-
-/// What a command line has in the place of a program that is not known, in quotes for a program with arguments.
-pub(super) const COMMAND: &str = "'COMMAND'";
 
 /// The option with the limits of a retry.
 pub(crate) fn limits_flag(limits: Option<&str>) -> String {

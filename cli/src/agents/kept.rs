@@ -65,15 +65,12 @@ impl Kept {
         } else {
             ("resume", hints::workflow_resumption(submission, *id, store, arguments))
         };
-        let missing = if line.contains(&format!("={}", hints::COMMAND)) {
-            "\nin place of COMMAND comes the program that is this agent".to_owned()
-        } else {
-            String::new()
-        };
+        let missing =
+            if line.lacks_programs { "\nin place of COMMAND comes the program that is this agent" } else { "" };
         let name = submission.task.plan.as_ref().map(|plan| visible(&plan.name)).unwrap_or_default();
         Err(Failure::trouble(format!(
             "run {id} is a run of the workflow {name}, which callboard run cannot {verb}; to {verb} it: {}{missing}",
-            visible(&line)
+            visible(&line.text)
         )))
     }
 
@@ -97,7 +94,7 @@ impl Kept {
         if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
             let (limits, store) = (failed.raised_limits(submission.limits()), self.stores.named());
             let line = if is_of_workflow(submission) {
-                hints::workflow_retrial(submission, run, limits.as_deref(), (store, arguments))
+                hints::workflow_retrial(submission, run, limits.as_deref(), (store, arguments)).text
             } else {
                 hints::retrial(run, limits.as_deref(), store, arguments)
             };

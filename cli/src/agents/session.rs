@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
         if let Some(Kept { stores, store, .. }) = &self.kept {
             let line = |open: &Loaded| match open.replay.submission() {
                 submission if is_of_workflow(submission) => {
-                    hints::workflow_resumption(submission, open.id, stores.named(), self.arguments)
+                    hints::workflow_resumption(submission, open.id, stores.named(), self.arguments).text
                 }
                 _ => hints::resumption(open.id, stores.named(), self.arguments),
             };

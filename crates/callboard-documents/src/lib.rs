@@ -9,11 +9,13 @@
 //!   step, because the rest would be guessed.
 //! - [`schema`] compiles JSON Schemas that are written in such texts or come from elsewhere.
 //! - [`template`] compiles templates and expressions, and renders them.
+//! - [`json`] parses JSON and refuses repeated keys.
 //!
-//! The features `schema` and `toml` are on by default; templates need neither.
+//! The features `schema` and `toml` are on by default; templates and JSON need neither.
 
 mod caret;
 mod found;
+pub mod json;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod template;
@@ -126,8 +128,8 @@ pub struct Defects {
 }
 
 impl Defects {
-    /// What is wrong with something called `origin`, and with its text if it has one: what other checks of a document have found
-    /// is told in the same way.
+    /// What is wrong with something called `origin`, and with its text if it has one: what other checks of a document have
+    /// found is reported in the same way.
     ///
     /// ```
     /// use callboard_documents::{Defect, Defects};

@@ -34,8 +34,10 @@ pub fn ready(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
     let built = jsonschema::options().with_pattern_options(patterns).build(schema);
     built.map_err(|error| match cut(&error.to_string()) {
-        told if told.contains("registry") => "it refers to something outside itself, and nothing is fetched".to_owned(),
-        told => told,
+        problem if problem.contains("registry") => {
+            "it refers to something outside itself, and nothing is fetched".to_owned()
+        }
+        problem => problem,
     })
 }
 

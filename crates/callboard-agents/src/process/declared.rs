@@ -81,7 +81,7 @@ pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defe
         let shown = quoted(&place.display().to_string());
         if !place.is_file() {
             let advice =
-                "a path is told from the folder that the program starts in; a name alone is looked for in PATH";
+                "a path is relative to the folder that the program starts in; a name alone is looked for in PATH";
             return Err(Defect::new(&None, format!("there is no program {shown}")).advise(advice));
         }
         if !can_run(&place) {

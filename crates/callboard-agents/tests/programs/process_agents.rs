@@ -628,7 +628,7 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
         (
             "garbage",
             r#"print("Hello, world!\x1b[31m", flush=True)"#,
-            r#"it is no JSON object: expected value at line 1 column 1; the line is "Hello, world!\u{1b}[31m""#,
+            r#"it is no JSON object: column 1: expected value; the line is "Hello, world!\u{1b}[31m""#,
         ),
         ("bytes", r#"os.write(1, b"\xff\xfe\n")"#, "it is no JSON object"),
         ("unknown", r#"tell(type="sing", id=1)"#, "unknown variant `sing`, expected one of `step`"),
@@ -759,7 +759,7 @@ async fn a_process_that_does_not_begin_as_it_has_to_says_how() {
     for (agent, expected) in [
         (
             "loud",
-            "did not say that it is ready: it is no JSON object: expected value at line 1 column 1; the line is \"Loading…\"",
+            "did not say that it is ready: it is no JSON object: column 1: expected value; the line is \"Loading…\"",
         ),
         ("old", "did not say that it is ready: `mark` is called `taint`; the line is "),
         ("wordy", "did not say that it is ready: unknown field `names`, expected `type` or `protocol`; the line is "),

@@ -1,5 +1,5 @@
-//! What a template calls: filters, tests, functions and methods. minijinja looks for them when it comes to them, perhaps
-//! hours into a run; here one that there is none of is told before anything runs.
+//! What a template calls: filters, tests, functions and methods. minijinja looks them up when it renders, perhaps
+//! hours into a run; here an unknown one is an error of the document.
 
 use std::borrow::Cow;
 use std::ops::Range;

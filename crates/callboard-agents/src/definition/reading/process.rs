@@ -93,7 +93,7 @@ fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Pla
         Err(error) => {
             let defect = Defect::new(&folder.or(header), error.to_string());
             return found.add(match error {
-                FolderError::Missing(_) => defect.advise("it is told from the folder of all programs"),
+                FolderError::Missing(_) => defect.advise("it is relative to the folder of all programs"),
                 FolderError::Outside { .. } => {
                     defect.advise("name a folder below it, or start the board with another --root")
                 }

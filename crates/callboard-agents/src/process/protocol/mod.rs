@@ -1,7 +1,5 @@
 //! The lines between callboard and a process agent (docs/process-agents.md). Pure: what may be said, not what comes of it.
 
-mod distinct;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +8,11 @@ use callboard::messages::{
     Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, Message, OnUnknown,
     Scope, SendTo, TraceId, Usage,
 };
+use callboard_documents::json;
 use callboard_text::{quoted, visible};
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use distinct::Distinct;
 
 /// The version that is spoken here. Within a version nothing is renamed or removed.
 pub(super) const VERSION: u64 = 2;
@@ -373,9 +370,9 @@ fn renamed(fields: &Map<String, Value>) -> Option<&'static str> {
     (fields.get("type")?.as_str()? == "mark").then_some("`mark` is called `taint`")
 }
 
-/// The object of a line. One in which a key stands twice, at whatever depth, is refused: which of the two counts would be a guess.
+/// The object of a line. One in which a key is repeated, at whatever depth, is refused: which of the two counts would be a guess.
 fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
-    match serde_json::from_slice(line).map(|Distinct(value)| value) {
+    match json::parse(line) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Err(BadLine::new(line, "it is no JSON object"))

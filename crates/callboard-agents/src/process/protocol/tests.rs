@@ -147,8 +147,8 @@ fn an_entry_that_must_not_be_there_differs_from_one_that_may() {
 #[test]
 fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
     for (line, why) in [
-        ("Traceback (most recent call last):", "it is no JSON object: expected value at line 1 column 1"),
-        ("", "it is no JSON object: EOF"),
+        ("Traceback (most recent call last):", "it is no JSON object: column 1: expected value"),
+        ("", "it is no JSON object: column 0: EOF"),
         ("[1]", "it is no JSON object; the line is \"[1]\""),
         ("{}", "missing field `type`"),
         (r#"{"type":"mark","source":"a page"}"#, "`mark` is called `taint`"),
@@ -165,8 +165,8 @@ fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
         (r#"{"type":"command","output":1}"#, "missing field `turn`"),
         (r#"{"type":"delegate","id":1,"to":"a","body":"b","sees":"some"}"#, "`sees` is \"none\", \"all\", or a list"),
         (r#"{"type":"error","turn":"r/1"}"#, "an error has a `text`"),
-        (r#"{"type":"step","id":1,"id":2,"name":"x"}"#, "the key \"id\" stands twice in one object"),
-        (r#"{"type":"step_done","id":1,"value":[{"a":{"b":1,"b":1}}]}"#, "the key \"b\" stands twice in one object"),
+        (r#"{"type":"step","id":1,"id":2,"name":"x"}"#, "the key \"id\" is repeated; keep one of them"),
+        (r#"{"type":"step_done","id":1,"value":[{"a":{"b":1,"b":1}}]}"#, "the key \"b\" is repeated; keep one of them"),
         (r#"{"type":"error","turn":"r/1","text":"x","of":1}"#, "an error has a `text`"),
     ] {
         let error = read(line.as_bytes()).unwrap_err().to_string();
