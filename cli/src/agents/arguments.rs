@@ -8,10 +8,11 @@ use clap::Args;
 use rustix::process::geteuid;
 use serde_json::Value;
 
-use callboard::messages::ConversationId;
+use callboard::messages::{ConversationId, visible};
 
 use crate::limits::{LimitChoice, limit_choice};
 use crate::page::shown_path;
+use crate::quote::quoted_path;
 use crate::stores::Choice;
 use crate::stores::project::root_of;
 use crate::values::json;
@@ -64,7 +65,15 @@ pub(crate) struct Files {
     pub(crate) protected: Vec<PathBuf>,
     /// The folder of agents of the project, if the current folder is not the project's; the command sets it, no option does.
     #[arg(skip)]
-    pub(crate) above: Option<PathBuf>,
+    pub(crate) above: Option<Above>,
+}
+
+/// The folder of agents of a project above the current folder.
+#[derive(Debug)]
+pub(crate) struct Above {
+    pub(crate) folder: PathBuf,
+    /// Whether only this user can have put it there.
+    pub(crate) is_trusted: bool,
 }
 
 /// The name of the default folder of agents.
@@ -75,14 +84,18 @@ impl Files {
     pub(crate) fn search(mut self) -> Self {
         let current = std::env::current_dir().ok();
         let root = current.as_deref().map(root_of).filter(|root| Some(&**root) != current.as_deref());
-        let is_own = |folder: &PathBuf| folder.parent().is_some_and(is_of_user_alone) && is_of_user_alone(folder);
-        self.above = root.map(|root| root.join(AGENTS)).filter(|folder| folder.is_dir()).filter(is_own);
+        let folder = root.map(|root| root.join(AGENTS)).filter(|folder| folder.is_dir());
+        self.above = folder.map(|folder| {
+            let is_trusted = folder.parent().is_some_and(is_of_user_alone) && is_of_user_alone(&folder);
+            Above { folder, is_trusted }
+        });
         self
     }
 
     /// The folder of agents.
     pub(crate) fn folder(&self) -> &Path {
-        self.agents.as_deref().or(self.above.as_deref()).unwrap_or(Path::new(AGENTS))
+        let above = self.above.as_ref().filter(|above| above.is_trusted).map(|above| &*above.folder);
+        self.agents.as_deref().or(above).unwrap_or(Path::new(AGENTS))
     }
 
     /// The path of the default file of this name, which is beside the folder of agents.
@@ -90,10 +103,18 @@ impl Files {
         beside(self.folder(), name)
     }
 
-    /// A line about the folder of agents, if it was found above the current folder.
+    /// A line about the folder of agents that was found above the current folder.
     pub(crate) fn remark(&self) -> Option<String> {
-        let above = self.above.as_ref().filter(|_| self.agents.is_none())?;
-        Some(format!("the agents are those of {}", shown_path(above)))
+        let Above { folder, is_trusted } = self.above.as_ref().filter(|_| self.agents.is_none())?;
+        let path = shown_path(folder);
+        Some(if *is_trusted {
+            format!("the agents are those of {path}")
+        } else {
+            format!(
+                "the agents of {path} are not used: another user may have put them there; to use them: --agents {}",
+                visible(&quoted_path(folder))
+            )
+        })
     }
 }
 
@@ -191,26 +212,4 @@ fn allowance(text: &str) -> Result<Allowance, String> {
     }
     let is_word = !text.starts_with(['@', '{']);
     limit_choice(text).map(Allowance::Named).map_err(|error| if is_word { format!("{error}, or auto") } else { error })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
-    use std::fs::{Permissions, set_permissions};
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    #[test]
-    fn a_folder_that_anybody_may_write_to_or_of_another_user_is_not_searched_for_agents() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(is_of_user_alone(folder.path()));
-        set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
-        assert!(!is_of_user_alone(folder.path()));
-        if geteuid().is_root() {
-            set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
-            std::os::unix::fs::chown(folder.path(), Some(65_534), None).unwrap();
-            assert!(!is_of_user_alone(folder.path()));
-        }
-    }
 }

@@ -125,7 +125,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
 fn definitions(files: &Files) -> Vec<PathBuf> {
     let named = [files.models.as_ref(), files.mcp.as_ref()].into_iter().flatten();
     let named = named.chain(files.protected.iter().filter(|file| file.as_os_str() != "-")).cloned();
-    let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.above.as_deref());
+    let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.above.iter().map(|above| &*above.folder));
     let defaults = folders
         .flat_map(|folder| [folder.to_owned(), beside(folder, DEFAULT_CATALOG), beside(folder, DEFAULT_SERVERS)]);
     named.chain(defaults).collect()

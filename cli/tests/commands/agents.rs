@@ -1,9 +1,11 @@
 //! `callboard init|check|run`: real processes, with the model `fake` or a model on this machine.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -155,6 +157,47 @@ fn the_agents_of_the_project_are_used_from_its_folders() {
     }
     // An empty folder makes no project.
     assert_eq!(callboard(root.join("own"), &["check"]).error, remark);
+}
+
+/// An attack: somebody puts agents and servers, which start programs, into a folder that all users may write to, such as `/tmp`,
+/// and a person works in a folder below it.
+#[test]
+fn agents_that_another_user_may_have_put_above_the_current_folder_start_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (below, open, mark) = (root.join("below"), root.join("open"), root.join("mark"));
+    for folder in [&below, &open] {
+        fs::create_dir(folder).unwrap();
+    }
+    let touch = format!("command = [\"sh\", \"-c\", \"touch {}\"]\n", mark.display());
+    write(&folder, "agents/taker.toml", &format!("[agent]\nname = \"taker\"\n[agent.process]\n{touch}"));
+    write(&folder, "open/taker.toml", &format!("[agent]\nname = \"taker\"\n[agent.process]\n{touch}"));
+    write(&folder, "mcp.toml", &format!("[[servers]]\nname = \"s\"\n{touch}"));
+    let set_mode = |folder: &Path, mode| fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+    let starts = || {
+        for command in [&["check"][..], &["run", "x", "--no-input", "--ephemeral"]] {
+            let printed = callboard(&below, command);
+            let is_remarked = printed.error.contains("are not used: another user may have put them there");
+            assert_eq!(is_remarked, printed.error.contains("there is no folder agents; "), "{}", printed.error);
+        }
+        fs::remove_file(&mark).is_ok()
+    };
+    assert!(starts(), "what the attack needs is there");
+    for folder in [&root, &root.join("agents")] {
+        set_mode(folder, 0o1777);
+        assert!(!starts(), "{} is open to all", folder.display());
+        set_mode(folder, 0o755);
+        if geteuid().is_root() {
+            chown(folder, Some(65_534), None).unwrap();
+            assert!(!starts(), "{} is another user's", folder.display());
+            chown(folder, Some(0), None).unwrap();
+        }
+    }
+    fs::rename(root.join("agents"), root.join("closed")).unwrap();
+    symlink(&open, root.join("agents")).unwrap();
+    assert!(starts(), "a link is followed");
+    set_mode(&open, 0o777);
+    assert!(!starts(), "the link leads to a folder that is open to all");
 }
 
 #[test]
