@@ -21,7 +21,7 @@ enum Part {
 const BOOK: &str = "book";
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 12] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
@@ -32,8 +32,7 @@ const PARTS: [(&str, Part); 13] = [
     ("tests", Part::Cargo(&["nextest", "run", "--workspace", "--lib", "--bins", "--tests"])),
     ("injected bugs", Part::Chore(injected::injected)),
     ("doc tests", Part::Cargo(&["test", "--workspace", "--doc"])),
-    ("docs", Part::Cargo(&["doc", "--workspace", "--no-deps"])),
-    ("public names", Part::Chore(public_names::check_committed)),
+    ("docs", Part::Chore(public_names::check_committed)),
     // What a user builds: warnings that only show with fewer features than the tests need.
     (
         "default build",

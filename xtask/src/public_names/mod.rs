@@ -2,11 +2,13 @@
 //!
 //! rustdoc resolves the names: its JSON output has each item and each re-export. That output is not stable yet, so rustdoc
 //! is run with `RUSTC_BOOTSTRAP`. Cargo does not get that variable: it would build all dependencies again. So cargo runs
-//! this program in the place of rustdoc, and this program runs rustdoc.
+//! this program in the place of rustdoc, and this program runs rustdoc. It does so while it builds the documentation of the
+//! whole workspace, in which the package has all its features, and for which the dependencies have been checked.
 
 mod listing;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -98,14 +100,15 @@ fn shared_names(names: &[String]) -> Vec<String> {
 fn names() -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
     let status = cargo()
-        .args(["rustdoc", "--quiet", "--package", PACKAGE, "--lib", "--all-features", "--"])
-        .args(["-Z", "unstable-options", "--output-format", "json", "--document-hidden-items", "--cap-lints", "allow"])
+        .args(["doc", "--workspace", "--no-deps"])
         .env(RUSTDOC, std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
         .env("RUSTDOC", program)
+        // The cfg tells cargo these outputs from those of a `cargo doc` that did not run this program.
+        .env("RUSTDOCFLAGS", "-D warnings --cfg public_names")
         .status()
-        .map_err(|error| format!("cargo rustdoc: {error}"))?;
+        .map_err(|error| format!("cargo doc: {error}"))?;
     if !status.success() {
-        return Err(format!("cargo rustdoc: {status}"));
+        return Err(format!("cargo doc: {status}"));
     }
     let metadata = workspace::metadata()?;
     let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
@@ -121,17 +124,25 @@ pub(crate) fn is_rustdoc() -> bool {
     std::env::var_os(RUSTDOC).is_some()
 }
 
-/// Runs rustdoc with options that are not stable.
+/// Runs rustdoc, for the root package a second time: with the options for JSON, which are not stable.
 pub(crate) fn rustdoc() -> ExitCode {
     let rustdoc = std::env::var_os(RUSTDOC).unwrap_or_default();
-    let status = Command::new(&rustdoc).args(std::env::args_os().skip(1)).env("RUSTC_BOOTSTRAP", "1").status();
-    match status {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let runs = |command: &mut Command| match command.args(&arguments).status() {
+        Ok(status) => status.success(),
         Err(error) => {
             eprintln!("{}: {error}", rustdoc.display());
-            ExitCode::FAILURE
+            false
         }
+    };
+    let is_package = arguments.windows(2).any(|pair| pair[0] == "--crate-name" && pair[1] == PACKAGE);
+    let mut json = Command::new(&rustdoc);
+    json.args(["-Z", "unstable-options", "--output-format", "json", "--document-hidden-items", "--cap-lints", "allow"]);
+    json.env("RUSTC_BOOTSTRAP", "1");
+    if runs(&mut Command::new(&rustdoc)) && (!is_package || runs(&mut json)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
