@@ -174,13 +174,18 @@ impl Callboard {
             let task = Task { conversation: None, ..task.clone() };
             Arc::new(Submission { run, trace, task, agent, cast, chain, at })
         };
-        // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
+        // A submission that is lost with its supervisor was not journaled, or is answered with its run: it is sent once more.
         for _ in 0..2 {
-            let (told, result) = oneshot::channel();
+            let (sender, result) = oneshot::channel();
             let permit = permit.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
             let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
-            let submit =
-                |ack| ShardMessage::Submit { submission: submitted, conversation: entered, permit, ack, result: told };
+            let submit = |ack| ShardMessage::Submit {
+                submission: submitted,
+                conversation: entered,
+                permit,
+                ack,
+                result: sender,
+            };
             if let Some(accepted) = self.ask_shard(run, submit).await {
                 let run = accepted?;
                 if let Some(conversation) = &conversation {

@@ -196,8 +196,8 @@ impl RunHandle {
         check_reason(reason)?;
         loop {
             let reason = reason.to_owned();
-            let told = self.board.ask_run(self.id, |ack| RunMessage::Cancel { reason, ack }).await;
-            match told {
+            let cancelled = self.board.ask_run(self.id, |ack| RunMessage::Cancel { reason, ack }).await;
+            match cancelled {
                 Some(true) => return Ok(true),
                 Some(false) => {
                     self.check_quarantine()?;
@@ -255,8 +255,8 @@ impl RunHandle {
         if size > MAX_COMMAND {
             return Err(OverwriteError::TooLarge { size });
         }
-        let told = self.board.ask_run(self.id, |ack| RunMessage::Overwrite { update, by: by.into(), ack }).await;
-        told.unwrap_or(Err(Unacknowledged::Overwrite.into()))
+        let written = self.board.ask_run(self.id, |ack| RunMessage::Overwrite { update, by: by.into(), ack }).await;
+        written.unwrap_or(Err(Unacknowledged::Overwrite.into()))
     }
 
     /// Everything that has happened in the run so far.
@@ -400,8 +400,8 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
         if self.is_over {
             return Ok(None);
         }
-        let told = match self.events.next().await {
-            // A run that has forgotten how it began, or whose end was written over, is followed from where it stands.
+        let events = match self.events.next().await {
+            // A run whose beginning is not kept, or whose end was overwritten, is followed from its current state.
             Some(Watched::Event { sequence, event, .. })
                 if (self.follower.run().is_some() || sequence == 1)
                     && !matches!(*event, RunEvent::Overwritten { .. }) =>
@@ -412,8 +412,8 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
             Some(Watched::Live { .. }) => Ok(Vec::new()),
             None => return Ok(None),
         };
-        self.is_over = told.is_err();
-        told.map(Some)
+        self.is_over = events.is_err();
+        events.map(Some)
     }
 
     async fn catch_up(&mut self) -> Result<Vec<TurnEvent>, RunError> {

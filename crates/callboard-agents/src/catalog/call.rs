@@ -49,8 +49,8 @@ pub(super) fn call(registry: &Arc<Registry>, ahead: Vec<Arc<Listed>>, request: M
         is_over: false,
     };
     futures::stream::unfold(call, |mut call| async move {
-        let told = call.next().await?;
-        Some((told, call))
+        let event = call.next().await?;
+        Some((event, call))
     })
     .boxed()
 }
@@ -63,7 +63,7 @@ impl Call {
         loop {
             let Some(asked) = &mut self.asked else {
                 match self.admit() {
-                    Some(told) => return Some(told),
+                    Some(event) => return Some(event),
                     None => continue,
                 }
             };
@@ -81,11 +81,11 @@ impl Call {
                     asked.then = Asking::Answering(asked.listed.entry.model.call(request));
                 }
                 Asking::Answering(stream) => {
-                    let told = stream.next().await.unwrap_or_else(|| {
+                    let event = stream.next().await.unwrap_or_else(|| {
                         let text = "the answer ended without saying that it was complete";
                         Err(ModelError::new(ModelErrorKind::CutOff, text))
                     });
-                    match told {
+                    match event {
                         Ok(ModelEvent::Ended(answer)) => return Some(Ok(self.answered(answer))),
                         Ok(event @ (ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_))) => {
                             asked.has_spoken = true;

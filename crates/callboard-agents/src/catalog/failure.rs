@@ -61,9 +61,9 @@ pub(super) fn together(mut failed: Vec<(Arc<str>, ModelError)>) -> ModelError {
     }
     let kind = failed.iter().map(|(_, error)| error.kind).find(|kind| kind.is_transient());
     let kind = kind.or(failed.first().map(|(_, error)| error.kind)).unwrap_or(ModelErrorKind::NotSent);
-    let told = failed.iter().map(|(model, error)| format!("{model}: {error}")).collect::<Vec<_>>().join("; ");
+    let errors = failed.iter().map(|(model, error)| format!("{model}: {error}")).collect::<Vec<_>>().join("; ");
     let is_free = failed.last().is_none_or(|(_, error)| error.is_free);
-    ModelError { is_free, ..ModelError::new(kind, format!("none of {} models has answered: {told}", failed.len())) }
+    ModelError { is_free, ..ModelError::new(kind, format!("none of {} models has answered: {errors}", failed.len())) }
 }
 
 #[cfg(test)]
@@ -119,6 +119,6 @@ mod tests {
         assert!(!both.is_free, "the last one may have counted tokens");
         let limited =
             vec![failed(ModelErrorKind::CutOff, "cut"), failed(ModelErrorKind::RateLimited(None), "slow down")];
-        assert!(together(limited).is_free, "the first one was told of before");
+        assert!(together(limited).is_free, "the first one was reported before");
     }
 }

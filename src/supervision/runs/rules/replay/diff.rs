@@ -86,10 +86,10 @@ impl Diff {
 
 fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<ReplayStep>, Option<ReplayStep>)> {
     let has_copies = is_fork(first) || is_fork(second);
-    let told = |replay: &Replay| -> Vec<ReplayStep> {
+    let steps_of = |replay: &Replay| -> Vec<ReplayStep> {
         replay.steps.iter().filter(|step| is_compared(&step.event, has_copies)).cloned().collect()
     };
-    let (steps, others) = (told(first), told(second));
+    let (steps, others) = (steps_of(first), steps_of(second));
     let bare = |replay: &Replay, step: Option<&ReplayStep>| step.map(|step| bare(&step.event, replay.run.id()));
     let differ = |at: &usize| bare(first, steps.get(*at)) != bare(second, others.get(*at));
     let at = (0..steps.len().max(others.len())).find(differ)?;

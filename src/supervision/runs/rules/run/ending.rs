@@ -113,14 +113,14 @@ impl Run {
         self.budget.close_sub_budget(request);
         let (answered, is_tainted) = (Some(self.sequence), self.is_tainted);
         let (at, sequence) = (self.last_at, self.sequence);
-        let told = |asker: &AgentName, to: &Arc<str>| {
+        let answered_to = |asker: &AgentName, to: &Arc<str>| {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
             Effect::Answered(Box::new(Answered { request, asker, to, answer, at, sequence }))
         };
         if let Some(open) = self.turns.get_mut(turn) {
             let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
             if let Some(Record::Delegation { order, reply, deltas }) = record {
-                effects.push(told(&open.agent, &order.to));
+                effects.push(answered_to(&open.agent, &order.to));
                 *deltas = ChildDeltas { answered, deltas: written, is_tainted, ..*deltas };
                 *reply = Some(Ok(answer));
                 effects.push(Effect::Reply(request));
@@ -133,7 +133,7 @@ impl Run {
             .iter_mut()
             .find_map(|(id, branch)| Some((id, branch.outbound.iter_mut().find(|outbound| is_asked(outbound))?)));
         if let Some((id, outbound)) = found {
-            effects.push(told(&outbound.agent, &outbound.order.to));
+            effects.push(answered_to(&outbound.agent, &outbound.order.to));
             outbound.deltas = ChildDeltas { answered, deltas: written, ..outbound.deltas };
             outbound.reply = Some(answer);
             self.take_answer(id, effects);
