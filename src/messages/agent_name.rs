@@ -72,7 +72,7 @@ impl AgentName {
     /// The agent that it works in the place of: the one that others came from which made it, or itself.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.0.split(MADE_BY).next().unwrap_or_default()
+        self.0.find(MADE_BY).map_or(&*self.0, |end| &self.0[..end])
     }
 
     /// [`AgentName::host`] as a name.

@@ -13,7 +13,7 @@ use super::outbox::Entry;
 use super::{Router, derive};
 
 impl Dispatch for Router {
-    fn start(&self, mut turn: ReadyTurn) {
+    fn start(&self, mut turn: Box<ReadyTurn>) {
         // A run knows what its own agents are; what was kept is known to the board.
         if turn.made.as_deref().is_some_and(<[Json]>::is_empty)
             && let Some(kept) = self.kept(&turn.agent)

@@ -42,7 +42,7 @@ pub(super) struct AgentQueue {
     /// Turns that have waited for the runtime and want to continue, first come first.
     pub(super) reacquiring: VecDeque<Reacquiring>,
     /// Turns that have not begun, first come first.
-    pub(super) ready: VecDeque<ReadyTurn>,
+    pub(super) ready: VecDeque<Box<ReadyTurn>>,
     /// Typed requests that wait for a slot.
     pub(super) typed_requests: VecDeque<oneshot::Sender<TypedGrant>>,
     /// Callers outside that wait until there is room among the ready turns hold this one after the other. `None` until one

@@ -82,7 +82,7 @@ impl Scheduler {
             return;
         };
         let replaced = std::mem::replace(&mut agent.availability, Availability::Failed(error.to_owned()));
-        let turned_away: Vec<ReadyTurn> = agent.ready.drain(..).collect();
+        let turned_away: Vec<Box<ReadyTurn>> = agent.ready.drain(..).collect();
         for ready in &turned_away {
             agent.turns.remove(&ready.id);
         }

@@ -22,7 +22,7 @@ use super::{Scheduler, worker};
 
 impl Scheduler {
     /// Makes a turn ready; the same attempt again changes nothing.
-    pub(in crate::actors) fn enqueue(self: &Arc<Self>, ready: ReadyTurn) {
+    pub(in crate::actors) fn enqueue(self: &Arc<Self>, ready: Box<ReadyTurn>) {
         let mut state = self.state.lock();
         let Some(index) = state.index_of(ready.agent.host()) else {
             drop(state);
@@ -241,13 +241,13 @@ fn grant_typed_request(agent: &mut AgentQueue) {
 }
 
 /// Fails a turn of an agent that has failed too often, the last time because of this error.
-pub(super) fn turn_away(ready: ReadyTurn, error: &str) {
+pub(super) fn turn_away(ready: Box<ReadyTurn>, error: &str) {
     let text = format!("agent {} has failed too often: {error}", ready.agent);
     report(ready, Failure::new(FailureKind::Transient, text));
 }
 
 /// Reports the outcome of a turn that has not begun.
-pub(super) fn report(ready: ReadyTurn, failure: Failure) {
+pub(super) fn report(ready: Box<ReadyTurn>, failure: Failure) {
     let outcome = TurnOutcome::Failed(failure);
     let is_tainted = ready.is_tainted;
     drop(ready.sink.outcome(ready.id, ready.attempt, is_tainted, outcome));

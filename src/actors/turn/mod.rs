@@ -164,7 +164,7 @@ impl Turn {
     /// ```
     #[must_use]
     pub fn state(&self) -> &State {
-        let ReadyTurn { view, figures, shows_previous_agent, previous_agent, .. } = &self.shared.ready;
+        let ReadyTurn { view, figures, shows_previous_agent, previous_agent, .. } = &*self.shared.ready;
         let previous = previous_agent.as_ref().filter(|_| *shows_previous_agent).map(AgentName::as_str);
         if figures.is_none() && previous.is_none() {
             return view;

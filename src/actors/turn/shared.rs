@@ -38,7 +38,7 @@ pub(in crate::actors) struct TurnSettings {
 }
 
 pub(in crate::actors) struct TurnShared {
-    pub(in crate::actors) ready: ReadyTurn,
+    pub(in crate::actors) ready: Box<ReadyTurn>,
     pub(super) store: Arc<ContextStore>,
     pub(super) hub: Arc<Hub>,
     pub(super) namespaces: Option<Arc<[Arc<str>]>>,
@@ -67,7 +67,7 @@ pub(in crate::actors) struct TurnShared {
 }
 
 impl TurnShared {
-    pub(in crate::actors) fn new(ready: ReadyTurn, services: &TurnServices, settings: TurnSettings) -> Self {
+    pub(in crate::actors) fn new(ready: Box<ReadyTurn>, services: &TurnServices, settings: TurnSettings) -> Self {
         let TurnSettings { namespaces, on_unknown, question_ttl, keeps_agents } = settings;
         Self {
             ready,

@@ -20,7 +20,7 @@ use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
 /// Carries out what run supervisors decide. The agents' side implements it.
 pub(crate) trait Dispatch: AgentDirectory {
     /// Queues a ready turn with its agent. Starting the same attempt of a turn again changes nothing.
-    fn start(&self, turn: ReadyTurn);
+    fn start(&self, turn: Box<ReadyTurn>);
 
     /// Whether a worker has finished the turn: its outcome is in the queue, or was lost with a crash.
     fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool;

@@ -3,7 +3,7 @@
 use callboard_text::look_alike;
 
 use crate::messages::{AgentName, Authority, Json, Refusal};
-use crate::supervision::runs::rules::run::{OpenTurn, Run};
+use crate::supervision::runs::rules::run::{Bounds, OpenTurn, Run};
 
 use super::context::DecisionContext;
 
@@ -19,7 +19,7 @@ pub(crate) fn on_make(
     is_change: bool,
     context: &DecisionContext<'_>,
 ) -> (Result<AgentName, Refusal>, Authority) {
-    let authority = run.authority_of(run.branch_of(turn), &turn.agent, context.directory);
+    let Bounds { authority, .. } = run.bounds_of(run.branch_of(turn), &turn.agent, context.directory);
     let made = made(run, turn, name, draft, is_change, context);
     (made.map_err(|why| Refusal::AgentNotMade { name: name.to_owned(), why }), authority)
 }

@@ -125,6 +125,11 @@ impl Branch {
         self.outbound.iter().find(|outbound| outbound.request() == request)
     }
 
+    /// Whether it is that of a node of a plan, or takes one back.
+    pub(in crate::supervision::runs) fn is_planned(&self) -> bool {
+        matches!(self.origin, Origin::Node { .. } | Origin::Compensation { .. })
+    }
+
     /// The handoff of its last turn, if that waits for a decision.
     pub(in crate::supervision::runs) fn parked(&self) -> Option<&ParkedHandoff> {
         match &self.now {

@@ -24,7 +24,7 @@ mod turn;
 mod views;
 mod waiting;
 
-pub(in crate::supervision::runs) use branch::{Now, Origin};
+pub(in crate::supervision::runs) use branch::{Branch, Now, Origin};
 pub(crate) use effect::{Answered, Effect, WorkedOut};
 pub(in crate::supervision::runs) use fold::Conversing;
 pub use fold::Run;
@@ -33,3 +33,4 @@ pub(in crate::supervision::runs) use record::LATE_ORDINAL;
 pub(crate) use record::{Once, OnceState, QuestionState, Record};
 pub(crate) use turn::OpenTurn;
 pub(in crate::supervision::runs) use turn::Phase;
+pub(in crate::supervision::runs) use views::Bounds;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateError, join, overwrite};
-use crate::messages::{AgentName, Authority, Json, State, Update};
+use crate::messages::{AgentName, Authority, Json, State, Timestamp, Update};
 use crate::supervision::runs::rules::directory::AgentDirectory;
 
 use super::branch::{Branch, Origin};
@@ -74,13 +74,13 @@ impl Run {
     }
 
     /// What an agent may cause in a branch: what the run was granted, what every agent in the chain has, and those that passed control
-    /// on or created it.
-    pub(in crate::supervision::runs) fn authority_of(
+    /// on or created it. With it, when the time is up: the deadline of the run, or of a delegation that the branch lies within.
+    pub(in crate::supervision::runs) fn bounds_of(
         &self,
         branch: &Branch,
         agent: &AgentName,
         directory: &dyn AgentDirectory,
-    ) -> Authority {
+    ) -> Bounds {
         let own = |agent: &AgentName| {
             let made = match (self.agents.authority_of(agent), agent.maker()) {
                 (Some(authority), _) => authority,
@@ -90,17 +90,28 @@ impl Run {
             };
             made.and(directory.authority(agent.host()))
         };
-        let mut authority = self.submission.task.grant.and(own(agent));
+        let task = &self.submission.task;
+        let mut authority = task.grant.and(own(agent));
         // What led to the run is in its grant.
         let own_steps = branch.chain.len() - self.submission.chain.len();
         for step in branch.chain.newest_first().take(own_steps) {
             authority = authority.and(own(&step.from)).and(own(&step.to));
         }
+        let mut deadline = task.deadline.map(|deadline| self.submission.at + deadline);
         let mut next = Some(branch);
         while let Some(branch) = next {
             authority = authority.and(branch.authority);
+            deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
             next = self.branch_around(branch);
         }
-        authority
+        Bounds { authority, deadline }
     }
+}
+
+/// What holds for the turns of an agent in a branch.
+pub(in crate::supervision::runs) struct Bounds {
+    /// What they may cause.
+    pub(in crate::supervision::runs) authority: Authority,
+    /// When the time is up, if it is limited.
+    pub(in crate::supervision::runs) deadline: Option<Timestamp>,
 }

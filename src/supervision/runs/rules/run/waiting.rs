@@ -68,17 +68,6 @@ impl Run {
         }
     }
 
-    /// When the time is up for a branch: the run's deadline, or that of a delegation that it lies within.
-    pub(crate) fn deadline_of(&self, branch: &Branch) -> Option<Timestamp> {
-        let mut deadline = self.submission.task.deadline.map(|deadline| self.submission.at + deadline);
-        let mut next = Some(branch);
-        while let Some(branch) = next {
-            deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
-            next = self.branch_around(branch);
-        }
-        deadline
-    }
-
     /// The branch that a branch is a part of, or works for.
     pub(super) fn branch_around(&self, branch: &Branch) -> Option<&Branch> {
         match branch.origin {

@@ -8,7 +8,7 @@ use crate::env::{Mutant, Now};
 use crate::messages::{Durability, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
-use crate::supervision::runs::rules::run::{Effect, OpenTurn, Phase};
+use crate::supervision::runs::rules::run::{Bounds, Branch, Effect, OpenTurn, Phase};
 use crate::supervision::runs::shard::dispatch::{ReadyTurn, TurnSink};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
@@ -284,36 +284,46 @@ impl RunShard {
         if live.run.waits_for_conversation() {
             return;
         }
+        let Some(turn) = live.run.turn(number) else { return };
+        let branch = live.run.branch_of(turn);
         let is_first_of_conversation = number == 1 && live.run.conversation().is_some();
-        let is_admitted_here = |turn: &&OpenTurn| is_first_of_conversation || live.run.is_planned(turn);
-        if let Some(turn) = live.run.turn(number).filter(is_admitted_here) {
-            let id = live.run.turn_id(number);
-            if let Err(retry_after) = self.shared.facts.lock().readmit(id, turn.agent(), now.monotonic) {
+        if is_first_of_conversation || branch.is_planned() {
+            let admitted = self.shared.facts.lock().readmit(live.run.turn_id(number), turn.agent(), now.monotonic);
+            if let Err(retry_after) = admitted {
                 return self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
             }
         }
-        self.start(live, number, now);
+        self.dispatch(live, (number, turn), branch, now);
+    }
+
+    /// Dispatches a turn.
+    pub(super) fn start(&self, live: &LiveRun, number: u32, now: Now) {
+        if let Some(turn) = live.run.turn(number) {
+            self.dispatch(live, (number, turn), live.run.branch_of(turn), now);
+        }
     }
 
     /// Dispatches a leased turn.
-    pub(super) fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
-        let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
-        let branch = live.run.branch_of(turn);
-        self.shared.dispatch.start(ReadyTurn {
+    fn dispatch(&self, live: &LiveRun, (number, turn): (u32, &OpenTurn), branch: &Branch, now: Now) {
+        if turn.phase != Phase::Leased {
+            return;
+        }
+        let Bounds { authority, deadline } = live.run.bounds_of(branch, &turn.agent, &*self.shared.dispatch);
+        self.shared.dispatch.start(Box::new(ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
-            node: live.run.node_of(number).map(Arc::from),
+            node: live.run.node_of_branch(branch).map(Arc::from),
             input: turn.input.clone(),
             view: branch.view.clone(),
             figures: turn.figures(),
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
             answers: branch.brief.answers.clone(),
-            deadline: live.run.deadline_of(branch),
-            timeout: live.run.rules_of(number).and_then(|rules| rules.timeout),
+            deadline,
+            timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
-            authority: live.run.authority_of(branch, &turn.agent, &*self.shared.dispatch),
+            authority,
             made: turn.made.clone(),
             is_tainted: turn.is_tainted(),
             is_run_tainted: live.run.is_tainted(),
@@ -324,6 +334,6 @@ impl RunShard {
             durability: live.durability,
             ready_at: now.monotonic,
             sink: TurnSink::new(Arc::clone(&self.shared.queue)),
-        });
+        }));
     }
 }

@@ -251,11 +251,11 @@ impl Run {
     pub(super) fn failure_of(&self, id: u32, node: u32) -> Outcome {
         let end = self.plan.graph().zip(self.scope(id)).and_then(|(graph, scope)| {
             let name = &graph.level(scope.block).nodes[node as usize].name;
-            Some((name, scope.end(node)?))
+            Some((self.way_to(self.branches.get(id)?, Some(name)), scope.end(node)?))
         });
         match end {
-            Some((name, NodeEnd { outcome: Outcome::Failed { error }, has_failed_within: false, .. })) => {
-                Outcome::Failed { error: format!("node {}: {error}", self.way_to(id, Some(name))) }
+            Some((node, NodeEnd { outcome: Outcome::Failed { error }, has_failed_within: false, .. })) => {
+                Outcome::Failed { error: format!("node {node}: {error}") }
             }
             Some((_, end)) => end.outcome.clone(),
             None => Outcome::Failed { error: "a node failed".to_owned() },

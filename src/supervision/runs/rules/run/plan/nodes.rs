@@ -1,5 +1,7 @@
 //! Which node of the plan a branch works on, the path to it, and what may be done in it.
 
+use std::fmt::Write as _;
+
 use crate::messages::{Command, Json, Refusal, Scope as Scoped, State, Update};
 use crate::supervision::runs::rules::run::branch::{Branch, Now, Origin};
 use crate::supervision::runs::rules::run::fold::Run;
@@ -39,36 +41,39 @@ impl Run {
         Some((level, node, &level.nodes[node as usize]))
     }
 
-    /// The way to the node that a branch works on, or to the node of this name in its block.
-    pub(in crate::supervision::runs) fn way_to(&self, branch: u32, node: Option<&str>) -> String {
+    /// The path to the node that a branch works on, or to the node of this name in its block.
+    pub(super) fn way_to(&self, branch: &Branch, node: Option<&str>) -> String {
         let Some(graph) = self.plan.graph() else { return String::new() };
-        let mut way: Vec<String> = node.map(str::to_owned).into_iter().collect();
-        let (mut next, mut place) = (Some(branch), String::new());
-        while let Some(branch) = next.and_then(|id| self.branches.get(id)) {
-            if let Now::Plan(scope) = &branch.now
-                && matches!(self.station(graph, branch), Some((_, _, Station { task: Task::Loop { .. }, .. })))
-            {
-                place = format!("#{}", scope.round.iteration);
+        // From the inside. It is made for each turn of a plan, so each branch is looked up once.
+        let mut way: Vec<Part<'_>> = node.map(|name| Part { name, place: Place::Only }).into_iter().collect();
+        let (mut next, mut place) = (Some(branch), Place::Only);
+        while let Some(branch) = next {
+            let parent = branch.origin.parent().and_then(|id| self.branches.get(id));
+            let station = match (branch.origin, parent.map(|parent| &parent.now)) {
+                (Origin::Node { node, .. }, Some(Now::Plan(scope))) => {
+                    Some(&graph.level(scope.block).nodes[node as usize])
+                }
+                (Origin::Compensation { .. }, _) => self.station(graph, branch).map(|(_, _, station)| station),
+                _ => None,
+            };
+            if let (Now::Plan(scope), Some(Station { task: Task::Loop { .. }, .. })) = (&branch.now, station) {
+                place = Place::Iteration(scope.round.iteration);
             }
             match branch.origin {
-                Origin::Fork { index, .. } => place = format!("[{index}]"),
+                Origin::Fork { index, .. } => place = Place::Item(index),
                 Origin::Node { .. } => {
-                    let name = self.station(graph, branch).map(|(_, _, station)| station.name.to_string());
-                    way.push(name.unwrap_or_default() + &std::mem::take(&mut place));
+                    let name = station.map(|station| &*station.name).unwrap_or_default();
+                    way.push(Part { name, place: std::mem::replace(&mut place, Place::Only) });
                 }
-                Origin::Compensation { parent } => way.extend(self.way_taken_back(graph, parent)),
+                Origin::Compensation { parent } => self.add_way_taken_back(graph, parent, &mut way),
                 Origin::Root | Origin::Delegation { .. } => {}
             }
-            next = branch.origin.parent();
+            next = parent;
         }
-        way.reverse();
         // The one node of a repeated body goes by the name of what is repeated.
-        if let [.., around, own] = way.as_slice()
-            && around.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with(['#', '[']))
-        {
-            way.pop();
-        }
-        way.join("/")
+        let is_body =
+            matches!(&*way, [own, around, ..] if own.is_only() && !around.is_only() && own.name == around.name);
+        joined(&way[usize::from(is_body)..])
     }
 
     /// Where a command of a node's turn goes, as it would be journaled.
@@ -130,7 +135,7 @@ impl Run {
 
     /// Whether a turn is that of a node of its plan.
     pub(in crate::supervision::runs) fn is_planned(&self, turn: &OpenTurn) -> bool {
-        matches!(self.branch_of(turn).origin, Origin::Node { .. } | Origin::Compensation { .. })
+        self.branch_of(turn).is_planned()
     }
 
     /// Whether an open turn takes back what its node has done.
@@ -144,34 +149,41 @@ impl Run {
     /// that agents brought about.
     #[must_use]
     pub fn node_of(&self, turn: u32) -> Option<String> {
-        let turn = self.turns.get(turn).filter(|turn| self.is_planned(turn))?;
-        Some(self.way_to(turn.branch, None))
+        self.node_of_branch(self.branch_of(self.turns.get(turn)?))
+    }
+
+    /// [`Run::node_of`] the turn of this branch.
+    pub(in crate::supervision::runs) fn node_of_branch(&self, branch: &Branch) -> Option<String> {
+        branch.is_planned().then(|| self.way_to(branch, None))
     }
 
     /// The rules of the plan for the turns of a node.
     pub(in crate::supervision::runs) fn rules_of(&self, turn: u32) -> Option<&Rules> {
-        let branch = self.branch_of(self.turns.get(turn)?);
+        self.rules_of_branch(self.branch_of(self.turns.get(turn)?))
+    }
+
+    /// [`Run::rules_of`] the turn of this branch.
+    pub(in crate::supervision::runs) fn rules_of_branch(&self, branch: &Branch) -> Option<&Rules> {
         self.station(self.plan.graph()?, branch).map(|(_, _, station)| &station.rules)
     }
 
-    /// The nodes on the way to the one that a branch takes back now, from the inside.
-    fn way_taken_back(&self, graph: &Graph, branch: u32) -> Vec<String> {
-        let Some((mut block, mut node)) = self.taken_back(branch) else { return Vec::new() };
+    /// Adds the nodes on the way to the one that a branch takes back now, from the inside.
+    fn add_way_taken_back<'g>(&self, graph: &'g Graph, branch: u32, way: &mut Vec<Part<'g>>) {
+        let Some((mut block, mut node)) = self.taken_back(branch) else { return };
         let own = self.branches.get(branch).and_then(|branch| self.station(graph, branch));
-        let mut way = Vec::new();
         loop {
             let level = graph.level(block);
-            way.push(level.nodes[node as usize].name.to_string());
+            way.push(Part { name: &level.nodes[node as usize].name, place: Place::Only });
             if self.scope(branch).is_some_and(|scope| scope.block == block) {
-                return way;
+                return;
             }
-            let Some(around) = level.within else { return way };
+            let Some(around) = level.within else { return };
             (block, node) = around;
             if let Some((level, own, _)) = own
                 && std::ptr::eq(level, graph.level(block))
                 && own == node
             {
-                return way;
+                return;
             }
         }
     }
@@ -180,4 +192,46 @@ impl Run {
     pub(in crate::supervision::runs) fn taken_back(&self, branch: u32) -> Option<(u32, u32)> {
         self.branches.get(branch)?.undo.as_ref()?.at
     }
+}
+
+/// One node on the path to another.
+struct Part<'g> {
+    name: &'g str,
+    place: Place,
+}
+
+/// Which of the repetitions of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It is not repeated.
+    Only,
+    /// An iteration of a loop, from 1.
+    Iteration(u32),
+    /// An item of a map, from 0.
+    Item(usize),
+}
+
+impl Part<'_> {
+    fn is_only(&self) -> bool {
+        self.place == Place::Only
+    }
+}
+
+/// The path as text; its parts are given from the inside. It is made for each turn, so it is written into one allocation.
+fn joined(way: &[Part<'_>]) -> String {
+    let digits = "[4294967295]/".len();
+    let mut path = String::with_capacity(way.iter().map(|part| part.name.len() + digits).sum());
+    for (index, Part { name, place }) in way.iter().rev().enumerate() {
+        if index > 0 {
+            path.push('/');
+        }
+        path.push_str(name);
+        // To write into a text cannot fail.
+        let _ = match place {
+            Place::Only => Ok(()),
+            Place::Iteration(iteration) => write!(path, "#{iteration}"),
+            Place::Item(item) => write!(path, "[{item}]"),
+        };
+    }
+    path
 }
