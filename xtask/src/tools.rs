@@ -35,13 +35,18 @@ fn provide_package(package: &str, is_there: impl Fn() -> bool) -> bool {
         return true;
     }
     eprintln!("── {package}: missing; installing it with cargo");
-    let install =
-        |arguments: &[&str]| crate::commands::cargo().args(arguments).status().is_ok_and(|status| status.success());
-    // To build one of these from its source takes about as long as all tests: on CI, its part is skipped instead.
-    let builds = std::env::var_os("CALLBOARD_CI").is_none();
-    let is_installed = (crate::commands::succeeds(&["binstall", "-V"])
-        && install(&["binstall", "--no-confirm", package]))
-        || (builds && install(&["install", "--locked", package]));
+    // CI installs them for one run: unoptimized and without debug information, each takes less than a minute.
+    let mut from_source = vec!["install", "--locked"];
+    if std::env::var_os("CALLBOARD_CI").is_some() {
+        from_source.push("--debug");
+    }
+    let install = |arguments: &[&str]| {
+        let mut cargo = crate::commands::cargo();
+        cargo.args(arguments).arg(package).env("CARGO_PROFILE_DEV_DEBUG", "0");
+        cargo.status().is_ok_and(|status| status.success())
+    };
+    let is_installed = (crate::commands::succeeds(&["binstall", "-V"]) && install(&["binstall", "--no-confirm"]))
+        || install(&from_source);
     is_installed && is_there()
 }
 
