@@ -100,7 +100,7 @@ fn shared_names(names: &[String]) -> Vec<String> {
 fn names() -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
     let status = cargo()
-        .args(["doc", "--workspace", "--no-deps"])
+        .args(["doc", "--workspace", "--no-deps", "--all-features"])
         .env(RUSTDOC, std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
         .env("RUSTDOC", program)
         // The cfg tells cargo these outputs from those of a `cargo doc` that did not run this program.
