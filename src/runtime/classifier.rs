@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::messages::{AgentName, Chain, Complexity, Handoffs, Task};
+use crate::messages::{AgentName, Complexity, Handoffs, Task};
 
-use super::handle::Callboard;
+use super::handle::{Callboard, Lineage};
 
 /// How long a run may take that chooses the class of a task.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,7 +32,8 @@ impl Callboard {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }
         // The task that is judged has the place for both: a board that is full would wait for itself.
-        let run = self.accept(&mut judging, None, false, Chain::default()).await.map_err(|error| error.to_string())?;
+        let run =
+            self.accept(&mut judging, None, false, Lineage::default()).await.map_err(|error| error.to_string())?;
         let result = run.result().await.map_err(|error| error.to_string())?;
         if !result.outcome.is_finished() {
             return Err(format!("run {}: {}", run.id(), result.outcome));

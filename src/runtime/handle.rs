@@ -71,6 +71,15 @@ pub(super) struct Board {
     pub(super) submissions: tokio::sync::RwLock<()>,
 }
 
+/// What a run continues; empty for a task from outside.
+#[derive(Default)]
+pub(super) struct Lineage {
+    /// The delegations that led to it.
+    pub(super) chain: Chain,
+    /// The trace of the turn that submits it.
+    pub(super) trace: Option<TraceId>,
+}
+
 impl Callboard {
     /// Submits a task and returns when it is journaled as durably as it asked. Waits for a permit when too many runs are in
     /// flight, or too many turns are ready for its agent.
@@ -81,7 +90,7 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
-                Ok(permit) => self.accept(&mut task, Some(permit), true, Chain::default()).await,
+                Ok(permit) => self.accept(&mut task, Some(permit), true, Lineage::default()).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
             submitted.inspect_err(count_if_refused)
@@ -93,13 +102,13 @@ impl Callboard {
     /// # Errors
     /// See [`SubmitError`].
     pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        self.try_submit_from(task, Chain::default()).await
+        self.try_submit_from(task, Lineage::default()).await
     }
 
-    /// As [`Callboard::try_submit`], for a turn with this chain.
-    pub(super) async fn try_submit_from(&self, mut task: Task, chain: Chain) -> Result<RunHandle, SubmitError> {
+    /// As [`Callboard::try_submit`], for what a turn brought about.
+    pub(super) async fn try_submit_from(&self, mut task: Task, lineage: Lineage) -> Result<RunHandle, SubmitError> {
         let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
-            Ok(permit) => self.accept(&mut task, Some(permit), false, chain).await,
+            Ok(permit) => self.accept(&mut task, Some(permit), false, lineage).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
         };
@@ -134,7 +143,7 @@ impl Callboard {
         task: &mut Task,
         mut permit: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
-        chain: Chain,
+        lineage: Lineage,
     ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
@@ -168,7 +177,8 @@ impl Callboard {
             task.limits = Some(self.classify(task).await);
         }
         let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
-        let (trace, at) = (TraceId(run.0), board.env.now().wall);
+        let Lineage { chain, trace } = lineage;
+        let (trace, at) = (trace.unwrap_or(TraceId(run.0)), board.env.now().wall);
         let conversation = task.conversation.clone();
         let submission = {
             let task = Task { conversation: None, ..task.clone() };
@@ -277,7 +287,8 @@ impl Callboard {
         self.board.quarantine.lock().clone()
     }
 
-    /// The shared context, with all namespaces.
+    /// Returns the store of the shared context, which reaches all namespaces. Agents reach their own memory and the
+    /// namespaces that they were granted.
     #[must_use]
     pub fn context(&self) -> &ContextStore {
         &self.board.context

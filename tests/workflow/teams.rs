@@ -195,6 +195,25 @@ async fn a_workflow_within_itself_is_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_run_of_a_workflow_agent_keeps_the_trace_of_the_turn_that_submits_it() {
+    let inner = Pipeline::new("inner").then("worker").build().unwrap();
+    let board = builder()
+        .agent("lead", Script::new().delegate("printer", "print it").reply_with_answers())
+        .agent("worker", Script::new().reply("printed"))
+        .workflow("printer", &inner, Complexity::Medium)
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    let inner = begun_beside(&board, run.id()).await.read().await.unwrap();
+    let outer = run.read().await.unwrap();
+    assert_eq!(inner.submission().trace, outer.submission().trace);
+    assert_ne!(inner.submission().trace.0, inner.submission().run.0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_of_a_workflow_cannot_delegate_to_whoever_waits_for_the_workflow() {
     let inner = Pipeline::new("inner").then("worker").build().unwrap();
     let board = builder()

@@ -43,7 +43,8 @@ pub struct Task {
     pub input: Option<Json>,
     /// What the run may use at most; by default the board's classifier chooses, and without one those of a complex task hold.
     pub limits: Option<Limits>,
-    /// How long the run may take.
+    /// How long the run may take from its acceptance; `None` sets no end. When the time is over, the run ends as
+    /// refused ([`Refusal::DeadlinePassed`](super::Refusal::DeadlinePassed)).
     pub deadline: Option<Duration>,
     /// When the submission and every turn are acknowledged; the board's default if none is given.
     pub durability: Option<Durability>,
@@ -53,7 +54,7 @@ pub struct Task {
     pub plan: Option<Arc<Plan>>,
     /// The run's id, chosen by the caller: submitting the same id again answers with the run that exists.
     pub id: Option<RunId>,
-    /// Whether agents may pass control on.
+    /// Whether agents may hand control to others; by default they may ([`Handoffs::OrAlone`]).
     pub handoffs: Handoffs,
     /// It is untrusted input, so the run is tainted from its start (SEMANTICS 13).
     pub is_untrusted: bool,
@@ -68,7 +69,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task with this body.
+    /// Creates a task with this body and the defaults of all other fields.
     #[must_use]
     pub fn new(body: &str) -> Self {
         Self {
@@ -96,21 +97,21 @@ impl Task {
         self
     }
 
-    /// Sets what to work on.
+    /// Sets what to work on; without it, that is the body.
     #[must_use]
     pub fn input(mut self, input: impl Into<Json>) -> Self {
         self.input = Some(input.into());
         self
     }
 
-    /// Sets the limits, or a class of them.
+    /// Sets what the run may use at most: [`Limits`], or a [`Complexity`] for the preset of that class.
     #[must_use]
     pub fn limits(mut self, limits: impl Into<Limits>) -> Self {
         self.limits = Some(limits.into());
         self
     }
 
-    /// Sets how long the run may take.
+    /// Sets how long the run may take, from its acceptance to its end.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -125,14 +126,14 @@ impl Task {
         self
     }
 
-    /// Sets when writes are acknowledged.
+    /// Sets how durable the submission and every turn have to be before they are acknowledged.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Declares the state's channels.
+    /// Sets the channels of the run's state and their reducers. They replace those of the plan or of a swarm.
     #[must_use]
     pub fn schema(mut self, schema: Schema) -> Self {
         self.schema = Some(Arc::new(schema));
@@ -235,11 +236,12 @@ impl Task {
 /// A task as it was accepted: what is journaled first in every run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Submission {
-    /// The run.
+    /// The run that works on the task: the id that the task chose, or a new one.
     pub run: RunId,
-    /// The trace that it belongs to.
+    /// The trace of the run. A run that a turn submits keeps that of its run, and a fork that of the original; any other has a trace
+    /// of its own, with the UUID of the run.
     pub trace: TraceId,
-    /// What is asked.
+    /// The task, with the limits that the classifier chose if it had none.
     pub task: Task,
     /// The agent that the target resolved to: it takes the first turn.
     pub agent: AgentName,
@@ -247,7 +249,7 @@ pub struct Submission {
     pub cast: Vec<AgentName>,
     /// Where the run comes from; empty unless a turn submitted it.
     pub chain: Chain,
-    /// When it was accepted.
+    /// When the board accepted the task, by the wall clock.
     pub at: Timestamp,
 }
 
@@ -258,7 +260,7 @@ impl Submission {
         self.task.owner(&self.agent)
     }
 
-    /// What the run may use at most.
+    /// Returns what the run may use at most: the task's limits, or those of a complex task if it has none.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         static USUAL: Limits = Limits::of(Complexity::Complex);
