@@ -38,46 +38,49 @@ pub struct Builder {
 /// Called with the board when it has started.
 pub(super) type Observer = Box<dyn FnOnce(&Callboard) + Send>;
 
-/// Why a board did not start.
+/// Why [`Builder::start`] returned no board.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A name breaks a rule.
+    /// The name of an agent or of an approval channel breaks a rule for names, or so does a role, capability, project
+    /// or namespace of an agent.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Two agents have one name.
+    /// Two agents that were added to the builder have one name.
     #[error("two agents are named {name}; give one of them another name, or replace it while the board runs")]
     DuplicateAgent {
-        /// The name.
+        /// The name that both agents have.
         name: AgentName,
     },
     /// People cannot tell the names of two agents apart.
     #[error("the name of agent {name} looks like that of agent {other}; give one of them another name")]
     LooksLike {
-        /// The name.
+        /// The name of one of the two agents.
         name: AgentName,
         /// The other name, which is of other characters.
         other: AgentName,
     },
-    /// Two approval channels have one name.
-    #[error("two approval channels are named {name:?}")]
+    /// Two approval channels have one name, or a channel is named `gateway`, which the board uses itself.
+    #[error(
+        "the name of the approval channel {name:?} is taken: by another channel, or by the board itself (`gateway`)"
+    )]
     DuplicateChannel {
-        /// The name.
+        /// The name of the channel that was added last.
         name: String,
     },
-    /// An agent did not start.
+    /// An agent, or a workflow that was added as an agent, could not be spawned.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The supervision tree did not start.
+    /// The supervision tree of the board's own actors (storage, router, channels, run supervisors) did not start.
     #[error("the board did not start: {0}")]
     Tree(#[from] StartError),
-    /// The unfinished runs could not be found.
+    /// The store could not list the unfinished runs. With [`Unfinished::Leave`] they are not listed.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
 impl Callboard {
-    /// Describes a new board.
+    /// Returns a [`Builder`] for a new board, which by default has no agents and keeps everything in memory.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -118,13 +121,14 @@ impl Builder {
         self.with(AgentSpec::new(name, agent))
     }
 
-    /// Adds an agent with its options.
+    /// Adds the agent that an [`AgentSpec`] describes: its name, its factory and its options.
     pub fn with(mut self, spec: AgentSpec) -> Self {
         self.agents.push(spec);
         self
     }
 
-    /// Adds somewhere people decide approvals.
+    /// Adds a channel through which people see approvals and decide them. Each channel is shown every approval; the
+    /// first decision through any of them counts.
     pub fn channel(mut self, channel: impl Channel) -> Self {
         self.channels.push(Arc::new(channel));
         self

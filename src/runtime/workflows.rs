@@ -15,7 +15,7 @@ use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::{Defects, Workflow, difference};
 
 use super::handle::{Board, Callboard};
-use super::run_handle::RunHandle;
+use super::run_handle::{RunError, RunHandle};
 
 /// The workflows of a board's store. Every change makes a version; a run keeps the one that it started with.
 ///
@@ -47,20 +47,20 @@ const MAX_NAME: usize = 128;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkflowStoreError {
-    /// The store failed.
+    /// The store reported an error while the workflow was read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// Its name could deceive a reader, is empty, or is longer than 128 characters.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// What is stored cannot be read.
+    /// The stored bytes of a version cannot be decoded.
     #[error("version {version} of the workflow {} cannot be read: {detail}", quoted(name))]
     Unreadable {
-        /// The workflow.
+        /// The name of the workflow.
         name: String,
-        /// The version.
+        /// The version that cannot be decoded; versions count from 1.
         version: u32,
-        /// What is wrong with it.
+        /// The decoder's error.
         detail: String,
     },
     /// What is stored cannot be run by this version of callboard.
@@ -192,7 +192,7 @@ impl fmt::Debug for Workflows {
 }
 
 impl Callboard {
-    /// The workflows of the board's store.
+    /// Returns a handle to save and read versions of workflows in the board's store.
     #[must_use]
     pub fn workflows(&self) -> Workflows {
         let (storage, durability) = (Arc::clone(self.board.journal.storage()), self.board.durability);
@@ -235,7 +235,15 @@ impl Callboard {
         let durability = task.durability.unwrap_or(board.durability);
         // What the old run does from here on is not copied.
         let reason = format!("it continues as run {id}, with another definition of its workflow");
-        self.run(run).cancel(&reason).await.map_err(|_| ForkError::GoesOn(run))?;
+        self.run(run).cancel(&reason).await.map_err(|error| match error {
+            RunError::Unknown(run) => ForkError::Unknown(run),
+            RunError::Trimmed(_) => ForkError::Trimmed,
+            RunError::OverLimit(error) => ForkError::OverLimit(error),
+            RunError::Storage(error) | RunError::StoreStopped { error, .. } => ForkError::Storage(error),
+            RunError::NotHere(run) | RunError::Quarantined { run, .. } | RunError::Stopped(run) => {
+                ForkError::NotHere(run)
+            }
+        })?;
         let history = board.journal.read(run).await?.events;
         let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, durability, place).await;

@@ -34,17 +34,18 @@ use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fork {
-    /// What it works on, instead of what it worked on before.
+    /// The input of the turn; `None` keeps the input that it had.
     pub input: Option<Json>,
     /// Writes to the channels that its branch sees, as if they had been made before it.
     pub update: Update,
-    /// What the fork may use, instead of what the run may.
+    /// What the fork may use; `None` keeps the limits of the run.
     pub limits: Option<Limits>,
     /// The fork leaves its messages in the conversation of the run, if that has one, after those that are there when it ends.
     pub is_in_conversation: bool,
 }
 
-/// Why a run was not forked.
+/// Why [`Callboard::fork`](crate::Callboard::fork), [`Callboard::migrate`](crate::Callboard::migrate) or
+/// [`DeadLettersHandle::retry`](crate::runtime::DeadLettersHandle::retry) began no new run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForkError {
@@ -57,12 +58,12 @@ pub enum ForkError {
     /// A dead letter that is to be retried: the turn did not fail for good, its letter was dropped, or its run is forgotten.
     #[error("there is no dead letter {0}")]
     NoLetter(TurnId),
-    /// The run has no such turn.
+    /// The run has no turn of the number that was asked for.
     #[error("the run has no turn {turn}; its last is {last}")]
     NoTurn {
         /// The number asked for.
         turn: u32,
-        /// The highest that there is.
+        /// The number of the run's last turn.
         last: u32,
     },
     /// What led to the turn is not copied, so it cannot begin.
@@ -74,7 +75,7 @@ pub enum ForkError {
     /// What was changed is larger than a command may be.
     #[error("the input and the writes have {size} bytes; at most {MAX_COMMAND} are allowed")]
     TooLarge {
-        /// The size in bytes.
+        /// The size of the input, the written values and the names of their channels, in bytes.
         size: usize,
     },
     /// The fork would begin beyond one of its limits.
@@ -82,24 +83,26 @@ pub enum ForkError {
     LimitUsed {
         /// Which limit: `handoffs` or `agents`.
         limit: &'static str,
-        /// The limit.
+        /// The value that [`Fork::limits`] gave it.
         given: u32,
-        /// How much of it is used.
+        /// How much of it the turns that are copied have used.
         used: u32,
     },
     /// A value is nested too deeply to be stored.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-    /// The board takes no new work.
+    /// The board takes no new work, because it shuts down.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A run that is to continue by another definition continues by its own: another board owns it.
-    #[error("run {0} goes on by its own definition; have it migrated by the board that works on it")]
-    GoesOn(RunId),
-    /// The new definition cannot start.
+    /// The run that is to continue by another definition was not cancelled, because this board does not work on it: another board owns
+    /// it, it is quarantined, or the board has stopped.
+    #[error("this board does not work on run {0}; have it migrated by the board that does")]
+    NotHere(RunId),
+    /// The new definition of a run's workflow cannot start: it is invalid, the run's input does not fit it, or the
+    /// board refuses one of its agents.
     #[error(transparent)]
     Submit(Box<SubmitError>),
-    /// The store failed.
+    /// The store could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// It is not known whether the fork was journaled.
@@ -108,13 +111,13 @@ pub enum ForkError {
 }
 
 impl Fork {
-    /// The turn as it was.
+    /// Creates a fork that changes nothing: the turn begins with the input and the state that it had.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Changes what the turn works on.
+    /// Replaces the input of the turn that the fork begins at.
     #[must_use]
     pub fn input(mut self, input: impl Into<Json>) -> Self {
         self.input = Some(input.into());
@@ -128,7 +131,7 @@ impl Fork {
         self
     }
 
-    /// Writes to a channel through its reducer.
+    /// Adds a write to a channel, which its reducer combines with what the turn would find there.
     #[must_use]
     pub fn with(mut self, channel: &str, value: impl Into<Json>) -> Self {
         self.update.push(channel, value.into(), false);
