@@ -12,25 +12,26 @@ use crate::messages::{AgentEvent, AgentName, Plan, RunEvent, RunId, TurnId};
 
 use super::stream_mode::StreamMode;
 
-/// What a watcher receives.
+/// An item of the streams that [`Callboard::watch`](crate::Callboard::watch) and
+/// [`RunHandle::events`](crate::RunHandle::events) return.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched {
-    /// Something happened in a run.
+    /// A run has journaled an event that one of the watcher's modes includes.
     Event {
-        /// The run.
+        /// The run in whose journal the event is.
         run: RunId,
         /// The event's number in its run, from 1.
         sequence: u64,
-        /// What happened.
+        /// The event as it was journaled.
         event: Arc<RunEvent>,
     },
     /// An agent does something in its turn, with [`StreamMode::Live`].
     Live {
-        /// The turn.
+        /// The turn in which the agent works.
         turn: TurnId,
-        /// Whose it is.
+        /// The agent that takes the turn.
         agent: AgentName,
-        /// What it does.
+        /// What the agent does at this moment; it is not journaled.
         event: Arc<AgentEvent>,
     },
     /// The watcher was slow: this many events are lost to it. Those of runs are in the journal.

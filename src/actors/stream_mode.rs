@@ -2,13 +2,15 @@
 
 use crate::messages::{Plan, RunEvent};
 
-/// Which events a watcher gets.
+/// Which events a watcher gets. [`Callboard::watch`](crate::Callboard::watch) and
+/// [`RunHandle::events`](crate::RunHandle::events) take a list of modes, and report an event that any of them includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
     /// Updates of the state's channels: turns that ended with an update, outputs that a workflow saves in channels (of a workflow
     /// that saves any, every output), and what people write over channels.
     Values,
-    /// Where turns and delegations stand.
+    /// The progress of runs, such as submissions, turns and attempts that end, delegations, decisions about approvals,
+    /// and what people change.
     Updates,
     /// What agents report: notices, steps, questions, answers.
     Messages,
@@ -17,7 +19,7 @@ pub enum StreamMode {
     Live,
     /// Everything that is journaled.
     Debug,
-    /// Nothing.
+    /// No events: the stream stays empty until it ends with the run or the board.
     None,
 }
 

@@ -12,13 +12,13 @@ pub enum Fault {
     Error(String),
     /// The code at the point panics with this text.
     Panic(String),
-    /// The code at the point goes on after this long, if it can wait; a message is handed over after this long.
+    /// The code at the point continues after this long, if it can wait; a message is handed over after this long.
     Wait(Duration),
     /// The code at the point lets others run this many times, if it can wait.
     Yield(u32),
-    /// What the operation reports is lost: it has happened, and looks failed. Points that report nothing go on.
+    /// What the operation reports is lost: it has happened, and looks failed. Points that report nothing continue.
     Lose,
-    /// The message at the point is lost.
+    /// The message at the point is lost; code that can wait continues 1 s later.
     Drop,
     /// The message at the point is handed over twice.
     Duplicate,
@@ -26,7 +26,7 @@ pub enum Fault {
     Hold(Duration),
     /// The actor at the point ends as if it was killed.
     Kill,
-    /// The process ends here: code that can wait never goes on, and what other code still does reaches nobody.
+    /// The process ends here: code that can wait never continues, and what other code still does reaches nobody.
     Crash,
 }
 

@@ -55,7 +55,7 @@ impl Env {
         Self { clock: Arc::new(clock), random: Arc::new(Random::new(seed)), faults: None, has_threads: true }
     }
 
-    /// The same world with a fault plan.
+    /// Returns the same world with a fault plan, which is asked each time execution passes a fault point.
     #[must_use]
     pub fn with_faults(mut self, faults: Arc<dyn Faults>) -> Self {
         self.faults = Some(faults);
@@ -75,7 +75,7 @@ impl Env {
         self.has_threads
     }
 
-    /// The current reading of the clock.
+    /// Returns the monotonic and the wall time of the clock.
     #[must_use]
     pub fn now(&self) -> Now {
         self.clock.now()
@@ -93,7 +93,8 @@ impl Env {
         self.random.next()
     }
 
-    /// A new time-ordered id (UUID version 7).
+    /// Returns a new time-ordered id (UUID version 7), made from the clock's wall time and random numbers of this
+    /// world.
     #[must_use]
     pub fn id(&self) -> uuid::Uuid {
         let mut bytes = [0; 10];
@@ -145,7 +146,7 @@ impl Env {
         }
     }
 
-    /// Whether there is a fault plan.
+    /// Returns whether [`Env::with_faults`] has set a fault plan.
     #[must_use]
     pub fn has_faults(&self) -> bool {
         self.faults.is_some()

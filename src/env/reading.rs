@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::messages::Timestamp;
 
-/// One reading of the clock.
+/// Monotonic and wall time of one reading of a [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Time since the clock was made; never goes back. Deadlines and backoff use it.
@@ -15,9 +15,9 @@ pub struct Now {
     pub wall: Timestamp,
 }
 
-/// Reads monotonic and wall time together.
+/// The source of time of an [`Env`](super::Env): reads monotonic and wall time together.
 pub trait Clock: Send + Sync + 'static {
-    /// The current reading.
+    /// Returns the current reading. Its monotonic time is never less than that of an earlier one.
     fn now(&self) -> Now;
 }
 

@@ -80,7 +80,7 @@ impl AgentName {
         if self.maker().is_none() { self.clone() } else { Self(self.host().into()) }
     }
 
-    /// The name as text.
+    /// Returns the whole name; for a dynamic agent it begins with the name of its maker: `lead~helper`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

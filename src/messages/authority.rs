@@ -13,23 +13,23 @@ use super::EffectClass;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing.
+    /// Reads, changes nothing, and discloses nothing to others.
     Reads,
     /// What the board keeps by its own rules: shared context, questions, delegations.
     Notes,
     /// It changes nothing here, but discloses something to others: a server that is asked for a page sees its address.
     Sends,
-    /// Files, or whatever else is outside.
+    /// Changes files, or anything else outside the board.
     Writes,
-    /// Anything that a program may do.
+    /// Runs a program, and so may cause anything that the program does.
     Executes,
 }
 
 impl Effect {
-    /// All of them, from the least to the most.
+    /// All effects, from the least to the most.
     pub const ALL: [Self; 5] = [Self::Reads, Self::Notes, Self::Sends, Self::Writes, Self::Executes];
 
-    /// Its name in files.
+    /// Returns the name that definition files use, such as `reads`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,33 +79,33 @@ impl Effect {
 pub struct Authority(u8);
 
 impl Authority {
-    /// Everything.
+    /// All effects. Agents, and the grants of runs, have this authority by default.
     pub const ALL: Self = Self(0b1_1111);
 
-    /// These.
+    /// Creates an authority with exactly these effects.
     #[must_use]
     pub fn of(effects: impl IntoIterator<Item = Effect>) -> Self {
         Self(effects.into_iter().fold(0, |bits, effect| bits | effect.bit()))
     }
 
-    /// Whether it has an effect.
+    /// Returns whether this authority includes the effect.
     #[must_use]
     pub const fn allows(self, effect: Effect) -> bool {
         self.0 & effect.bit() != 0
     }
 
-    /// What it has, from the least to the most.
+    /// Returns the effects that this authority includes, from the least to the most.
     pub fn effects(self) -> impl Iterator<Item = Effect> {
         Effect::ALL.into_iter().filter(move |effect| self.allows(*effect))
     }
 
-    /// What both have.
+    /// Returns the intersection: the effects that both authorities include.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether another one has all that it has.
+    /// Returns whether `other` includes every effect of this authority.
     #[must_use]
     pub const fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0

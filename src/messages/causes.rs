@@ -9,21 +9,21 @@ pub enum OverLimit {
     /// A JSON value is nested too deeply: a journal could not read it back.
     #[error("{what} is nested deeper than {max} levels")]
     Depth {
-        /// What is too deep.
+        /// The value that is too deep, as the error text names it, such as `the input`.
         what: &'static str,
-        /// How many levels are allowed.
+        /// The number of levels that are allowed: [`Json::MAX_DEPTH`](super::Json::MAX_DEPTH).
         max: usize,
     },
     /// A name or a reason is too long to be shown to others.
     #[error("{what} has {length} characters; at most {max} are allowed; {advice}")]
     Length {
-        /// What is too long.
+        /// The text that is too long, as the error text names it, such as `the reason`.
         what: &'static str,
-        /// How many characters it has.
+        /// The length of the text, in characters.
         length: usize,
-        /// How many it may have.
+        /// The greatest length that is allowed, in characters.
         max: usize,
-        /// What to do instead.
+        /// What to write instead; the error text ends with it.
         advice: &'static str,
     },
 }
@@ -54,7 +54,8 @@ pub enum Unacknowledged {
     /// An overwrite. The run shows whether it was journaled.
     #[error("nothing is known about the overwrite; look at the run")]
     Overwrite,
-    /// A fork that was to become this run.
+    /// A fork or a migration, with the id that the new run was to have. If there is a run with this id, it was
+    /// journaled.
     #[error("nothing is known about the fork; look whether there is a run {0}")]
     Fork(RunId),
     /// The retry of this dead letter. Retrying it again is safe.

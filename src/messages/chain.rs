@@ -33,11 +33,11 @@ struct Link {
 /// It is no step of a turn: that is work whose result is journaled ([`Turn::step`](crate::Turn::step)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStep {
-    /// Who delegates.
+    /// The agent that gives the task.
     pub from: AgentName,
-    /// Who takes it.
+    /// The agent that the task is given to.
     pub to: AgentName,
-    /// What is asked.
+    /// The body of the task, without its input.
     pub task: Arc<str>,
 }
 
@@ -76,19 +76,19 @@ impl Chain {
         self.len() >= max
     }
 
-    /// The number of steps.
+    /// Returns the number of steps, which [`Chain::is_max_depth`] compares; zero if nothing was delegated.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |link| link.length)
     }
 
-    /// Whether nothing was delegated yet.
+    /// Returns whether there are no steps: no delegation led to the turn.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The steps from the last to the first.
+    /// Returns the steps from the newest to the oldest, without a copy.
     pub fn newest_first(&self) -> impl Iterator<Item = &ChainStep> {
         let mut next = self.0.as_deref();
         std::iter::from_fn(move || {
@@ -98,7 +98,7 @@ impl Chain {
         })
     }
 
-    /// The steps from the first to the last.
+    /// Returns a copy of the steps from the oldest to the newest.
     #[must_use]
     pub fn steps(&self) -> Vec<ChainStep> {
         let mut steps: Vec<ChainStep> = self.newest_first().cloned().collect();
@@ -134,7 +134,7 @@ impl PartialEq for Chain {
 
 impl Eq for Chain {}
 
-/// `lead → coder → reviewer`.
+/// Writes the agents in the order of the steps, such as `lead → coder → reviewer`; nothing for an empty chain.
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, step) in self.steps().iter().enumerate() {

@@ -19,9 +19,9 @@ pub struct Command {
     pub output: Option<Json>,
     /// Writes to the state's channels, applied in order.
     pub update: Update,
-    /// Where control goes.
+    /// Where control goes after the turn; by default the plan decides ([`Goto::Next`]).
     pub goto: Goto,
-    /// Whose plan `goto` speaks to.
+    /// The plan that the command applies to; [`Command::to_parent`] sets [`Scope::Parent`].
     pub scope: Scope,
     /// In a workflow: what comes after the node comes after it too.
     pub keeps_edges: bool,
@@ -79,7 +79,7 @@ impl Command {
         self
     }
 
-    /// Sets the output.
+    /// Sets the output, in place of an earlier one.
     #[must_use]
     pub fn with_output(mut self, output: impl Serialize) -> Self {
         self.output = Some(self.json_of(output));
@@ -162,35 +162,35 @@ impl Command {
 /// Where control goes after a turn. Names are as the agent wrote them; the guard resolves them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Goto {
-    /// The plan decides; a swarm's branch ends.
+    /// The plan decides which turns start next; in a swarm the branch ends.
     #[default]
     Next,
-    /// To this agent.
+    /// Control passes to this agent; in a workflow, to the node with this name.
     Agent(Arc<str>),
-    /// To all of these, each in a branch of its own.
+    /// Control passes to all of these, each in a branch of its own.
     Many(Vec<SendTo>),
-    /// The run ends.
+    /// The run ends and its other branches are cancelled; inside a delegation or a sub-workflow, only that ends.
     End,
 }
 
 /// One target of [`Goto::Many`]. [`Command::goto_many`] takes pairs of a name and an input as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SendTo {
-    /// The agent.
+    /// The agent that control passes to; in a workflow, the node.
     pub to: Arc<str>,
-    /// Its input.
+    /// The input of the turn that this target starts.
     pub input: Json,
 }
 
 impl SendTo {
-    /// A send.
+    /// Creates a target from the name of an agent or a node and its input.
     #[must_use]
     pub fn new(to: &str, input: impl Into<Json>) -> Self {
         Self { to: to.into(), input: input.into() }
     }
 }
 
-/// An agent and its input.
+/// Takes a pair of a name and an input, as [`SendTo::new`] does.
 impl<T: Into<Json>> From<(&str, T)> for SendTo {
     fn from((to, input): (&str, T)) -> Self {
         Self::new(to, input)
@@ -203,7 +203,7 @@ pub enum Scope {
     /// The plan that the turn belongs to.
     #[default]
     Current,
-    /// The plan that started it.
+    /// The plan of the enclosing workflow, if the turn's workflow runs within another one.
     Parent,
 }
 
@@ -212,19 +212,19 @@ pub enum Scope {
 #[serde(transparent)]
 pub struct Update(Vec<Write>);
 
-/// One write to one channel.
+/// One write to a channel of the run's state, made by [`Command::with`] or [`Command::overwrite`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Write {
-    /// The channel.
+    /// The name of the channel. A strict schema refuses a channel that it does not declare.
     pub channel: Arc<str>,
-    /// What the reducer combines with what is there.
+    /// The value that the reducer combines with what the channel holds.
     pub value: Json,
-    /// Replace instead of combining.
+    /// Whether the value replaces what the channel holds, past the reducer.
     pub overwrite: bool,
 }
 
 impl Update {
-    /// Adds a write.
+    /// Adds a write to `channel` after the other writes; see [`Write::overwrite`].
     pub fn push(&mut self, channel: &str, value: Json, overwrite: bool) {
         self.0.push(Write { channel: channel.into(), value, overwrite });
     }
@@ -236,20 +236,20 @@ impl Update {
         Self(self.0.iter().filter(is_left).cloned().collect())
     }
 
-    /// The writes.
+    /// Returns the writes in the order in which they are applied.
     #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.0
     }
 
-    /// Whether nothing is written.
+    /// Returns whether there are no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What a command's targets resolve to, for the guard and for the journal.
+/// The targets of a command, as they were written.
 impl Goto {
     /// A name that control would go to more than once.
     pub(crate) fn target_named_twice(&self) -> Option<&str> {
@@ -257,7 +257,7 @@ impl Goto {
         self.targets().map(|target| &**target).find(|target| !seen.insert(*target))
     }
 
-    /// The names that control would go to.
+    /// Returns the agents or nodes that control would go to; none for [`Goto::Next`] and [`Goto::End`].
     pub fn targets(&self) -> impl Iterator<Item = &Arc<str>> {
         let (one, many) = match self {
             Self::Agent(name) => (Some(name), [].as_slice()),
@@ -268,7 +268,7 @@ impl Goto {
     }
 }
 
-/// A target that is an agent's exact name.
+/// Takes a target as an agent's exact name, checked as by [`AgentName::new`].
 impl TryFrom<&Arc<str>> for AgentName {
     type Error = NameError;
 

@@ -7,19 +7,19 @@ use super::{AgentName, Chain, RunId, Timestamp};
 /// An entry of the shared context (SEMANTICS 12).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextEntry {
-    /// Where it lives.
+    /// The namespace of the entry, in at most 64 characters.
     pub namespace: String,
-    /// Its key there.
+    /// The key, unique within the namespace, in at most 128 characters.
     pub key: String,
-    /// Its text.
+    /// The text of the entry, in at most 64 KiB.
     pub value: String,
-    /// Who wrote it; stamped by the runtime.
+    /// The agent that last wrote the value. For writes of a turn, the runtime sets it.
     pub agent: AgentName,
     /// When it stops existing; `None` means never.
     pub expires_at: Option<Timestamp>,
-    /// When it came into being.
+    /// When the entry was first written. Later writes keep this time; a write after the expiry starts a new one.
     pub created_at: Timestamp,
-    /// When its value was last written.
+    /// When the value was last written. [`ContextStore::touch`](crate::actors::ContextStore::touch) leaves it as it is.
     pub updated_at: Timestamp,
     /// Grows with every write anywhere in the store.
     pub revision: u64,
@@ -35,10 +35,10 @@ impl ContextEntry {
     }
 }
 
-/// Where an entry comes from.
+/// The turn that wrote an entry: its run, its chain, and whether it was tainted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The run.
+    /// The run of the writing turn.
     pub run: RunId,
     /// The delegation chain of the writing turn.
     pub chain: Chain,

@@ -13,25 +13,25 @@ use super::{Action, Json, Usage};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// What is asked of the model.
+    /// A message to the model, from a person or from an agent in that role.
     User {
-        /// The words.
+        /// The text, as the model reads it.
         text: Arc<str>,
     },
-    /// An answer of the model.
+    /// An answer of the model: text, calls of tools, or both.
     Assistant {
         /// Its words; empty if it only called tools.
         text: Arc<str>,
-        /// The tools that it called.
+        /// The tools that the model called, in its order; empty if it called none.
         calls: Vec<ToolCall>,
     },
-    /// What a tool answered.
+    /// The answer to one call of an earlier [`Message::Assistant`].
     Tool {
-        /// The call that it answers.
+        /// The [`ToolCall::id`] of the call.
         call: Arc<str>,
-        /// The tool.
+        /// The name of the tool that was called.
         name: Arc<str>,
-        /// The answer.
+        /// The answer as text.
         text: Arc<str>,
         /// The tool failed; the answer has the reason.
         is_error: bool,
@@ -56,12 +56,12 @@ impl Message {
     }
 }
 
-/// A model wants a tool to be used.
+/// One request of a model that a tool be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Unique among the calls of a conversation.
     pub id: Arc<str>,
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
     /// What it is used with; text if the model did not write JSON.
     pub arguments: Json,
@@ -71,7 +71,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// A call.
+    /// Creates a call without signatures.
     #[must_use]
     pub fn new(id: &str, name: &str, arguments: impl Into<Json>) -> Self {
         Self { id: id.into(), name: name.into(), arguments: arguments.into(), signatures: Vec::new() }
@@ -97,7 +97,7 @@ impl Cost {
         Self((tokens as f64 * dollars_per_million * 1_000.0).round() as u64)
     }
 
-    /// In US dollars.
+    /// Returns the cost in US dollars.
     #[must_use]
     pub fn dollars(self) -> f64 {
         self.0 as f64 / 1e9
@@ -149,10 +149,10 @@ pub enum ConversationStrategy {
 }
 
 impl ConversationStrategy {
-    /// All of them.
+    /// All strategies, from the default to the one that shows everything.
     pub const ALL: [Self; 4] = [Self::None, Self::Summary, Self::Filtered, Self::Full];
 
-    /// As files and models write it.
+    /// Returns the name that definition files and models use, such as `summary`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -164,7 +164,7 @@ impl ConversationStrategy {
     }
 }
 
-/// Its name.
+/// Writes [`ConversationStrategy::name`].
 impl fmt::Display for ConversationStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -179,83 +179,83 @@ impl fmt::Display for ConversationStrategy {
 pub enum AgentEvent {
     /// It asks its model, for the `iteration`th time, from 1.
     Iteration {
-        /// Which time.
+        /// The number of this request in the turn, from 1.
         iteration: u32,
     },
-    /// A piece of the model's answer.
+    /// A piece of the model's answer. The pieces of one answer arrive in order.
     Text {
-        /// The piece.
+        /// The text of the piece, which continues the pieces before it.
         text: Arc<str>,
     },
     /// A piece of what the model thinks, of models that show it.
     Reasoning {
-        /// The piece.
+        /// The text of the piece, which continues the pieces before it.
         text: Arc<str>,
     },
     /// The model was not reached, or broke off; another is asked, or the same again.
     ModelFailed {
-        /// The model.
+        /// The name of the model that failed.
         model: Arc<str>,
-        /// The model's error.
+        /// The error of that model, as text.
         error: Arc<str>,
-        /// The one that is asked next.
+        /// The name of the model that is asked next; the same name if the same model is asked again.
         next: Arc<str>,
     },
-    /// What an answer took.
+    /// The tokens that one answer of the model used, and their cost.
     Usage {
-        /// The model.
+        /// The name of the model that answered.
         model: Arc<str>,
-        /// Its tokens, as the provider has them.
+        /// The tokens of this answer, as the provider reports them or as an estimate.
         usage: Usage,
         /// The provider has not reported it, and this is an estimate.
         is_estimate: bool,
         /// What they cost, if the model's prices are known.
         cost: Option<Cost>,
     },
-    /// The model wants a tool to be used.
+    /// The model has called a tool. The use of the tool may still be refused, or wait for people.
     ToolCalled {
-        /// The call.
+        /// The call; later events about it have its [`ToolCall::id`].
         call: ToolCall,
     },
-    /// The tool has answered.
+    /// A call has its answer: from the tool, or the reason why the tool was not used.
     ToolAnswered {
-        /// The call.
+        /// The [`ToolCall::id`] of the call.
         call: Arc<str>,
-        /// The tool.
+        /// The name of the tool that was called.
         name: Arc<str>,
         /// The answer, as the model sees it.
         text: Arc<str>,
-        /// It could not do it.
+        /// Whether the call failed; `text` then has the reason.
         is_error: bool,
     },
-    /// People are asked whether a tool may be used.
+    /// The loop asks for permission to use a tool: the policy decides at once, or people do.
     PermissionAsked {
-        /// The call.
+        /// The [`ToolCall::id`] of the call that waits for the decision.
         call: Arc<str>,
-        /// What would be done.
+        /// The action that people decide on. They may grant it with other arguments.
         action: Action,
     },
-    /// They have decided.
+    /// The use of the tool is granted or denied: by people, by the approval policy, or by expiry.
     PermissionDecided {
-        /// The call.
+        /// The [`ToolCall::id`] of the call that was decided on.
         call: Arc<str>,
-        /// Whether it may.
+        /// Whether the tool may be used; if not, the model receives an error as the tool's answer.
         is_granted: bool,
-        /// Why not.
+        /// The reason of a denial; empty if the use is granted or nobody gave a reason.
         reason: Arc<str>,
     },
-    /// People are asked a question.
+    /// People are asked a question of the model.
     QuestionAsked {
-        /// The call.
+        /// The [`ToolCall::id`] of the call that asks.
         call: Arc<str>,
-        /// The question.
+        /// The question as text, or an object with `question` and `choices`.
         question: Json,
     },
-    /// They have answered.
+    /// A person has answered. A question that expires has no such event.
     QuestionAnswered {
-        /// The call.
+        /// The [`ToolCall::id`] of the call that asked.
         call: Arc<str>,
-        /// The answer.
+        /// The answer as the person gave it; the model receives it as text.
         answer: Json,
     },
     /// Its answer is not what it must be, and the model is asked again.
@@ -265,20 +265,20 @@ pub enum AgentEvent {
     },
     /// An agent that is given a task receives part of the conversation.
     ContextGiven {
-        /// The agent, as it was asked for.
+        /// The agent that is given the task, by the name, role or capability that the model wrote.
         to: Arc<str>,
-        /// What it was to receive.
+        /// Which part of the conversation the agent was to receive.
         strategy: ConversationStrategy,
         /// How many tokens it receives, beside the task, as an estimate.
         tokens: u64,
         /// How many messages it receives, or passages of some; a summary is one.
         passages: u32,
-        /// How many there are besides.
+        /// How many messages or passages the agent does not receive.
         left_out: u32,
         /// How many tokens were read and written for the summary, as an estimate: what it took is reported by the turn of the agent
         /// that made it. One summary serves all tasks of one answer.
         summary_tokens: u64,
-        /// Why there is no summary.
+        /// Why no summary could be made; `None` if one was made, or the strategy needs none.
         problem: Option<Arc<str>>,
     },
     /// The older part of the conversation was summed up.
@@ -287,39 +287,39 @@ pub enum AgentEvent {
         messages: u32,
         /// How many tokens the next request would have had, as an estimate.
         tokens_before: u64,
-        /// How many it has.
+        /// How many tokens the next request has after the compaction, as an estimate.
         tokens_after: u64,
     },
     /// The conversation is too long and stays as it is, because no summary could be made.
     NotCompacted {
-        /// Why there is no summary.
+        /// Why no summary could be made, such as the error of the agent that was asked for one.
         why: Arc<str>,
     },
-    /// Control passes to another agent.
+    /// The model hands control to another agent, and the loop ends. The guard may still refuse the handoff.
     Handoff {
-        /// Who gets it.
+        /// The agent that receives control, as the model named it.
         to: Arc<str>,
     },
-    /// It is done.
+    /// The agent has stopped asking its model. This event is the last one of a loop.
     Ended {
         /// Why the agent stopped asking its model.
         end: LoopEnd,
     },
 }
 
-/// Why an agent stopped asking its model.
+/// Why an agent stopped asking its model; [`AgentEvent::Ended`] reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopEnd {
     /// The model has answered without calling a tool.
     Answered,
-    /// It handed control on.
+    /// The model handed control to another agent.
     HandedOff,
-    /// It was asked as often as it may be, and has not answered.
+    /// The model was asked as often as it may be, and has not answered.
     IterationLimit,
-    /// It was cancelled.
+    /// The loop ran without a board and was cancelled.
     Cancelled,
-    /// Something went wrong; in words.
+    /// The loop failed, with the error as text.
     Failed(Arc<str>),
 }
 

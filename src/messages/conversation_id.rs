@@ -34,7 +34,7 @@ impl ConversationId {
         Ok(Self(id.into()))
     }
 
-    /// The id as text.
+    /// Returns the id as it was given to [`ConversationId::new`].
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

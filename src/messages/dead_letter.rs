@@ -7,17 +7,18 @@ use super::{AgentName, Failure, Json, RunId, Timestamp, TurnId};
 /// A turn that failed for good, to be retried or dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// The turn.
+    /// The failed turn; [`DeadLettersHandle::retry`](crate::runtime::DeadLettersHandle::retry) and
+    /// [`DeadLettersHandle::discard`](crate::runtime::DeadLettersHandle::discard) take its id.
     pub turn: TurnId,
-    /// Whose turn it was.
+    /// The agent that took the turn.
     pub agent: AgentName,
-    /// What it worked on.
+    /// The turn's input.
     pub input: Json,
-    /// How often it was tried.
+    /// The number of the last attempt, from 1: how often the turn was tried.
     pub attempts: u32,
-    /// Why it failed.
+    /// The error of the last attempt.
     pub failure: Failure,
-    /// When it happened, by the wall clock.
+    /// When the turn failed for good, by the wall clock.
     pub at: Timestamp,
     /// The run that took over, if it was retried.
     pub retried_as: Option<RunId>,

@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Json, Outcome};
 
-/// What a delegation asks for.
+/// A task that a turn gives to another agent, as [`Turn::delegate`](crate::actors::Turn::delegate) builds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The name, role or capability as the agent wrote it.
     pub to: Arc<str>,
-    /// What to do, in words.
+    /// The task in words. It becomes the task of the delegation's step in the [`Chain`](super::Chain).
     pub body: Arc<str>,
-    /// What to work on.
+    /// The input of the delegated turn: the body, unless [`Delegation::input`](crate::actors::Delegation::input) sets
+    /// another.
     pub input: Json,
     /// An outside resource that the task is about.
     pub reference: Option<Arc<str>>,
@@ -53,9 +54,9 @@ pub enum ContextStrategy {
     /// Nothing: its input has to contain everything.
     #[default]
     None,
-    /// These channels.
+    /// The named channels alone; a name that the state does not hold is left out.
     Channels(Vec<Arc<str>>),
-    /// All of it.
+    /// All channels, as the asking turn's branch holds them when the delegation is admitted.
     Full,
 }
 
@@ -63,18 +64,19 @@ pub enum ContextStrategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The target has it.
+    /// The delegation was admitted. The runtime reports it at once, whether or not the target has begun.
     Ack,
-    /// The target reports progress.
+    /// A turn that works on the delegation reported progress with [`Turn::notice`](crate::actors::Turn::notice).
     Notice,
-    /// The answer is there.
+    /// The delegated branch finished: its output is the answer.
     Complete,
-    /// There will be no answer.
+    /// The delegation was refused, or its branch ended with an outcome other than [`Outcome::Finished`], as after its
+    /// deadline.
     Fail,
 }
 
 impl Status {
-    /// Whether nothing comes after it.
+    /// Returns whether no other status can follow: `true` for [`Status::Complete`] and [`Status::Fail`].
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         match self {
@@ -109,7 +111,7 @@ impl fmt::Display for Status {
 pub struct Answer {
     /// How the delegated branch ended.
     pub outcome: Outcome,
-    /// Its output.
+    /// The output of the delegated branch; null if it has none, as after a failed turn or a deadline.
     pub output: Json,
 }
 
@@ -118,23 +120,24 @@ pub struct Answer {
 pub struct EarlierAnswer {
     /// Whom it was given to, as the asking turn wrote it.
     pub to: Arc<str>,
-    /// What was asked.
+    /// The earlier task in words ([`Order::body`]).
     pub body: Arc<str>,
-    /// What came of it.
+    /// How the earlier delegation ended, with its output; it need not have finished.
     pub answer: Answer,
 }
 
 /// The input of a turn that is there because a detached delegation was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LateAnswer {
-    /// The delegation.
+    /// The [`RequestId`](super::RequestId) of the delegation as text, `RUN/TURN.ORDINAL`: the id that
+    /// [`Delegation::detach`](crate::actors::Delegation::detach) returned.
     pub request: String,
     /// Whom it was given to, as the asking turn wrote it.
     pub to: Arc<str>,
-    /// What was asked.
+    /// The task in words ([`Order::body`]).
     pub body: Arc<str>,
-    /// What came of it.
+    /// How the delegation ended, with its output; it need not have finished.
     pub answer: Answer,
-    /// What the asking turn worked on.
+    /// The input of the turn that made the delegation.
     pub original_input: Json,
 }

@@ -18,25 +18,26 @@ pub enum RunEvent {
     Submitted(Arc<Submission>),
     /// A turn is about to cause an effect outside: everything before it is on disk.
     StepStarted {
-        /// The turn.
+        /// The number of the turn that runs the step.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the step's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// The step's name.
+        /// The name that was given to [`Turn::step`](crate::actors::Turn::step).
         name: Arc<str>,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
     },
-    /// A step has its result.
+    /// A step or an effect has its result; repeated attempts receive the result instead of doing the work again.
     StepFinished {
-        /// The turn.
+        /// The number of the turn that ran the step.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the step's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// The step's name.
+        /// The name of the step, or [`Intent::name`] of the effect. A repeated attempt has to ask for the same name.
         name: Arc<str>,
-        /// The result.
+        /// What the work returned, or what [`OutsideEffect::reconcile`](crate::actors::OutsideEffect::reconcile) found
+        /// out.
         value: Json,
         /// The turn had read untrusted input by then.
         is_tainted: bool,
@@ -46,35 +47,35 @@ pub enum RunEvent {
     },
     /// A turn gave a task to another agent, or was refused to.
     Delegated {
-        /// The turn.
+        /// The number of the turn that asked.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the delegation's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// What it asked for.
+        /// The delegation as the turn asked for it; [`Order::to`] is the name that the agent wrote.
         order: Order,
-        /// The guard's verdict.
+        /// Admitted, with the one agent that takes the task, or refused. A delegation is never parked.
         verdict: Verdict,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The answer to a delegation did not come in time: its branch is cancelled.
     DelegationExpired {
-        /// The turn that asked.
+        /// The number of the turn that asked for the delegation.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the delegation's [`RequestId`](super::RequestId).
         ordinal: u32,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// Tokens were set aside for a call, or refused.
     Reserved {
-        /// The turn.
+        /// The number of the turn that makes the call.
         turn: u32,
-        /// Which of its requests.
+        /// The number of the reservation, counted over the whole run from 0; [`RunEvent::Settled`] names it.
         ordinal: u32,
-        /// How many.
+        /// The number of tokens that the turn asked for.
         tokens: u64,
-        /// The guard's verdict.
+        /// Admitted, without agents, or refused with [`Refusal::TokenBudget`].
         verdict: Verdict,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
@@ -82,62 +83,66 @@ pub enum RunEvent {
     },
     /// A call reported what it used, or is known not to have been sent (`None`).
     Settled {
-        /// The turn.
+        /// The number of the turn that reserved the tokens; the turn may have ended by then.
         turn: u32,
-        /// The reservation.
+        /// The number of the reservation, as in [`RunEvent::Reserved`].
         ordinal: u32,
-        /// What the provider reported.
+        /// The tokens that the provider reported: they count instead of the reserved ones. `None` gives the reserved
+        /// tokens back.
         usage: Option<Usage>,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
     },
-    /// A turn asked people a question.
+    /// A turn asked people a question that does not expire, and waits for [`RunEvent::Answered`].
     Asked {
-        /// The turn.
+        /// The number of the turn that asked.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the question's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// What it asks.
+        /// The question, as it was given to [`TurnPeople::ask`](crate::actors::TurnPeople::ask).
         question: Json,
-        /// Makes the question's id unique.
+        /// A random number in the question's id, without which an answer is not accepted
+        /// ([`QuestionId::nonce`](super::QuestionId::nonce)).
         nonce: u64,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A person answered.
+    /// A person answered a question; its turn receives the answer and continues.
     Answered {
-        /// The turn.
+        /// The number of the turn that asked.
         turn: u32,
-        /// The question.
+        /// The ordinal of the question's [`RequestId`](super::RequestId), as in [`RunEvent::Asked`] or
+        /// [`RunEvent::AskedUntil`].
         ordinal: u32,
-        /// The answer; null is one.
+        /// The answer that the turn receives. JSON null is an answer, too.
         answer: Json,
         /// The person who answered, as the channel authenticated them.
         by: Arc<str>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A turn asked for consent.
+    /// A turn asked for consent to an action. A second event with the same ordinal replaces the first: people have
+    /// changed the arguments.
     ApprovalAsked {
-        /// The turn.
+        /// The number of the turn that asked.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the request's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// The exact question.
+        /// The exact question: who asks, for which action, by which policy, until when. Its hash is the [`ApprovalId`].
         envelope: Box<Envelope>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A decision arrived; the approval is consumed by what this record admits.
     Decided {
-        /// The turn.
+        /// The number of the turn that asked, or that ended with the parked handoff.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the request for consent, as in [`RunEvent::ApprovalAsked`]; `u32::MAX` for a parked handoff.
         ordinal: u32,
-        /// The approval.
+        /// The hash of the envelope that was decided ([`Envelope::id`]).
         approval: ApprovalId,
-        /// What was decided.
+        /// The decision: of a person, of the approval policy, or by expiry.
         decision: Decision,
         /// The guard's verdict now, for a handoff that was parked.
         verdict: Verdict,
@@ -146,93 +151,96 @@ pub enum RunEvent {
     },
     /// A turn asked whether control may go from it.
     HandoffChecked {
-        /// The turn.
+        /// The number of the turn that asked ([`Turn::check_handoff`](crate::actors::Turn::check_handoff)).
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the check's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// To whom, as the agent wrote it.
+        /// The targets of the command, as the agent wrote them; empty if the command names none.
         to: Vec<Arc<str>>,
-        /// Why not, if not.
+        /// Why control may not go there. `None` if it may, or if a person would be asked at the end of the turn.
         refusal: Option<Refusal>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn made an agent for the rest of the run, or changed one that its agent had made; or was refused to.
     AgentMade {
-        /// The turn.
+        /// The number of the turn that makes or changes the agent.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the request's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// What it is called by.
+        /// The name by which other agents of the run call it, without its makers.
         name: Arc<str>,
-        /// What it is, as its maker reads it.
+        /// The description from which its maker builds the agent for each of its turns
+        /// ([`Agent::make`](crate::actors::Agent::make)).
         draft: Json,
-        /// It was there before.
+        /// Whether the turn asked to change an agent that exists, and not to make a new one.
         is_change: bool,
-        /// What it may cause.
+        /// The most that the agent may cause: what the asking turn may cause itself.
         authority: Authority,
-        /// The agent, or why there is none.
+        /// The agent's full name, such as `lead~helper`, or why it was not made or changed ([`Refusal::AgentNotMade`]).
         made: Result<AgentName, Refusal>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn has read untrusted input: turns that come after it are tainted. It is reported at most once in an attempt.
     Tainted {
-        /// The turn.
+        /// The number of the turn that has read the input.
         turn: u32,
-        /// What it read.
+        /// The source that was given to [`Turn::taint`](crate::actors::Turn::taint), such as the name of a tool; a
+        /// general text if that was lost before it was journaled.
         source: Arc<str>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A turn reported something to its observers.
     Noticed {
-        /// The turn.
+        /// The number of the turn that the report is from, or about.
         turn: u32,
-        /// The report, a line for people.
+        /// The text for people: from [`Turn::notice`](crate::actors::Turn::notice), or from the runtime about a channel
+        /// whose name is likely misspelled.
         text: Arc<str>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// An attempt failed and the turn will be tried again.
     AttemptFailed {
-        /// The turn.
+        /// The number of the turn that is tried again.
         turn: u32,
-        /// The attempt, from 1.
+        /// The number of the failed attempt, from 1.
         attempt: u32,
-        /// What went wrong.
+        /// The error of the attempt, of a kind that is tried again ([`FailureKind`](super::FailureKind)).
         failure: Failure,
-        /// When the next attempt may start.
+        /// When the next attempt may start, by the wall clock: after the backoff.
         retry_at: Timestamp,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A turn ended with a command.
+    /// A turn ended with a valid command. It takes effect at once, or, if its handoff is parked, when that is decided.
     TurnEnded {
-        /// The turn.
+        /// The number of the turn that ended.
         turn: u32,
-        /// Whose it was.
+        /// The agent that took the turn.
         agent: AgentName,
-        /// The attempt that ended it.
+        /// The number of the attempt that returned the command, from 1.
         attempt: u32,
-        /// What it returned.
+        /// The command that the agent returned. If its handoff is denied, the update is not applied.
         command: Arc<Command>,
-        /// The guard's verdict on where it goes.
+        /// The guard's verdict on the handoff; [`Verdict::Nothing`] if none had to be decided, as for a node of a plan.
         verdict: Verdict,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
-    /// A turn failed for good: it is a dead letter, and its branch has failed.
+    /// A turn failed for good: it is a dead letter, and its branch ends failed, refused or denied.
     TurnFailed {
-        /// The turn.
+        /// The number of the turn that failed.
         turn: u32,
-        /// Whose it was.
+        /// The agent that took the turn.
         agent: AgentName,
-        /// What it worked on.
+        /// The turn's input.
         input: Json,
-        /// The last attempt.
+        /// The number of the last attempt, from 1.
         attempt: u32,
-        /// What went wrong.
+        /// The error of the last attempt. It decides how the branch ends ([`Failure::outcome`]).
         failure: Failure,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
@@ -246,25 +254,26 @@ pub enum RunEvent {
     },
     /// The run cannot continue by itself: a person restarts the turn or cancels.
     NeedsAttention {
-        /// The turn.
+        /// The number of the turn that waits for a person.
         turn: u32,
         /// It asked for other things than an earlier attempt: what that one had asked for does not fit.
         has_changed: bool,
-        /// Why it needs attention.
+        /// Why it needs attention: the text of its failure, or at how many starts in a row it was found under way.
         why: Arc<str>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A person had a turn begin again that needed attention; if it had changed, what it had asked for before is forgotten.
     TurnRestarted {
-        /// The turn.
+        /// The number of the turn, which begins again with its next attempt.
         turn: u32,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The run was stopped from outside before its branches ended.
     Stopped {
-        /// Cancelled, or failed by its deadline or by a reducer that panicked.
+        /// `Cancelled`; `Refused` after the deadline of the run; or `Failed`, as by a reducer that panicked, a conversation that cannot
+        /// be read, or a commit that is too large.
         outcome: Outcome,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
@@ -272,24 +281,24 @@ pub enum RunEvent {
     /// A person continued a run that had ended because branches wrote one place concurrently. It takes effect before the
     /// event that the turn ended with, whose join failed.
     Overwritten {
-        /// The turn.
+        /// The number of the turn with whose end the join failed.
         turn: u32,
-        /// What is to stand there.
+        /// What the person wrote to the channels. Each write replaces what the channel holds, past its reducer.
         update: Update,
         /// Where the turn goes, if that was not decided when it ended.
         verdict: Verdict,
-        /// The person or policy that decided.
+        /// The person who decided, as the caller of [`RunHandle::resume_with`](crate::RunHandle::resume_with) named them.
         by: Arc<str>,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// A person had a node of a plan start that was interrupted.
     Resumed {
-        /// The turn.
+        /// The number of the node's turn.
         turn: u32,
-        /// What it works on, if that was changed.
+        /// The input that replaces the turn's own; `None` leaves that unchanged.
         input: Option<Json>,
-        /// What it sees that was changed.
+        /// Writes that are applied to the state before the turn starts; empty if nothing was changed.
         update: Update,
         /// The person, as the channel authenticated them.
         by: Arc<str>,
@@ -299,13 +308,14 @@ pub enum RunEvent {
     /// The run was forked from another one at a turn: what comes before is copied from there. The turn begins here, with what
     /// was changed about it.
     Forked {
-        /// The turn.
+        /// The number of the turn in this run; it may differ from the number in the other run.
         turn: u32,
-        /// The turn that it was in the other run.
+        /// The id of the turn in the run that was forked.
         from: TurnId,
-        /// What it works on, if that was changed.
+        /// The input that replaces the turn's own; `None` leaves that unchanged.
         input: Option<Json>,
-        /// What its branch sees that was changed.
+        /// Writes that are applied to the state of the turn's branch before the turn starts; empty if nothing was
+        /// changed.
         update: Update,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
@@ -313,24 +323,25 @@ pub enum RunEvent {
     /// A turn is about to do something outside that must not be repeated by itself. This is on disk before it begins, and
     /// everything before it too.
     IntentRecorded {
-        /// The turn.
+        /// The number of the turn that is about to cause the effect.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the effect's [`RequestId`](super::RequestId). A second intent with the same ordinal causes
+        /// the effect again.
         ordinal: u32,
-        /// The effect that is about to be caused.
+        /// The effect: its name, its target, and the hash of its arguments.
         intent: Intent,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// Something that must not be repeated by itself has failed: that is its result.
     StepFailed {
-        /// The turn.
+        /// The number of the turn that caused the effect.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the effect's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// The step's name.
+        /// The name of the effect ([`Intent::name`]).
         name: Arc<str>,
-        /// How it failed.
+        /// The error of the work. Repeated attempts receive it instead of doing the work again.
         failure: Failure,
         /// The turn had read untrusted input by then.
         is_tainted: bool,
@@ -340,20 +351,21 @@ pub enum RunEvent {
     },
     /// A turn found an intent without a result, and only a person can decide what came of it.
     OutcomeUnknown {
-        /// The turn.
+        /// The number of the turn, which waits until [`RunEvent::OutcomeResolved`].
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the effect's [`RequestId`](super::RequestId), as in [`RunEvent::IntentRecorded`].
         ordinal: u32,
-        /// The question.
+        /// When people were asked, when the question expires, and what was wrong with an answer before.
         asked: AskedOutcome,
     },
     /// What is to follow an unknown outcome was decided.
     OutcomeResolved {
-        /// The turn.
+        /// The number of the turn that reached the effect again.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the effect's [`RequestId`](super::RequestId), as in [`RunEvent::IntentRecorded`].
         ordinal: u32,
-        /// How the unknown outcome is resolved.
+        /// What follows: the effect has a result, is caused again, is given up, or is reported to the caller as
+        /// unknown.
         resolution: Resolution,
         /// Who: a person, `policy`, or `expiry`.
         by: Arc<str>,
@@ -362,13 +374,15 @@ pub enum RunEvent {
     },
     /// A turn asked people a question that expires.
     AskedUntil {
-        /// The turn.
+        /// The number of the turn that asked.
         turn: u32,
-        /// Which of its requests.
+        /// The ordinal of the question's [`RequestId`](super::RequestId).
         ordinal: u32,
-        /// What it asks.
+        /// The question, as it was given to [`TurnPeople::ask`](crate::actors::TurnPeople::ask) or
+        /// [`TurnPeople::ask_within`](crate::actors::TurnPeople::ask_within).
         question: Json,
-        /// Makes the question's id unique.
+        /// A random number in the question's id, without which an answer is not accepted
+        /// ([`QuestionId::nonce`](super::QuestionId::nonce)).
         nonce: u64,
         /// When the turn continues without an answer.
         expires_at: Timestamp,
@@ -377,16 +391,16 @@ pub enum RunEvent {
     },
     /// A question was not answered in time: the turn continues without an answer.
     QuestionExpired {
-        /// The turn.
+        /// The number of the turn that asked.
         turn: u32,
-        /// The question.
+        /// The ordinal of the question's [`RequestId`](super::RequestId), as in [`RunEvent::AskedUntil`].
         ordinal: u32,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
     /// The run belongs to a conversation. Its first turns wait until the runs before it in the conversation have ended.
     ConversationEntered {
-        /// The conversation.
+        /// The conversation that the task named when it was submitted ([`Task::conversation`](super::Task)).
         conversation: ConversationId,
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
@@ -395,7 +409,7 @@ pub enum RunEvent {
     ConversationRead {
         /// An array of [`Message`](super::Message)s, oldest first.
         messages: Json,
-        /// How many runs they are of.
+        /// How many runs the messages are of: the newest before this one. 0 if the conversation has no earlier run.
         runs: u32,
         /// How many older runs there are whose messages are not among them.
         left_out: u32,

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Outcome, Refusal};
 
-/// Why an attempt failed.
+/// The error of a failed attempt, as the journal and dead letters hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{}{}", kind.prefix(), visible_lines(text))]
 pub struct Failure {
     /// What kind of failure; it decides whether the turn is tried again.
     pub kind: FailureKind,
-    /// What happened.
+    /// The error message, without the prefix for the kind that `Display` puts before it.
     pub text: String,
     /// The refusal of the guard or of a person, when that is why the turn could not continue.
     pub refusal: Option<Box<Refusal>>,
 }
 
 impl Failure {
-    /// A failure that no refusal stands behind.
+    /// Creates a failure without a refusal; [`Failure::refused`] creates one from a refusal.
     #[must_use]
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), refusal: None }
@@ -42,7 +42,8 @@ impl Failure {
     }
 }
 
-/// Kinds of failure (SEMANTICS 8).
+/// The kind of a failure. It decides whether the turn is tried again, becomes a dead letter, or waits for a person
+/// (SEMANTICS 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
     /// An error that may pass: tried again with backoff.
@@ -53,7 +54,7 @@ pub enum FailureKind {
     Panic,
     /// The turn took longer than its agent allows: tried again.
     Timeout,
-    /// The turn returned a command that the run cannot apply: tried again.
+    /// The turn returned a command that the run cannot apply: not tried again, because its code would return it again.
     InvalidCommand,
     /// A repeated turn asked for other things than before: a person has to look.
     ChangedTurn,

@@ -15,19 +15,19 @@ pub struct RunId(pub Uuid);
 /// idempotency key for what a turn causes outside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TurnId {
-    /// The run.
+    /// The run that the turn belongs to.
     pub run: RunId,
-    /// The turn's number in it.
+    /// The turn's number in the run, from 1.
     pub number: u32,
 }
 
 /// Names something that a turn asked for: a step, delegation, question, reservation or approval. Ordinals count from 0
-/// in the order of the calls, so a repeated attempt asks under the same ids.
+/// in the order of the calls, so a repeated attempt asks under the same ids; those of reservations count over the whole run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId {
-    /// The asking turn.
+    /// The turn that made the request.
     pub turn: TurnId,
-    /// Which of its requests.
+    /// The position of the request among those of its turn, from 0; `u32::MAX` for a handoff at the end of the turn.
     pub ordinal: u32,
 }
 

@@ -13,14 +13,14 @@ pub struct KeptAgent {
     pub drafts: Vec<Json>,
     /// What it may cause at most: what its maker might when it was kept.
     pub authority: Authority,
-    /// The run that made it.
+    /// The run in which the agent was made and people were asked to keep it.
     pub run: RunId,
-    /// When it was kept.
+    /// When it was kept, by the wall clock: after the approval, before it was stored.
     pub at: Timestamp,
 }
 
 impl KeptAgent {
-    /// What others call it by.
+    /// Returns the last part of the agent's name, without its makers: `helper` of `lead~helper`.
     #[must_use]
     pub fn name(&self) -> &str {
         let maker = self.agent.maker().map_or(0, |maker| maker.len() + 1);

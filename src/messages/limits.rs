@@ -44,11 +44,12 @@ impl FromStr for Complexity {
 pub struct Limits {
     /// Handoffs and delegations together, over the whole run.
     pub handoffs: u32,
-    /// Tokens, over the whole run.
+    /// Tokens of model calls, input and output together, over the whole run. They are reserved before each call.
     pub tokens: u64,
     /// Distinct agents: the first and those admitted by handoff or delegation.
     pub agents: u32,
-    /// Steps of a delegation chain.
+    /// Steps of a delegation chain. A turn whose chain has this many may not delegate
+    /// ([`Refusal::MaxDepth`](super::Refusal::MaxDepth)).
     pub depth: usize,
     /// How many of a branch's last handoffs a new one is compared with (SEMANTICS 4).
     pub repeat_window: usize,
@@ -57,7 +58,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The preset of a class.
+    /// Returns the preset of a class. All classes have the same `depth`, `repeat_window` and `attempts`: 3 each.
     #[must_use]
     pub const fn of(class: Complexity) -> Self {
         let (handoffs, tokens, agents) = match class {
@@ -91,9 +92,10 @@ impl fmt::Display for Limits {
 /// The wait before a retry: doubles from `first` up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// Before the second attempt.
+    /// The longest wait before the second attempt (default: 100 ms). [`Backoff::delay`] spreads each wait over its
+    /// upper half.
     pub first: Duration,
-    /// The longest wait.
+    /// The longest wait, however many attempts have failed (default: 30 s).
     pub max: Duration,
 }
 

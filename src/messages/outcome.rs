@@ -13,23 +13,25 @@ use super::{AgentName, Handoffs, Json, Refusal, RunId, Usage};
 /// How a run, or a branch of it, ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Every branch has ended.
+    /// The last branch finished, or a command ended the run with [`Goto::End`](super::Goto::End).
     Finished,
-    /// A turn failed for good.
+    /// A turn failed for good, or the runtime could not continue, for example because of concurrent writes
+    /// ([`StateError::ConcurrentWrite`](super::StateError::ConcurrentWrite)).
     Failed {
-        /// What went wrong, and where.
+        /// What went wrong. If a node of a workflow failed, the text begins with `node` and its name.
         error: String,
     },
-    /// The guard refused what came next.
+    /// A refusal that is no denial ended the work, for example a limit of the run or a deadline that passed.
     Refused(Refusal),
     /// A person or a policy denied it, or it was not decided in time.
     Denied {
         /// What was asked for, by whom it was denied, and why.
         reason: String,
     },
-    /// It was cancelled.
+    /// The run was cancelled, for example with [`RunHandle::cancel`](crate::RunHandle::cancel), or another branch ended
+    /// it before this branch had ended.
     Cancelled {
-        /// The reason that was given.
+        /// The reason that was given; for a branch that another branch ended, a fixed text.
         reason: String,
     },
 }
@@ -53,7 +55,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is [`Outcome::Finished`].
+    /// Returns whether the outcome is [`Outcome::Finished`].
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Finished)
@@ -72,18 +74,19 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The result of a run.
+/// The result of a run that has ended, as [`RunHandle::result`](crate::RunHandle::result) returns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// The run.
+    /// The run that ended.
     pub run: RunId,
-    /// How it ended.
+    /// How the run ended. After a fan-out, it is the first outcome, in the order of the sends, that is not finished, if
+    /// there is one.
     pub outcome: Outcome,
     /// The last branch's output, or an array of them in the order of the sends; null if there is none.
     pub output: Json,
-    /// The channels at the end.
+    /// The channels at the end of the run. Of a run that was stopped, what had been written and joined by then.
     pub state: FinalState,
-    /// What it took.
+    /// Turns, handoffs, tokens and time that the run used.
     pub metrics: RunMetrics,
     /// Whether agents might pass control on in it.
     pub handoffs: Handoffs,
@@ -96,13 +99,14 @@ pub struct RunResult {
 /// An agent that asked whether it may pass control on, was refused, and finished by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alone {
-    /// Its turn.
+    /// The number of the turn in its run.
     pub turn: u32,
-    /// The agent.
+    /// The agent that took the turn.
     pub agent: AgentName,
     /// To whom control would have gone, as the agent wrote it.
     pub to: Vec<Arc<str>>,
-    /// Why not.
+    /// The refusal that [`Turn::check_handoff`](crate::Turn::check_handoff) returned: the first one, if the turn asked
+    /// more than once.
     pub refusal: Refusal,
 }
 
@@ -134,20 +138,20 @@ impl fmt::Display for RunResult {
 /// What a run took so far, counted by the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunMetrics {
-    /// Turns that ended.
+    /// Turns that ended with a command or failed for good; cancelled turns do not count.
     pub turns: u32,
     /// Handoffs and delegations that were admitted.
     pub handoffs: u32,
-    /// Distinct agents.
+    /// Distinct agents that took part, those of the run's plan included.
     pub agents: u32,
     /// Attempts after the first, of any turn.
     pub retries: u32,
-    /// Tokens that providers reported.
+    /// Tokens of settled model calls and their cost, tokens beyond the budget included.
     pub usage: Usage,
     /// Tokens counted against the budget: reported ones, and reservations whose calls never reported.
     pub tokens_spent: u64,
     /// Tokens that providers reported beyond what had been reserved and fit the budget.
     pub overrun: u64,
-    /// From submission to the last event.
+    /// Time from the submission to the last event of the run, by the wall clock.
     pub elapsed: Duration,
 }

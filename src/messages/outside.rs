@@ -27,20 +27,20 @@ pub enum EffectClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnknown {
-    /// A person decides whether it happened.
+    /// A person decides whether the effect happened. If nobody answers before the question expires, the turn fails.
     #[default]
     Ask,
-    /// The caller receives an error of the kind [`FailureKind::OutcomeUnknown`](super::FailureKind::OutcomeUnknown) and goes
-    /// on; a model reads that the tool may have run.
+    /// The caller receives an error of the kind [`FailureKind::OutcomeUnknown`](super::FailureKind::OutcomeUnknown) and
+    /// continues; a model reads that the tool may have run.
     Report,
-    /// The turn fails.
+    /// The turn fails with [`FailureKind::OutcomeUnknown`](super::FailureKind::OutcomeUnknown).
     Fail,
-    /// It is done again.
+    /// The effect is carried out again, although it may have happened already.
     Repeat,
 }
 
 impl OnUnknown {
-    /// Its name in files.
+    /// Returns the value of `on_unknown` in files: `ask`, `report`, `fail` or `repeat`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Intent {
     }
 }
 
-/// `charge order 7`.
+/// Name and target, such as `charge order 7`; the name alone if there is no target. Long ones are cut.
 impl fmt::Display for Intent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&cut(&self.name))?;
@@ -104,24 +104,25 @@ impl fmt::Debug for Intent {
 /// What a tool or step finds out about an effect that it may have had.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reconciled<T = Json> {
-    /// It happened, with this result.
+    /// The effect happened. The turn receives this result.
     Done(T),
-    /// It did not happen: it is done now.
+    /// The effect did not happen. It is carried out now.
     NotDone,
-    /// That cannot be found out.
+    /// It cannot be found out whether the effect happened. [`OnUnknown`] decides what follows.
     Unknown,
 }
 
 /// How it was settled that the outcome of an effect was unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Resolution {
-    /// It happened, with this result.
+    /// The effect happened. The turn receives this result; if it does not have the type that the turn expects, the
+    /// question is asked again.
     Done(Json),
-    /// It is to be done again.
+    /// The effect is carried out again: a person decided so, or [`OnUnknown::Repeat`].
     Repeat,
-    /// The turn fails.
+    /// The turn fails: a person gave up, the question expired, or [`OnUnknown::Fail`] decided so.
     GiveUp,
-    /// The caller receives the error.
+    /// The caller receives an error and may continue, as [`OnUnknown::Report`] decided.
     Report,
 }
 
@@ -158,13 +159,14 @@ impl fmt::Display for Resolution {
 /// A question to a person about an effect whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedOutcome {
-    /// Part of the question's id.
+    /// Random part of the question's id ([`QuestionId::nonce`](super::QuestionId::nonce)): an answer to an earlier
+    /// question is refused.
     pub nonce: u64,
-    /// When it was asked.
+    /// When the question was asked, by the wall clock.
     pub at: Timestamp,
-    /// When silence becomes giving up.
+    /// When the question expires. Without an answer by then, it is resolved as [`Resolution::GiveUp`].
     pub expires_at: Timestamp,
-    /// What was wrong with the answer before.
+    /// Why the result in the answer before did not fit; `None` if no answer was rejected.
     pub problem: Option<Arc<str>>,
 }
 

@@ -21,13 +21,14 @@ pub enum Pending {
     Node(Interrupt),
     /// A turn that cannot continue by itself. Takes [`Response::Restart`]; cancelling the run ends it too.
     Attention {
-        /// The turn.
+        /// The turn that [`Response::Restart`] starts again.
         turn: TurnId,
         /// The node of the run's plan that it belongs to; `None` for a turn that agents brought about.
         node: Option<String>,
         /// Whether it takes back what its node has done.
         is_compensation: bool,
-        /// Why it needs attention.
+        /// What is wrong, in words: what the turn asks for has changed, its agent is not registered, or the turn was
+        /// under way at too many starts of the board in a row.
         why: String,
     },
 }
@@ -45,20 +46,20 @@ pub enum Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PendingId {
-    /// An approval.
+    /// An action that may need consent. As text: `approval:` and the hash of its envelope.
     Approval(ApprovalId),
-    /// A question.
+    /// A question of a turn. As text: `question:RUN/TURN.REQUEST:NONCE`.
     Question(QuestionId),
-    /// An interrupted node, by its turn.
+    /// An interrupted node, named by its turn. As text: `node:RUN/TURN`.
     Node(TurnId),
-    /// A turn that needs attention.
+    /// A turn that cannot continue by itself. As text: `attention:RUN/TURN`.
     Attention(TurnId),
 }
 
 /// What a person responds. Texts and JSON values are the answers to questions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// Consents to an action.
+    /// Consents to an action once, with exactly the arguments that were shown.
     Approve,
     /// Consents to an action, and that the same agent may do exactly the same again in its run, for this long. With other
     /// arguments it asks again.
@@ -66,14 +67,15 @@ pub enum Response {
     /// Denies an action and consents to the same with these arguments. That is an approval of its own, which is journaled and
     /// decided at once.
     ApproveEdited(Json),
-    /// Denies an action.
+    /// Denies an action. A handoff that is denied ends its branch with [`Outcome::Denied`](super::Outcome::Denied).
     Deny {
         /// Why, for the agent: at most (4,096) characters. May be empty.
         reason: String,
     },
-    /// Answers a question.
+    /// Answers a question. Any JSON value is an answer, null too, except to a question about an unknown outcome, which
+    /// takes what [`Resolution::of_answer`](super::Resolution::of_answer) does.
     Value(Json),
-    /// Has an interrupted node start.
+    /// Starts an interrupted node, unchanged or with what the person changed.
     Resume(Resume),
     /// Has a turn that needs attention start again. What one that has changed had asked for before is forgotten; any other is
     /// answered from what it had.
@@ -83,29 +85,29 @@ pub enum Response {
 /// A node of a plan that waits for a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupt {
-    /// Names it: needed to resume.
+    /// The turn of the node. The id that is needed to resume it is [`PendingId::Node`] with this turn.
     pub turn: TurnId,
-    /// The way to the node: names from the outermost block on, as in `group/review`.
+    /// The path to the node: names from the outermost block on, as in `group/review`.
     pub node: String,
-    /// Who takes the turn.
+    /// The agent that takes the turn.
     pub agent: AgentName,
-    /// What it will work on.
+    /// The input of the turn, unless [`Resume::input`] replaces it.
     pub input: Json,
-    /// The channels as it will see them.
+    /// The channels as the turn will see them, before [`Resume::update`] is applied.
     pub state: Json,
 }
 
 /// How an interrupted node continues: unchanged, or with what a person changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resume {
-    /// Replaces its input.
+    /// Replaces the node's input; `None` keeps it.
     pub input: Option<Json>,
     /// Writes to channels, applied before it starts.
     pub update: Update,
 }
 
 impl Pending {
-    /// Names it: needed to answer.
+    /// Returns the id that [`PeopleHandle::answer`](crate::runtime::PeopleHandle::answer) takes.
     #[must_use]
     pub fn id(&self) -> PendingId {
         match self {
@@ -116,7 +118,7 @@ impl Pending {
         }
     }
 
-    /// The run that waits.
+    /// Returns the run that waits.
     #[must_use]
     pub fn run(&self) -> RunId {
         self.request().turn.run

@@ -16,9 +16,10 @@ use super::{Json, Schema};
 /// [`Workflow`](crate::workflow::Workflow); a run keeps the one that it started with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The workflow's name.
+    /// The workflow's name. A conversation of its runs belongs to `workflow` and this name
+    /// ([`Submission::owner`](super::Submission::owner)).
     pub name: Arc<str>,
-    /// The channels of its runs' state.
+    /// The channels of its runs' state, unless the task declares others ([`Task::schema`](super::Task::schema)).
     pub schema: Arc<Schema>,
     /// JSON Schemas that what a channel holds after a write must meet.
     pub checks: BTreeMap<Arc<str>, Json>,

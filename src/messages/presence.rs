@@ -9,13 +9,15 @@ use super::{AgentName, Timestamp};
 /// What an agent announces of itself when it starts, and again when it stops (SEMANTICS 11).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Its name.
+    /// The name of the agent.
     pub agent: AgentName,
-    /// Its role.
+    /// The role that tasks may be addressed to ([`AgentSpec::role`](crate::AgentSpec::role)); `None` if the agent has
+    /// none.
     pub role: Option<Arc<str>>,
-    /// What it can do.
+    /// Capabilities that tasks may be addressed to ([`AgentSpec::capability`](crate::AgentSpec::capability)).
     pub capabilities: Vec<Arc<str>>,
-    /// What it works on.
+    /// Projects that the agent works on ([`AgentSpec::project`](crate::AgentSpec::project)). Tasks cannot be addressed
+    /// to them.
     pub projects: Vec<Arc<str>>,
     /// Which life of the agent this is, from 1; it grows with each start.
     pub instance: u64,

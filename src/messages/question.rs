@@ -8,13 +8,14 @@ use super::{AgentName, Json, RequestId, Timestamp};
 /// A pending question as a front end shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Names it: needed to answer.
+    /// The id that [`PeopleHandle::answer`](crate::runtime::PeopleHandle::answer) takes.
     pub id: QuestionId,
-    /// Who asks.
+    /// The agent whose turn asks.
     pub agent: AgentName,
-    /// The question, as the agent asked it.
+    /// The question as the agent asked it; for an effect whose outcome is unknown,
+    /// [`AskedOutcome::question`](super::AskedOutcome::question).
     pub question: Json,
-    /// Since when.
+    /// When the question was asked, by the wall clock.
     pub asked_at: Timestamp,
     /// When the turn stops waiting for an answer; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
@@ -36,8 +37,8 @@ impl Question {
 /// Names a question of a turn; the nonce keeps an answer from reaching another question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QuestionId {
-    /// Turn and ordinal.
+    /// The turn that asks, and which of its requests the question is.
     pub request: RequestId,
-    /// Drawn when it was asked.
+    /// A random number, drawn when the question was asked.
     pub nonce: u64,
 }

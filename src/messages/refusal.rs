@@ -16,17 +16,17 @@ pub enum Refusal {
     /// The target is already a participant of the chain (SEMANTICS 1).
     #[error("{agent} is already in the delegation chain{}; give the task to an agent outside it", shown(chain))]
     AlreadyInChain {
-        /// The target.
+        /// The agent that the delegation or handoff was to go to.
         agent: AgentName,
-        /// The chain.
+        /// The chain of the asking turn; empty if an agent outside any delegation delegates to itself.
         chain: Chain,
     },
     /// The chain is at its greatest depth (SEMANTICS 1).
     #[error("delegation depth {max} is used up by {chain}; split the task differently, or {}", raise(self.needed_limit()))]
     MaxDepth {
-        /// The limit.
+        /// The limit of the run ([`Limits::depth`](super::Limits::depth)), in steps.
         max: usize,
-        /// The chain.
+        /// The chain of the asking turn, which another step would make too long.
         chain: Chain,
     },
     /// The run has used up its handoffs (SEMANTICS 2).
@@ -35,9 +35,9 @@ pub enum Refusal {
         if *asked == 1 { "is" } else { "are" }, raise(self.needed_limit())
     )]
     HandoffLimit {
-        /// The limit.
+        /// The limit of the run ([`Limits::handoffs`](super::Limits::handoffs)).
         max: u32,
-        /// How many were asked for at once.
+        /// How many were asked for at once: a fan-out counts each target.
         asked: u32,
     },
     /// The run has as many agents as it may have (SEMANTICS 2).
@@ -45,12 +45,12 @@ pub enum Refusal {
         "{agent} would be more than the {max} agents that the run may use; {}", raise(self.needed_limit())
     )]
     AgentLimit {
-        /// The limit.
+        /// The limit of the run ([`Limits::agents`](super::Limits::agents)).
         max: u32,
-        /// The one too many.
+        /// The first target beyond the limit.
         agent: AgentName,
     },
-    /// Not enough tokens left (SEMANTICS 2).
+    /// The tokens that were asked for do not fit what is left of the budget (SEMANTICS 2).
     #[error(
         "{asked} tokens do not fit the budget of {budget} ({spent} spent{}, {reserved} reserved); {}{}",
         if *unsettled > 0 { format!(", of which {unsettled} by calls that never reported") } else { String::new() },
@@ -58,15 +58,15 @@ pub enum Refusal {
         if *is_delegated { "raise the tokens of the delegation".to_owned() } else { raise(self.needed_limit()) }
     )]
     TokenBudget {
-        /// The limit.
+        /// Tokens that may be used in all: the run's limit, or that of the delegation if `is_delegated`.
         budget: u64,
-        /// Already spent.
+        /// Tokens that are used up, `unsettled` included.
         spent: u64,
         /// The part of `spent` that was set aside for calls that never reported, by attempts that are over.
         unsettled: u64,
-        /// Held for calls under way.
+        /// Tokens set aside for calls of attempts that are under way.
         reserved: u64,
-        /// What was asked for.
+        /// Tokens that were to be reserved; 1 for a handoff or delegation, which needs a budget that is not used up.
         asked: u64,
         /// The budget is that of a delegation, not the run's.
         is_delegated: bool,
@@ -74,17 +74,19 @@ pub enum Refusal {
     /// The same handoff with the same content came just before (SEMANTICS 4).
     #[error("{from} has just handed the same content to {to}; change the input or the reason, or end the branch")]
     RepeatedHandoff {
-        /// Who hands off.
+        /// The agent that hands off.
         from: AgentName,
-        /// To whom.
+        /// The target, to which that agent has handed the same content within the branch's last handoffs
+        /// ([`Limits::repeat_window`](super::Limits::repeat_window)).
         to: AgentName,
     },
     /// The target has failed too often lately (SEMANTICS 3).
     #[error("the circuit breaker of {agent} is open; try again in {retry_after:?} or choose another agent")]
     BreakerOpen {
-        /// The target.
+        /// The target. A dynamic agent shares the breaker of its host.
         agent: AgentName,
-        /// When it may let a probe through.
+        /// How long from now until the breaker may admit a probe; the cooldown of the policy if another turn is the
+        /// probe.
         retry_after: Duration,
     },
     /// Waiting would close a circle of waits, a deadlock (SEMANTICS 4).
@@ -96,44 +98,45 @@ pub enum Refusal {
     /// A person or a policy denied it (SEMANTICS 9).
     #[error("{} was denied by {}{}", cut(action), cut(by), because(reason))]
     Denied {
-        /// What was asked for.
+        /// The kind of the action and what it is done to, such as `handoff to writer`.
         action: String,
-        /// The person or policy that denied it.
+        /// The person that denied it, or `policy`.
         by: String,
-        /// The reason that was given.
+        /// The reason that was given; may be empty.
         reason: String,
     },
     /// It was not decided in time (SEMANTICS 9).
     #[error("the approval of {} expired before anybody decided", cut(action))]
     ApprovalExpired {
-        /// What was asked for.
+        /// The kind of the action and what it is done to, such as `write_file notes.md`.
         action: String,
     },
     /// A queue is full right now (SEMANTICS 10).
     #[error("{} is overloaded; try again in {retry_after:?}", cut(what))]
     Overloaded {
-        /// Which part.
+        /// What is full: `the board`, which has as many runs in flight as it may have, or `agent` and a name, whose
+        /// queue is full.
         what: String,
-        /// When it may be worth trying again.
+        /// How long to wait before another try; a suggestion, which does not depend on the load.
         retry_after: Duration,
     },
-    /// The run was submitted without handoffs.
+    /// The run was submitted with [`Handoffs::Off`](super::Handoffs::Off). Its agents may delegate.
     #[error("handoffs are switched off for this run; the agent finishes alone, or delegates")]
     HandoffsOff,
     /// An agent may not make another, or not this one (SEMANTICS 13).
     #[error("agent {} cannot be made: {}", quoted(name), visible_lines(why))]
     AgentNotMade {
-        /// The name that it was to have.
+        /// The name that the agent was to have, or has if it was to be changed or kept.
         name: String,
-        /// Why not.
+        /// Why the agent was not made, changed or kept.
         why: String,
     },
     /// No agent has this name, role or capability.
     #[error("no agent has the name, role or capability {}{}", quoted(target), did_you_mean(nearest.as_deref()))]
     UnknownAgent {
-        /// What was asked for.
+        /// The name, role or capability that was asked for.
         target: String,
-        /// The most similar known name.
+        /// The most similar name, role or capability of the board; `None` if none is similar.
         nearest: Option<String>,
     },
     /// A command goes to a node that its own node does not declare (SEMANTICS 5).
@@ -141,11 +144,12 @@ pub enum Refusal {
         "node {} may not go to {}{}; declare it among the `goto` of the node", quoted(node), quoted(target), did_you_mean(nearest.as_deref())
     )]
     UnknownNode {
-        /// Where the command went.
+        /// The node that the command names.
         target: String,
-        /// The node of its turn.
+        /// The node that does not declare the target: that of the turn, or of a command to
+        /// [`Scope::Parent`](super::Scope::Parent) the node around its workflow.
         node: String,
-        /// The most similar declared target.
+        /// The most similar declared target; `None` if none is similar.
         nearest: Option<String>,
     },
     /// A loop would begin more often than its author allows (SEMANTICS 7).
@@ -153,23 +157,23 @@ pub enum Refusal {
     LoopLimit {
         /// The loop, or the node with which it begins if commands that go back make it.
         node: String,
-        /// The bound.
+        /// How many times the loop may begin, and has begun.
         max: u32,
     },
     /// A map was given more items than its author allows (SEMANTICS 2).
     #[error("a map was given {items} items and takes {max}; raise its `max`")]
     MapLimit {
-        /// The bound.
+        /// How many items the map takes at most.
         max: u32,
-        /// The items.
+        /// How many items the map was given.
         items: u32,
     },
     /// The agent crashed more often than its restart window allows, or was stopped.
     #[error("agent {agent} does not take work: {}", visible_lines(why))]
     Unavailable {
-        /// The target.
+        /// The agent that takes no work.
         agent: AgentName,
-        /// Failed or stopped, and why.
+        /// The reason: the agent was stopped, failed too often (with its last error) or is not registered.
         why: String,
     },
     /// The deadline of the run or of the delegation has passed (SEMANTICS 2).
@@ -181,7 +185,7 @@ pub enum Refusal {
     /// A question was not answered in the time that it had (SEMANTICS 9).
     #[error("nobody answered {} before it expired", cut(question))]
     QuestionExpired {
-        /// What was asked.
+        /// The question, as JSON text.
         question: String,
     },
 }

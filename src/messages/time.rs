@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// From milliseconds since the epoch.
+    /// Creates a timestamp from milliseconds since 1970-01-01 00:00:00 UTC.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the epoch.
+    /// Returns the milliseconds since 1970-01-01 00:00:00 UTC.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0

@@ -11,7 +11,7 @@ use super::Cost;
 pub struct Usage {
     /// Tokens read, cached ones included.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Tokens that the model wrote.
     pub output_tokens: u64,
     /// What they cost, as far as the models' prices are known.
     pub cost: Cost,

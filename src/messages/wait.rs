@@ -11,11 +11,11 @@ use super::{AgentName, RequestId, RunId, TurnId};
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Wait {
-    /// A turn.
+    /// A turn that takes part in the cycle.
     Turn {
-        /// The turn.
+        /// The id of the turn. The turns of a cycle may belong to several runs.
         turn: TurnId,
-        /// Its agent.
+        /// The agent that takes the turn.
         agent: AgentName,
         /// The delegation whose answer it waits for; `None` of the last one, with which the cycle closes, and of a turn that
         /// waits for a slot.

@@ -19,45 +19,47 @@ use super::handle::{Board, Callboard};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// The name breaks a rule.
+    /// The name of the agent breaks a rule for names, or so does a role, capability, project or namespace of its
+    /// [`AgentSpec`].
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The name is in use.
+    /// [`AgentsHandle::spawn`] found an agent of this name on the board.
     #[error("agent {name} is there already; replace it, or choose another name")]
     NameInUse {
-        /// The name.
+        /// The name that both agents would have.
         name: AgentName,
     },
     /// People cannot tell the name from that of another agent.
     #[error("the name of agent {name} looks like that of agent {other}; choose another name")]
     LooksLike {
-        /// The name.
+        /// The name of the agent that was to be spawned.
         name: AgentName,
         /// The other name, which is of other characters.
         other: AgentName,
     },
-    /// There is no such agent.
+    /// The board has no agent of this name: none was spawned, or it was stopped.
     #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
     Unknown {
-        /// The name.
+        /// The name as the caller wrote it.
         name: String,
-        /// The most similar name.
+        /// The most similar name of an agent on the board; `None` if none is similar enough.
         nearest: Option<String>,
     },
-    /// Its factory failed.
+    /// The agent's factory failed, its actor did not answer within 10 s, or the kept dynamic agents that it had made
+    /// could not be read.
     #[error("agent {name} could not be made: {}", visible_lines(error))]
     Factory {
-        /// The name.
+        /// The name of the agent.
         name: String,
-        /// The factory's error.
+        /// The cause: the text of the factory's error or panic, or why the actor or the store did not answer.
         error: String,
     },
-    /// Its supervisor could not do it.
+    /// The supervisor of the agents could not start, restart or remove the agent's actor.
     #[error("agent {name}: {error}")]
     Supervisor {
-        /// The name.
+        /// The name of the agent.
         name: String,
-        /// The supervisor's error.
+        /// The answer of the supervisor, or why it gave none.
         error: ControlError,
     },
 }
@@ -135,7 +137,7 @@ impl AgentsHandle {
     /// made, the old one stays.
     ///
     /// # Errors
-    /// See [`AgentError`].
+    /// See [`AgentError`]. If the dynamic agents that were kept cannot be read, the new value is in use nevertheless.
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.checked_name()?;
@@ -222,7 +224,7 @@ impl AgentsHandle {
         }
     }
 
-    /// The names of the agents, sorted.
+    /// Returns the names of the board's agents, sorted, without dynamic agents.
     #[must_use]
     pub fn names(&self) -> Vec<AgentName> {
         self.board.router.names()

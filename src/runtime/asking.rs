@@ -12,45 +12,47 @@ use crate::supervision::panic_text;
 
 use super::handle::Callboard;
 
-/// Why a typed request has no answer.
+/// Why [`Callboard::ask`] returned no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// There is no such agent.
+    /// The board has no agent of this name: none was added, or it was stopped.
     #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
     Unknown {
-        /// The name.
+        /// The name as the caller wrote it.
         name: String,
-        /// The most similar name.
+        /// The most similar name of an agent on the board; `None` if none is similar enough.
         nearest: Option<String>,
     },
-    /// The agent takes no work now.
+    /// The agent has failed too often, too many typed requests wait for it, or the board is shutting down.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The agent answers other types, or none.
+    /// The agent answers requests of other types, or takes turns of runs only. If the type of the reply alone differs,
+    /// the agent has worked on the request, and its answer is dropped.
     #[error("agent {agent} answers {answers}, not {asked}")]
     WrongTypes {
-        /// The agent.
+        /// The name of the agent that was asked.
         agent: String,
-        /// What was asked.
+        /// The Rust types of the request and of the reply that the caller expected.
         asked: String,
-        /// What it answers.
+        /// The Rust types of the requests and replies of the agent, or that it takes turns of runs only.
         answers: String,
     },
-    /// The agent failed.
+    /// The agent returned an error or panicked, or the tokio runtime shut down while it worked.
     #[error("agent {agent} failed: {}", visible_lines(error))]
     Failed {
-        /// The agent.
+        /// The name of the agent that was asked.
         agent: String,
-        /// The error, or the text of the panic.
+        /// The text of the error; that of a panic follows `panic:`.
         error: String,
     },
-    /// No answer in time.
+    /// The agent did not answer within the time limit of [`Callboard::ask`]; work on the request that has begun
+    /// continues.
     #[error("agent {} did not answer within {timeout:?}", cut(agent))]
     TimedOut {
-        /// The agent.
+        /// The name of the agent that was asked.
         agent: String,
-        /// The time.
+        /// The time limit (30 s), in which the wait for a slot of the agent counts too.
         timeout: Duration,
     },
 }

@@ -35,18 +35,19 @@ pub struct ConversationsHandle {
     durability: Durability,
 }
 
-/// A conversation, in short.
+/// A summary of a conversation, returned by [`ConversationsHandle::info`] and [`ConversationsHandle::list`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationInfo {
-    /// Its id.
+    /// The id of the conversation, by which tasks join it
+    /// ([`Task::conversation`](crate::messages::Task::conversation)).
     pub id: ConversationId,
     /// The agent or workflow that it belongs to.
     pub owner: Arc<str>,
-    /// How many runs it has.
+    /// How many runs were submitted to the conversation, ended or not; a copy has those that were copied.
     pub runs: usize,
-    /// How many of them have not ended.
+    /// How many of `runs` have not ended: the one that works, and those that wait for it.
     pub open_runs: usize,
-    /// How many messages the others have left.
+    /// How many messages the ended runs have left; open runs have left none yet.
     pub messages: u64,
     /// When its first run was submitted.
     pub begun_at: Timestamp,
@@ -54,18 +55,18 @@ pub struct ConversationInfo {
     pub last_at: Timestamp,
 }
 
-/// One run of a conversation.
+/// One run of a conversation, returned by [`ConversationsHandle::read`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationRun {
-    /// The run.
+    /// The id of the run, for [`Callboard::run`].
     pub run: RunId,
-    /// When it was submitted.
+    /// When the run was submitted and got its position in the conversation.
     pub submitted_at: Timestamp,
-    /// When it ended, if it has.
+    /// When the run ended; `None` while it works or waits for the runs before it.
     pub ended_at: Option<Timestamp>,
     /// Why it did not finish, if it has ended and did not.
     pub failure: Option<Arc<str>>,
-    /// What it has left.
+    /// The messages that the run has left, its task and its answer; empty until the run has ended.
     pub messages: Vec<Message>,
 }
 
@@ -73,37 +74,38 @@ pub struct ConversationRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversationError {
-    /// It does not exist.
+    /// The conversation to copy does not exist. [`ConversationsHandle::delete`] returns `false` for one that does not
+    /// exist.
     #[error("there is no conversation {0}")]
     Unknown(ConversationId),
-    /// A run of it has not ended.
+    /// A run of the conversation has not ended: any run when it is deleted, or one of those to copy when it is forked.
     #[error(
         "run {run} of conversation {conversation} has not ended: cancel it or wait for it, and delete or copy the conversation then"
     )]
     RunIsOpen {
-        /// The conversation.
+        /// The conversation that was to be deleted or copied.
         conversation: ConversationId,
-        /// The run.
+        /// The first of its runs that has not ended.
         run: RunId,
     },
     /// The run is none of its, or has not ended.
     #[error("conversation {conversation} has no ended run {run}")]
     NoRun {
-        /// The conversation.
+        /// The conversation that was to be copied.
         conversation: ConversationId,
-        /// The run.
+        /// The run up to which the conversation was to be copied.
         run: RunId,
     },
     /// The conversation that the copy was to become is there.
     #[error("there is a conversation {0} already; choose another id for the copy")]
     Exists(ConversationId),
-    /// The store failed.
+    /// The store reported an error while the conversation was read, deleted or copied.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
 impl Callboard {
-    /// The conversations in the board's store.
+    /// Returns a handle to list, read, delete and copy the conversations in the board's store.
     #[must_use]
     pub fn conversations(&self) -> ConversationsHandle {
         ConversationsHandle { queue: self.board.conversations.clone(), durability: self.board.durability }

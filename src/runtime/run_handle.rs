@@ -28,7 +28,8 @@ type ResultReceiver = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// A run that was submitted. A cheap clone.
+/// A handle to one run, such as [`Callboard::submit`] and [`Callboard::run`] return. A clone is cheap and names the
+/// same run.
 #[derive(Clone)]
 pub struct RunHandle {
     id: RunId,
@@ -39,11 +40,11 @@ pub struct RunHandle {
     known: Arc<Mutex<Option<Arc<RunResult>>>>,
 }
 
-/// Why a run cannot be read or waited for.
+/// Why a run cannot be read, waited for or cancelled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The store does not know it.
+    /// The store has no run of this id.
     #[error("there is no run {0}")]
     Unknown(RunId),
     /// It lives in memory only, and has forgotten how it began.
@@ -55,23 +56,23 @@ pub enum RunError {
     /// This board cannot read it, or replay it, and leaves it alone; see [`Callboard::quarantined`].
     #[error("run {run} is quarantined: {why}")]
     Quarantined {
-        /// The run.
+        /// The run that the board leaves alone.
         run: RunId,
-        /// What is wrong with it.
+        /// Why the run could not be read or replayed.
         why: String,
     },
     /// The reason of a cancellation is too long. Nothing was cancelled.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-    /// Its journal cannot be read.
+    /// The journal of the run cannot be read: the store reported an error, or was closed when the board stopped.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// The store acknowledges nothing any more, and the board stopped with it before the run ended.
     #[error("{error}; run {run} continues at the next start of a board on the same store")]
     StoreStopped {
-        /// The run.
+        /// The run that had not ended.
         run: RunId,
-        /// What is wrong with the store.
+        /// The error of the store with which the board stopped.
         error: StorageError,
     },
     /// The board stopped before the run ended; it continues at the next start.
@@ -88,7 +89,7 @@ impl RunHandle {
         Self { receiver: Some(Arc::new(Mutex::new(Some(result)))), ..Self::new(id, board) }
     }
 
-    /// The run's id.
+    /// Returns the id of the run, by which [`Callboard::run`] finds it again, also in a later process.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.id

@@ -236,10 +236,11 @@ impl Timings {
 /// What a start does with runs that an earlier process left unfinished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unfinished {
-    /// They continue where they were.
+    /// The start continues the runs from their journals. [`Callboard::recovered`](super::Callboard::recovered) waits
+    /// until all of them have been read.
     #[default]
     Resume,
-    /// They are cancelled.
+    /// The start cancels the runs before any of their turns begins again.
     Cancel,
     /// They stay as they are, for a later start to find.
     Leave,

@@ -12,24 +12,25 @@ use crate::supervision::tree::{ActorState, ControlError, TreeEvent, TreeNode};
 
 use super::handle::Callboard;
 
-/// What a board is doing, counted.
+/// Counts of what a board works on and holds at one moment, returned by [`Callboard::load`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Runs that this board works on: taken in, forked, or found at the start and claimed.
     pub runs: usize,
-    /// Turns that may be taken and are not yet.
+    /// Turns in the queues of all agents that have not begun.
     pub ready_turns: usize,
     /// Turns and typed requests that hold a slot.
     pub turns_at_work: usize,
     /// Turns that wait for the runtime, without slot and permit.
     pub waiting_turns: usize,
-    /// Free permits of the pool.
+    /// Permits of the pool that no turn holds.
     pub free_permits: usize,
-    /// Permits of the pool.
+    /// Permits that the pool has in all, set by [`Builder::pool`](super::Builder::pool).
     pub pool: usize,
-    /// Undecided approvals.
+    /// Approvals that wait for a decision; one that has expired counts until its run has noticed it.
     pub open_approvals: usize,
-    /// Edges of the wait-for graph.
+    /// Edges of the wait-for graph of all runs (SEMANTICS 4), each from one that waits to what it waits for: a turn, or
+    /// the slot of a non-reentrant agent.
     pub waits: usize,
 }
 

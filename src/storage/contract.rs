@@ -179,44 +179,44 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// One append (see [`Storage::append`]).
+/// The arguments of [`Storage::append`]: a record, and the conditions under which it is written.
 #[derive(Clone, Debug)]
 pub struct Append {
-    /// The stream.
+    /// The stream that the record is added to, created if it does not exist.
     pub stream: Key,
-    /// The writer's claim.
+    /// The fence that [`Storage::claim`] returned, or [`Fence::FIRST`] for a stream that was never claimed.
     pub fence: Fence,
-    /// The sequence that the stream's last record must have.
+    /// The sequence that the stream's last record must have; 0 for a new stream.
     pub expected: Sequence,
-    /// The record.
+    /// The bytes of the record, at most [`Record::MAX`].
     pub payload: Arc<[u8]>,
-    /// When to acknowledge.
+    /// How far the append must have got before it is acknowledged.
     pub durability: Durability,
 }
 
 /// One write of a value (see [`Storage::put_if_revision`]).
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// The key.
+    /// The key to write.
     pub key: Key,
-    /// The new value.
+    /// The bytes to store, at most [`Record::MAX`]; they replace the value that the key holds.
     pub value: Arc<[u8]>,
-    /// What the key must hold now.
+    /// The condition on what the key holds; if it is not met, the write fails with [`StorageError::WrongRevision`].
     pub expected: Expected,
     /// Whole seconds until the value expires; `None` keeps it.
     pub ttl_secs: Option<u64>,
-    /// When to acknowledge.
+    /// How far the write must have got before it is acknowledged.
     pub durability: Durability,
 }
 
 /// What a key must hold for a write to go ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Anything, or nothing.
+    /// Any value, or none: the condition is always met.
     Any,
     /// No value, or an expired one.
     Absent,
-    /// A value of this revision.
+    /// A value of this revision that has not expired.
     Revision(Revision),
 }
 
@@ -232,12 +232,12 @@ impl Expected {
     }
 }
 
-/// A record of a stream.
+/// A record of a stream, as [`Storage::read`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its position.
+    /// Position of the record in its stream, counted from 1.
     pub sequence: Sequence,
-    /// What was appended.
+    /// The bytes that were appended.
     pub payload: Arc<[u8]>,
 }
 
@@ -246,14 +246,14 @@ impl Record {
     pub const MAX: usize = codec::MAX_PAYLOAD + codec::HEADER;
 }
 
-/// A value under a key.
+/// A value under a key, as [`Storage::get`], [`Storage::scan`] and watches return it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What was put.
+    /// The bytes that were last written to the key.
     pub value: Arc<[u8]>,
-    /// The revision of that write.
+    /// The revision of the write that stored the value.
     pub revision: Revision,
-    /// When it expires, if it does.
+    /// The moment from which the value is absent; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -263,18 +263,18 @@ impl Entry {
     }
 }
 
-/// A change that a watch reports.
+/// An item of a [`Watch`]: a change to one value, or the number of changes that were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A value was written.
+    /// A value was written; the [`Entry`] is what the key holds since then.
     Put(Key, Entry),
-    /// A value was deleted.
+    /// A value was deleted. The expiry of a value is not reported.
     Deleted(Key),
     /// The watcher fell behind; this many changes are lost to it.
     Missed(u64),
 }
 
-/// The receiving end of [`Storage::watch`].
+/// The stream of changes that [`Storage::watch`] returns.
 pub type Watch = futures::stream::BoxStream<'static, Change>;
 
 /// Orders the owners of a stream; grows with every claim.
@@ -289,12 +289,12 @@ impl Fence {
     pub const MAX_OWNER: usize = 512;
 }
 
-/// An item taken from a queue.
+/// An item that [`Storage::next`] has taken from a queue and leased to its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// For `extend`, `ack` and `nack`.
+    /// Names this delivery in calls of [`Storage::extend`], [`Storage::ack`] and [`Storage::nack`].
     pub id: DeliveryId,
-    /// What was enqueued.
+    /// The bytes that were enqueued.
     pub payload: Arc<[u8]>,
     /// How often it has been delivered, this time included.
     pub deliveries: u32,
@@ -308,10 +308,10 @@ impl Delivery {
 /// Names one delivery of one item; any but the last one is refused with [`StorageError::Fenced`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryId {
-    /// The queue.
+    /// The queue that the item was taken from.
     pub queue: Key,
-    /// The item's position in it.
+    /// The item's position in the queue, which it keeps when it is given back.
     pub position: Sequence,
-    /// Which delivery of it.
+    /// The number of this delivery among those of the item, counted from 1.
     pub delivery: u32,
 }

@@ -3,26 +3,27 @@
 use super::{Expected, Key, Revision, Sequence};
 use crate::messages::Timestamp;
 
-/// Why a storage call failed.
+/// Why a call of a [`Storage`](super::Storage) failed, or why a store cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
-    /// Another writer was first.
+    /// The last sequence of the stream is not the one that the append expected, for example because another writer was
+    /// first. Nothing was written.
     #[error("stream {stream} is at sequence {actual}, not {expected}")]
     WrongSequence {
-        /// The stream.
+        /// The stream of the append.
         stream: Key,
         /// The sequence that the append expected.
         expected: Sequence,
-        /// The sequence of the stream.
+        /// The sequence of the last record that was appended to the stream; 0 if there was none.
         actual: Sequence,
     },
     /// The value is not the one that the writer has seen.
     #[error("key {key} is at revision {actual:?}, not as expected ({expected:?})")]
     WrongRevision {
-        /// The key.
+        /// The key that was to be written or deleted.
         key: Key,
-        /// What the write expected.
+        /// The condition of the write ([`Put::expected`](super::Put::expected)); of a delete, its revision.
         expected: Expected,
         /// The revision of the value; `None` if it is absent.
         actual: Option<Revision>,
@@ -31,17 +32,17 @@ pub enum StorageError {
     /// the item was returned or acknowledged.
     #[error("not the current fence or delivery of {key} (current: {current})")]
     Fenced {
-        /// The stream or queue.
+        /// The stream of the fence, or the queue of the delivery.
         key: Key,
         /// The current fence of the stream, or the last delivery of the item; 0 if there is none.
         current: u64,
     },
-    /// Another owner's claim has not expired.
+    /// Another owner's claim of the stream has not expired, so [`Storage::claim`](super::Storage::claim) was refused.
     #[error("{stream} is held by {owner} until {until}")]
     Held {
-        /// The stream.
+        /// The stream that was to be claimed.
         stream: Key,
-        /// The owner of the claim.
+        /// The owner that holds the stream, as it was named in its claim.
         owner: String,
         /// When the claim expires, unless it is renewed.
         until: Timestamp,
@@ -50,9 +51,9 @@ pub enum StorageError {
     /// key or stream is affected.
     #[error("{key} cannot be read: {detail}")]
     Corrupt {
-        /// The stream or key of the record.
+        /// The stream, key or queue that cannot be read; empty if its name cannot be read either.
         key: Key,
-        /// What is wrong with it.
+        /// What is wrong with the stored bytes, for people.
         detail: String,
     },
     /// Too long for this store; nothing was written.
@@ -60,9 +61,10 @@ pub enum StorageError {
     TooLarge {
         /// What is too long: a key, a record, an owner …
         what: String,
-        /// Its size in bytes.
+        /// Its size in bytes. For the purged beginning of a stream in a [`Transfer`](super::Transfer): the number of
+        /// its records.
         size: usize,
-        /// The limit in bytes.
+        /// The limit, in the unit of `size`.
         max: usize,
     },
     /// The store could not answer now: its disk has failed a read, or an acknowledgement was lost. What was asked may have been
@@ -72,21 +74,22 @@ pub enum StorageError {
         /// The cause, for people.
         detail: String,
     },
-    /// The folder cannot be opened.
+    /// The store in the folder cannot be opened, for example because it is damaged or a newer version of callboard
+    /// wrote it.
     #[error("cannot open the store at {path}: {detail}")]
     Open {
-        /// The folder.
+        /// The folder that was to be opened.
         path: String,
         /// Why, and what to do.
         detail: String,
     },
-    /// Another process has the store open, or is closing it.
+    /// Another process, or this one, has the store open or is closing it.
     #[error(
         "cannot open the store at {path}: {} has it open; one process at a time can use a store: stop that one first",
         .holder.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
     )]
     InUse {
-        /// The folder.
+        /// The folder that was to be opened.
         path: String,
         /// The id of the process, if it has written it down.
         holder: Option<u32>,

@@ -42,7 +42,8 @@ impl Key {
     /// The longest key that a store takes, in encoded bytes.
     pub const MAX: usize = 1024;
 
-    /// A key of these segments.
+    /// Creates a key from its segments. The length is not checked here: a store refuses to write a key longer than
+    /// [`Key::MAX`].
     #[must_use]
     pub fn new<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
         let mut bytes = Vec::with_capacity(64);
@@ -53,7 +54,7 @@ impl Key {
         Self(bytes.into())
     }
 
-    /// This key with one more segment.
+    /// Returns this key with `segment` added at its end.
     #[must_use]
     pub fn child(&self, segment: &str) -> Self {
         let mut bytes = self.0.to_vec();
@@ -62,7 +63,7 @@ impl Key {
         Self(bytes.into())
     }
 
-    /// All keys that have this one's segments and more.
+    /// This key, and all keys that have its segments and more.
     #[must_use]
     pub fn children(&self) -> KeyPrefix {
         KeyPrefix(Arc::clone(&self.0))
@@ -76,13 +77,13 @@ impl Key {
         KeyPrefix(bytes.into())
     }
 
-    /// Whether this key lies under `prefix`.
+    /// Returns whether this key lies under `prefix`. A key also lies under its own [`Key::children`].
     #[must_use]
     pub fn starts_with(&self, prefix: &KeyPrefix) -> bool {
         self.0.starts_with(&prefix.0)
     }
 
-    /// The segments.
+    /// Returns the segments in order, decoded.
     #[must_use]
     pub fn segments(&self) -> Vec<String> {
         self.each_segment().map(Cow::into_owned).collect()
@@ -137,7 +138,7 @@ impl Key {
 }
 
 impl KeyPrefix {
-    /// The encoded bytes.
+    /// Returns the encoded bytes that every key under the prefix begins with.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -74,7 +74,7 @@ struct Queue {
 }
 
 impl Memory {
-    /// An empty store whose entries and claims expire by `clock`.
+    /// Creates an empty store whose entries and claims expire by `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, state: Mutex::default(), watchers: Watchers::default() }
@@ -85,7 +85,7 @@ impl Memory {
     }
 }
 
-/// An empty store on the machine's clock.
+/// Creates an empty store whose entries and claims expire by the machine's clock.
 impl Default for Memory {
     fn default() -> Self {
         Self::new(Arc::new(SystemClock::default()))

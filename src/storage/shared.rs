@@ -7,7 +7,8 @@ use super::{
     ShutdownPolicy, Storage, StorageFuture, Watch,
 };
 
-/// A store that several hold.
+/// Passes every call on to the shared store. Only [`Storage::shutdown_policy`] differs: `Close` becomes `CloseShared`,
+/// so that a board that shuts down does not close the store of the other holders.
 impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn default_durability(&self) -> Durability {
         (**self).default_durability()

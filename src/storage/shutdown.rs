@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Storage;
 
-/// See [`Storage::shutdown_policy`].
+/// What a board that has shut down does with its store; [`Storage::shutdown_policy`] returns it.
 #[derive(Default)]
 pub enum ShutdownPolicy {
     /// It can be opened several times, so the board's handles continue to read it.

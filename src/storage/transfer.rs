@@ -43,9 +43,10 @@ const PAGE: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfer {
-    /// Records of streams.
+    /// Number of records, over all streams.
     pub records: u64,
-    /// Values of keys.
+    /// Number of values. Those that have expired are not written by [`Transfer::copy`] and [`Transfer::import`], and
+    /// not counted in what they return.
     pub values: u64,
 }
 
@@ -59,18 +60,18 @@ impl fmt::Display for Transfer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// One of the stores refused or failed.
+    /// A call of the source store or the target store failed.
     #[error(transparent)]
     Store(#[from] StorageError),
-    /// The text could not be read or written.
+    /// The text of the export could not be read or written, or is not UTF-8.
     #[error("the export cannot be read or written: {0}")]
     Text(#[from] io::Error),
-    /// A line is not one of an export.
+    /// A line does not belong in an export, or not in this place, or a newer version of callboard wrote the export.
     #[error("line {line} of the export is wrong: {detail}")]
     Line {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// What is wrong.
+        /// What is wrong with the line, for people.
         detail: String,
     },
     /// The end of the text is missing, or it counts other than what was read.
@@ -79,7 +80,7 @@ pub enum TransferError {
         None => "it has no end".to_owned(),
     })]
     Incomplete {
-        /// What was read.
+        /// The number of records and values that were read.
         read: Transfer,
         /// The count in the last line; `None` if there is none.
         stated: Option<Transfer>,
@@ -87,7 +88,7 @@ pub enum TransferError {
     /// The text is whole, and other than it was written.
     #[error("the export is damaged: the checksum of its lines does not match; use another copy")]
     Damaged,
-    /// The target already holds something.
+    /// The target already holds records or values; nothing was written.
     #[error("the target is not empty; import into a new store")]
     NotEmpty,
 }

@@ -34,7 +34,8 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// A closed gate.
+    /// Creates a closed gate. The calling thread counts as the test's own: on a runtime of one thread,
+    /// [`Script::block`](super::Script::block) panics on that thread and does not block it.
     #[must_use]
     pub fn new() -> Self {
         Self {

@@ -68,7 +68,7 @@ impl<M: Message + Debug> Probe<M> {
         Self { actor, came }
     }
 
-    /// The actor, for the code under test.
+    /// Returns a reference to the probe's actor, to pass to the code under test.
     #[must_use]
     pub fn actor(&self) -> ActorRef<M> {
         self.actor.clone()

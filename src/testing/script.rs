@@ -46,19 +46,19 @@ pub struct Script {
     begun: Arc<Log<Begun>>,
 }
 
-/// A turn that a scripted agent has begun.
+/// A turn that a scripted agent has begun, returned by [`Script::turns`] and [`Script::expect_turns`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ScriptedTurn {
-    /// Whose turn it was.
+    /// The agent that took the turn.
     pub agent: AgentName,
-    /// Which one of that agent's, from 1.
+    /// The position of the turn among the agent's turns over all runs, from 1, as [`Script::on_turn`] counts them.
     pub number: u32,
-    /// Its id in its run.
+    /// The id of the turn: its run, and its number in that run.
     pub id: TurnId,
-    /// What it was to work on.
+    /// The input of the turn.
     pub input: Json,
-    /// How often it was begun.
+    /// How often the turn was begun: once for each attempt, and once for each replay after a restart.
     pub attempts: u32,
     /// What its latest attempt was answered, in order: delegations, questions, and the results of steps.
     pub answers: Vec<Json>,
@@ -123,7 +123,7 @@ impl Act {
 }
 
 impl Script {
-    /// An empty script: it knows no turn.
+    /// Creates an empty script: a turn that the script has no acts for fails for good.
     pub fn new() -> Self {
         Self::default()
     }
@@ -236,7 +236,8 @@ impl Script {
         self.act(Act::Approve(action))
     }
 
-    /// Runs a step with this result.
+    /// Runs a step of this name with this result, which is kept in [`ScriptedTurn::answers`]. An error of the step
+    /// fails the attempt as `?` does.
     pub fn step(self, name: &str, result: impl Into<Json>) -> Self {
         self.act(Act::Step { name: name.into(), result: result.into() })
     }

@@ -225,7 +225,7 @@ impl Node {
         self
     }
 
-    /// Repeats it so many times.
+    /// Repeats it this many times, from 1 to 1,000,000, one iteration after the other.
     #[must_use]
     pub fn times(mut self, iterations: u32) -> Self {
         self.repeat = Some(RepeatDraft::Loop { until: None, max: Placed::made(iterations), ends_at_max: true });
@@ -255,14 +255,17 @@ impl Node {
         self
     }
 
-    /// Sets how often a turn is tried, from 1.
+    /// Sets how often its turn is tried before it ends in dead letters, from 1; by default as often as the limits of
+    /// the run allow. Only the node of an agent has attempts.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(Placed::made(attempts));
         self
     }
 
-    /// Sets how long an attempt may take.
+    /// Sets how long an attempt of its turn may take, in place of the agent's own
+    /// [`AgentSpec::timeout`](crate::AgentSpec::timeout). Zero is a defect, and so is any timeout of a node that is not
+    /// an agent's.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(Placed::made(timeout));
@@ -276,14 +279,16 @@ impl Node {
         self
     }
 
-    /// Writes its output to this channel too.
+    /// Writes its output to this channel of the run's state too, through the channel's reducer. The workflow has to
+    /// declare the channel.
     #[must_use]
     pub fn saved_to(mut self, channel: &str) -> Self {
         self.saves = Some(Placed::made(channel.to_owned()));
         self
     }
 
-    /// Starts it only when a person resumes it.
+    /// Starts it only when a person resumes it: the run lists it as a [`Pending::Node`](crate::messages::Pending::Node)
+    /// until then. Only the node of an agent can be interrupted.
     #[must_use]
     pub fn interrupted(mut self) -> Self {
         self.is_interrupted = true;

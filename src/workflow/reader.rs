@@ -73,7 +73,7 @@ impl Workflow {
         line::format(&draft).ok_or_else(twice)
     }
 
-    /// Reads workflows that name others.
+    /// Returns a reader of workflows that run other workflows; [`Reader::with`] adds those that they may name.
     #[must_use]
     pub fn reader() -> Reader {
         Reader::default()
@@ -87,7 +87,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Lets nodes name this workflow.
+    /// Adds a workflow that nodes may run by its name, in place of any that was added under the same name before.
     #[must_use]
     pub fn with(mut self, workflow: &Workflow) -> Self {
         self.library.insert(workflow.name().to_owned(), workflow.clone());

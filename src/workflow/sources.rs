@@ -10,14 +10,14 @@ use super::reader::Reader;
 use super::written::Workflow;
 use super::{line, toml};
 
-/// A text that a workflow is written in.
+/// The text of one workflow, for [`Reader::all`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// What the text is called in errors, a file's name for example.
     pub origin: String,
-    /// The text, which should be UTF-8.
+    /// The text in UTF-8; other bytes are a defect.
     pub bytes: Vec<u8>,
-    /// How it is written.
+    /// The syntax of the text.
     pub form: Form,
 }
 
@@ -33,9 +33,9 @@ impl Source {
 /// The syntax that a workflow is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// In TOML.
+    /// TOML, as [`Workflow::from_toml`] reads it.
     Toml,
-    /// In the one-line syntax.
+    /// The one-line syntax, as [`Workflow::from_line`] reads it.
     Line,
 }
 

@@ -44,7 +44,7 @@ pub struct Workflow {
 }
 
 impl Workflow {
-    /// Describes a workflow in Rust.
+    /// Returns a builder that describes a workflow of this name in Rust.
     #[must_use]
     pub fn builder(name: &str) -> WorkflowBuilder {
         let draft = Draft { name: Placed::made(name.to_owned()), ..Draft::default() };
@@ -93,19 +93,20 @@ impl Workflow {
         Ok(Self { plan, graph, description })
     }
 
-    /// Its name.
+    /// Returns the name of the workflow, by which nodes of other workflows run it and
+    /// [`Workflows::save`](crate::runtime::Workflows::save) stores it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.plan.name
     }
 
-    /// What it is for, in its author's words.
+    /// Returns what the workflow is for, in its author's words; `None` if the author wrote no description.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// The plan that its runs carry.
+    /// Returns the plan that each run of the workflow carries and follows until it ends.
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
@@ -159,7 +160,7 @@ fn schema_of(channels: &[ChannelDraft], named: &[(Place, Workflow)], defects: &m
     schema
 }
 
-/// A workflow that is being described.
+/// Describes a workflow node by node; [`WorkflowBuilder::build`] checks it.
 #[derive(Clone, Debug)]
 pub struct WorkflowBuilder {
     draft: Draft,
@@ -174,7 +175,7 @@ impl WorkflowBuilder {
         self
     }
 
-    /// Adds a node.
+    /// Adds a node. A node starts with the workflow, unless [`Node::after`] or the like puts it after others.
     #[must_use]
     pub fn node(mut self, node: Node) -> Self {
         self.draft.nodes.push(node);
@@ -204,7 +205,7 @@ impl WorkflowBuilder {
         self
     }
 
-    /// Lets nodes name this workflow.
+    /// Adds a workflow that nodes may run by its name ([`Node::workflow`]).
     #[must_use]
     pub fn with(mut self, workflow: &Workflow) -> Self {
         self.library.insert(workflow.name().to_owned(), workflow.clone());

@@ -39,14 +39,15 @@ pub struct LlmAgent(Arc<Parts>);
 struct Parts {
     definition: Definition,
     team: Vec<Teammate>,
-    /// All tools that there are.
+    /// All tools that [`LlmAgent::new`] was given, also those that the agent may not use. Prompts can list them.
     board_tools: Tools,
     thinker: AgentLoop,
     prompt: Prompt,
 }
 
 impl LlmAgent {
-    /// An agent as its definition says, of the tools that there are those that it may use. `team` are the others, for its prompt.
+    /// Creates the agent of a definition, with those of `tools` that the definition permits. `team` lists the other
+    /// agents, which its prompt and its model's tools name.
     ///
     /// # Errors
     /// Its prompt names what nobody supplies, it may use a tool that is not there, its budget is less than one call of its
@@ -107,7 +108,8 @@ impl LlmAgent {
         self
     }
 
-    /// How a board runs it.
+    /// Returns the spec that a board runs the agent by: the settings of its definition, and whether its tools have
+    /// effects.
     #[must_use]
     pub fn spec(&self) -> AgentSpec {
         let (this, definition) = (self.clone(), &self.0.definition);

@@ -57,27 +57,28 @@ pub trait Model: Any + Send + Sync + 'static {
     }
 }
 
-/// How a model answers.
+/// The answer to a [`ModelRequest`], piece by piece: [`ModelEvent::Ended`] is its last event, unless it ends with an
+/// error.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-/// What a model is asked.
+/// One request to a model, as [`Model::call`] takes it.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
-    /// Its prompt.
+    /// The system prompt, which may be empty.
     pub system: Arc<str>,
     /// The conversation so far; shared with whoever asks.
     pub messages: Arc<Vec<Message>>,
-    /// The tools that it may call.
+    /// The tools that it may call, those of the loop itself included.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// The most tokens that it may write.
+    /// The most tokens that it may write in its answer.
     pub max_tokens: u32,
     /// The same for all tries of one call: providers that know of it answer a repetition from their memory.
     pub idempotency_key: Arc<str>,
 }
 
 impl ModelRequest {
-    /// How many tokens the request has, as an estimate: a token for every three bytes, which is more than English takes and
-    /// about what code does. The provider's figures are the truth.
+    /// Returns how many tokens the request has, as an estimate: a token for every three bytes, which is more than
+    /// English takes and about what code does. The provider's figures are the truth.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
         let messages: usize = self.messages.iter().map(|message| message.size() + 16).sum();
@@ -91,50 +92,50 @@ pub(crate) const fn estimated_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(3)
 }
 
-/// A piece of an answer.
+/// An event of a [`ModelStream`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
-    /// Some of what it says.
+    /// The next part of the text.
     Text(Arc<str>),
     /// Some of what it thinks, of models that show it.
     Reasoning(Arc<str>),
-    /// A whole call of a tool.
+    /// A call of a tool, with all of its arguments.
     ToolCall(ToolCall),
     /// A model was not reached, or broke off before it had said anything; another is asked, or the same again.
     Failed {
-        /// The name of the model.
+        /// The name of the model that failed.
         model: Arc<str>,
         /// Why it was not reached, or broke off.
         error: ModelError,
-        /// The one that is asked next.
+        /// The name of the model that is asked next; the same name if that model is asked again.
         next: Arc<str>,
     },
-    /// The answer is complete.
+    /// The answer is complete, and no event follows.
     Ended(ModelAnswer),
 }
 
-/// Why a model stopped.
+/// Why a model ended its answer, as its provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The answer is complete.
+    /// The model has ended the answer by itself.
     Finished,
-    /// It wants tools to be used.
+    /// It waits for the results of its calls. An answer without a call counts as finished.
     ToolCalls,
-    /// Its answer was cut at the most tokens that it may write.
+    /// Its answer was cut at the most tokens that it may write. The loop fails, unless the answer has calls.
     Length,
-    /// The provider withheld the rest.
+    /// The provider withheld the rest. The loop fails, unless the answer has calls.
     Filtered,
     /// Something else, in the provider's words.
     Other(Arc<str>),
 }
 
-/// How an answer ended.
+/// What is known of an answer that is complete: which model gave it, why it ended, and what it took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelAnswer {
-    /// The model that has answered.
+    /// The name of the model that has answered; a catalog sets it to the name of its entry.
     pub model: Arc<str>,
-    /// Why the answer ended.
+    /// Why the answer ended: one that was cut or withheld does not count as the answer of an agent.
     pub stop: StopReason,
     /// What it took, as the provider has it.
     pub usage: Usage,
@@ -145,7 +146,7 @@ pub struct ModelAnswer {
 }
 
 impl ModelAnswer {
-    /// An answer whose usage the provider has told, and whose prices are not known.
+    /// Creates the end of an answer whose usage the provider has reported, and whose prices are not known.
     #[must_use]
     pub fn new(model: &str, stop: StopReason, usage: Usage) -> Self {
         Self { model: model.into(), stop, usage, is_estimate: false, cost: None }
@@ -161,7 +162,7 @@ pub(super) const MAX_CALLS: usize = 64;
 /// Why a call did not go well. The kind says what may be done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelError {
-    /// What kind of failure it is.
+    /// What failed. A catalog decides by it whether the model is asked again, or the next one.
     pub kind: ModelErrorKind,
     /// What went wrong, in words.
     pub text: Cow<'static, str>,
@@ -170,7 +171,8 @@ pub struct ModelError {
     pub is_free: bool,
 }
 
-/// What kind of failure ended a call.
+/// How a call failed. It determines whether the same model may be asked again, whether tokens are counted for the call,
+/// and whether the turn may go better later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelErrorKind {
     /// The provider was not reached: nothing was sent, and nothing is owed.
@@ -190,7 +192,7 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// Whether the same model may be asked the same again at once or soon: nothing was said yet.
+    /// Returns whether the same model may be asked the same again at once or soon: nothing was said yet.
     #[must_use]
     pub const fn is_worth_another_try(self) -> bool {
         match self {
@@ -199,7 +201,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// Whether it is known that the provider counts no tokens for the call.
+    /// Returns whether it is known that the provider counts no tokens for the call.
     #[must_use]
     pub const fn is_free(self) -> bool {
         match self {
@@ -208,7 +210,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// Whether the turn may go better when it is tried again later.
+    /// Returns whether the turn may go better when it is tried again later.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         match self {
@@ -219,7 +221,7 @@ impl ModelErrorKind {
 }
 
 impl ModelError {
-    /// A failure of this kind.
+    /// Creates an error whose [`ModelError::is_free`] is as the kind says.
     pub fn new(kind: ModelErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, text: text.into(), is_free: kind.is_free() }
     }

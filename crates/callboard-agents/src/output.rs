@@ -24,7 +24,7 @@ pub struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// Answers that meet this JSON Schema.
+    /// Compiles a JSON Schema that answers have to meet.
     ///
     /// # Errors
     /// Why the schema cannot be used, in words: it is none, its patterns or references are out of bounds, or lead outside it.
@@ -34,14 +34,14 @@ impl OutputSchema {
         Ok(Self { schema, validator })
     }
 
-    /// The JSON Schema that answers meet.
+    /// Returns the JSON Schema that answers have to meet, as it was given.
     #[must_use]
     pub fn schema(&self) -> &Json {
         &self.schema
     }
 
-    /// The value that a text says: JSON, also as the one fenced block of the text. A text that is no JSON is taken for a string
-    /// if the schema takes that one.
+    /// Returns the value that a text says: JSON, also as the one fenced block of the text. A text that is no JSON is
+    /// taken for a string if the schema takes that one.
     ///
     /// # Errors
     /// What is wrong with it, as it goes on after "the answer".

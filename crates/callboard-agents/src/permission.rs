@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Tier {
     /// Made while the board runs, by another agent.
     Dynamic,
-    /// Read from a file.
+    /// Read from a file; also the tier of an [`AgentLoop`](crate::AgentLoop) that sets none.
     #[default]
     UserDefined,
     /// Compiled into the program that runs the board.

@@ -19,7 +19,7 @@ pub struct Secret(Arc<str>);
 const SHOWN: &str = "[the key]";
 
 impl Secret {
-    /// A secret with this text.
+    /// Creates a secret with this text. White space at its ends is kept.
     #[must_use]
     pub fn new(key: &str) -> Self {
         Self(key.into())

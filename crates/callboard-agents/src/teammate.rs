@@ -5,6 +5,6 @@
 pub struct Teammate {
     /// Its name, or a role or capability that agents of the board announce.
     pub name: String,
-    /// What it is for.
+    /// What it is for. Models see it next to the name when they choose whom to give a task or control.
     pub description: String,
 }

@@ -17,7 +17,8 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// The confinement of a program. All parts are built before the fork.
 #[derive(Debug)]
 pub struct Confinement {
-    /// The Landlock ruleset.
+    /// The Landlock ruleset that restricts the program. A rule for the view's own shared memory is added to it in the
+    /// child.
     pub ruleset: OwnedFd,
     /// Seccomp programs, applied in this order: if several refuse a call, the error of the last one is returned.
     pub filters: Vec<Vec<libc::sock_filter>>,

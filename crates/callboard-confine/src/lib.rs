@@ -48,7 +48,7 @@ use confinement::done;
 /// Whether a program may dump core when it crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreDumps {
-    /// The limit of this process.
+    /// The limit of this process (`RLIMIT_CORE`) applies.
     Inherited,
     /// No core dumps: the kernel would write one, or pass it to another program, whatever the confinement lets the program write.
     Forbidden,

@@ -41,7 +41,7 @@ pub struct View {
 pub enum Pin {
     /// A folder whose content can be changed.
     Folder,
-    /// A symbolic link.
+    /// A symbolic link, which is bound itself and not what it leads to.
     Link,
     /// A file, or a folder with its content, which is also read-only.
     ReadOnly,

@@ -14,7 +14,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds a defect, or counts it if there are too many.
+    /// Adds a defect, or only counts it if there are 100 already.
     pub fn add(&mut self, defect: Defect) {
         if self.is_full() {
             self.beyond += 1;
@@ -30,7 +30,7 @@ impl Found {
         }
     }
 
-    /// How many are told.
+    /// Returns how many defects are kept: 100 at most, even if more were found.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -41,13 +41,13 @@ impl Found {
         self.list.len() >= MAX_DEFECTS
     }
 
-    /// Whether nothing was wrong so far.
+    /// Returns whether no defect was added so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What was read, if nothing was wrong with it.
+    /// Returns what was read, if nothing was wrong with it.
     ///
     /// # Errors
     /// Everything that was wrong.
@@ -55,7 +55,8 @@ impl Found {
         if self.is_empty() { Ok(read) } else { Err(self.told()) }
     }
 
-    /// All of it, in the order of the text.
+    /// Returns the defects in the order of the text, those without a place first. If more were found than are kept, the
+    /// last one counts the others.
     #[must_use]
     pub fn told(mut self) -> Vec<Defect> {
         self.list.sort_by_key(|defect| defect.place.as_ref().map(|place| (place.start, place.end)));

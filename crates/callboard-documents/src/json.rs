@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-/// Why a text was not parsed.
+/// Why [`parse`] refuses a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonError {
     /// It is not JSON: the position, and what is wrong there.

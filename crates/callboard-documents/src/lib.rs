@@ -64,23 +64,23 @@ pub struct Placed<T> {
     pub place: Place,
 }
 
-/// A range of bytes of the text.
+/// Where something was written, as a range of bytes of the text; `None` if code made it.
 pub type Place = Option<Range<usize>>;
 
 impl<T> Placed<T> {
-    /// A value that was written at this place.
+    /// Creates a value that was written at this place.
     pub fn at(value: T, place: Range<usize>) -> Self {
         Self { value, place: Some(place) }
     }
 
-    /// A value that code made.
+    /// Creates a value without a place, because code made it.
     #[must_use]
     pub fn made(value: T) -> Self {
         Self { value, place: None }
     }
 }
 
-/// The text of these bytes.
+/// Returns these bytes as a text.
 ///
 /// # Errors
 /// When they are not UTF-8: where that begins. The place is that of the first replacement character if they are shown by
@@ -105,13 +105,13 @@ pub struct Defect {
 }
 
 impl Defect {
-    /// A defect without advice.
+    /// Creates a defect without advice, which [`Defect::advise`] can add.
     #[must_use]
     pub fn new(place: &Place, problem: impl Into<String>) -> Self {
         Self { problem: problem.into(), advice: None, place: place.clone() }
     }
 
-    /// The same defect with advice: what to write in its place.
+    /// Sets the advice: what to write in its place.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
@@ -146,13 +146,13 @@ impl Defects {
         Self { origin: origin.into(), text: text.map(str::to_owned), list }
     }
 
-    /// Each of them, in the order of their places.
+    /// Returns the defects in the order of their places; those without one come last.
     #[must_use]
     pub fn list(&self) -> &[Defect] {
         &self.list
     }
 
-    /// The text that they are about, and what it is called.
+    /// Returns what the text is called, and the text; `None` if the defects are about no text.
     #[must_use]
     pub fn source(&self) -> Option<(&str, &str)> {
         Some((&self.origin, self.text.as_deref()?))

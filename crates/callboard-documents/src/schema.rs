@@ -41,7 +41,7 @@ pub fn ready(schema: &Value) -> Result<Validator, String> {
     })
 }
 
-/// Whether a value meets a schema.
+/// Checks whether a value meets a schema.
 ///
 /// # Errors
 /// The first place where it does not, and why, as it goes on after "does not meet its schema".
@@ -53,7 +53,7 @@ pub fn check(validator: &Validator, value: &Value) -> Result<(), String> {
     })
 }
 
-/// How many patterns a schema has.
+/// Counts the regular expressions of a schema: each `pattern`, and each key of `patternProperties`.
 #[must_use]
 pub fn patterns_in(schema: &Value) -> usize {
     match schema {

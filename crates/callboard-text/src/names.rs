@@ -8,15 +8,15 @@ pub const MADE_BY: char = '~';
 /// The longest text, in bytes, that can be meant for a name.
 const MAX_MISSPELT: usize = 512;
 
-/// A name that breaks a rule.
+/// The error of [`check_name`], [`check_own_name`], [`check_key`] and [`check_channel`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} name {} {problem}", quoted(name))]
 pub struct NameError {
-    /// What it should name.
+    /// What the name is for, in a word such as `agent` or `channel`.
     pub kind: &'static str,
     /// The name as it was given, whatever it holds; show it with [`quoted`].
     pub name: String,
-    /// What is wrong with it.
+    /// The first rule that the name breaks.
     pub problem: NameProblem,
 }
 
@@ -27,22 +27,22 @@ pub enum NameProblem {
     /// It has no characters.
     #[error("is empty")]
     Empty,
-    /// It has too many.
+    /// It has more characters than the check allows.
     #[error("has {length} characters; at most {max} are allowed")]
     TooLong {
-        /// How many it has.
+        /// The length of the name, in characters.
         length: usize,
-        /// How many it may have.
+        /// The longest length that the check allows, in characters.
         max: usize,
     },
-    /// A character that may not be there.
+    /// It has a character that is not allowed in it, or not at that position.
     #[error("has `{}` as character {position}: {}", character.escape_unicode(), why.text())]
     Unfit {
-        /// The character that breaks the rule.
+        /// The first character that breaks the rule.
         character: char,
         /// Its position in the name, in characters from 1.
         position: usize,
-        /// Why it may not be there.
+        /// Why the character is not allowed.
         why: Unfit,
     },
     /// The character that stands between an agent and those that it makes.
@@ -192,7 +192,8 @@ fn path_step(name: &str) -> Option<NameProblem> {
     })
 }
 
-/// The candidate most like `name`, if one is like enough to be what was meant. Likeness takes the product of both lengths.
+/// Returns the candidate most like `name`, if one is like enough to be what was meant. Likeness takes the product of
+/// both lengths.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.len() > MAX_MISSPELT {
         return None;
@@ -231,7 +232,7 @@ pub fn looks(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 
-/// `; did you mean "x"?`, or nothing.
+/// Returns `; did you mean "x"?`, to be appended to a message; empty without a name.
 pub fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean {}?", quoted(name))).unwrap_or_default()
 }

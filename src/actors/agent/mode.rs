@@ -5,19 +5,21 @@ use crate::messages::Effect;
 /// What an agent may do by itself; an approval policy reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Anything that its tools allow.
+    /// Permits tools of every [`Effect`]; the default of an [`AgentSpec`](super::AgentSpec).
     #[default]
     Build,
-    /// Plans, and has no effects outside.
+    /// Permits tools whose effect is [`Effect::Reads`], [`Effect::Notes`] or [`Effect::Sends`]: the agent plans, and
+    /// carries nothing out.
     Plan,
-    /// Reads, and has no effects outside.
+    /// Permits tools whose effect is [`Effect::Reads`] or [`Effect::Sends`]: the agent reads and reports.
     Explore,
-    /// Talks; anything that its tools allow.
+    /// Permits the same as [`Mode::Build`]. By default, a language model's agent is also prompted to answer what is
+    /// asked.
     General,
 }
 
 impl Mode {
-    /// The word for it.
+    /// Returns the mode's name as agents' files have it: `build`, `plan`, `explore` or `general`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,8 +38,8 @@ impl Mode {
 }
 
 impl Effect {
-    /// Whether an agent of this mode has tools with it (SEMANTICS 13): who plans carries nothing out, and who explores leaves
-    /// everything as it is.
+    /// Whether an agent of this mode has tools with it (SEMANTICS 13): who plans carries nothing out, and who explores changes
+    /// nothing; both may send messages.
     #[must_use]
     pub const fn fits(self, mode: Mode) -> bool {
         match (mode, self) {

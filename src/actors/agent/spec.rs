@@ -196,7 +196,8 @@ impl AgentSpec {
         self
     }
 
-    /// What the agent may do by itself.
+    /// Sets the mode ([`Mode::Build`] by default), which the approval policy reads; it does not restrict the agent's
+    /// own code.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;

@@ -45,13 +45,14 @@ pub(super) const BAR: &str = "  │ ";
 pub struct Card<'a>(&'a Envelope);
 
 impl<'a> Card<'a> {
-    /// The card of a question.
+    /// Creates the card of a question; [`Card::brief`] and [`Card::whole`] render it.
     #[must_use]
     pub fn of(envelope: &'a Envelope) -> Self {
         Self(envelope)
     }
 
-    /// The card, with long arguments cut.
+    /// Renders the card. Of arguments longer than 2,000 characters it shows the first 1,400 and the last 600, and
+    /// states how many are left out.
     #[must_use]
     pub fn brief(self) -> String {
         head(self.0) + &cut(&arguments(&self.0.action.arguments))

@@ -5,12 +5,12 @@ use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, Write};
 
 use super::Rows;
 
-/// What came of a question at a terminal.
+/// How a question at a terminal ended, as [`Keyboard::ask_unless`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// A line, without its line break.
+    /// The line that was typed, without its line break; bytes that are not UTF-8 are replaced by U+FFFD.
     Line(String),
-    /// Nobody types anything any more.
+    /// The input of the terminal has ended, for example by Ctrl-D, or cannot be read.
     End,
     /// The question was withdrawn before a line was complete.
     Withdrawn,

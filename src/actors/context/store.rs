@@ -56,7 +56,9 @@ impl ContextStore {
             .into()
     }
 
-    /// A context in this store.
+    /// Creates a context whose entries are kept in `storage`. Writes are acknowledged at `durability`. An entry that is
+    /// written without a time to live gets the one that `default_ttls` has for its namespace (see
+    /// [`ContextStore::usual_ttls`]).
     #[must_use]
     pub fn new(
         storage: Arc<dyn Storage>,

@@ -10,11 +10,12 @@ use super::entries::{self, StoredEntry, key_of};
 /// A change that [`ContextStore::watch`](super::ContextStore::watch) reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContextChange {
-    /// An entry was written.
+    /// An entry was written, or [`ContextStore::touch`](super::ContextStore::touch) moved its expiry. It holds the
+    /// entry as it is after the change.
     Set(Box<ContextEntry>),
     /// An entry was deleted, or has expired.
     Deleted {
-        /// Its key.
+        /// The key of the entry, in the namespace that is watched.
         key: String,
     },
     /// The watcher fell behind and lost this many changes.

@@ -11,39 +11,41 @@ use foldhash::HashMap;
 
 use crate::messages::{AgentName, Json, RequestId, Status, Timestamp, TraceId};
 
-/// A message of an agent's inbox.
+/// A message of an agent's inbox, as [`AgentsHandle::inbox`](crate::runtime::AgentsHandle::inbox) returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxMessage {
-    /// A task for the agent.
+    /// A delegation that was admitted, in the inbox of its target.
     Request {
         /// Names the delegation; the same id again is the same delegation.
         request_id: RequestId,
         /// Who asks; stamped by the runtime.
         from_agent: AgentName,
-        /// Who is to do it.
+        /// The agent that takes the task, also if the task was addressed to a role or capability.
         to_agent: AgentName,
-        /// The trace that it belongs to.
+        /// The trace of the run in which the task was given.
         trace_id: TraceId,
         /// What is asked, in words.
         body: Arc<str>,
-        /// What to work on.
+        /// The value to work on: the body, unless [`Delegation::input`](crate::actors::Delegation::input) has set
+        /// another.
         input: Json,
         /// An outside resource that the task is about, such as an issue or a merge request. Only the requester changes it.
         reference: Option<Arc<str>>,
     },
-    /// News of a task that the agent gave away.
+    /// A new status of a delegation, in the inbox of the agent that gave the task away.
     Status {
-        /// The delegation.
+        /// The id of the delegation ([`Delegation::request_id`](crate::actors::Delegation::request_id)).
         request_id: RequestId,
-        /// Who reports: the target or the router.
+        /// The agent that reports. Where none does, as for a refused delegation, it is the asking agent.
         from_agent: AgentName,
-        /// Who asked.
+        /// The agent that gave the task away.
         to_agent: AgentName,
-        /// Where it stands.
+        /// The status that the delegation has reached with this message.
         status: Status,
-        /// A line for people.
+        /// A text for people: that of a notice, or why the delegation failed; otherwise empty.
         detail: Arc<str>,
-        /// The answer, with `Complete`.
+        /// The output of the delegated branch with [`Status::Complete`], and with [`Status::Fail`] if it has one;
+        /// otherwise null.
         body: Json,
         /// When it was reported, by the wall clock.
         at: Timestamp,
@@ -95,12 +97,12 @@ impl Placed {
     }
 }
 
-/// The status of a delegation.
+/// The status of a delegation, as [`Callboard::status`](crate::Callboard::status) returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelegationStatus {
-    /// Its last status.
+    /// The newest status; a [terminal](Status::is_terminal) one does not change any more.
     pub status: Status,
-    /// Since when.
+    /// When that status was reported, by the wall clock.
     pub at: Timestamp,
     /// There was no news of it for (10 minutes; see
     /// [`Timings::stale_after`](crate::runtime::Timings::stale_after)). That is not an end: the answer may still come.

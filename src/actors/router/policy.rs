@@ -8,21 +8,23 @@ use crate::messages::{Action, ActionKind, AgentName, Consent};
 /// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
 pub(crate) type ApprovalPolicy = Arc<dyn Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync>;
 
-/// What an approval policy is asked.
+/// An action about which an approval policy ([`Builder::approval_policy`](crate::Builder::approval_policy)) decides.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyQuestion<'a> {
     /// Who wants to do it. A policy is asked for an agent that others made and for each of those, and the strictest answer
     /// counts.
     pub agent: &'a AgentName,
-    /// Its mode.
+    /// The agent's mode; for a dynamic agent, that of the agent in whose place it works ([`AgentName::host`]).
     pub mode: Mode,
     /// Whether it has tools with effects outside.
     pub has_effects: bool,
-    /// What kind of action it is.
+    /// Whether it is a handoff, a delegation, or an action that a turn asks consent for.
     pub kind: ActionKind,
-    /// What it wants to do.
+    /// The action. Of a handoff or a delegation, the target is the other agent and the arguments are its input.
     pub action: &'a Action,
-    /// It wants people to be asked each time.
+    /// Whether people are to be asked each time
+    /// ([`TurnPeople::approve_each_time`](crate::actors::TurnPeople::approve_each_time)): what they have approved for
+    /// the whole run does not count then.
     pub each_time: bool,
 }
 

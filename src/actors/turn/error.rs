@@ -29,13 +29,13 @@ pub struct TurnError {
 pub struct Terminal<E>(pub E);
 
 impl TurnError {
-    /// An error that may pass.
+    /// Creates an error that may pass: the turn is tried again after a backoff, as long as it has attempts left.
     #[must_use]
     pub fn transient(text: impl Into<String>) -> Self {
         Self { failure: Failure::new(FailureKind::Transient, text.into()) }
     }
 
-    /// An error that will not pass.
+    /// Creates an error that will not pass: the turn ends without another attempt.
     #[must_use]
     pub fn terminal(text: impl Into<String>) -> Self {
         Self { failure: Failure::new(FailureKind::Terminal, text.into()) }
@@ -47,7 +47,7 @@ impl TurnError {
         Self { failure: Failure::new(FailureKind::Panic, text.into()) }
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure, which decides whether the turn is tried again.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         self.failure.kind
@@ -97,24 +97,26 @@ impl<E: Error> From<Terminal<E>> for TurnError {
     }
 }
 
-/// Why a delegation has no answer.
+/// Why a [`Delegation`](super::Delegation) has no answer. `?` makes it a [`TurnError`] after which the turn is not
+/// tried again, except that [`DelegationError::Turn`] keeps its kind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DelegationError {
-    /// The guard refused it.
+    /// The delegation was not admitted: its target is unknown or has no room, or the guard or the approval policy
+    /// refused it.
     #[error(transparent)]
     Refused(Refusal),
     /// The delegated branch ended otherwise than finished.
     #[error("the delegation to {agent} did not finish: {outcome}")]
     NotFinished {
-        /// The target as it was asked for.
+        /// The name, role or capability that [`Turn::delegate`](super::Turn::delegate) was given.
         agent: Arc<str>,
-        /// How the branch ended.
+        /// How the branch ended; never [`Outcome::Finished`].
         outcome: Outcome,
-        /// What it had to say all the same.
+        /// The output that the branch ended with; null if it has none, as after a failed turn.
         output: Json,
     },
-    /// The asking turn itself cannot continue.
+    /// The asking turn itself cannot continue; `?` passes this error on as it is.
     #[error("{0}")]
     Turn(TurnError),
 }

@@ -60,13 +60,14 @@ impl Turn {
         self.shared.ready.id
     }
 
-    /// Which try of the turn this is, from 1.
+    /// Returns the number of this attempt of the turn, from 1. A retry raises it; running again after the process ended
+    /// does not.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.shared.ready.attempt.0
     }
 
-    /// Whose turn it is.
+    /// Returns the name of the agent that takes the turn.
     #[must_use]
     pub fn agent(&self) -> &AgentName {
         &self.shared.ready.agent
@@ -97,19 +98,19 @@ impl Turn {
         })
     }
 
-    /// The delegations that led to this turn.
+    /// Returns the delegations that led to this turn; a handoff adds none.
     #[must_use]
     pub fn chain(&self) -> &Chain {
         &self.shared.ready.chain
     }
 
-    /// The trace that the run belongs to.
+    /// Returns the trace of the run, which the log span of the turn and the requests of its delegations carry.
     #[must_use]
     pub fn trace(&self) -> TraceId {
         self.shared.ready.submission.trace
     }
 
-    /// The task of the run.
+    /// Returns the task that the run was submitted with, also in a turn that works on a delegation.
     #[must_use]
     pub fn task(&self) -> &Task {
         &self.shared.ready.submission.task
@@ -132,7 +133,9 @@ impl Turn {
         })
     }
 
-    /// What to work on.
+    /// Returns the value to work on: the input of the task, delegation, workflow node or
+    /// [`SendTo`](crate::messages::SendTo) that started the turn. After a handoff it is the output of the turn before,
+    /// or the input of that turn if it returned no output.
     #[must_use]
     pub fn input_json(&self) -> &Json {
         &self.shared.ready.input

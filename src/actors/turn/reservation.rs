@@ -35,7 +35,8 @@ impl Turn {
     }
 }
 
-/// Tokens set aside for one call.
+/// Tokens that [`Turn::reserve`] has set aside for one call, to be settled or released; those of a dropped reservation
+/// stay spent.
 #[derive(Debug)]
 #[must_use = "settle it with what the provider reports"]
 pub struct Reservation {

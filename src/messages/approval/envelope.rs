@@ -23,22 +23,22 @@ pub struct Envelope {
     pub kind: ActionKind,
     /// Who asks for what: run, turn and which of its requests.
     pub request: RequestId,
-    /// The asking agent.
+    /// The agent whose turn asks.
     pub agent: AgentName,
-    /// What it wants to do.
+    /// The action to approve or deny, with the full arguments that will be executed.
     pub action: Action,
     /// The policy that asked for a decision: [`Envelope::ASK`], or [`Envelope::EACH_TIME`].
     pub policy: Arc<str>,
     /// Makes two otherwise equal questions different.
     pub nonce: u64,
-    /// When silence becomes a denial.
+    /// When the question is denied if nobody has decided it by then; a time of the wall clock.
     pub expires_at: Timestamp,
     /// When people are reminded that it is still open; `None` if they are not.
     pub remind_at: Option<Timestamp>,
 }
 
 impl Envelope {
-    /// The version of new questions.
+    /// The version of new questions. A stored question with a higher version cannot be read.
     pub const VERSION: u16 = 1;
     /// The policy of a question that may be decided for a whole run.
     pub const ASK: &str = "ask";

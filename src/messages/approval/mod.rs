@@ -18,9 +18,10 @@ pub use envelope::Envelope;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionKind {
-    /// Control passes to another agent.
+    /// The command of a turn passes control to other agents ([`Command::goto`](super::Command::goto)).
     Handoff,
-    /// An agent gives another one a task.
+    /// An agent gives another agent a task. People are never asked about a delegation: where a policy answers
+    /// [`Consent::Ask`], it is refused.
     Delegation,
     /// A turn asks before it does something: [`TurnPeople::approve`](crate::actors::TurnPeople::approve), and tools that need consent.
     Requested,
@@ -62,14 +63,15 @@ impl Action {
         Self { action: Arc::clone(&HANDOFF), target: to.into(), arguments: input.clone() }
     }
 
-    /// An action.
+    /// Creates an action from its kind, its target and its arguments.
     #[must_use]
     pub fn new(action: &str, target: &str, arguments: impl Into<Json>) -> Self {
         Self { action: action.into(), target: target.into(), arguments: arguments.into() }
     }
 }
 
-/// `write_file REVIEW.md`.
+/// Writes the kind and the target, such as `write_file REVIEW.md`, with control characters and invisible ones as
+/// escapes.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", visible(&self.action), visible(&self.target))
@@ -80,12 +82,13 @@ impl fmt::Display for Action {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consent {
-    /// It may go ahead.
+    /// The action goes ahead, and nobody is asked.
     #[default]
     Auto,
-    /// A human decides.
+    /// A person decides, within the time that the task sets ([`Task::approval_ttl`](super::Task::approval_ttl)), or
+    /// else the board; silence denies. A delegation is refused instead.
     Ask,
-    /// It may not.
+    /// The action is refused, and nobody is asked.
     Deny,
     /// A human decides, and silence denies after this long, whatever the task and the board set.
     AskWithin(Duration),
@@ -163,35 +166,35 @@ impl TryFrom<String> for ApprovalId {
     }
 }
 
-/// The decision on an approval.
+/// The decision on an approval, by a person, by the policy or by expiry. Of several, the first one counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Yes or no.
+    /// Whether the action may be executed, under [`Decision::terms`].
     pub approved: bool,
     /// The person who decided, as the channel authenticated them; `expiry` or `policy` otherwise.
     pub by: Arc<str>,
-    /// Why, if a reason was given.
+    /// Why, in at most 4,096 characters; empty if no reason was given.
     pub reason: Arc<str>,
-    /// When it was decided, by the wall clock.
+    /// When the decision was made, by the wall clock.
     pub at: Timestamp,
-    /// What exactly is approved.
+    /// What an approval covers: this question only, the same action for a time, or other arguments.
     pub terms: Terms,
 }
 
 /// What a decision approves, beside the question as it was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Terms {
-    /// Nothing else.
+    /// The decision covers this question only.
     #[default]
     Once,
     /// The same agent may do the same with the same arguments again in this run, until then.
     Run {
-        /// When that ends.
+        /// The time from which people are asked again.
         until: Timestamp,
     },
     /// Not that, but the same with these arguments: a question of its own, answered at once (SEMANTICS 9).
     Edited {
-        /// What is done instead.
+        /// The arguments that are executed, in place of all those that were asked about.
         arguments: Json,
     },
 }

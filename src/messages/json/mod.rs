@@ -44,14 +44,14 @@ impl Json {
     /// How deep a value may nest: what the parser of stored text reads back.
     pub const MAX_DEPTH: usize = MAX_JSON_DEPTH;
 
-    /// `null`, without an allocation.
+    /// Returns `null`, without an allocation.
     #[must_use]
     pub fn null() -> Self {
         static NULL: LazyLock<Json> = LazyLock::new(|| Json(Arc::new(Value::Null)));
         NULL.clone()
     }
 
-    /// Any serialisable value.
+    /// Converts any serialisable value.
     ///
     /// # Errors
     /// When the value has no JSON form, such as a map whose keys are not strings, or nests deeper than
@@ -71,7 +71,7 @@ impl Json {
         T::deserialize(self.0.as_ref())
     }
 
-    /// The value itself.
+    /// Borrows the value; a `Json` also dereferences to it.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.0
@@ -89,7 +89,7 @@ impl Json {
         Self(value)
     }
 
-    /// The value itself, shared and not copied.
+    /// Returns the value behind its reference count, without a copy; [`Json::from_shared`] takes it back.
     #[must_use]
     pub fn into_shared(self) -> Arc<Value> {
         self.0
@@ -174,7 +174,7 @@ impl Deref for Json {
     }
 }
 
-/// An array.
+/// Collects the values into a JSON array. A value that others hold too is copied.
 impl FromIterator<Json> for Json {
     fn from_iter<I: IntoIterator<Item = Self>>(items: I) -> Self {
         Self(Arc::new(items.into_iter().map(Self::into_value).collect()))

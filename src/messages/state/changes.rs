@@ -12,30 +12,30 @@ use crate::messages::Json;
 
 use super::{ChannelValue, State, Tree, channel_value, list_value, tree_value};
 
-/// A place where two states differ.
+/// A place where two states differ, as [`StateChange::between`] finds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StateChange {
     /// The channel, then the keys inside it; none if a whole state is not an object.
     pub place: Vec<String>,
-    /// What is different there.
+    /// How the states differ there.
     pub difference: Difference,
 }
 
-/// The difference at a place.
+/// How the values of two states differ at one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// Only the second has it.
+    /// Only the second state has the place, with this value.
     Added(Json),
-    /// Only the first has it.
+    /// Only the first state has the place, with this value.
     Removed(Json),
     /// The second has the list of the first, and these after it.
     Appended(Vec<Json>),
-    /// They have different values.
+    /// Both states have the place, with different values.
     Replaced {
-        /// The first one's.
+        /// The value in the first state.
         before: Json,
-        /// The second one's.
+        /// The value in the second state.
         after: Json,
     },
 }

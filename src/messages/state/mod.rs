@@ -52,16 +52,16 @@ enum Tree {
     Object(RedBlackTreeMapSync<Arc<str>, Tree>),
 }
 
-/// Why an update cannot be applied.
+/// Why an update cannot be applied to a state, or why concurrent writes cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// The schema is strict and does not know the channel.
     #[error("unknown channel {}{}", quoted(channel), did_you_mean(nearest.as_deref()))]
     UnknownChannel {
-        /// The name in the update.
+        /// The name of the channel, as the update has it.
         channel: String,
-        /// The most similar declared channel.
+        /// The most similar declared channel; `None` if none is similar.
         nearest: Option<String>,
     },
     /// The schema is open, and the name is not fit for a channel.
@@ -70,20 +70,20 @@ pub enum StateError {
         /// The name, and what is wrong with it.
         problem: String,
     },
-    /// Only the runtime writes this channel.
+    /// The update writes [`Schema::METRICS`], which only the runtime writes.
     #[error("channel {} is written by the runtime only", quoted(channel))]
     ReadOnly {
-        /// The channel.
+        /// The name of the channel.
         channel: String,
     },
-    /// The reducer cannot take this value.
+    /// The reducer cannot take this value, or the value is nested too deeply.
     #[error("channel {} cannot take {}: {}", quoted(channel), visible(value), visible(problem))]
     BadValue {
-        /// The channel.
+        /// The channel that was to be written.
         channel: String,
-        /// The value, shortened.
+        /// The value as JSON text, cut after 80 characters.
         value: String,
-        /// What the reducer needs.
+        /// What is wrong with the value; for a custom reducer, the error that it returned.
         problem: String,
     },
     /// Two turns, neither of which came before the other, wrote the same channel or leaf.
@@ -94,13 +94,13 @@ pub enum StateError {
     ConcurrentWrite {
         /// The channel, and the path of the leaf inside it if it is a merge channel.
         place: String,
-        /// Both turns.
+        /// The two turns whose writes meet.
         turns: (TurnId, TurnId),
     },
 }
 
 impl State {
-    /// These channels alone.
+    /// Returns a state of these channels alone; those that hold nothing are left out.
     #[must_use]
     pub fn only(&self, channels: &[Arc<str>]) -> Self {
         let kept = channels.iter().filter_map(|name| Some((Arc::clone(name), self.channels.get(name)?.clone())));
@@ -176,7 +176,7 @@ impl State {
         self.channels.keys().map(AsRef::as_ref)
     }
 
-    /// All channels as one JSON object.
+    /// Returns all channels that hold something as one JSON object, by their names.
     #[must_use]
     pub fn to_json(&self) -> Json {
         let fields = self.channels.iter().map(|(name, channel)| (String::from(&**name), channel_value(channel)));

@@ -28,7 +28,7 @@ pub(crate) type Predicate = dyn Fn(&State, &Json) -> bool + Send + Sync;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct StateRules {
-    /// Channels and their reducers.
+    /// The channels and their reducers; by default those of a swarm ([`Schema::swarm`]).
     pub schema: Arc<Schema>,
     /// Custom reducers by name.
     pub(crate) reducers: Arc<Named<Reduce>>,

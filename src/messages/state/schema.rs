@@ -11,7 +11,7 @@ use super::StateError;
 /// How a channel combines a write with what it holds (SEMANTICS 6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reducer {
-    /// The write replaces.
+    /// The write replaces what the channel holds.
     #[default]
     LastValue,
     /// The write joins the end of a list; a list joins item by item.
@@ -23,14 +23,14 @@ pub enum Reducer {
         /// A null in a write keeps the value that is there.
         null_keeps: bool,
     },
-    /// Numbers add up.
+    /// Numbers add up; any other value is refused ([`StateError::BadValue`]).
     Sum,
     /// The function that was registered under this name.
     Custom(Arc<str>),
 }
 
 impl Reducer {
-    /// A merge without exceptions.
+    /// Creates a [`Reducer::Merge`] without exceptions: no key appends, and a null replaces what is there.
     #[must_use]
     pub fn merge() -> Self {
         Self::Merge { appending: Vec::new(), null_keeps: false }
@@ -56,13 +56,14 @@ impl Schema {
     /// The channel that only the runtime writes.
     pub const METRICS: &str = METRICS;
 
-    /// No channels; unknown ones are last-value.
+    /// Creates a schema without channels, in which undeclared channels are last-value.
     #[must_use]
     pub fn open() -> Self {
         Self { channels: BTreeMap::new(), strict: false }
     }
 
-    /// No channels; unknown ones are errors.
+    /// Creates a schema without channels, in which a write to an undeclared channel is an error
+    /// ([`StateError::UnknownChannel`]).
     #[must_use]
     pub fn strict() -> Self {
         Self { strict: true, ..Self::open() }
@@ -93,13 +94,13 @@ impl Schema {
         self.strict
     }
 
-    /// Whether a channel is declared.
+    /// Returns whether the schema declares a channel. An open schema also takes channels that it does not declare.
     #[must_use]
     pub fn declares(&self, channel: &str) -> bool {
         self.channels.contains_key(channel)
     }
 
-    /// The channels that are declared.
+    /// Returns the names of the channels that are declared, sorted.
     pub fn declared(&self) -> impl Iterator<Item = &str> {
         self.channels.keys().map(AsRef::as_ref)
     }

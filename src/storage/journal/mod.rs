@@ -120,7 +120,7 @@ pub(crate) struct Forgotten {
 }
 
 impl Journal {
-    /// The journals in this store.
+    /// Creates a handle that reads and writes the journals of the runs in `storage`.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>) -> Self {
         Self { storage, open_notes: Arc::new(Mutex::new(OpenNotes { recent: Recent::new(OPEN_NOTES), written: 0 })) }
@@ -131,7 +131,7 @@ impl Journal {
         &self.storage
     }
 
-    /// The stream of a run.
+    /// Returns the key of the stream that holds the events of `run`.
     #[must_use]
     pub fn stream(run: RunId) -> Key {
         Self::key_of("run", run)

@@ -101,11 +101,12 @@ pub struct Sled {
 /// What a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SledStats {
-    /// Syncs of the log.
+    /// Successful syncs of the log; opening the store makes the first.
     pub syncs: u64,
     /// Batches of writes; one that its caller has applied is a batch of its own.
     pub batches: u64,
-    /// Writes asked for, refused ones included.
+    /// Writes, including refused ones, except those that were too long. A call of
+    /// [`Storage::next`](super::Storage::next) counts as a write.
     pub writes: u64,
 }
 

@@ -17,19 +17,19 @@ pub struct RestartBackoff {
 }
 
 impl RestartBackoff {
-    /// Restarts at once, always.
+    /// Creates a backoff without waits: every restart is made at once.
     #[must_use]
     pub const fn none() -> Self {
         Self { base: Duration::ZERO, cap: Duration::ZERO, jitter: 0.0 }
     }
 
-    /// The same wait, without jitter, before every restart but the first.
+    /// Creates a backoff with the same wait, without jitter, before every restart but the first.
     #[must_use]
     pub const fn fixed(wait: Duration) -> Self {
         Self { base: wait, cap: wait, jitter: 0.0 }
     }
 
-    /// The wait before restart number `attempt` (from 1) of a series. `random` is any random number.
+    /// Returns the wait before restart number `attempt` (from 1) of a series. `random` is any random number.
     #[must_use]
     pub fn delay(&self, attempt: u32, random: u64) -> Duration {
         let share = random as f64 / u64::MAX as f64;

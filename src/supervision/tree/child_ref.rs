@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use ractor::rpc::CallResult;
 use ractor::{ActorCell, ActorRef, Message, MessagingErr, RpcReplyPort};
 
-/// Why a reference has no actor.
+/// Why a [`ChildRef`] has no actor, as [`ChildRef::down`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Down {
     /// The child has not been started yet, or is starting for the first time.
@@ -19,7 +19,8 @@ pub enum Down {
     Restarting,
     /// The child has ended or was stopped, or its supervisor is gone.
     Stopped,
-    /// The child was restarted too often.
+    /// The child was restarted more often than its [own intensity](super::ChildSpec::own_intensity) allows; its
+    /// supervisor continues without it.
     Failed,
 }
 
@@ -39,11 +40,11 @@ impl fmt::Display for Down {
 #[derive(thiserror::Error)]
 #[error("`{child}` is {down}")]
 pub struct SendError<M> {
-    /// The id of the child.
+    /// The id of the child that was to receive the message.
     pub child: Arc<str>,
-    /// Why it cannot take messages.
+    /// Why the child takes no messages; [`Down::Exiting`] if its actor has just ended.
     pub down: Down,
-    /// The message.
+    /// The message, which no actor has received.
     pub message: M,
 }
 
@@ -53,29 +54,29 @@ impl<M> fmt::Debug for SendError<M> {
     }
 }
 
-/// Why a call has no answer.
+/// Why [`ChildRef::call`] has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The child is down; the request was not sent.
     #[error("`{child}` is {down}")]
     Down {
-        /// The id of the child.
+        /// The id of the child that was called.
         child: Arc<str>,
-        /// Why it cannot take messages.
+        /// Why the child takes no messages; [`Down::Exiting`] if its actor has just ended.
         down: Down,
     },
     /// The child took the request and ended, or dropped it, without an answer.
     #[error("`{child}` gave no answer")]
     NoAnswer {
-        /// The id of the child.
+        /// The id of the child that was called.
         child: Arc<str>,
     },
     /// No answer came in time. The request may still be carried out.
     #[error("`{child}` did not answer within {after:?}")]
     TimedOut {
-        /// The id of the child.
+        /// The id of the child that was called.
         child: Arc<str>,
-        /// The time that was given.
+        /// The timeout that was passed to [`ChildRef::call`].
         after: Duration,
     },
 }
@@ -115,31 +116,31 @@ impl<M: Message> ChildRef<M> {
         Arc::clone(&self.slot) as Arc<dyn ChildSlot>
     }
 
-    /// The id of the child.
+    /// Returns the id of the child, which is unique among the children of its supervisor.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.slot.child
     }
 
-    /// The actor that runs now.
+    /// Returns the actor that runs now; `None` while the child is down. A restart replaces the actor.
     #[must_use]
     pub fn actor(&self) -> Option<ActorRef<M>> {
         self.slot.current.read().actor.clone()
     }
 
-    /// The cell of the actor that runs now.
+    /// Returns the untyped cell of the actor that runs now; `None` while the child is down.
     #[must_use]
     pub fn cell(&self) -> Option<ActorCell> {
         self.actor().map(|actor| actor.get_cell())
     }
 
-    /// Whether both refer to the same child.
+    /// Returns whether both refer to the same child; ids are not compared.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.slot, &other.slot)
     }
 
-    /// Why there is no actor; `None` while one runs.
+    /// Returns why there is no actor; `None` while one runs.
     #[must_use]
     pub fn down(&self) -> Option<Down> {
         let current = self.slot.current.read();

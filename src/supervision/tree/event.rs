@@ -23,7 +23,7 @@ pub struct TreeEvent {
     pub path: Arc<str>,
     /// Which start of the child or supervisor, counted from 1; 0 before the first.
     pub generation: u64,
-    /// What happened.
+    /// What happened to the child or supervisor at `path`.
     pub kind: TreeEventKind,
 }
 
@@ -33,14 +33,14 @@ impl fmt::Display for TreeEvent {
     }
 }
 
-/// What happened.
+/// What happened to a child or supervisor. `Display` prints it as a short text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeEventKind {
-    /// The child runs for the first time.
+    /// The first start of the child (generation 1) has succeeded.
     Started,
     /// The child could not be started: it failed, panicked or took too long.
     StartFailed {
-        /// The cause.
+        /// The text of the error or panic, or what else kept the child from starting, such as its start timeout.
         error: String,
     },
     /// The child ended without having been asked to.
@@ -48,12 +48,13 @@ pub enum TreeEventKind {
         /// How it ended, with the text of a panic.
         exit: Exit,
     },
-    /// The child will be started again.
+    /// The supervisor has scheduled a new start of the child, because the child or a sibling ended or failed to start.
     RestartScheduled {
         /// The wait until then; siblings that have to stop first may make it longer.
         after: Duration,
     },
-    /// The child runs again.
+    /// A later start of the child has succeeded: by its supervisor, or by
+    /// [`SupervisorRef::restart_child`](super::SupervisorRef::restart_child).
     Restarted,
     /// Its supervisor stopped the child, which ended within its timeout or did not run.
     Stopped,
@@ -66,14 +67,14 @@ pub enum TreeEventKind {
     LeftBehind,
     /// The child was restarted too often within its own window and stays down.
     Failed {
-        /// The last cause.
+        /// How the child ended or failed to start the last time, as text.
         error: String,
     },
     /// The supervisor gives up: a child was restarted too often. It stops its children and fails.
     Escalated {
-        /// The path of the child.
+        /// The path of the child whose end exceeded the intensity.
         child: Arc<str>,
-        /// The last cause.
+        /// How that child ended or failed to start, as text.
         error: String,
     },
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::messages::visible_lines;
 
-/// How a child ended.
+/// How a child ended, as [`TreeEventKind::Exited`](super::TreeEventKind::Exited) reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It stopped or drained, with the reason it gave.
@@ -16,7 +16,8 @@ pub enum Exit {
     /// Its task ended outside of its handlers: it was cancelled, or a message that was left in the mailbox panicked when it
     /// was dropped.
     Cancelled,
-    /// It could not be started.
+    /// A restart could not start the child; the text is the cause. Events report this as
+    /// [`TreeEventKind::StartFailed`](super::TreeEventKind::StartFailed): no `Exited` event has this value.
     StartFailed(String),
 }
 

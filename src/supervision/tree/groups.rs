@@ -66,7 +66,7 @@ impl<M: Message> fmt::Debug for ProcessGroups<M> {
 }
 
 impl<M: Message> ProcessGroups<M> {
-    /// No groups yet.
+    /// Creates a value that has no groups yet. Only its clones share its groups.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -35,7 +35,7 @@ impl SupervisorRef {
         Self { reference }
     }
 
-    /// The name of the supervisor.
+    /// Returns the name of the supervisor; below another supervisor it is also its id.
     #[must_use]
     pub fn name(&self) -> &str {
         self.reference.id()

@@ -16,12 +16,12 @@ use crate::env::Mutant;
 pub struct Intensity {
     /// Restarts that are still fine. With 0, the first crash is too many.
     pub max: u32,
-    /// The window in which they are counted.
+    /// The length of the window: a restart counts until it is older than this.
     pub period: Duration,
 }
 
 impl Intensity {
-    /// `max` restarts in `period`.
+    /// Creates an intensity that allows `max` restarts within `period`.
     #[must_use]
     pub const fn new(max: u32, period: Duration) -> Self {
         Self { max, period }

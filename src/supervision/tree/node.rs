@@ -13,16 +13,18 @@ pub enum ActorState {
     Starting,
     /// Started, and neither stopping nor ended.
     Running,
-    /// To be started again.
+    /// To be started again by its supervisor, or being started again.
     Restarting {
         /// The wait that is left; zero while it starts or waits for its siblings.
         after: Duration,
     },
     /// Being stopped, or to be stopped when those after it are down.
     Stopping,
-    /// Ended, or stopped on request.
+    /// Down, and no restart is due: it ended for good, was stopped on request, or did not start after
+    /// [`restart_child`](super::SupervisorRef::restart_child).
     Stopped,
-    /// Restarted too often.
+    /// Restarted more often than its [own intensity](super::ChildSpec::own_intensity) allows. It stays down until
+    /// [`restart_child`](super::SupervisorRef::restart_child) starts it again.
     Failed,
 }
 
@@ -47,7 +49,7 @@ pub struct TreeNode {
     pub name: String,
     /// The strategy of a supervisor; `None` for a worker, an actor of the user's.
     pub strategy: Option<Strategy>,
-    /// Its state.
+    /// The state at the time of the snapshot.
     pub state: ActorState,
     /// How often it has been started, failed starts included.
     pub generation: u64,
@@ -55,9 +57,11 @@ pub struct TreeNode {
     pub restarts: u64,
     /// Messages that wait for it, if its spec has a probe.
     pub mailbox_depth: Option<usize>,
-    /// The result of the probe in its spec.
+    /// The text that the probe of [`ChildSpec::detail`](super::ChildSpec::detail) returned; `None` without a probe, and
+    /// if the probe panics.
     pub detail: Option<String>,
-    /// The last failure.
+    /// The cause of the last abnormal end or failed start, also after a restart; `None` if there was none, and for the
+    /// supervisor that was asked for the snapshot.
     pub last_error: Option<String>,
     /// Time since the latest start, while it runs.
     pub uptime: Option<Duration>,

@@ -97,7 +97,7 @@ impl ChildSpec {
         }
     }
 
-    /// Sets when the child is restarted.
+    /// Sets after which ends the child is restarted. The default is [`Restart::Permanent`]: after every end.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
@@ -232,14 +232,15 @@ impl SupervisorSpec {
         Self::new(name, Strategy::SimpleOneForOne)
     }
 
-    /// Sets how many restarts are too many.
+    /// Sets how many restarts are too many: by default more than 5 within 60 s. Restarts of children with an intensity
+    /// of their own do not count.
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> Self {
         self.policy.intensity = intensity;
         self
     }
 
-    /// Sets how long restarts wait.
+    /// Sets how long restarts of the children wait. The default is [`RestartBackoff::default`].
     #[must_use]
     pub fn backoff(mut self, backoff: RestartBackoff) -> Self {
         self.backoff = backoff;

@@ -137,7 +137,7 @@ pub struct CrashScript {
 }
 
 impl CrashScript {
-    /// The script of a seed.
+    /// Creates the script that follows from `seed`, for a store that holds `base` when the process begins.
     #[must_use]
     pub fn new(seed: u64, base: Contents) -> Self {
         Self { seed, base }

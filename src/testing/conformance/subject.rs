@@ -21,13 +21,13 @@ impl ManualClock {
     /// 2026-01-01 00:00:00 UTC, where every manual clock starts.
     pub const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-    /// A clock at [`ManualClock::START`].
+    /// Creates a clock that stands at [`ManualClock::START`], with a monotonic time of zero.
     #[must_use]
     pub fn new() -> Self {
         Self { elapsed: Mutex::default() }
     }
 
-    /// Moves on.
+    /// Moves the clock forward by this time: the date and the monotonic time alike.
     pub fn advance(&self, by: Duration) {
         *self.elapsed.lock() += by;
     }

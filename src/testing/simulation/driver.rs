@@ -30,7 +30,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The seeds that a simulated test runs.
+/// The seeds of a simulated test: [`Seeds::simulate`] runs the test once for each of them, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds {
     first: u64,
@@ -38,8 +38,8 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The first `count` seeds, from 0 on; as many as `CALLBOARD_SEEDS` if that is set, and the one in `CALLBOARD_SEED` alone if
-    /// that is.
+    /// The first `count` seeds, from 0 on; as many as `CALLBOARD_SEEDS` if that is set and `count` is above 1, and the one
+    /// in `CALLBOARD_SEED` alone if that is set.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self { first: 0, count }
@@ -73,7 +73,8 @@ impl Seeds {
     }
 }
 
-/// Any error that ends a simulated test.
+/// The error that a simulated test returns to fail its seed. Any error that is `Send`, `Sync` and `'static` converts to
+/// it by `?`.
 pub struct TestError(Box<dyn std::error::Error + Send + Sync>);
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for TestError {

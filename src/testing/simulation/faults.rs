@@ -41,11 +41,12 @@ pub struct FaultPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Strikes {
-    /// What was planned, in words.
+    /// The planned fault as text: what it does, at which point, for which subject, and at which passes.
     pub fault: String,
-    /// How often it struck.
+    /// How often the fault has struck in this seed so far.
     pub struck: u64,
-    /// How many of these hit work in flight.
+    /// How many of these strikes hit work in flight, as [`FaultPlan::strikes`] defines it. A strike that holds a
+    /// message back counts when another message overtakes it.
     pub in_flight: u64,
 }
 
@@ -194,7 +195,8 @@ impl fmt::Display for Planned {
 }
 
 impl FaultPlan {
-    /// A turn of this agent panics.
+    /// Adds a panic to the plan. It strikes as a turn of this agent begins: the first one, unless
+    /// [`FaultPlan::on_turn`] or the like sets another.
     pub fn panic(self, agent: &str) -> Self {
         self.plan(TURN, agent, Some(Fault::Panic("a planned panic".into())))
     }
@@ -273,7 +275,7 @@ impl FaultPlan {
         self.fault(Fault::Crash)
     }
 
-    /// The last fault is a wait of this long.
+    /// Makes the last fault a wait of this many seconds of virtual time, as [`FaultPlan::waits`] does.
     #[track_caller]
     pub fn for_secs(self, secs: u64) -> Self {
         self.waits(Duration::from_secs(secs))
@@ -338,7 +340,7 @@ impl FaultPlan {
         self.world.with_plan(|plan| plan.iter().map(strikes).collect())
     }
 
-    /// Plans nothing any more.
+    /// Removes all planned faults of this seed: none strikes from now on, and none counts as not reached.
     pub fn forget(self) {
         self.world.with_plan(Vec::clear);
     }

@@ -64,7 +64,7 @@ impl Sim {
         &self.env
     }
 
-    /// What is planned to go wrong.
+    /// Returns the fault plan of this world, to add faults to it.
     pub fn faults(&self) -> FaultPlan {
         FaultPlan { world: Arc::clone(&self.world) }
     }
@@ -75,7 +75,8 @@ impl Sim {
         self.effects.clone()
     }
 
-    /// Adds a line to the trace.
+    /// Adds a line to the trace of the seed. The trace is shown when the seed fails, and has to be the same when the
+    /// seed runs again.
     pub fn note(&self, text: &str) {
         self.world.note(Weight::Shown, text.to_owned());
     }

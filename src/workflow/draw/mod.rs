@@ -36,7 +36,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// A picture of a workflow without states.
+    /// Creates a picture of a workflow without states; [`Drawing::with`] adds those of a run.
     #[must_use]
     pub fn of(workflow: &Workflow) -> Self {
         Self { plan: Arc::clone(workflow.plan()), states: None }
@@ -52,7 +52,7 @@ impl Drawing {
         self
     }
 
-    /// As a flowchart for Mermaid.
+    /// Returns the picture as the text of a Mermaid flowchart.
     #[must_use]
     pub fn to_mermaid(&self) -> String {
         mermaid::write(&self.plan.name, &self.picture())

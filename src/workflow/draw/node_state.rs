@@ -4,13 +4,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// What it comes after has not ended.
+    /// The node has not begun, and may begin once the nodes before it allow it.
     Waiting,
     /// Its work has begun and has not ended.
     Running,
-    /// It starts when a person resumes it.
+    /// The node begins when a person resumes it; the run lists it as a
+    /// [`Pending::Node`](crate::messages::Pending::Node).
     Interrupted,
-    /// It has finished.
+    /// The work of the node has ended with success.
     Finished,
     /// It has finished, and what it has done was taken back.
     Undone,
@@ -18,7 +19,7 @@ pub enum NodeState {
     Failed,
     /// It was not needed: its condition did not hold, or no edge to it was taken.
     Skipped,
-    /// What needed it has ended without it.
+    /// The block or join that needed the node has ended without it: the node was cancelled, or never began.
     Dropped,
     /// It has begun and has not ended, and no process works on its run: in pictures of such runs, in place of
     /// [`NodeState::Running`].
@@ -30,21 +31,21 @@ pub enum NodeState {
 pub struct NodeStates {
     /// Its state; of a node that runs for several items, their most urgent one: interrupted before running before failed.
     pub state: NodeState,
-    /// Its progress, if it is repeated.
+    /// The progress of a node that is repeated, or that a map runs for several items; `None` for any other.
     pub count: Option<Count>,
 }
 
-/// The progress of a node that is repeated.
+/// How far a node that is repeated has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Count {
     /// The iteration of a loop, from 1: the one under way, or the last.
     Iteration(u32),
-    /// The items of a map.
+    /// The items of a map, which run concurrently.
     Items {
         /// For how many it has ended; of a node within a map, has finished.
         done: u32,
-        /// How many there are.
+        /// How many items there are; of a node within a map, for how many it has a state.
         of: u32,
     },
 }
@@ -80,7 +81,7 @@ impl NodeState {
         }
     }
 
-    /// The word for it in pictures.
+    /// Returns the word for the state in pictures: the name of the variant in small letters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -61,13 +61,13 @@ impl Peers {
         Self { name: name.to_owned(), participants: Vec::new(), channel: None, rounds: 3 }
     }
 
-    /// Adds a peer.
+    /// Adds a peer: an agent by its name, role or capability, or a workflow.
     pub fn with(mut self, participant: impl Into<Participant>) -> Self {
         self.participants.push(participant.into());
         self
     }
 
-    /// Adds several.
+    /// Adds several peers. In each round `said` lists what they wrote in the order in which they were added.
     pub fn all(self, participants: impl IntoIterator<Item = impl Into<Participant>>) -> Self {
         participants.into_iter().fold(self, Self::with)
     }
@@ -78,7 +78,7 @@ impl Peers {
         self
     }
 
-    /// Sets the most rounds, from 1.
+    /// Sets how many rounds there are at most (3), from 1. There are fewer if all peers are done in an earlier round.
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self

@@ -30,18 +30,18 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline without participants yet.
+    /// Creates a pipeline without participants; its workflow has this name.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), participants: Vec::new() }
     }
 
-    /// Adds who works next.
+    /// Adds a participant, whose input is the output of the one that was added before it.
     pub fn then(mut self, participant: impl Into<Participant>) -> Self {
         self.participants.push(participant.into());
         self
     }
 
-    /// Adds several, one after another.
+    /// Adds several participants, which work one after another in this order.
     pub fn all(self, participants: impl IntoIterator<Item = impl Into<Participant>>) -> Self {
         participants.into_iter().fold(self, Self::then)
     }

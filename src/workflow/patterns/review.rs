@@ -74,7 +74,7 @@ pub struct Review {
 }
 
 impl Review {
-    /// One with (3) rounds at most.
+    /// Creates a review with (3) rounds at most; its workflow has this name.
     pub fn new(
         name: &str,
         planner: impl Into<Participant>,

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::ModelEntry;
 
-/// Which model an agent wants.
+/// The models that an agent wants: a preferred one, fallbacks, and tags. An empty choice means the first model of the
+/// catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
@@ -19,26 +20,26 @@ pub struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// The model of this name.
+    /// Creates a choice that prefers the model of this name.
     #[must_use]
     pub fn of(preferred: &str) -> Self {
         Self { preferred: Some(preferred.into()), ..Self::default() }
     }
 
-    /// Any model that has all these tags.
+    /// Creates a choice of any listed model that has all these tags.
     #[must_use]
     pub fn tagged<'a>(tags: impl IntoIterator<Item = &'a str>) -> Self {
         Self { tags: tags.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// With one more fallback.
+    /// Adds the name of a model that is asked after the preferred one and the fallbacks that were added before.
     #[must_use]
     pub fn fallback(mut self, name: &str) -> Self {
         self.fallback.push(name.into());
         self
     }
 
-    /// Whether it says nothing.
+    /// Returns whether the choice has no name and no tag.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.preferred.is_none() && self.fallback.is_empty() && self.tags.is_empty()

@@ -11,21 +11,22 @@ use crate::model::Model;
 /// What a model costs, in US dollars for a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
-    /// For tokens that the model reads.
+    /// US dollars for a million tokens that the model reads. Tokens from a provider's cache count in full.
     pub input: f64,
-    /// For tokens that the model writes.
+    /// US dollars for a million tokens that the model writes.
     pub output: f64,
 }
 
 impl Prices {
-    /// What so many tokens cost. Tokens that a provider had in its cache count in full: most take less for them.
+    /// Returns what so many tokens cost. Tokens that a provider had in its cache count in full: most take less for
+    /// them.
     #[must_use]
     pub fn of(self, usage: Usage) -> Cost {
         [Cost::of(usage.input_tokens, self.input), Cost::of(usage.output_tokens, self.output)].into_iter().sum()
     }
 }
 
-/// A model of a catalog.
+/// A model as a catalog lists it: with its name, provider, tags, fallbacks, prices and limits.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ModelEntry {
@@ -39,16 +40,18 @@ pub struct ModelEntry {
     pub fallbacks: Vec<Arc<str>>,
     /// What it costs; `None` if that is not known, and then calls of it have no cost.
     pub prices: Option<Prices>,
-    /// The most tokens that it can write at once.
+    /// The most tokens that it can write at once: requests that allow more are cut down to it. `None` leaves them as
+    /// they are.
     pub max_output: Option<u32>,
-    /// How many requests a minute it may be sent.
+    /// How many requests a minute it may be sent; further ones wait. `None` means no limit of its own.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// The model that requests are sent to.
+    /// The model that receives the requests, once its breaker and its rate admit them.
     pub model: Arc<dyn Model>,
 }
 
 impl ModelEntry {
-    /// A model under its own name, of a provider that has no other.
+    /// Creates an entry under the model's own name, which is also that of its provider. It has no tags, fallbacks,
+    /// prices or limits.
     #[must_use]
     pub fn of(model: impl Model) -> Self {
         let name: Arc<str> = model.name().into();
@@ -70,33 +73,33 @@ impl ModelEntry {
         Self { provider: provider.into(), ..self }
     }
 
-    /// With one more tag.
+    /// Adds a tag, by which [`ModelChoice::tags`](super::ModelChoice::tags) finds the model.
     #[must_use]
     pub fn tag(mut self, tag: &str) -> Self {
         self.tags.push(tag.into());
         self
     }
 
-    /// With one more model that answers when it cannot.
+    /// Adds the name of a model that is asked when this one cannot answer, after the fallbacks that were added before.
     #[must_use]
     pub fn fallback(mut self, name: &str) -> Self {
         self.fallbacks.push(name.into());
         self
     }
 
-    /// What a million tokens cost, read and written.
+    /// Sets what a million tokens cost in US dollars, read and written.
     #[must_use]
     pub fn prices(self, input: f64, output: f64) -> Self {
         Self { prices: Some(Prices { input, output }), ..self }
     }
 
-    /// How many requests a minute it may be sent.
+    /// Sets how many requests a minute it may be sent; further ones wait.
     #[must_use]
     pub fn requests_per_minute(self, requests: NonZeroU32) -> Self {
         Self { requests_per_minute: Some(requests), ..self }
     }
 
-    /// The most tokens that it can write at once; requests that allow more are cut down to it.
+    /// Sets the most tokens that it can write at once; requests that allow more are cut down to it.
     #[must_use]
     pub fn max_output(self, tokens: u32) -> Self {
         Self { max_output: Some(tokens), ..self }

@@ -63,7 +63,8 @@ use registry::{Listed, Registry, Unlisted};
 pub struct Models(Arc<Registry>);
 
 impl Models {
-    /// A catalog without models.
+    /// Creates a catalog without models. `env` supplies the clock of its breakers and rates, and the randomness of its
+    /// waits.
     #[must_use]
     pub fn new(env: &Env) -> Self {
         Self(Arc::new(Registry {
@@ -76,7 +77,7 @@ impl Models {
         }))
     }
 
-    /// These models, in this order.
+    /// Creates a catalog of these models, in this order.
     ///
     /// # Errors
     /// Everything that is wrong with them: names that are used twice, fallbacks that there are not or that lead in a circle,
@@ -85,7 +86,7 @@ impl Models {
         Self::new(env).and(entries)
     }
 
-    /// These models and another one. Its fallbacks are among them.
+    /// Adds a model. Its fallbacks have to be in the catalog.
     ///
     /// # Errors
     /// As for [`Models::of`].
@@ -110,7 +111,7 @@ impl Models {
         Ok(self)
     }
 
-    /// Asks in this way.
+    /// Sets how often and how long models are tried, and when a breaker opens.
     #[must_use]
     pub fn with_policy(mut self, policy: CallPolicy) -> Self {
         Arc::make_mut(&mut self.0).policy = policy;
@@ -144,7 +145,8 @@ impl Models {
         self
     }
 
-    /// What is listed, in its order.
+    /// Returns the listed models in the order in which they were added, without those that [`Models::with_unlisted`]
+    /// makes.
     pub fn entries(&self) -> impl Iterator<Item = &ModelEntry> {
         self.0.listed.iter().map(|listed| &listed.entry)
     }

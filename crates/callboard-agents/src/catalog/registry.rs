@@ -45,24 +45,26 @@ pub(super) type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + S
 /// How many models can be made of names: names come from definitions, of which there are not as many.
 const MAX_MADE: usize = 1_000;
 
-/// Why no model can be asked.
+/// Why a catalog has no model for a [`ModelChoice`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelsError {
-    /// No model has this name.
+    /// No model has this name, and none can be made of it.
     #[error("there is no model {}{}", quoted(name), advice)]
     Unknown {
         /// The name, as the choice has it.
         name: String,
-        /// What was meant, or what there is.
+        /// The rest of the message, with its punctuation: the name that was probably meant, the models that there are,
+        /// or why no model was made of the name.
         advice: String,
     },
     /// No model has all these tags, or there is none at all.
     #[error("{problem}; {advice}")]
     NoneFits {
-        /// What was asked for.
+        /// Why nothing fits, as a clause: no model has the tags of the choice, or none is listed.
         problem: String,
-        /// What there is, and what to do.
+        /// Up to 20 of the listed models, or what to do if there are none; then the advice that
+        /// [`Models::with_unlisted`](super::Models::with_unlisted) was given.
         advice: String,
     },
 }

@@ -11,7 +11,7 @@ pub enum DefinitionError {
         agent: String,
         /// The name of the section; `None` for the prompt itself.
         section: Option<String>,
-        /// What is wrong with it.
+        /// What is wrong with the template, as a clause without a full stop.
         problem: String,
     },
     /// What it may use in a turn is less than its first call of a model may need, so that every turn would fail.
@@ -23,14 +23,15 @@ pub enum DefinitionError {
     Budget {
         /// The name of the agent.
         agent: String,
-        /// The most tokens of one turn.
+        /// The most tokens that one turn may use: [`Definition::tokens`](super::Definition::tokens).
         budget: u64,
-        /// What is reserved for one call at least.
+        /// The tokens that are reserved for one call at least: `max_tokens`, and an estimate for its tools.
         needed: u64,
-        /// How many of them are for the answer.
+        /// How many of the needed tokens are for the answer: [`Definition::max_tokens`](super::Definition::max_tokens).
         max_tokens: u32,
     },
-    /// It may use a tool that is not there.
+    /// [`Definition::allowed_tools`](super::Definition::allowed_tools) names a tool that is neither among the given
+    /// tools nor one of the loop itself.
     #[error("agent {agent} may use the tool {tool:?}, and there is none")]
     UnknownTool {
         /// The name of the agent.
@@ -46,7 +47,7 @@ pub enum DefinitionError {
         /// The name of the agent.
         agent: String,
     },
-    /// It declares no program.
+    /// The definition has no `[agent.process]`, so no process agent can be made of it.
     #[error("agent {agent} is no program, it has no [agent.process]: make it with LlmAgent::new")]
     NoProgram {
         /// The name of the agent.

@@ -33,13 +33,13 @@ pub struct Definition {
     pub name: AgentName,
     /// What it is for, in a sentence: people and other agents choose it by that.
     pub description: String,
-    /// What it may do by itself.
+    /// What it may do by itself ([`Mode::General`]): it has only tools whose effects its mode permits.
     pub mode: Mode,
     /// Its model's prompt: a template (docs/agents.md has what it may name).
     pub system_prompt: String,
     /// Further parts of the prompt, and replacements of the usual ones.
     pub sections: Vec<Section>,
-    /// Which model it asks.
+    /// The models that may answer for it; an empty choice means the first model of the catalog.
     pub model: ModelChoice,
     /// How many tokens one answer of the model may have (4,096).
     pub max_tokens: u32,
@@ -61,11 +61,11 @@ pub struct Definition {
     pub question_ttl: Option<Duration>,
     /// How often its model is asked in one turn (25).
     pub max_iterations: u32,
-    /// The role that it announces.
+    /// A role that tasks may be addressed to instead of its name; `None` if it announces none.
     pub role: Option<Arc<str>>,
-    /// The capabilities that it announces.
+    /// Capabilities that tasks may be addressed to instead of its name.
     pub capabilities: Vec<Arc<str>>,
-    /// The projects that it announces.
+    /// Projects that it works on, announced for those who look for an agent of one.
     pub projects: Vec<Arc<str>>,
     /// How many of its turns run at once (5).
     pub concurrency: usize,

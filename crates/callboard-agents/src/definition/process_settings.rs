@@ -47,7 +47,7 @@ pub(crate) struct DeclaredFolder {
 /// Why there is no folder that a program may start in.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FolderError {
-    /// Nothing is there, or something else.
+    /// The path does not exist, or does not lead to a folder.
     #[error("there is no folder {}", quoted(&.0.display().to_string()))]
     Missing(PathBuf),
     /// It lies elsewhere, by `..`, as an absolute path or through a symbolic link.
@@ -56,7 +56,7 @@ pub(crate) enum FolderError {
         quoted(&folder.display().to_string()), quoted(&root.display().to_string()), quoted(&leads_to.display().to_string())
     )]
     Outside { folder: PathBuf, root: PathBuf, leads_to: PathBuf },
-    /// It cannot be looked at.
+    /// The system cannot resolve the path for another reason, such as missing permissions.
     #[error("the folder {} cannot be used: {error}", quoted(&folder.display().to_string()))]
     Unusable { folder: PathBuf, error: io::Error },
 }

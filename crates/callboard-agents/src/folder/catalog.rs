@@ -125,7 +125,7 @@ pub(super) fn bytes(path: &Path) -> Bytes {
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     pub(super) file: CatalogFile,
-    /// Why what it said last was not taken.
+    /// Why the file was not taken when it was read last; `None` if it was. The same reason is not reported again.
     refusal: Option<String>,
     current: Option<Current>,
 }

@@ -13,30 +13,31 @@ use super::catalog::{self, Bytes};
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
 
-/// Why a folder of agents is not taken.
+/// Why a folder of agents cannot be loaded or read again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// It cannot be listed.
+    /// The folder does not exist, or cannot be listed.
     #[error("the folder {} cannot be read: {error}", visible(folder))]
     Unreadable {
         /// The path of the folder, as it was given.
         folder: String,
-        /// The error of the system.
+        /// What the system reports, in its words.
         error: String,
     },
-    /// It has too many files.
+    /// The folder has more files `*.toml` than `max`.
     #[error("the folder {} has more than {max} agents", visible(folder))]
     TooMany {
         /// The path of the folder, as it was given.
         folder: String,
-        /// How many files it may have.
+        /// The most files `*.toml` that a folder may have (1,000).
         max: usize,
     },
-    /// Something is wrong with its files.
+    /// At least one file was refused, so that no agent of the folder is made.
+    /// [`AgentFolder::load_valid`](super::AgentFolder::load_valid) returns it only for the file of the models.
     #[error("{}", defects.join("\n\n"))]
     Wrong {
-        /// What is wrong, file by file.
+        /// Why each of these files was refused, as [`FileReport::refusal`](super::FileReport::refusal) returns it.
         defects: Vec<String>,
     },
 }

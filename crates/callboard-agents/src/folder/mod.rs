@@ -70,14 +70,14 @@ pub struct AgentFolder {
     /// The models, if a file says which there are; `model` is not asked then.
     catalog: Option<Catalog>,
     files: BTreeMap<String, Known>,
-    /// Agents that others stand for.
+    /// The names given to [`AgentFolder::leaving`]: the folder neither makes, replaces nor stops these agents.
     left: BTreeSet<String>,
 }
 
 /// Which programs its files may declare.
 #[derive(Clone, Debug, Default)]
 enum Programs {
-    /// Any program.
+    /// Any program: [`AgentFolder::keep_programs`] was not called.
     #[default]
     Any,
     /// Those that they declared when it was loaded; `None` until then.
@@ -87,7 +87,7 @@ enum Programs {
 /// What its files may permit agents.
 #[derive(Clone, Debug, Default)]
 enum Permissions {
-    /// Whatever the files say.
+    /// Whatever the files say: [`AgentFolder::keep_permissions`] was not called.
     #[default]
     Any,
     /// What they permitted when it was loaded; `None` until then.
@@ -116,9 +116,9 @@ impl Programs {
 /// What is known of a file.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Why what it said last was not taken.
+    /// Why the file was refused when it was read last; `None` if it was taken.
     refusal: Option<String>,
-    /// The agent that stands for it.
+    /// The agent made of the file when it was last taken; `None` if it never was.
     agent: Option<Standing>,
 }
 
@@ -132,7 +132,8 @@ struct Standing {
 }
 
 impl AgentFolder {
-    /// A folder whose agents have no tools, and choose among the models that there are: none, until something is said.
+    /// Creates a folder without tools and models. No file is read before [`AgentFolder::load`] or
+    /// [`AgentFolder::load_valid`].
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -147,13 +148,14 @@ impl AgentFolder {
         }
     }
 
-    /// The tools that there are. Each agent has those that its definition lets it have.
+    /// Sets the tools that there are. Each agent has those that its definition lets it have.
     pub fn tools(mut self, tools: &Tools) -> Self {
         self.tools = tools.clone();
         self
     }
 
-    /// The folder that programs start in which are agents, and to which their paths are relative (the current one).
+    /// Sets the folder that programs start in which are agents, and to which their paths are relative (the current
+    /// one).
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = folder.into();
         self
@@ -194,7 +196,8 @@ impl AgentFolder {
         self
     }
 
-    /// The models that agents choose among.
+    /// Sets the models that each agent's [`Definition::model`] chooses among. They replace models, and a catalog file,
+    /// that were set before.
     pub fn models(self, models: &Models) -> Self {
         let models = models.clone();
         self.model_of(move |definition| match models.chosen(&definition.model) {
@@ -203,17 +206,18 @@ impl AgentFolder {
         })
     }
 
-    /// The models that agents choose among, as a file says that is read again with theirs.
+    /// Sets the file that lists the models that agents choose among. A reload reads it again together with the files of
+    /// the agents.
     pub fn catalog(self, file: CatalogFile) -> Self {
         Self { catalog: Some(Catalog::new(file)), ..self }
     }
 
-    /// One model for all agents, whatever their files say.
+    /// Sets one model for all agents, whatever their files say.
     pub fn model(self, model: Arc<dyn Model>) -> Self {
         self.model_of(move |_| Ok(Arc::clone(&model)))
     }
 
-    /// Finds the model of an agent, or says why there is none.
+    /// Sets the function that finds the model of an agent, or returns why there is none.
     pub fn model_of(
         mut self,
         model: impl Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
@@ -229,19 +233,19 @@ impl AgentFolder {
         self
     }
 
-    /// The path of the folder, as it was given.
+    /// Returns the path of the folder, as it was given.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the catalog is, if a file says which models there are.
+    /// Returns the path of the file that lists the models, if [`AgentFolder::catalog`] has set one.
     #[must_use]
     pub fn catalog_path(&self) -> Option<&Path> {
         self.catalog.as_ref().map(|catalog| catalog.file.path())
     }
 
-    /// The models that stand, if a file says which there are and it was taken.
+    /// Returns the models of the file that [`AgentFolder::catalog`] has set, as it was when it was last taken.
     #[must_use]
     pub fn current_models(&self) -> Option<&Models> {
         Some(&self.catalog.as_ref()?.current()?.models)

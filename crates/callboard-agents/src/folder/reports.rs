@@ -5,21 +5,21 @@ use std::fmt;
 use callboard::messages::AgentName;
 use callboard_text::{visible, visible_lines};
 
-/// What became of a file.
+/// What loading or reloading a folder did with one of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
     /// The file's name in the folder; the path of a catalog.
     pub file: String,
-    /// What became of it.
+    /// What changed since the file was read last, or why the file was refused.
     pub change: FileChange,
 }
 
 /// What became of a file since it was read last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// It is as it was, and so is its agent.
+    /// The file is as it was, is refused again for the same reason, or defines an agent that is left to others.
     Unchanged,
-    /// It is new, and its agent is there.
+    /// The file had no agent before; the agent that it defines now takes tasks.
     Added {
         /// The agent that it defines.
         agent: AgentName,
@@ -40,20 +40,20 @@ pub enum FileChange {
     Models,
     /// Something is wrong with the catalog, or an agent has no model in it. The models stay as they were.
     ModelsRefused {
-        /// What is wrong, with the places.
+        /// What is wrong, with file, line and column where the defect has them. It may have several lines.
         why: String,
     },
     /// Something is wrong with it, and nothing of it was taken.
     Refused {
-        /// What is wrong, with the places.
+        /// What is wrong, with file, line and column where the defect has them. It may have several lines.
         why: String,
-        /// The agent that goes on as the file said before.
+        /// The agent that keeps its earlier definition; `None` if the file had no agent.
         stays: Option<AgentName>,
     },
 }
 
 impl FileReport {
-    /// What is wrong with it, if it was not taken.
+    /// Returns what is wrong with the file, if it was not taken.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         match &self.change {

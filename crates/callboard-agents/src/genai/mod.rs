@@ -31,7 +31,7 @@ pub use provider::ProviderError;
 use provider::{Address, Provider};
 use web::Web;
 
-/// How long a provider may take.
+/// How long a call waits for its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
@@ -75,7 +75,7 @@ pub struct GenaiModel {
 }
 
 impl GenaiModel {
-    /// A model, under the name that its provider has for it. It has no key yet.
+    /// Creates a model, under the name that its provider has for it. It has no key yet.
     ///
     /// # Errors
     /// When the provider is not known; the error says which are.
@@ -94,13 +94,13 @@ impl GenaiModel {
         })
     }
 
-    /// Called so, in events and errors.
+    /// Sets the name of the model in catalogs, events and errors; by default it is the provider's name for it.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// At this address, as `https://models.example.org/v1`.
+    /// Sets the address of the server, as `https://models.example.org/v1`.
     ///
     /// # Errors
     /// When it is none, or has a name or a password in it.
@@ -114,7 +114,7 @@ impl GenaiModel {
         Self { key: Some(key), ..self }
     }
 
-    /// With the key in this variable of the environment, which `variables` reads.
+    /// Sets the key to the value of this variable of the environment, which `variables` reads.
     ///
     /// # Errors
     /// When it cannot be the name of a variable: it may be a key by mistake, so the error does not show it.

@@ -24,12 +24,12 @@ pub enum ProviderError {
     Unknown {
         /// The name that was given.
         name: String,
-        /// What was probably meant.
+        /// `; did you mean "x"?` with the name that was probably meant; empty if no provider has a similar one.
         likely: String,
-        /// Those that there are.
+        /// The names of all providers, sorted, with commas between them.
         known: String,
     },
-    /// What should be an address is none.
+    /// The address is not an `http` or `https` URL, or has a user name, a password or a part behind `#`.
     #[error("the url {problem}; write it as \"https://models.example.org/v1\"")]
     Url {
         /// What is wrong with it. It does not show the address: somebody may have written a key into it.

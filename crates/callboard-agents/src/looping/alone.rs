@@ -34,7 +34,7 @@ pub struct LoopHandle {
 }
 
 impl AgentLoop {
-    /// Runs it by itself, without a board.
+    /// Returns the loop as a stream of its events, without a board. The loop advances only while the stream is read.
     #[must_use]
     pub fn run(&self, messages: Vec<Message>) -> LoopRun {
         LoopRun::new(self.clone(), messages)
@@ -57,19 +57,19 @@ impl LoopRun {
         Self { work: Some(Abortable::new(work.boxed(), registration)), handle, handoff: None }
     }
 
-    /// To stop it, decide and answer from elsewhere.
+    /// Returns a handle that stops the loop, decides about uses of tools and answers questions from elsewhere.
     #[must_use]
     pub fn handle(&self) -> LoopHandle {
         self.handle.clone()
     }
 
-    /// What the loop knows at this moment, as a copy.
+    /// Returns a copy of what the loop knows at this moment.
     #[must_use]
     pub fn context(&self) -> LoopContext {
         self.handle.context()
     }
 
-    /// The command of a handoff, once it has ended with one: whom control would go to, and with what.
+    /// Returns the command of a handoff, once the loop has ended with one: whom control would go to, and with what.
     #[must_use]
     pub fn handoff(&self) -> Option<&Command> {
         self.handoff.as_ref()
@@ -103,11 +103,11 @@ impl Stream for LoopRun {
     }
 }
 
-/// Nobody waits for this.
+/// The error of a decision or an answer that no call waits for: it was settled already, or the loop has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the call {call:?} waits for nothing like this; it may have been settled, or the loop has ended")]
 pub struct NotPending {
-    /// The id of the call.
+    /// The id of the call, as it was given to the [`LoopHandle`].
     pub call: String,
 }
 
@@ -117,7 +117,7 @@ impl LoopHandle {
         self.context.lock().cancel.cancel();
     }
 
-    /// What the loop knows at this moment, as a copy.
+    /// Returns a copy of what the loop knows at this moment.
     #[must_use]
     pub fn context(&self) -> LoopContext {
         self.context.lock().clone()

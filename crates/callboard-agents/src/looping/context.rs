@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::compaction::Compacted;
 
-/// Where a loop stands.
+/// The state of a loop: its conversation, what it has used so far, and what it waits for.
 #[derive(Clone, Debug, Default)]
 pub struct LoopContext {
-    /// How often the model was asked.
+    /// How often the model was asked, the request under way included.
     pub iteration: u32,
-    /// How many tools it has called.
+    /// How many calls of tools its model has made, refused and failed ones included.
     pub tool_calls: u32,
     /// The tokens of all answers, and what they cost, as far as prices are known.
     pub usage: Usage,
@@ -43,7 +43,7 @@ pub struct LoopContext {
     pub(super) compacted: Option<Compacted>,
     /// It could not be summed up, and it is not tried again.
     pub(super) is_left_long: bool,
-    /// The ids of all calls.
+    /// The ids of all calls. A call with an empty id, or with one of these, receives a new id.
     ids: BTreeSet<Arc<str>>,
 }
 
@@ -53,14 +53,14 @@ pub struct LoopContext {
 pub struct CancelToken(Option<AbortHandle>);
 
 impl CancelToken {
-    /// The loop goes no further than the await where it is, and what it waits for is dropped.
+    /// Stops the loop at the await where it is, and drops what it waits for.
     pub fn cancel(&self) {
         if let Some(handle) = &self.0 {
             handle.abort();
         }
     }
 
-    /// Whether it was cancelled.
+    /// Returns whether [`CancelToken::cancel`] was called; never for the default token.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(AbortHandle::is_aborted)
@@ -119,7 +119,7 @@ pub(super) enum After {
     Use(Vec<ToolCall>),
     /// It has answered with this text, and the loop ends if the text fits.
     Answer(Arc<str>),
-    /// It has not, and will not.
+    /// The answer was cut or withheld, and the loop fails with this reason.
     Fail(&'static str),
 }
 
@@ -135,13 +135,14 @@ impl LoopContext {
         (Self { cancel: CancelToken(Some(handle)), ..Self::begin(history) }, registration)
     }
 
-    /// The messages that this loop has added, of those that are not summed up.
+    /// Returns the messages that this loop has added, of those that are not summed up.
     #[must_use]
     pub fn new_messages(&self) -> &[Message] {
         self.history.get(self.begun_at..).unwrap_or_default()
     }
 
-    /// All that the model has said.
+    /// Returns what the model has said in all iterations, with a line break between two texts. Empty texts are left
+    /// out.
     #[must_use]
     pub fn text(&self) -> String {
         let said: Vec<&str> = self.texts.iter().map(|text| &**text).filter(|text| !text.is_empty()).collect();

@@ -65,7 +65,7 @@ pub use context::{CancelToken, LoopContext};
 #[derive(Clone)]
 pub struct AgentLoop {
     system: Arc<str>,
-    /// The same for every turn of an agent.
+    /// All else, shared by the clones that the turns of an agent use.
     means: Arc<Means>,
 }
 
@@ -91,12 +91,12 @@ struct Means {
 }
 
 impl AgentLoop {
-    /// A loop without tools that asks its model (25) times at most, for (4,096) tokens at most.
+    /// Creates a loop without tools that asks its model at most 25 times, each time for at most 4,096 tokens.
     pub fn new(model: impl Model) -> Self {
         Self::of(Arc::new(model))
     }
 
-    /// As [`AgentLoop::new`].
+    /// Creates a loop as [`AgentLoop::new`] does, with a model that may be shared.
     #[must_use]
     pub fn of(model: Arc<dyn Model>) -> Self {
         let means = Means {
@@ -122,14 +122,14 @@ impl AgentLoop {
         self
     }
 
-    /// The model's prompt.
+    /// Sets the prompt that the model receives with each request (none).
     #[must_use]
     pub fn system(mut self, system: impl Into<Arc<str>>) -> Self {
         self.system = system.into();
         self
     }
 
-    /// The tools that it may use.
+    /// Sets the tools that the model may use, besides those of the loop itself ([`AgentLoop::meta`]).
     #[must_use]
     pub fn tools(self, tools: Tools) -> Self {
         self.change(|means| means.tools = tools)
@@ -146,13 +146,13 @@ impl AgentLoop {
         }
     }
 
-    /// Of its tools, those that the model sees only once it has found them with [`MetaTool::ToolSearch`].
+    /// Sets which of its tools the model sees only once it has found them with [`MetaTool::ToolSearch`].
     #[must_use]
     pub fn hidden<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.change(|means| means.hidden = names.into_iter().map(Arc::from).collect())
     }
 
-    /// The tools of the loop itself that it may use.
+    /// Sets the tools of the loop itself that the model may use (none).
     #[must_use]
     pub fn meta(self, tools: impl IntoIterator<Item = MetaTool>) -> Self {
         self.meta_for(tools, &[])
@@ -185,37 +185,38 @@ impl AgentLoop {
         self.change(|means| means.meta.retain(|(tool, _)| !is_taken(*tool)))
     }
 
-    /// How often the model is asked at most, from 1.
+    /// Sets how often the model is asked at most; 0 counts as 1.
     #[must_use]
     pub fn max_iterations(self, times: u32) -> Self {
         self.change(|means| means.max_iterations = times.max(1))
     }
 
-    /// How many tokens one answer may have.
+    /// Sets the most tokens of one answer; 0 counts as 1. The loop fails if its final answer is cut there.
     #[must_use]
     pub fn max_tokens(self, tokens: u32) -> Self {
         self.change(|means| means.max_tokens = tokens.max(1))
     }
 
-    /// How many tokens all answers together may take; by default what the run may.
+    /// Sets how many tokens the loop may read and write in a turn; with `None` only the limit of the run applies.
     #[must_use]
     pub fn token_budget(self, tokens: Option<u64>) -> Self {
         self.change(|means| means.token_budget = tokens)
     }
 
-    /// Tools that people are asked about each time, beside those that the tier asks about.
+    /// Sets the tools that people are asked about each time, beside those that the tier asks about.
     #[must_use]
     pub fn asking<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.change(|means| means.asking = names.into_iter().map(Arc::from).collect())
     }
 
-    /// Tools that may be used again when the result of a use was lost, whatever they say themselves (SEMANTICS 14).
+    /// Sets the tools that may be used again when the result of a use was lost, whatever they say themselves
+    /// (SEMANTICS 14).
     #[must_use]
     pub fn idempotent<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.change(|means| means.idempotent = names.into_iter().map(Arc::from).collect())
     }
 
-    /// Where the agent comes from, which decides what people are asked about.
+    /// Sets where the agent comes from, which decides what people are asked about.
     #[must_use]
     pub fn tier(self, tier: Tier) -> Self {
         self.change(|means| means.tier = tier)

@@ -65,19 +65,19 @@ pub struct McpProblem {
     pub place: String,
     /// How it is reached: its program, or its address.
     pub reached_by: String,
-    /// The tool, as the server names it.
+    /// The tool, as the server names it; `None` if the server itself cannot be used.
     pub tool: Option<String>,
     /// What is wrong, in words; it may have several lines.
     pub problem: String,
 }
 
 impl McpServers {
-    /// The names of the servers, in the order of the document.
+    /// Returns the names of the servers, in the order of the document.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|connection| connection.name())
     }
 
-    /// Whether there are none.
+    /// Returns whether no server is declared.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

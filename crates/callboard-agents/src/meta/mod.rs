@@ -15,14 +15,14 @@ use arguments::AcceptHandoff;
 pub(crate) use arguments::{AskUser, Draft, HandoffToAgent, Task, ToolSearch};
 pub(crate) use search::search;
 
-/// A tool of the loop.
+/// A tool of the loop itself: it asks people, works with other agents, finds tools, or makes agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetaTool {
     /// Asks people, and waits for what they answer.
     AskUser,
     /// Gives a task to another agent, and waits for what it answers: a delegation, under the name that models know.
     Task,
-    /// Passes control to another agent.
+    /// Passes control to another agent for good, which ends the loop.
     HandoffToAgent,
     /// Reads what the agent before has left.
     AcceptHandoff,
@@ -49,7 +49,7 @@ impl MetaTool {
         Self::AgentKeep,
     ];
 
-    /// Whether it is about passing control on.
+    /// Returns whether it is about passing control on. The model has such a tool only where control may be passed on.
     #[must_use]
     pub const fn is_handoff(self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl MetaTool {
         }
     }
 
-    /// Whether an agent has it only if its definition names it.
+    /// Returns whether an agent has it only if its definition names it.
     #[must_use]
     pub const fn is_on_request(self) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl MetaTool {
         }
     }
 
-    /// The name that models see.
+    /// Returns the name that models see, and by which `allowed_tools` of a definition names the tool.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,13 +84,14 @@ impl MetaTool {
         }
     }
 
-    /// The tool of this name.
+    /// Returns the tool that models see under this name; `None` if the loop has no such tool.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// How models see it.
+    /// Returns how models see the tool, without the agents that [`AgentLoop::meta_for`](crate::AgentLoop::meta_for)
+    /// adds to it.
     #[must_use]
     pub fn spec(self) -> &'static Arc<ToolSpec> {
         static SPECS: LazyLock<[Arc<ToolSpec>; 8]> = LazyLock::new(|| MetaTool::ALL.map(|tool| Arc::new(tool.made())));

@@ -93,17 +93,17 @@ pub struct ProcessAgent {
 enum StartFolder {
     /// In the board's own folder.
     Own,
-    /// Where its user has it start.
+    /// In the folder that [`ProcessAgent::current_dir`] has set.
     At(PathBuf),
     /// Where a file has it start, which is below a root. A program with a `/` is relative to it.
     Declared(DeclaredFolder),
 }
 
-/// Where a program is to go.
+/// Sends a program that waits for a turn to the turn that takes it.
 type Claim = oneshot::Sender<Process>;
 
 impl ProcessAgent {
-    /// An agent that is this program, looked for in `PATH`.
+    /// Creates an agent that is this program, looked for in `PATH`.
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
@@ -246,7 +246,7 @@ impl ProcessAgent {
         TurnError::broken(format!("{} {}", self.name(), process.end().await.told(" before it ended its turn")))
     }
 
-    /// A program that waits for a turn.
+    /// Takes a program that waits for a turn; `None` if there is none.
     async fn rested(&self) -> Option<Process> {
         loop {
             let watcher = self.resting.lock().pop()?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use callboard::actors::Mode;
 
-/// A part of a prompt.
+/// A part of a prompt: a template, the modes that have it, and its place among the other parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// Names it; a section of the author's takes the place of one of ours that has its name.
@@ -20,7 +20,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// Where it stands in a mode.
+    /// Returns its priority in a mode: that of [`Section::priorities`] if the mode is there, else
+    /// [`Section::priority`].
     #[must_use]
     pub fn priority_in(&self, mode: Mode) -> u16 {
         self.priorities.iter().find(|(other, _)| *other == mode).map_or(self.priority, |(_, priority)| *priority)

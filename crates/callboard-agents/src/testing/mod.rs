@@ -62,12 +62,13 @@ impl Default for ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model that has nothing to say yet.
+    /// Creates a model named `scripted`, without answers. A call for which no answer is left fails with
+    /// [`ModelErrorKind::Rejected`].
     pub fn new() -> Self {
         Self::named("scripted")
     }
 
-    /// One of this name.
+    /// Creates a model of this name, without answers.
     pub fn named(name: &str) -> Self {
         Self(Arc::new(Part { name: name.to_owned(), lines: Mutex::default(), requests: Mutex::default() }))
     }
@@ -77,28 +78,28 @@ impl ScriptedModel {
         self
     }
 
-    /// The next answer is this text, and ends what is asked.
+    /// Adds an answer that is this text and calls no tool.
     pub fn says(self, text: &str) -> Self {
         self.with(Line { pieces: vec![text.to_owned()], ..Line::default() })
     }
 
-    /// As [`ScriptedModel::says`], in pieces.
+    /// Adds an answer as [`ScriptedModel::says`] does, in pieces.
     pub fn streams<'a>(self, pieces: impl IntoIterator<Item = &'a str>) -> Self {
         self.with(Line { pieces: pieces.into_iter().map(str::to_owned).collect(), ..Line::default() })
     }
 
-    /// The next answer calls this tool.
+    /// Adds an answer that calls this tool.
     pub fn calls(self, tool: &str, arguments: impl Into<Json>) -> Self {
         self.calls_all([(tool, arguments.into())])
     }
 
-    /// The next answer calls these tools.
+    /// Adds an answer that calls these tools, in this order.
     pub fn calls_all<'a>(self, calls: impl IntoIterator<Item = (&'a str, Json)>) -> Self {
         let calls = calls.into_iter().map(|(tool, arguments)| (tool.to_owned(), arguments)).collect();
         self.with(Line { calls, ..Line::default() })
     }
 
-    /// The last answer stops for this reason.
+    /// Sets the reason for which the last answer stops.
     pub fn stops(self, stop: StopReason) -> Self {
         if let Some(line) = self.0.lines.lock().back_mut() {
             line.stop = Some(stop);
@@ -106,7 +107,7 @@ impl ScriptedModel {
         self
     }
 
-    /// The last answer took these tokens, in place of (100 and 20).
+    /// Sets the tokens that the last answer took, in place of 100 read and 20 written.
     pub fn using(self, usage: Usage) -> Self {
         if let Some(line) = self.0.lines.lock().back_mut() {
             line.usage = usage;
@@ -114,24 +115,24 @@ impl ScriptedModel {
         self
     }
 
-    /// The next call fails.
+    /// Adds an answer that fails in this way before anything is said.
     pub fn fails(self, kind: ModelErrorKind, text: &'static str) -> Self {
         self.with(Line { error: Some(ModelError::new(kind, text)), ..Line::default() })
     }
 
-    /// The next call says this and breaks off.
+    /// Adds an answer that says this and breaks off with [`ModelErrorKind::CutOff`].
     pub fn breaks_off(self, text: &str) -> Self {
         let error = Some(ModelError::new(ModelErrorKind::CutOff, "the connection was cut"));
         self.with(Line { pieces: vec![text.to_owned()], error, ..Line::default() })
     }
 
-    /// What it was asked so far.
+    /// Returns the requests so far, oldest first. A request counts once its stream is polled.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.0.requests.lock().clone()
     }
 
-    /// How many answers were not asked for yet.
+    /// Returns how many answers were not asked for yet.
     #[must_use]
     pub fn left(&self) -> usize {
         self.0.lines.lock().len()

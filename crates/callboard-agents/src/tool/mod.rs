@@ -18,9 +18,9 @@ pub(crate) use toolset::Entry;
 pub use toolset::{Tools, ToolsError};
 pub use typed::{of_spec, tool};
 
-/// Something that a model can use.
+/// An operation that a model can call: it takes JSON arguments and returns a text.
 pub trait Tool: Send + Sync + 'static {
-    /// How models see it.
+    /// Returns the tool's name, description and parameters, as models see them, and its effect and limits.
     fn spec(&self) -> ToolSpec;
 
     /// Looks at arguments that meet its schema before people are asked about them, so that nobody is asked about what cannot be
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// For whom a tool is used.
+/// What a use of a tool receives besides its arguments.
 #[derive(Clone, Debug)]
 pub struct ToolScope {
     /// The same for all tries of one use: an idempotency key for whatever is outside.
@@ -80,7 +80,7 @@ pub struct ToolScope {
     pub context: Option<ContextAccess>,
 }
 
-/// What a tool answers.
+/// The result of a use of a tool that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
     /// The answer; what a model sees of it is cut to [`ToolSpec::max_output`] bytes.
@@ -111,7 +111,7 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// How a use of a tool failed.
+/// Why a use of a tool has no result. The model receives the error, whichever variant it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolFailure {
     /// The tool has answered that it could not do it.
@@ -124,7 +124,7 @@ pub enum ToolFailure {
 }
 
 impl ToolFailure {
-    /// What the model receives.
+    /// Returns the error, which the model receives.
     #[must_use]
     pub fn error(&self) -> &ToolError {
         match self {

@@ -47,12 +47,12 @@ pub(super) type Identity = (u64, u64);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RootError {
-    /// It cannot be opened.
+    /// The folder does not exist, is no folder, or may not be opened.
     #[error("the folder {} cannot be opened: {error}", quoted(&place.display().to_string()))]
     Open {
-        /// Where it should be.
+        /// The path of the folder, as it was given.
         place: PathBuf,
-        /// What the system says.
+        /// What the system reports.
         error: io::Error,
     },
     /// The root would lie in what no tool may see.

@@ -15,7 +15,7 @@ use super::values::json_of;
 use super::{calls, signs};
 use crate::MAX_DEPTH;
 
-/// An expression, compiled.
+/// A compiled expression. `V` identifies the values that it reads: [`Names`] returns it, and [`Lookup`] takes it.
 #[derive(Debug)]
 pub struct Compiled<V> {
     source: Arc<str>,
@@ -24,7 +24,7 @@ pub struct Compiled<V> {
 
 #[derive(Debug)]
 enum Kind<V> {
-    /// A value, or a part of it, as it is.
+    /// A value, and the fields that lead to the part of it that is meant.
     Path(V, Box<[String]>),
     Machine(Box<Expression<'static, 'static>>, Reads<V>),
 }
@@ -56,7 +56,7 @@ impl<V: Send> Compiled<V> {
         Ok(Self { source: source.trim().into(), kind })
     }
 
-    /// The value that it has.
+    /// Returns the value that it has, computed of the values that `lookup` returns.
     ///
     /// # Errors
     /// As for a template.
@@ -85,7 +85,7 @@ impl<V: Send> Compiled<V> {
         }
     }
 
-    /// Whether it holds: false, null, zero and what is empty do not.
+    /// Returns whether its value holds: false, null, zero and what is empty do not.
     ///
     /// # Errors
     /// As for a template.

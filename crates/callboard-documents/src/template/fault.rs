@@ -1,6 +1,6 @@
 //! What is wrong with a template.
 
-/// What is wrong with a template.
+/// Why a template or an expression does not compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What is wrong, as a clause without a full stop that people read.
@@ -10,12 +10,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault without advice.
+    /// Creates a fault without advice, which [`Fault::advise`] can add.
     pub fn new(problem: impl Into<String>) -> Self {
         Self { problem: problem.into(), advice: None }
     }
 
-    /// The same fault with advice: what to write in its place.
+    /// Sets the advice: what to write in its place.
     #[must_use]
     pub fn advise(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }

@@ -8,16 +8,16 @@ use super::fault::Fault;
 
 /// What a template may name; `V` is how whoever has the values calls them.
 pub trait Names<V> {
-    /// What a path means, and how many of its parts say so.
+    /// Returns which value a path begins with, and how many of its parts name that value; the others are fields in it.
     ///
     /// # Errors
     /// No value has this name; the fault says what is likely meant.
     fn resolve(&self, path: &[&str]) -> Result<(V, usize), Fault>;
 }
 
-/// Where the values are.
+/// Supplies the values that templates and expressions read when they are evaluated.
 pub trait Lookup<V> {
-    /// The value; null if nothing has been produced.
+    /// Returns the value; null if nothing has been produced.
     ///
     /// # Errors
     /// There is no such value.
@@ -29,14 +29,14 @@ pub(super) fn is_word(name: &str) -> bool {
     ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"].contains(&name)
 }
 
-/// Whether a template can name it.
+/// Returns whether a template can name it: it has ASCII letters, digits and `_`, and does not begin with a digit.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.chars().next().is_some_and(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
 }
 
-/// Whether a node may be named so: a template can name it, and it means nothing else there.
+/// Returns whether a node may be named so: a template can name it, and it means nothing else there.
 #[must_use]
 pub fn is_free_name(name: &str) -> bool {
     const TAKEN: [&str; 12] = [

@@ -8,7 +8,7 @@ use callboard_text::{did_you_mean, nearest, quoted};
 use super::values::{Item, mismatch, text};
 use crate::{Defect, Found, Placed};
 
-/// The keys of a table.
+/// Reads a table key by key. [`Fields::close`] reports the keys that nobody asked for.
 pub struct Fields<'t> {
     /// What the table describes, as `a task`.
     what: &'static str,
@@ -22,7 +22,7 @@ pub struct Fields<'t> {
 pub type Field<'t> = (&'static str, &'t Item<'t>);
 
 impl<'t> Fields<'t> {
-    /// What the item consists of; `None`, and a defect, if it is no table. `advice` is an example.
+    /// Returns the keys of an item; `None`, and a defect, if it is no table. `advice` is an example.
     pub fn of(what: &'static str, item: &'t Item<'t>, advice: &str, found: &mut Found) -> Option<Self> {
         let DeValue::Table(table) = item.get_ref() else {
             found.add(mismatch(what, "a table", item).advise(advice));
@@ -31,23 +31,23 @@ impl<'t> Fields<'t> {
         Some(Self { what, table, place: item.span(), asked: Vec::new() })
     }
 
-    /// What a key is set to.
+    /// Returns what a key is set to; `None` if it is not set. [`Fields::close`] takes the key for known from then on.
     pub fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
         self.asked.push(key);
         self.table.get(key)
     }
 
-    /// As [`Fields::get`], with the key as it is shown.
+    /// Returns the same as [`Fields::get`], together with the key.
     pub fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
         self.get(key).map(|item| (key, item))
     }
 
-    /// The text that a key is set to; a defect if it is something else.
+    /// Returns the text that a key is set to; `None` if it is not set, and a defect if it is something else.
     pub fn text(&mut self, key: &'static str, found: &mut Found) -> Option<Placed<String>> {
         self.field(key).and_then(|field| text(field, found))
     }
 
-    /// What the key is set to; a defect if it is not.
+    /// Returns what the key is set to; `None`, and a defect, if it is not set.
     pub fn required(&mut self, key: &'static str, advice: &str, found: &mut Found) -> Option<Field<'t>> {
         let field = self.field(key);
         if field.is_none() {
@@ -57,7 +57,7 @@ impl<'t> Fields<'t> {
         field
     }
 
-    /// A defect for each key that nobody asked for.
+    /// Adds a defect for each key that nobody asked for.
     pub fn close(self, found: &mut Found) {
         for key in self.table.keys().filter(|key| !self.asked.contains(&key.get_ref().as_ref())) {
             let likely = nearest(key.get_ref(), self.asked.iter().copied());

@@ -10,10 +10,10 @@ use serde_json::{Map, Number, Value};
 use super::fields::Field;
 use crate::{Defect, Found, Place, Placed};
 
-/// A value of TOML with its place.
+/// A value of TOML with its range of bytes in the text.
 pub type Item<'t> = Spanned<DeValue<'t>>;
 
-/// An item that has another type than it should. `name` is what it is called, in words.
+/// Returns the defect of an item that has another type than it should. `name` is what it is called, in words.
 pub fn mismatch(name: &str, expected: &str, item: &Item<'_>) -> Defect {
     Defect::new(&Some(item.span()), format!("{name} must be {expected}, not {}", kind(item.get_ref())))
 }
@@ -48,13 +48,14 @@ fn place(item: &Item<'_>) -> Place {
     Some(item.span())
 }
 
-/// A text with its place; a defect if it is something else.
+/// Returns a text with its place; `None`, and a defect, if it is something else.
 pub fn text((key, item): Field<'_>, found: &mut Found) -> Option<Placed<String>> {
     let text = string(&format!("`{key}`"), "a string", item, found)?;
     Some(Placed::at(text.to_owned(), item.span()))
 }
 
-/// The text of an item that can be nothing else.
+/// Returns the text of an item; `None`, and a defect, if it is something else. `name` and `expected` are for the
+/// defect.
 pub fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: &mut Found) -> Option<&'t str> {
     let text = item.get_ref().as_str();
     if text.is_none() {
@@ -63,7 +64,7 @@ pub fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: &mut Fo
     text
 }
 
-/// What one of a few words stands for.
+/// Returns what the word stands for among `words`; `None`, and a defect, if it is none of them.
 pub fn word<T: Clone>((key, item): Field<'_>, words: &[(&str, T)], found: &mut Found) -> Option<T> {
     let text = item.get_ref().as_str();
     let meant = words.iter().find(|(word, _)| text == Some(word));
@@ -84,7 +85,7 @@ fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
     if quoted.is_empty() { last } else { format!("{} or {last}", quoted.join(", ")) }
 }
 
-/// A number of things, from 1.
+/// Returns a whole number from 1 to `u32::MAX` with its place; `None`, and a defect, if it is something else.
 pub fn count((key, item): Field<'_>, found: &mut Found) -> Option<Placed<u32>> {
     let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
     let number = number.filter(|number| *number > 0);
@@ -98,7 +99,8 @@ fn integer(number: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// A time above zero: text as `30s`, or an integer of seconds.
+/// Returns a time above zero, written as a text such as `30s` or as an integer of seconds; `None`, and a defect, if it
+/// is something else.
 pub fn duration((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Duration>> {
     let millis = match item.get_ref() {
         DeValue::String(text) => millis(text),
@@ -131,7 +133,7 @@ fn millis(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// The items of an array; none, and a defect, if it is something else. `advice` says how to write one.
+/// Returns the items of an array; none, and a defect, if it is something else. `advice` says how to write one.
 pub fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) -> &'t [Item<'t>] {
     let items = item.get_ref().as_array();
     if items.is_none() {
@@ -140,7 +142,7 @@ pub fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) -> &'t 
     items.map(AsRef::as_ref).unwrap_or_default()
 }
 
-/// The value as JSON. It nests no deeper than the text, see `scan::MAX_LEVELS`.
+/// Returns the value as JSON. It nests no deeper than the text, see `scan::MAX_LEVELS`.
 pub fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
     match item.get_ref() {
         DeValue::String(text) => Some(Value::String(text.clone().into_owned())),

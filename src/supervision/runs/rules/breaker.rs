@@ -5,14 +5,15 @@ use std::time::Duration;
 use crate::env::{Mutant, Now};
 use crate::messages::Timestamp;
 
-/// When a breaker opens and for how long.
+/// When a breaker opens and for how long. [`Builder::breaker`](crate::Builder::breaker) sets it for all agents of a
+/// board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
-    /// Consecutive failures that open it.
+    /// How many consecutive failures open the breaker; 0 counts as 1. The default is 3.
     pub threshold: u32,
-    /// How long it stays open the first time; doubles with each failed probe.
+    /// How long it stays open the first time; doubles with each failed probe. The default is 30 seconds.
     pub cooldown: Duration,
-    /// The longest it stays open.
+    /// The longest that it stays open, however many probes have failed. The default is 10 minutes.
     pub max_cooldown: Duration,
 }
 
@@ -22,7 +23,7 @@ impl Default for BreakerPolicy {
     }
 }
 
-/// What a breaker shows.
+/// Which turns a breaker lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     /// Lets everything through.
@@ -36,9 +37,10 @@ pub enum BreakerState {
 /// What is known of a breaker (SEMANTICS 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerStatus {
-    /// Whether it lets turns through.
+    /// The state. It is still [`BreakerState::Open`] when the cooldown has passed, until a probe is admitted.
     pub state: BreakerState,
-    /// Turns that have failed in a row.
+    /// Turns that have failed in a row. While the breaker is open, turns that were admitted before it opened add to
+    /// them.
     pub failures: u32,
     /// When a turn failed last; `None` if none has since a turn succeeded.
     pub last_failure: Option<Timestamp>,
@@ -102,7 +104,7 @@ impl Breaker {
         BreakerTicket { epoch: self.epoch, probe }
     }
 
-    /// Whether it lets everything through.
+    /// Returns whether the breaker is closed, so that it lets everything through.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.opened_at.is_none()
@@ -132,7 +134,8 @@ impl Breaker {
         self.last_failure
     }
 
-    /// Counts the end of an admitted turn.
+    /// Counts how an admitted turn ended, with the ticket that [`Breaker::admit`] returned for it: a failure may open
+    /// the breaker, the success of its probe closes it.
     pub fn record(&mut self, policy: &BreakerPolicy, ticket: BreakerTicket, signal: Signal, now: Duration) {
         let is_current = ticket.epoch == self.epoch;
         if ticket.probe && is_current {
@@ -160,7 +163,8 @@ impl Breaker {
         }
     }
 
-    /// The state to show.
+    /// Returns the state. The time does not change it: an open breaker whose cooldown has passed stays open until a
+    /// probe is admitted.
     #[must_use]
     pub fn state(&self) -> BreakerState {
         match (self.opened_at, self.probing) {
@@ -170,13 +174,13 @@ impl Breaker {
         }
     }
 
-    /// Consecutive failures.
+    /// Returns the number of failures since a success last reset it to 0.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// All that is shown of it, in wall time.
+    /// Returns the state, the failures and their times; `now` converts readings of the monotonic clock to wall time.
     #[must_use]
     pub fn status(&self, now: Now) -> BreakerStatus {
         let wall = |moment: Duration| {

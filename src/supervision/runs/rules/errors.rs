@@ -14,11 +14,13 @@ use crate::workflow::Defects;
 
 use super::requests::MAX_COMMAND;
 
-/// Why a task was not accepted.
+/// Why [`Callboard::submit`](crate::Callboard::submit) or [`Callboard::try_submit`](crate::Callboard::try_submit) did
+/// not accept a task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The guard refused it.
+    /// The board refused it: it shuts down, it is overloaded, the target is unknown or was stopped, or the breaker of
+    /// the agent is open.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It could not be journaled, or the store's acknowledgement was lost.
@@ -30,7 +32,7 @@ pub enum SubmitError {
         /// The agents of the board, by name.
         agents: Box<[AgentName]>,
     },
-    /// The board has no agents.
+    /// The task names no target, and the board has no agents.
     #[error(
         "no agent is registered; add one with `Builder::agent`, or with `board.agents().spawn` while the board runs"
     )]
@@ -44,7 +46,7 @@ pub enum SubmitError {
         visible_lines(&difference.join("; "))
     )]
     PlanChanged {
-        /// The run.
+        /// The run that has the id of the task.
         run: RunId,
         /// What is different, node by node.
         difference: Vec<String>,
@@ -55,7 +57,7 @@ pub enum SubmitError {
          conversation"
     )]
     OtherConversation {
-        /// The conversation.
+        /// The conversation that the task names.
         conversation: ConversationId,
         /// The agent or workflow that it belongs to.
         owner: Arc<str>,
@@ -109,39 +111,39 @@ pub enum AnswerError {
     /// on the run.
     #[error("{}", not_open(.0))]
     NotOpen(PendingId),
-    /// The approval was decided before.
+    /// The approval was decided before, and the first decision counts.
     #[error("already {} by {} at {}", if decision.approved { "approved" } else { "denied" }, decision.by, decision.at)]
     AlreadyDecided {
-        /// The decision that counts.
+        /// The decision that counts, with who made it and when.
         decision: Decision,
     },
-    /// The question has its answer.
+    /// The question was answered before, and the first answer counts.
     #[error("question {} was answered already", .0.request)]
     Answered(QuestionId),
     /// Its time was over before: the approval is denied, or the turn that asked continues without an answer.
     #[error("{}", expired(id, *at))]
     Expired {
-        /// The id that was given.
+        /// The approval or question that has expired.
         id: PendingId,
-        /// When it expired.
+        /// The time by which it had to be answered, by the wall clock.
         at: Timestamp,
     },
     /// What was responded is for something of another kind.
     #[error("{}", does_not_fit(id))]
     DoesNotFit {
-        /// The id that was given.
+        /// What was responded to; its kind determines which [`Response`](crate::messages::Response) fits.
         id: PendingId,
     },
     /// It is an approval that is asked for each time, or of a handoff: it cannot be given for a whole run.
     #[error("approval {id} cannot be given for the whole run: it is asked each time")]
     NotForRun {
-        /// The id that was given.
+        /// The approval that was to be given for the whole run.
         id: ApprovalId,
     },
     /// It is an approval of a handoff, what it was changed to nests too deeply, or it cannot be said what it would be done to.
     #[error("approval {id} cannot be given with other arguments: deny it, and say what to do instead")]
     NotEditable {
-        /// The id that was given.
+        /// The approval that was to be given with other arguments.
         id: ApprovalId,
     },
     /// The question is whether something was done, and the answer is none of those that it has.
@@ -198,10 +200,10 @@ pub enum OverwriteError {
     /// The store does not know the run.
     #[error("there is no such run")]
     Unknown,
-    /// It has not ended.
+    /// The run has not ended, so it has no conflict to overwrite.
     #[error("the run has not ended")]
     NotEnded,
-    /// It ended for another reason.
+    /// The run ended, but not because branches wrote one place concurrently.
     #[error("the run did not end because of concurrent writes")]
     NoConflict,
     /// The overwrites leave a conflict, or a channel does not take them. Nothing has changed.
@@ -213,7 +215,7 @@ pub enum OverwriteError {
     /// The values are larger than a command may be.
     #[error("the overwrite has {size} bytes; at most {} are allowed", MAX_COMMAND)]
     TooLarge {
-        /// The size in bytes.
+        /// The size of the values and of the names of their channels, in bytes.
         size: usize,
     },
     /// A value is nested too deeply to be stored, or the name of the person is too long.
@@ -222,7 +224,7 @@ pub enum OverwriteError {
     /// It is not known whether the overwrite was journaled.
     #[error(transparent)]
     Unacknowledged(#[from] Unacknowledged),
-    /// The store failed.
+    /// The store could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }

@@ -26,63 +26,66 @@ struct Open {
     since: Timestamp,
 }
 
-/// Something that happened to a turn.
+/// A change of the status of a turn, as [`RunHandle::turn_events`](crate::RunHandle::turn_events) and
+/// [`Follower::take`] return it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnEvent {
-    /// The number of the run's event.
+    /// The number of the run's event that caused it, from 1; [`Follower::catch_up`] gives that of the run's last event.
     pub sequence: u64,
-    /// When.
+    /// When that event happened, by the wall clock.
     pub at: Timestamp,
-    /// The turn.
+    /// The turn whose status has changed.
     pub turn: TurnId,
-    /// Whose it is.
+    /// The agent that takes the turn.
     pub agent: AgentName,
-    /// The way to the node of the plan that it belongs to, as in [`Run::node_of`]; `None` for a turn that agents brought about.
+    /// The path to the node of the plan that it belongs to, as in [`Run::node_of`]; `None` for a turn that agents brought about.
     pub node: Option<Arc<str>>,
     /// Whether it takes back what the node has done.
     pub is_compensation: bool,
-    /// Its status.
+    /// The status of the turn after the event.
     pub status: TurnStatus,
 }
 
 /// The status of a turn after an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnStatus {
-    /// It may be taken.
+    /// The turn was admitted, or [`Follower::catch_up`] found it open. Its first attempt may not have begun yet.
     Started,
-    /// Its node waits for a person.
+    /// The turn was admitted, and begins when a person resumes its node with
+    /// [`Response::Resume`](crate::messages::Response::Resume).
     Interrupted,
-    /// A person has let it begin.
+    /// A person resumed the node of the turn, so the turn may begin.
     Resumed {
-        /// Who.
+        /// The person, as the caller of [`PeopleHandle::answer`](crate::runtime::PeopleHandle::answer) named them.
         by: Arc<str>,
     },
     /// An attempt has failed, and another will be made.
     Retrying {
-        /// The attempt that failed.
+        /// The number of the attempt that failed, from 1.
         attempt: u32,
-        /// Why.
+        /// Why the attempt failed.
         failure: Failure,
-        /// When the next begins.
+        /// When the next attempt begins at the earliest, by the wall clock.
         until: Timestamp,
     },
     /// It waits for a person, because something is wrong.
     NeedsAttention {
-        /// What is wrong.
+        /// What is wrong, as text for that person.
         why: Arc<str>,
     },
-    /// A person has had it begin again.
+    /// A person had the turn begin again with [`Response::Restart`](crate::messages::Response::Restart), as a new
+    /// attempt.
     Restarted,
-    /// It has returned its command.
+    /// The turn has ended with a command.
     Finished {
-        /// What it returned.
+        /// The command that the agent returned.
         command: Arc<Command>,
         /// For how long it was open, waits included.
         took: Duration,
     },
-    /// It has failed for good.
+    /// The turn has failed for good and is a dead letter.
     Failed {
-        /// Why.
+        /// Why the last attempt failed.
         failure: Failure,
         /// For how long it was open, waits included.
         took: Duration,
@@ -92,25 +95,25 @@ pub enum TurnStatus {
 }
 
 impl Follower {
-    /// Nothing is known yet: the first event is the submission.
+    /// Creates a follower that has taken no event yet; the first one that it takes is the submission.
     #[must_use]
     pub fn new(rules: StateRules) -> Self {
         Self { rules, run: None, open: BTreeMap::new() }
     }
 
-    /// The run, as far as it is known.
+    /// Returns the run after the last event that was taken; `None` before the submission was.
     #[must_use]
     pub fn run(&self) -> Option<&Run> {
         self.run.as_ref()
     }
 
-    /// The number of the next event.
+    /// Returns the number of the event that [`Follower::take`] expects next; the submission is 1.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.run.as_ref().map_or(1, |run| run.sequence() + 1)
     }
 
-    /// The way to the node of an open turn, if it belongs to one.
+    /// The path to the node of an open turn, if it belongs to one.
     #[must_use]
     pub fn node_of(&self, turn: u32) -> Option<&str> {
         self.open.get(&turn)?.node.as_deref()

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::messages::{RunEvent, Submission};
 
-/// Why a history cannot be replayed.
+/// Why [`Replay::of`](crate::supervision::runs::Replay::of) cannot replay a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// There are no events.
+    /// The history has no events: the store does not know the run.
     #[error("there is no such run: its journal is empty")]
     Empty,
     /// The first event is not a submission: a run that lived in memory only has forgotten how it began.
@@ -17,7 +17,7 @@ pub enum ReplayError {
     /// A later event is a submission too.
     #[error("event {event} is a second submission: this is the history of more than one run")]
     Joined {
-        /// Its place in the history, from 1.
+        /// The place of the second submission in the history, from 1.
         event: usize,
     },
 }

@@ -37,7 +37,7 @@ impl fmt::Display for Strategy {
 /// When a child that ended by itself is restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Restart {
-    /// Always.
+    /// Always, also after a normal end.
     #[default]
     Permanent,
     /// Only after an abnormal end: a panic, an error, a kill, a cancelled task.
@@ -49,7 +49,8 @@ pub enum Restart {
 /// Whether a supervisor ends, as if stopped, when its significant children have ended by themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoShutdown {
-    /// No.
+    /// The supervisor does not end by itself, and refuses significant children
+    /// ([`SpecError::SignificantWithoutShutdown`](super::SpecError::SignificantWithoutShutdown)).
     #[default]
     Never,
     /// When the first significant child has ended.

@@ -74,7 +74,8 @@ impl Definition {
         DefinitionReader::default().read(origin, text)
     }
 
-    /// A reader that knows what there is.
+    /// Creates a reader. It accepts any tool, model and program until [`DefinitionReader::tools`],
+    /// [`DefinitionReader::models`] and [`DefinitionReader::root`] set what there is.
     #[must_use]
     pub fn reader() -> DefinitionReader {
         DefinitionReader::default()
@@ -82,22 +83,22 @@ impl Definition {
 }
 
 impl DefinitionReader {
-    /// The tools that there are, beside those of the loop itself.
+    /// Sets the tools that there are, beside those of the loop itself. Without them any name is taken for one.
     #[must_use]
     pub fn tools(mut self, tools: &Tools) -> Self {
         self.tools = Some(tools.clone());
         self
     }
 
-    /// The names of the models that there are. Without them any name is taken for one.
+    /// Sets the names of the models that there are. Without them any name is taken for one.
     #[must_use]
     pub fn models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.models = Some(names.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// The folder that programs start in. With it, programs that agents are, their folders and the variables that they are passed
-    /// have to be there.
+    /// Sets the folder that programs start in. With it, programs that agents are, their folders and the variables that
+    /// they are passed have to be there.
     #[must_use]
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = Some(folder.into());

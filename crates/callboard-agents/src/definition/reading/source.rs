@@ -3,12 +3,13 @@
 use std::io;
 use std::path::Path;
 
-/// A text that an agent is defined in.
+/// A TOML text that defines one agent, and the name that errors give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionSource {
     /// What the text is called in errors, a file's name for example.
     pub origin: String,
-    /// The text, which should be UTF-8.
+    /// The text as it was read. Bytes that are not UTF-8 are reported as a defect by
+    /// [`DefinitionReader::all`](super::DefinitionReader::all).
     pub bytes: Vec<u8>,
 }
 

@@ -15,7 +15,7 @@ use crate::messages::{
 
 use super::{Cause, Deed, Replay, ReplayStep, TurnEnd, TurnStory};
 
-/// What is different about two runs.
+/// What is different about two runs, as [`Diff::of`] finds it. Ids, times and nonces are not compared.
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// The first events that are not alike, of the first run and of the second; one that has ended by then has none. If one of
@@ -34,9 +34,9 @@ pub struct Diff {
 /// A turn that only one run has, or that went differently in the other.
 #[derive(Clone, Debug)]
 pub struct TurnDifference {
-    /// The first run's turn.
+    /// The turn of the first run; `None` if only the second has it.
     pub first: Option<TurnStory>,
-    /// The second run's.
+    /// The turn of the second run; `None` if only the first has it.
     pub second: Option<TurnStory>,
     /// What is different about them, if both have it.
     pub aspects: Vec<Aspect>,
@@ -45,20 +45,21 @@ pub struct TurnDifference {
 /// Something about a turn that can be different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
-    /// Whose it was.
+    /// The agent that took the turn.
     Agent,
-    /// What it worked on.
+    /// The input of the turn.
     Input,
-    /// How many attempts it took.
+    /// The number of attempts ([`TurnStory::attempts`]). It is not compared if one of the turns is a copy in a fork.
     Attempts,
-    /// What it did before it ended.
+    /// What the turn did before it ended ([`TurnStory::did`]). If one of the turns is a copy in a fork, refusals and
+    /// requests for consent are not compared.
     Deeds,
-    /// How it ended.
+    /// How the turn ended ([`TurnStory::end`]).
     End,
 }
 
 impl Diff {
-    /// Compares two runs.
+    /// Compares two runs by their events, outcomes, outputs, channels at the end and turns.
     #[must_use]
     pub fn of(first: &Replay, second: &Replay) -> Self {
         let outcome = |replay: &Replay| replay.result().map(|result| result.outcome.clone());
@@ -73,7 +74,7 @@ impl Diff {
         }
     }
 
-    /// Whether nothing is different.
+    /// Returns whether nothing that is compared is different.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.first.is_none()

@@ -54,19 +54,19 @@ pub struct Replay {
     run: Run,
 }
 
-/// One event and what it changed.
+/// One event of a run, with the turns that it began and closed and the channels that it changed.
 #[derive(Clone, Debug)]
 pub struct ReplayStep {
     /// Its number, from 1, in the order in which events take effect: as in the journal, but for overwrites, which come
     /// before the event whose join had failed.
     pub number: usize,
-    /// What happened.
+    /// The event, as it was journaled.
     pub event: RunEvent,
     /// Whose turn it is about, if it is about one.
     pub agent: Option<AgentName>,
-    /// The turns that it began.
+    /// The numbers of the turns that it began, also of those that wait for a person to resume them.
     pub begun: Vec<u32>,
-    /// The turns that are over with it.
+    /// The numbers of the turns that are over with it: ended with a command, failed for good or cancelled.
     pub closed: Vec<u32>,
     /// When: its own time, or that of the last event that has one (see [`RunEvent::at`]).
     pub at: Timestamp,
@@ -74,16 +74,16 @@ pub struct ReplayStep {
     after: FinalState,
 }
 
-/// A run at one moment.
+/// A run at one moment, as [`Replay::at_step`], [`Replay::before_turn`] and [`Replay::after_turn`] rebuild it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
-    /// After this step.
+    /// The number of the last step before this moment ([`ReplayStep::number`]).
     pub step: usize,
     /// The channels, as the turn that the moment is about has them.
     pub state: Json,
     /// The turns that are open, with their agents.
     pub open: Vec<(u32, AgentName)>,
-    /// What the run took by then.
+    /// What the run had used after that step: turns, handoffs, agents, retries, tokens and time.
     pub metrics: RunMetrics,
     /// How the run ended, if it had by then.
     pub outcome: Option<Outcome>,
@@ -127,36 +127,37 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Every event with what it changed.
+    /// Returns every event with what it changed, in the order in which events take effect.
     #[must_use]
     pub fn steps(&self) -> &[ReplayStep] {
         &self.steps
     }
 
-    /// Every turn, in order of admission.
+    /// Returns the story of every turn, in order of admission.
     pub fn turns(&self) -> impl Iterator<Item = &TurnStory> {
         self.turns.values()
     }
 
-    /// One turn.
+    /// Returns the story of the turn of this number; `None` if the run has no such turn.
     #[must_use]
     pub fn turn(&self, number: u32) -> Option<&TurnStory> {
         self.turns.get(&number)
     }
 
-    /// The run after its last event.
+    /// Returns the run after its last event.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// What was submitted.
+    /// Returns the submission that the run began with: the task, the agents that its target and plan were resolved to,
+    /// the run's id and the time.
     #[must_use]
     pub fn submission(&self) -> &Submission {
         self.run.submission()
     }
 
-    /// The result of the run, if it has ended.
+    /// Returns the result of the run; `None` if it has not ended.
     #[must_use]
     pub fn result(&self) -> Option<&RunResult> {
         self.run.result().map(|result| &**result)
@@ -279,7 +280,7 @@ impl ReplayStep {
         &self.after
     }
 
-    /// What it changed there.
+    /// Returns the differences between the channels before the event and those after it ([`ReplayStep::state`]).
     #[must_use]
     pub fn changes(&self) -> Vec<StateChange> {
         self.before.changes(&self.after)

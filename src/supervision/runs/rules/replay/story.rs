@@ -8,28 +8,30 @@ use crate::messages::{AgentName, Command, Failure, Json, RunEvent, Timestamp, Up
 
 use super::super::run::{Phase, Run};
 
-/// What became of one turn.
+/// What became of one turn, gathered from the events about it. [`Replay::turn`](super::Replay::turn) returns it.
 #[derive(Clone, Debug)]
 pub struct TurnStory {
-    /// Its number in the run.
+    /// The number of the turn in its run, from 1.
     pub number: u32,
-    /// Whose it was.
+    /// The agent that took the turn.
     pub agent: AgentName,
-    /// What it worked on.
+    /// The input of the turn, with what a fork or the person who resumed it changed.
     pub input: Json,
-    /// Why it was there.
+    /// What made the turn begin: the task, another turn, or a node of the plan.
     pub cause: Cause,
-    /// How many attempts have begun.
+    /// The number of the last attempt, from 1. After an attempt that is retried, it is the number of the next one,
+    /// which may not have begun.
     pub attempts: u32,
-    /// The number of the step that began it; in a fork, of that which changed it.
+    /// The number of the step that admitted the turn, or of a later step that changed what it works on: a fork or a
+    /// resumption.
     pub begun: usize,
-    /// When that was.
+    /// When the turn was admitted, by the wall clock; a fork or a resumption does not change it.
     pub begun_at: Timestamp,
     /// The number of the step after which it was over, and when that was.
     pub closed: Option<(usize, Timestamp)>,
-    /// How it ended.
+    /// How the turn ended, or that it has not.
     pub end: TurnEnd,
-    /// What it did before it ended, in order.
+    /// What the turn did before it ended, in the order of the journal and over all attempts.
     pub did: Vec<Deed>,
     /// Tokens that providers reported for its calls.
     pub usage: Usage,
@@ -41,72 +43,75 @@ pub struct TurnStory {
 /// Something that a turn did before it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// It finished a step of this name.
+    /// It finished a step of this name, with a value or with a failure as the result.
     Step(Arc<str>),
-    /// It gave a task to these agents.
+    /// It delegated a task to these agents, and the delegation was admitted.
     Delegated(Vec<AgentName>),
-    /// It was refused to: the refusal's name.
+    /// A delegation or a reservation of tokens was refused to it. Holds
+    /// [`Refusal::name`](crate::messages::Refusal::name).
     Refused(&'static str),
-    /// It asked people something.
+    /// It asked people a question, or they were asked whether one of its effects was done.
     Asked,
-    /// It asked for consent.
+    /// It asked people for an approval.
     AskedConsent,
 }
 
-/// What a turn comes from.
+/// What made a turn begin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The task itself.
+    /// The submission of the task: the first turn of a run without a plan.
     Task,
-    /// A turn's command, as one of its targets.
+    /// The command of another turn, which named the agent as a target of a handoff.
     Handoff {
-        /// The turn.
+        /// The number of the turn that returned the command.
         from: u32,
-        /// Which of the targets.
+        /// The place of the target in the command, from 0.
         target: usize,
     },
-    /// A turn's request.
+    /// A delegation by another turn.
     Delegation {
-        /// The turn.
+        /// The number of the turn that delegated the task.
         from: u32,
-        /// Which of its requests.
+        /// The ordinal of the delegation among the requests of that turn, from 0.
         ordinal: u32,
     },
     /// A node of the run's plan could start.
     Node {
-        /// The way to the node, as in [`Run::node_of`].
+        /// The path to the node, as in [`Run::node_of`].
         node: String,
     },
     /// What a node of the run's plan has done is taken back.
     Compensation {
-        /// The way to the node, as in [`Run::node_of`].
+        /// The path to the node, as in [`Run::node_of`].
         node: String,
     },
-    /// The answer to a delegation whose asking turn had ended without waiting; the turn whose end brought it.
+    /// The answer to a delegation whose asking turn had ended without waiting. It came with the end of a turn, or because the
+    /// delegation expired.
     Answer {
-        /// The turn.
+        /// The number of the turn that the event which brought the answer is about.
         from: u32,
     },
 }
 
-/// How a turn ended.
+/// How a turn ended, or why it has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnEnd {
-    /// It has not.
+    /// The turn has not ended: it waits to be taken, runs, waits for its next attempt, or waits for a person to resume
+    /// it.
     Open,
-    /// It waits for a person.
+    /// Something is wrong, and the turn waits until a person has it begin again or its run is cancelled.
     NeedsAttention {
-        /// Why.
+        /// What is wrong, as text for that person.
         why: Arc<str>,
     },
-    /// With a command.
+    /// The turn ended with a command.
     Command {
-        /// What it returned.
+        /// The command that the agent returned.
         command: Arc<Command>,
-        /// The last verdict about where it goes.
+        /// The verdict on where the command goes; if a person or an overwrite decided that later, the later one.
         verdict: Verdict,
     },
-    /// It failed for good.
+    /// The turn failed for good, with the failure of its last attempt, and is a dead letter.
     Failed(Failure),
     /// It was cut off by what another turn, a person or the time did.
     Cancelled,

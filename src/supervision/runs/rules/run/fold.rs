@@ -82,7 +82,7 @@ impl Run {
         self
     }
 
-    /// The run's id.
+    /// Returns the run's id, which [`Callboard::run`](crate::Callboard::run) takes.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.submission.run
@@ -106,31 +106,33 @@ impl Run {
         self.submission.owner()
     }
 
-    /// What was submitted.
+    /// Returns the submission that the run began with: the task, the agents that its target and plan were resolved to,
+    /// the run's id and the time.
     #[must_use]
     pub fn submission(&self) -> &Arc<Submission> {
         &self.submission
     }
 
-    /// How many events it is the fold of.
+    /// Returns how many events the run is the fold of, which is the number of the last one.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether it has read untrusted input.
+    /// Returns the taint: whether the run has read untrusted input, or its task is untrusted. It is never reset.
     #[must_use]
     pub fn is_tainted(&self) -> bool {
         self.is_tainted
     }
 
-    /// Its result, once it has ended.
+    /// Returns the result of the run; `None` until it has ended.
     #[must_use]
     pub fn result(&self) -> Option<&Arc<RunResult>> {
         self.result.as_ref()
     }
 
-    /// When its last event happened.
+    /// Returns when its last event happened, by the wall clock. Events about steps, tokens and notices do not count,
+    /// nor do overwrites and the questions and approvals that turns ask for.
     #[must_use]
     pub fn last_at(&self) -> Timestamp {
         self.last_at
@@ -141,7 +143,7 @@ impl Run {
         self.turns.numbers()
     }
 
-    /// The agent of an open turn.
+    /// Returns the agent of an open turn; `None` if the turn has ended, or there is none of this number.
     #[must_use]
     pub fn agent_of(&self, turn: u32) -> Option<&AgentName> {
         self.turns.get(turn).map(OpenTurn::agent)
@@ -152,7 +154,7 @@ impl Run {
         self.turns.get(number)
     }
 
-    /// The id of one of its turns.
+    /// Returns the id of the turn of this number, whether or not there is such a turn.
     #[must_use]
     pub fn turn_id(&self, number: u32) -> TurnId {
         TurnId { run: self.id(), number }
@@ -173,7 +175,8 @@ impl Run {
         &self.branches[turn.branch]
     }
 
-    /// What it took so far.
+    /// Returns what the run has used so far: turns, handoffs, agents, retries, tokens, and the time until its last
+    /// event.
     #[must_use]
     pub fn metrics(&self) -> RunMetrics {
         RunMetrics {

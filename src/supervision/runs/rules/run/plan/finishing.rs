@@ -251,7 +251,7 @@ impl Run {
     pub(super) fn failure_of(&self, id: u32, node: u32) -> Outcome {
         let end = self.plan.graph().zip(self.scope(id)).and_then(|(graph, scope)| {
             let name = &graph.level(scope.block).nodes[node as usize].name;
-            Some((self.way_to(self.branches.get(id)?, Some(name)), scope.end(node)?))
+            Some((self.path_to(self.branches.get(id)?, Some(name)), scope.end(node)?))
         });
         match end {
             Some((node, NodeEnd { outcome: Outcome::Failed { error }, has_failed_within: false, .. })) => {

@@ -56,7 +56,7 @@ impl Run {
         Ok(run.node_states())
     }
 
-    /// How the nodes of its plan stand now, by the way to them: as [`Run::node_of`] has it, without iterations and items. Of
+    /// How the nodes of its plan stand now, by the path to them: as [`Run::node_of`] has it, without iterations and items. Of
     /// nodes in blocks that have ended nothing is known any more, nor what was taken back, and nothing at all of a run that has
     /// ended: see [`Run::node_states_of`].
     #[must_use]
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    /// The items that a branch lies in, and the way to its node.
+    /// The items that a branch lies in, and the path to its node.
     fn path_of(&self, graph: &Graph, branch: u32) -> NodePath {
         let (mut names, mut items, mut next) = (Vec::new(), Vec::new(), Some(branch));
         while let Some(branch) = next.and_then(|id| self.branches.get(id)) {
@@ -194,7 +194,7 @@ impl Run {
     }
 }
 
-/// The way to a node of a block, without iterations and items.
+/// The path to a node of a block, without iterations and items.
 fn path_to(graph: &Graph, block: u32, node: u32) -> String {
     let level = graph.level(block);
     let name = &*level.nodes[node as usize].name;

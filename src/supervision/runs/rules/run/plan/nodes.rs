@@ -42,10 +42,10 @@ impl Run {
     }
 
     /// The path to the node that a branch works on, or to the node of this name in its block.
-    pub(super) fn way_to(&self, branch: &Branch, node: Option<&str>) -> String {
+    pub(super) fn path_to(&self, branch: &Branch, node: Option<&str>) -> String {
         let Some(graph) = self.plan.graph() else { return String::new() };
         // From the inside. It is made for each turn of a plan, so each branch is looked up once.
-        let mut way: Vec<Part<'_>> = node.map(|name| Part { name, place: Place::Only }).into_iter().collect();
+        let mut parts: Vec<Part<'_>> = node.map(|name| Part { name, place: Place::Only }).into_iter().collect();
         let (mut next, mut place) = (Some(branch), Place::Only);
         while let Some(branch) = next {
             let parent = branch.origin.parent().and_then(|id| self.branches.get(id));
@@ -63,17 +63,17 @@ impl Run {
                 Origin::Fork { index, .. } => place = Place::Item(index),
                 Origin::Node { .. } => {
                     let name = station.map(|station| &*station.name).unwrap_or_default();
-                    way.push(Part { name, place: std::mem::replace(&mut place, Place::Only) });
+                    parts.push(Part { name, place: std::mem::replace(&mut place, Place::Only) });
                 }
-                Origin::Compensation { parent } => self.add_way_taken_back(graph, parent, &mut way),
+                Origin::Compensation { parent } => self.add_path_taken_back(graph, parent, &mut parts),
                 Origin::Root | Origin::Delegation { .. } => {}
             }
             next = parent;
         }
         // The one node of a repeated body goes by the name of what is repeated.
         let is_body =
-            matches!(&*way, [own, around, ..] if own.is_only() && !around.is_only() && own.name == around.name);
-        joined(&way[usize::from(is_body)..])
+            matches!(&*parts, [own, around, ..] if own.is_only() && !around.is_only() && own.name == around.name);
+        joined(&parts[usize::from(is_body)..])
     }
 
     /// Where a command of a node's turn goes, as it would be journaled.
@@ -144,7 +144,7 @@ impl Run {
         self.turns.get(turn).is_some_and(|turn| matches!(self.branch_of(turn).origin, Origin::Compensation { .. }))
     }
 
-    /// The way to the node of the plan that an open turn belongs to: names from the outermost block on, as in
+    /// The path to the node of the plan that an open turn belongs to: names from the outermost block on, as in
     /// `group/review`, with the iteration of a loop (`implement#2`) and the index of an item (`each[0]`). `None` for a turn
     /// that agents brought about.
     #[must_use]
@@ -154,7 +154,7 @@ impl Run {
 
     /// [`Run::node_of`] the turn of this branch.
     pub(in crate::supervision::runs) fn node_of_branch(&self, branch: &Branch) -> Option<String> {
-        branch.is_planned().then(|| self.way_to(branch, None))
+        branch.is_planned().then(|| self.path_to(branch, None))
     }
 
     /// The rules of the plan for the turns of a node.
@@ -167,13 +167,13 @@ impl Run {
         self.station(self.plan.graph()?, branch).map(|(_, _, station)| &station.rules)
     }
 
-    /// Adds the nodes on the way to the one that a branch takes back now, from the inside.
-    fn add_way_taken_back<'g>(&self, graph: &'g Graph, branch: u32, way: &mut Vec<Part<'g>>) {
+    /// Adds the nodes on the path to the one that a branch takes back now, from the inside.
+    fn add_path_taken_back<'g>(&self, graph: &'g Graph, branch: u32, parts: &mut Vec<Part<'g>>) {
         let Some((mut block, mut node)) = self.taken_back(branch) else { return };
         let own = self.branches.get(branch).and_then(|branch| self.station(graph, branch));
         loop {
             let level = graph.level(block);
-            way.push(Part { name: &level.nodes[node as usize].name, place: Place::Only });
+            parts.push(Part { name: &level.nodes[node as usize].name, place: Place::Only });
             if self.scope(branch).is_some_and(|scope| scope.block == block) {
                 return;
             }
@@ -218,10 +218,10 @@ impl Part<'_> {
 }
 
 /// The path as text; its parts are given from the inside. It is made for each turn, so it is written into one allocation.
-fn joined(way: &[Part<'_>]) -> String {
+fn joined(parts: &[Part<'_>]) -> String {
     let digits = "[4294967295]/".len();
-    let mut path = String::with_capacity(way.iter().map(|part| part.name.len() + digits).sum());
-    for (index, Part { name, place }) in way.iter().rev().enumerate() {
+    let mut path = String::with_capacity(parts.iter().map(|part| part.name.len() + digits).sum());
+    for (index, Part { name, place }) in parts.iter().rev().enumerate() {
         if index > 0 {
             path.push('/');
         }
