@@ -111,7 +111,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_third_crash_within_a_minute_builds_the_group_anew() {
+    async fn a_third_crash_within_a_minute_rebuilds_the_group() {
         let (app, counter, _) = app();
         let tree = Supervisor::start_in(app, Env::repeatable(7)).await.unwrap();
         let recorder = TreeRecorder::new(tree.subscribe());

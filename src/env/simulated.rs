@@ -9,7 +9,7 @@ thread_local! {
     static COMPLAIN: RefCell<Option<Complain>> = const { RefCell::new(None) };
 }
 
-/// A board starts that belongs to no simulation: one that runs on this thread is told.
+/// A board starts that belongs to no simulation: one that runs on this thread is notified.
 pub(crate) fn strange_board() {
     COMPLAIN.with_borrow(|complain| complain.iter().for_each(|complain| complain()));
 }

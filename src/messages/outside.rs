@@ -151,7 +151,7 @@ impl fmt::Display for Resolution {
             Self::Done(result) => write!(f, "it was done: {}", cut(&result.to_string())),
             Self::Repeat => f.write_str(RUN_AGAIN),
             Self::GiveUp => f.write_str(GIVE_UP),
-            Self::Report => f.write_str("the agent is told that it may have run"),
+            Self::Report => f.write_str("the agent is notified that it may have run"),
         }
     }
 }

@@ -152,15 +152,15 @@ fn brackets(text: &str) -> Vec<String> {
 
 #[test]
 fn the_bracketed_defaults_of_the_rules_are_those_of_the_code() {
-    let told: Vec<(u32, Vec<String>)> = sections()
+    let reported: Vec<(u32, Vec<String>)> = sections()
         .into_iter()
         .map(|(section, text)| (section, brackets(&text)))
         .filter(|(_, brackets)| !brackets.is_empty())
         .collect();
-    for (told, figures) in told.iter().zip(figures()) {
-        assert_eq!(*told, figures, "section {} of docs/semantics.md, and what the code has", told.0);
+    for (reported, figures) in reported.iter().zip(figures()) {
+        assert_eq!(*reported, figures, "section {} of docs/semantics.md, and what the code has", reported.0);
     }
-    assert_eq!(told.len(), figures().len(), "a section with brackets has rows, and the other way round");
+    assert_eq!(reported.len(), figures().len(), "a section with brackets has rows, and the other way round");
 }
 
 #[test]

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_says_so() {
+    fn a_newer_version_reports_it() {
         let error = decode::<Note>(&encode(&Versioned::<7, 4>(1))).unwrap_err();
         assert_eq!(error, CodecError::NewerVersion { name: "note", newest: 3, actual: 4 });
         assert!(error.to_string().contains("written by a newer version"));

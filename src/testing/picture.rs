@@ -4,7 +4,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::time::Duration;
 
-use callboard_text::slip_of;
+use callboard_text::typo_of;
 use similar::{ChangeTag, TextDiff};
 
 use crate::messages::visible;
@@ -166,7 +166,7 @@ impl Level {
     fn add_typos(&self, typos: &mut String) {
         for node in &self.nodes {
             if let Some((rest, last)) = node.name.rsplit_once(' ') {
-                if let Some(state) = slip_of(last, STATES.into_iter().map(word)) {
+                if let Some(state) = typo_of(last, STATES.into_iter().map(word)) {
                     typos.push_str(&format!("\n{last:?} is taken for a part of the name; did you mean {state:?}?"));
                 }
                 if rest.ends_with(" gen") || rest.ends_with(" restarts") {

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_with_its_seed_and_its_smallest_case() {
+    fn a_difference_is_reported_with_its_seed_and_its_smallest_case() {
         let text = panic_of(|| {
             play_from(1, 1_000, "a rule", &[], 0_u32..1_000, |number, _| {
                 proptest::prop_assert!(number < 7, "seven");

@@ -134,17 +134,17 @@ async fn the_first_of_a_thousand_decisions_wins() {
         futures::future::join_all(clicks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
     let winners: Vec<&Decision> = clicks.iter().filter_map(|click| click.as_ref().ok()).collect();
     let [winner] = winners.as_slice() else { panic!("{} decisions won", winners.len()) };
-    let told =
+    let reported =
         format!("already {} by {} at {}", if winner.approved { "approved" } else { "denied" }, winner.by, winner.at);
     for late in clicks.iter().filter_map(|click| click.as_ref().err()) {
         assert_eq!(late, &AnswerError::AlreadyDecided { decision: (*winner).clone() });
-        assert_eq!(late.to_string(), told);
+        assert_eq!(late.to_string(), reported);
     }
     run.result().await.unwrap();
     let decided = run.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::Decided { .. })).count();
     assert_eq!(decided, 1);
     let late = board.people().deny(id, "bob", "").await.unwrap_err();
-    assert_eq!(late.to_string(), told, "also after the run has ended");
+    assert_eq!(late.to_string(), reported, "also after the run has ended");
     board.shutdown().await;
 }
 
@@ -283,7 +283,7 @@ async fn agents_that_only_analyse_are_approved_and_others_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_handoff_reserves_nothing_and_goes_on_when_approved() {
+async fn a_parked_handoff_reserves_nothing_and_continues_when_approved() {
     let world = World::new();
     let board = handoffs_ask(handing_off(world.board())).start().await.unwrap();
     let run = submit(&board, "a").await;

@@ -42,7 +42,7 @@ impl Wait {
     const ALONE: [Self; 6] = [Self::Words, Self::Tool, Self::Permission, Self::Answer, Self::Provider, Self::Rate];
     const ON_A_BOARD: [Self; 3] = [Self::Delegation, Self::Summary, Self::Attempt];
 
-    /// What is told last before it waits.
+    /// What is reported last before it waits.
     fn begins_with(self, event: &AgentEvent) -> bool {
         match self {
             Self::Words | Self::Delegation | Self::Summary => matches!(event, AgentEvent::Text { .. }),

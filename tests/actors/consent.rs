@@ -131,12 +131,12 @@ impl Channel for Noticeboard {
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_panics_is_shown_what_is_open_when_it_is_back() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let channel = Noticeboard(Arc::clone(&told), Counter::default());
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let channel = Noticeboard(Arc::clone(&reported), Counter::default());
     let board = builder().agent("writer", writer).channel(channel).start().await.unwrap();
     assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
     quiet().await;
-    assert_eq!(*told.lock(), ["asked write_file REVIEW.md", "approved write_file REVIEW.md"]);
+    assert_eq!(*reported.lock(), ["asked write_file REVIEW.md", "approved write_file REVIEW.md"]);
     board.shutdown().await;
 }
 
@@ -169,12 +169,12 @@ fn failing_decisions(faults: &[bool]) -> (Builder, Arc<Shaky>) {
 
 #[tokio::test(start_paused = true)]
 async fn who_decides_while_the_store_fails_is_asked_again() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let (builder, store) = failing_decisions(&[false, false]);
-    let board = builder.channel(Hasty(Arc::clone(&told))).start().await.unwrap();
+    let board = builder.channel(Hasty(Arc::clone(&reported))).start().await.unwrap();
     assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
     quiet().await;
-    assert_eq!(*told.lock(), ["asked", "asked", "asked", "settled by hasty"]);
+    assert_eq!(*reported.lock(), ["asked", "asked", "asked", "settled by hasty"]);
     assert!(store.decision_faults.lock().is_empty());
     board.shutdown().await;
 }
@@ -206,7 +206,7 @@ async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_however_slow_the_store_is() {
+async fn a_channel_that_looks_up_what_it_missed_continues_showing_questions_however_slow_the_store_is() {
     let (diary, next_message) = (Diary::default(), FaultPlan::default());
     let env = next_message.env();
     let store = Arc::new(Shaky::new(&env, 0));
@@ -249,18 +249,19 @@ async fn a_name_or_a_reason_too_long_to_be_shown_is_refused_and_nothing_is_decid
     let run = board.submit(Task::new("x")).await.unwrap();
     let (name, long_name) = ("é".repeat(128), "é".repeat(129));
     let (reason, long_reason) = ("a".repeat(4_096), "a".repeat(1 << 20));
-    let told = "the name of who decides has 129 characters; at most 128 are allowed; name a person or a service";
+    let reported = "the name of who decides has 129 characters; at most 128 are allowed; name a person or a service";
     let question = people::question(&run).await.id;
-    assert_eq!(board.people().answer(question, "this", &long_name).await.unwrap_err().to_string(), told);
-    assert_eq!(run.resume_with([("x", 1)], &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(board.people().answer(question, "this", &long_name).await.unwrap_err().to_string(), reported);
+    assert_eq!(run.resume_with([("x", 1)], &long_name).await.unwrap_err().to_string(), reported);
     board.people().answer(question, "this", &name).await.unwrap();
 
     let (id, people) = (people::approval(&board).await.id(), board.people());
-    assert_eq!(people.approve(id, &long_name).await.unwrap_err().to_string(), told);
-    assert_eq!(people.deny(id, &long_name, "").await.unwrap_err().to_string(), told);
-    let told = "the reason has 1048576 characters; at most 4096 are allowed; say it in short, and where the rest is";
-    assert_eq!(people.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), told);
-    assert_eq!(run.cancel(&long_reason).await.unwrap_err().to_string(), told);
+    assert_eq!(people.approve(id, &long_name).await.unwrap_err().to_string(), reported);
+    assert_eq!(people.deny(id, &long_name, "").await.unwrap_err().to_string(), reported);
+    let reported =
+        "the reason has 1048576 characters; at most 4096 are allowed; say it in short, and where the rest is";
+    assert_eq!(people.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), reported);
+    assert_eq!(run.cancel(&long_reason).await.unwrap_err().to_string(), reported);
     people.deny(id, &name, &reason).await.unwrap();
     let result = run.result().await.unwrap();
     assert!(matches!(&result.outcome, Outcome::Denied { reason: said } if said.contains(&reason)), "{result}");

@@ -484,7 +484,7 @@ async fn a_watch_sees_writes_and_deletions_of_its_namespace() {
             ContextChange::Deleted { key } => panic!("{key} was deleted"),
         }
     }
-    assert!(missed > 0, "a slow watcher is told");
+    assert!(missed > 0, "a slow watcher is notified");
     assert_eq!(seen + missed, 1000);
 }
 

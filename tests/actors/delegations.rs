@@ -133,7 +133,7 @@ async fn a_delegation_back_into_the_chain_is_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delegation_past_the_depth_is_refused_by_name_and_its_turn_goes_on() {
+async fn a_delegation_past_the_depth_is_refused_by_name_and_its_turn_continues() {
     let deeper = |turn: Turn| async move {
         let depth: u32 = turn.input()?;
         let answer = turn.delegate(&format!("a{}", depth + 1), "go deeper").input(depth + 1).await;
@@ -152,8 +152,8 @@ async fn a_delegation_past_the_depth_is_refused_by_name_and_its_turn_goes_on() {
     assert_eq!(result.outcome, Outcome::Finished);
     // Three steps, four agents.
     assert_eq!(result.output[0], json!(3));
-    let told = result.output[1].as_str().unwrap();
-    assert!(told.contains("a0 → a1 → a2 → a3"), "{told}");
+    let reported = result.output[1].as_str().unwrap();
+    assert!(reported.contains("a0 → a1 → a2 → a3"), "{reported}");
     assert_eq!(result.metrics.agents, 4);
     board.shutdown().await;
 }

@@ -23,15 +23,15 @@ use crate::common::{Counter, World, comes_true, found, models, people};
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A world, and what a channel of its boards was told.
+/// A world, and what a channel of its boards was shown.
 struct Stage {
     world: World,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
 }
 
 impl Stage {
     fn new() -> Self {
-        Self { world: World::new(), told: Arc::default() }
+        Self { world: World::new(), reported: Arc::default() }
     }
 
     fn now(&self) -> Timestamp {
@@ -41,7 +41,7 @@ impl Stage {
     /// A board whose agent asks for consent to what its input says, and hands nothing on.
     fn board(&self) -> Builder {
         let env = self.world.env.clone();
-        let diary = Diary { told: Arc::clone(&self.told), began: env.now().monotonic, env };
+        let diary = Diary { reported: Arc::clone(&self.reported), began: env.now().monotonic, env };
         self.world.board().channel(diary).agent("writer", |turn: Turn| async move {
             let target: String = turn.input()?;
             Ok(Command::output(match turn.people().approve(Action::new("write_file", &target, "x")).await {
@@ -51,14 +51,14 @@ impl Stage {
         })
     }
 
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock())
+    fn reported(&self) -> Vec<String> {
+        std::mem::take(&mut *self.reported.lock())
     }
 }
 
-/// Notes what it is told, and after how many hours.
+/// Notes what it is shown, and after how many hours.
 struct Diary {
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
     env: Env,
     began: Duration,
 }
@@ -66,7 +66,7 @@ struct Diary {
 impl Diary {
     fn note(&self, what: &str, envelope: &Envelope) {
         let hours = (self.env.now().monotonic - self.began).as_secs() / 3600;
-        self.told.lock().push(format!("{what} {} after {hours} h", envelope.action.target));
+        self.reported.lock().push(format!("{what} {} after {hours} h", envelope.action.target));
     }
 }
 
@@ -186,19 +186,23 @@ async fn people_are_reminded_once_before_an_approval_expires() {
     let board = stage.board().start().await.unwrap();
     let (run, _) = ask(&board, Task::new("x").input("a")).await;
     run.result().await.unwrap();
-    assert_eq!(stage.told(), ["asked about a after 0 h", "reminded of a after 144 h", "expiry a after 168 h"]);
+    assert_eq!(stage.reported(), ["asked about a after 0 h", "reminded of a after 144 h", "expiry a after 168 h"]);
     let (run, envelope) = ask(&board, Task::new("x").input("b").approval_ttl(HOUR * 4)).await;
     tokio::time::sleep(HOUR).await;
     board.people().approve(envelope.id(), "ann").await.unwrap();
     run.result().await.unwrap();
     tokio::time::sleep(DAY).await;
-    assert_eq!(stage.told(), ["asked about b after 168 h", "ann b after 169 h"], "what is decided needs no reminder");
+    assert_eq!(
+        stage.reported(),
+        ["asked about b after 168 h", "ann b after 169 h"],
+        "what is decided needs no reminder"
+    );
     board.shutdown().await;
 
     let board = stage.board().timings(|timings| timings.remind_before(Duration::ZERO)).start().await.unwrap();
     let (run, _) = ask(&board, Task::new("x").input("c").approval_ttl(HOUR * 4)).await;
     run.result().await.unwrap();
-    assert_eq!(stage.told(), ["asked about c after 0 h", "expiry c after 4 h"]);
+    assert_eq!(stage.reported(), ["asked about c after 0 h", "expiry c after 4 h"]);
     board.shutdown().await;
 }
 
@@ -214,12 +218,12 @@ async fn whoever_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_
         (2, ["asked about a after 0 h", "reminded of a after 1 h"].as_slice()),
         (2, &["asked about a after 0 h", "expiry a after 1 h"]),
     ] {
-        stage.told();
+        stage.reported();
         let board = stage.board().start().await.unwrap();
         board.recovered().await;
         tokio::time::sleep(HOUR * hours).await;
-        let told = stage.told();
-        assert_eq!(told[..2], *expected, "{told:?}");
+        let reported = stage.reported();
+        assert_eq!(reported[..2], *expected, "{reported:?}");
         board.shutdown().await;
     }
 }
@@ -231,7 +235,7 @@ async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
     let (run, envelope) = ask(&board, Task::new("x").input("a").approval_ttl(HOUR)).await;
     let run = run.id();
     board.shutdown().await;
-    stage.told();
+    stage.reported();
     tokio::time::sleep(HOUR * 2).await;
     let board = stage.board().start().await.unwrap();
     assert!(people::approvals(&board).await.is_empty());
@@ -240,7 +244,7 @@ async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
         output.as_str().unwrap().contains("the approval of write_file a expired before anybody decided"),
         "{output}"
     );
-    assert_eq!(stage.told(), [""; 0]);
+    assert_eq!(stage.reported(), [""; 0]);
     let decision = board.people().decision(envelope.id()).await.unwrap().unwrap();
     assert_eq!((decision.approved, &*decision.by), (false, "expiry"));
     board.shutdown().await;
@@ -332,8 +336,8 @@ async fn a_question_that_nobody_answers_in_time_gives_its_turn_a_refusal() {
         assert_eq!(open.expires_at, Some(asked_at + life));
         let result = run.result().await.unwrap();
         assert_eq!(stage.now(), asked_at + life);
-        let told = result.output.as_str().unwrap();
-        assert!(told.ends_with("nobody answered \"Which colour?\" before it expired"), "{told}");
+        let reported = result.output.as_str().unwrap();
+        assert!(reported.ends_with("nobody answered \"Which colour?\" before it expired"), "{reported}");
         assert_eq!(result.metrics.retries, 0);
     }
     let (run, open) = question(&board, json!(2).into()).await;
@@ -401,7 +405,7 @@ async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_whose_question_expires_is_told_so_and_goes_on() {
+async fn a_model_whose_question_expires_is_notified_and_continues() {
     let source =
         "[agent]\nname = \"painter\"\n[agent.capabilities]\nallowed_tools = [\"AskUser\"]\nquestion_ttl = \"2h\"\n";
     let definition = models::definition(source);

@@ -118,7 +118,7 @@ async fn an_unknown_target_ends_the_turn_at_once_whichever_door_it_was_given_to(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_board_without_agents_says_so() {
+async fn a_board_without_agents_reports_it() {
     let board = Callboard::builder().start().await.unwrap();
     let refused = board.submit(Task::new("x")).await.unwrap_err();
     assert!(refused.to_string().contains("no agent is registered"), "{refused}");

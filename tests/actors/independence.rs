@@ -25,7 +25,7 @@ fn no_handoffs() -> Limits {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_cannot_pass_control_on_finishes_alone_and_the_result_says_so() {
+async fn an_agent_that_cannot_pass_control_on_finishes_alone_and_the_result_reports_it() {
     let lead = hands_off().says("written by myself");
     let board = builder().with(thinker("lead", lead.clone())).with(writer()).start().await.unwrap();
     let result = finish(&board, Task::new("x").to("lead").limits(no_handoffs())).await;
@@ -81,7 +81,7 @@ async fn a_run_that_is_strict_ends_refused_as_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_handoffs_are_off_nobody_is_told_of_them_and_tasks_are_given_all_the_same() {
+async fn where_handoffs_are_off_no_model_reads_of_them_and_tasks_are_given_all_the_same() {
     let lead = ScriptedModel::new()
         .calls("handoff_to_agent", json!({ "agent_name": "writer", "task": "write it" }))
         .calls("Task", json!({ "agent": "writer", "task": "write it" }))
@@ -90,8 +90,8 @@ async fn where_handoffs_are_off_nobody_is_told_of_them_and_tasks_are_given_all_t
     let result = finish(&board, Task::new("x").to("lead").handoffs(Handoffs::Off)).await;
     assert_eq!((result.output.as_str(), result.handoffs, &result.alone[..]), (Some("done"), Handoffs::Off, &[][..]));
     let requests = lead.requests();
-    let told: Vec<&str> = requests[0].tools.iter().map(|tool| &*tool.name).collect();
-    assert!(told.contains(&"Task") && !told.iter().any(|name| name.contains("handoff")), "{told:?}");
+    let reported: Vec<&str> = requests[0].tools.iter().map(|tool| &*tool.name).collect();
+    assert!(reported.contains(&"Task") && !reported.iter().any(|name| name.contains("handoff")), "{reported:?}");
     let seen = serde_json::to_string(&requests[2].messages).unwrap();
     assert!(
         seen.contains("there is no tool \\\"handoff_to_agent\\\"") && seen.contains("written by the writer"),
@@ -101,7 +101,7 @@ async fn where_handoffs_are_off_nobody_is_told_of_them_and_tasks_are_given_all_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_goes_on_where_handoffs_are_off_is_refused() {
+async fn a_command_that_continues_where_handoffs_are_off_is_refused() {
     let board = builder()
         .agent("lead", |_: Turn| async move { Ok(Command::output("half").goto("writer")) })
         .agent("all", |_: Turn| async move {

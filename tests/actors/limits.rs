@@ -247,7 +247,7 @@ async fn a_delegation_has_its_own_budget_within_its_parents_also_in_turns_that_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_failed_attempt_left_unsettled_is_told_as_spent_and_given_back_when_its_call_reports_after_all() {
+async fn what_a_failed_attempt_left_unsettled_is_reported_as_spent_and_given_back_when_its_call_reports_after_all() {
     let calls = Arc::new(Mutex::new(None));
     let board = builder()
         .agent("lead", |turn: Turn| async move {
@@ -279,7 +279,7 @@ async fn what_a_failed_attempt_left_unsettled_is_told_as_spent_and_given_back_wh
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_reports_after_the_end_of_its_run_is_told_so_and_one_that_reports_before_is_journaled() {
+async fn a_call_that_reports_after_the_end_of_its_run_is_refused_and_one_that_reports_before_is_journaled() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&calls);
     let board = builder()
@@ -336,7 +336,7 @@ async fn siblings_share_what_their_parent_has_whatever_each_was_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delegation_that_takes_longer_than_it_may_is_cancelled_and_its_parent_goes_on() {
+async fn a_delegation_that_takes_longer_than_it_may_is_cancelled_and_its_parent_continues() {
     let board = builder()
         .agent("lead", |turn: Turn| async move {
             let inner = turn.delegate("middle", "go").deadline(secs(20)).await.unwrap_err().to_string();
@@ -640,7 +640,7 @@ async fn a_breaker_that_has_closed_again_counts_failures_of_workflow_turns_in_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_that_meet_an_open_breaker_wait_and_go_on_one_by_one() {
+async fn retries_that_meet_an_open_breaker_wait_and_continue_one_by_one() {
     let (tries, inside) = (Counter::default(), Peak::default());
     let backoff = Backoff { first: secs(20), max: secs(20) };
     let board = builder().with(moody(&tries, &inside)).backoff(backoff).start().await.unwrap();
@@ -756,7 +756,7 @@ async fn siblings_of_a_fan_out_are_no_repetition_and_are_admitted_whole_or_not_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_waits_for_room_among_the_runs_in_flight_or_is_told_at_once() {
+async fn a_caller_waits_for_room_among_the_runs_in_flight_or_is_refused_at_once() {
     let resume = Arc::new(Notify::new());
     let waiting = Arc::clone(&resume);
     let board = builder()

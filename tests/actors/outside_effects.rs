@@ -566,7 +566,7 @@ async fn paid(sim: &Sim, pay: &Pay, rule: &str) -> Result<(Callboard, RunId, Scr
 }
 
 /// What the model was told by the tool, once the run has finished.
-async fn told(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
+async fn reported(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
     let result = board.run(run).result().await.unwrap();
     assert_eq!(result.output, "done", "{}", result.outcome);
     (*models::tool_answers(&model.requests()[0]).last().unwrap()).to_owned()
@@ -581,7 +581,7 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
         let text = open.question.get("question").unwrap().as_str().unwrap().to_owned();
         assert!(text.starts_with("pay ann was begun, and its result was lost"), "{text}");
         board.people().answer(open.id, json!({ "done": "paid as ann says" }), "ann").await?;
-        assert_eq!(told(&board, run, &model).await, "paid as ann says");
+        assert_eq!(reported(&board, run, &model).await, "paid as ann says");
         assert_eq!(tool.shop.charged(), 1);
 
         // The tool says so, or the agent's file does, unless the tool says otherwise.
@@ -589,7 +589,7 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
             let mut tool = pay(&Shop::default());
             tool.spec.on_unknown = of_tool;
             let (board, run, model) = paid(&sim, &tool, &format!("on_unknown = \"{of_file}\"")).await?;
-            let said = told(&board, run, &model).await;
+            let said = reported(&board, run, &model).await;
             assert!(said.starts_with("pay may have run:"), "{said}");
             assert_eq!(tool.shop.charged(), 1);
         }
@@ -597,22 +597,22 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
         let mut tool = pay(&Shop::default());
         tool.found = Some(Reconciled::Done("found out".into()));
         let (board, run, model) = paid(&sim, &tool, "").await?;
-        assert_eq!(told(&board, run, &model).await, "found out");
+        assert_eq!(reported(&board, run, &model).await, "found out");
         assert_eq!(tool.shop.charged(), 1);
         Ok(())
     });
 }
 
 #[test]
-fn a_tool_that_may_run_again_does_whoever_says_so() {
+fn a_tool_that_may_run_again_does_whoever_reports_it() {
     Seeds::new(5).simulate(async |sim: Sim| {
         let mut tool = pay(&Shop::default());
         tool.spec.class = EffectClass::Idempotent;
         let (board, run, model) = paid(&sim, &tool, "").await?;
-        assert_eq!((told(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
+        assert_eq!((reported(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
         let tool = pay(&Shop::default());
         let (board, run, model) = paid(&sim, &tool, "idempotent = [\"pay\"]").await?;
-        assert_eq!((told(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
+        assert_eq!((reported(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
         Ok(())
     });
 }

@@ -31,7 +31,7 @@ fn ask_for(target: &str) -> Task {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delegation_waits_for_a_stopped_agent_to_come_back_and_holds_nothing() {
+async fn a_delegation_waits_for_a_stopped_agent_to_return_and_holds_nothing() {
     let board = with_lead(builder()).agent("helper", help).pool(1).start().await.unwrap();
     board.agents().stop("helper").await.unwrap();
     let run = board.submit(ask_for("helper")).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_handoff_waits_too_and_each_turn_has_its_own_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_that_had_not_begun_go_on_with_the_agent_that_comes_back() {
+async fn turns_that_had_not_begun_continue_with_the_agent_that_returns() {
     let board = with_lead(builder())
         .with(
             AgentSpec::new("helper", |_: Turn| async {

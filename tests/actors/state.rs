@@ -436,11 +436,11 @@ fn lost_writes_lost_acknowledgements_and_crashing_supervisors_change_no_result()
         for one_in in [0, one_in] {
             let (result, failed) = runtime.block_on(play_on(&script, delays, one_in));
             (0..failed).for_each(|_| _ = failures.count());
-            let told = (&result.outcome, failed);
-            prop_assert_eq!(&result.output, &expected.output, "{:?}", told);
-            prop_assert_eq!(&result.state, &expected.state, "{:?}", told);
-            prop_assert_eq!(result.outcome.is_finished(), expected.outcome.is_finished(), "{:?}", told);
-            prop_assert_eq!(result.metrics.turns, expected.metrics.turns, "{:?}", told);
+            let reported = (&result.outcome, failed);
+            prop_assert_eq!(&result.output, &expected.output, "{:?}", reported);
+            prop_assert_eq!(&result.state, &expected.state, "{:?}", reported);
+            prop_assert_eq!(result.outcome.is_finished(), expected.outcome.is_finished(), "{:?}", reported);
+            prop_assert_eq!(result.metrics.turns, expected.metrics.turns, "{:?}", reported);
         }
         Ok(())
     };

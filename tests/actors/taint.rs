@@ -51,7 +51,7 @@ async fn denied(board: &Callboard, run: &RunHandle) -> RunResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_built_in_agent_asks_nobody_until_strangers_have_a_say() {
+async fn a_built_in_agent_asks_nobody_until_it_reads_untrusted_input() {
     let count = Arc::default();
     let tools = tools(&count);
     let board = builder().with(built_in("lead", burns(), &tools)).start().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_built_in_agent_asks_nobody_until_strangers_have_a_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_travel_with_a_delegation_and_come_back_with_its_answer() {
+async fn taint_travels_with_a_delegation_and_returns_with_its_answer() {
     let count = Arc::default();
     let tools = tools(&count);
     // Down: who has read gives a task to one who has not.
@@ -102,7 +102,7 @@ async fn marks_travel_with_a_delegation_and_come_back_with_its_answer() {
 }
 
 #[test]
-fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() {
+fn a_step_that_read_untrusted_input_taints_the_turn_that_finds_its_result() {
     let processes = Processes::new();
     let agent = |hangs: bool| {
         AgentSpec::new("lead", move |turn: Turn| async move {
@@ -134,7 +134,7 @@ fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_travel_with_a_handoff() {
+async fn taint_travels_with_a_handoff() {
     let count = Arc::default();
     let tools = tools(&count);
     let lead = ScriptedModel::new()
@@ -151,7 +151,7 @@ async fn marks_travel_with_a_handoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_travel_with_what_is_written_down_into_other_runs() {
+async fn taint_travels_with_what_is_written_down_into_other_runs() {
     for reads in
         [("ContextGet", json!({ "namespace": "notes", "key": "k" })), ("ContextQuery", json!({ "namespace": "notes" }))]
     {
@@ -263,7 +263,7 @@ async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
 
 /// The one that reads a page begins anew without reading it; beside it another one has read a page, or nobody has.
 #[tokio::test(start_paused = true)]
-async fn a_fork_keeps_the_marks_of_the_turns_that_it_copies() {
+async fn a_fork_keeps_the_taint_of_the_turns_that_it_copies() {
     for (line, is_tainted) in [("(reading | waiting -> telling) -> last", true), ("(reading | waiting) -> last", false)]
     {
         let read = Arc::new(Semaphore::new(0));

@@ -173,7 +173,7 @@ fn fragile(resume: &Arc<Notify>) -> AgentSpec {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_rebuilds_the_agent_and_other_turns_of_it_go_on() {
+async fn a_panic_rebuilds_the_agent_and_other_turns_of_it_continue() {
     let resume = Arc::new(Notify::new());
     let board = builder().with(fragile(&resume)).start().await.unwrap();
     let waiting = board.submit(Task::new("wait")).await.unwrap();
@@ -203,7 +203,7 @@ async fn a_turn_that_panics_thrice_is_a_dead_letter_and_counts_once_in_the_windo
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_over_its_window_fails_alone_and_comes_back_by_hand() {
+async fn an_agent_over_its_window_fails_alone_and_returns_by_hand() {
     let resume = Arc::new(Notify::new());
     let board = builder()
         .with(fragile(&resume).restarts(1, secs(60)))
@@ -717,7 +717,7 @@ async fn a_delegation_is_acknowledged_while_its_target_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_come_back() {
+async fn work_over_an_agents_bound_waits_or_is_refused_with_a_time_to_retry() {
     let board = builder()
         .agent("worker", |_: Turn| async {
             tokio::time::sleep(secs(1)).await;
@@ -734,7 +734,7 @@ async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_co
     let refused = board.try_submit(Task::new("x")).await.unwrap_err();
     let expected = Refusal::Overloaded { what: "agent worker".into(), retry_after: secs(1) };
     assert_eq!(refused, SubmitError::Refused(expected));
-    let in_line = futures::future::join_all((0..100).map(|_| finish(&board, Task::new("x"))));
+    let waiting_callers = futures::future::join_all((0..100).map(|_| finish(&board, Task::new("x"))));
     let busiest = async {
         let mut busiest = 0;
         for _ in 0..100 {
@@ -744,8 +744,8 @@ async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_co
         busiest
     };
     let begun = Instant::now();
-    let (busiest, in_line) = tokio::join!(busiest, in_line);
-    assert!(in_line.iter().all(|result| result.outcome == Outcome::Finished));
+    let (busiest, waiting_callers) = tokio::join!(busiest, waiting_callers);
+    assert!(waiting_callers.iter().all(|result| result.outcome == Outcome::Finished));
     assert_eq!((busiest, begun.elapsed().as_secs()), (2, 22), "107 turns, five a second");
     for run in runs {
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
@@ -782,40 +782,40 @@ async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_no_more() {
+async fn callers_that_wait_for_an_agent_are_notified_when_it_or_the_board_takes_no_more() {
     for stops_agent in [true, false] {
         let (board, _) = board_with_a_full_queue().await;
-        let in_line = tokio::spawn({
+        let waiting_callers = tokio::spawn({
             let board = board.clone();
             async move { board.submit(Task::new("x").to("worker")).await.unwrap_err() }
         });
         quiet().await;
-        assert!(!in_line.is_finished());
+        assert!(!waiting_callers.is_finished());
         if stops_agent {
             board.agents().stop("worker").await.unwrap();
         } else {
             board.shutdown().await;
         }
-        let refused = in_line.await.unwrap();
-        let is_told = match &refused {
+        let refused = waiting_callers.await.unwrap();
+        let is_reported = match &refused {
             SubmitError::Refused(Refusal::Unavailable { .. }) => stops_agent,
             SubmitError::Refused(Refusal::ShuttingDown) => !stops_agent,
             _ => false,
         };
-        assert!(is_told, "{refused}");
+        assert!(is_reported, "{refused}");
         board.shutdown().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_in_line_for_an_agent_is_taken_when_a_turn_that_has_not_begun_is_cancelled() {
+async fn a_caller_that_waits_for_an_agent_is_admitted_when_a_turn_that_has_not_begun_is_cancelled() {
     let (board, ready) = board_with_a_full_queue().await;
-    let in_line = board.submit(Task::new("x").to("worker"));
+    let waiting_callers = board.submit(Task::new("x").to("worker"));
     let cancel = async {
         quiet().await;
         assert!(ready.cancel("not needed").await.unwrap());
     };
-    let (taken, ()) = tokio::join!(tokio::time::timeout(secs(60), in_line), cancel);
+    let (taken, ()) = tokio::join!(tokio::time::timeout(secs(60), waiting_callers), cancel);
     let taken = taken.expect("it still waits in line").unwrap();
     quiet().await;
     assert_eq!(
@@ -841,8 +841,8 @@ async fn an_agent_may_ask_for_the_load_of_its_board_when_it_is_dropped() {
         }
     }
     let (board, answers) = (Arc::new(std::sync::OnceLock::new()), Arc::new(Mutex::new(Vec::new())));
-    let (of_agent, told) = (Arc::clone(&board), Arc::clone(&answers));
-    let curious = move || Curious(Arc::clone(&of_agent), Arc::clone(&told));
+    let (of_agent, reported) = (Arc::clone(&board), Arc::clone(&answers));
+    let curious = move || Curious(Arc::clone(&of_agent), Arc::clone(&reported));
     let started = builder().agent("curious", curious).start().await.unwrap();
     board.set(started.clone()).ok().unwrap();
     finish(&started, Task::new("x")).await;
@@ -855,10 +855,10 @@ async fn an_agent_may_ask_for_the_load_of_its_board_when_it_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_used_after_its_end_begins_no_step() {
     let (late, done) = (Counter::default(), Arc::new(Notify::new()));
-    let (counted, told) = (late.clone(), Arc::clone(&done));
+    let (counted, reported) = (late.clone(), Arc::clone(&done));
     let board = builder()
         .agent("worker", move |turn: Turn| {
-            let (late, done) = (counted.clone(), Arc::clone(&told));
+            let (late, done) = (counted.clone(), Arc::clone(&reported));
             async move {
                 tokio::spawn(async move {
                     tokio::time::sleep(secs(1)).await;
@@ -1015,7 +1015,7 @@ async fn whoever_waits_for_the_next_approval_gets_it_and_the_end_of_the_board() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_told_a_result_finds_the_place_of_the_run_free() {
+async fn a_caller_that_receives_a_result_finds_the_permit_of_the_run_free() {
     let board = builder().agent("worker", |_: Turn| async { Ok(Command::default()) }).start().await.unwrap();
     for _ in 0..500 {
         finish(&board, Task::new("x")).await;
@@ -1025,7 +1025,7 @@ async fn who_is_told_a_result_finds_the_place_of_the_run_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_misspelt_channel_is_told_of_by_a_notice_of_its_turn() {
+async fn a_misspelt_channel_is_reported_by_a_notice_of_its_turn() {
     let board = builder()
         .agent("scout", |_: Turn| async {
             Ok(Command::update("artifcats", json!({ "notes": 1 })).with("part1", 1).goto("writer"))
@@ -1036,7 +1036,7 @@ async fn a_misspelt_channel_is_told_of_by_a_notice_of_its_turn() {
         .unwrap();
     let run = board.submit(Task::new("x").to("scout")).await.unwrap();
     assert!(run.result().await.unwrap().outcome.is_finished(), "an open schema takes it all the same");
-    let told: Vec<_> = run
+    let reported: Vec<_> = run
         .history()
         .await
         .unwrap()
@@ -1047,6 +1047,6 @@ async fn a_misspelt_channel_is_told_of_by_a_notice_of_its_turn() {
         })
         .collect();
     let expected = "the channel \"artifcats\" is new; did you mean \"artifacts\"?";
-    assert_eq!(told, [(1, expected.to_owned())], "once, by the turn that was first");
+    assert_eq!(reported, [(1, expected.to_owned())], "once, by the turn that was first");
     board.shutdown().await;
 }

@@ -34,7 +34,7 @@ fn errors(lines: &str) -> Option<String> {
 const EXPECTED: &str = "expected `|turn: Turn| async move { … }` that returns `Result<Command, TurnError>`";
 
 #[test]
-fn a_closure_that_returns_something_else_is_told_what_an_agent_returns() {
+fn the_error_of_a_closure_that_returns_something_else_names_what_an_agent_returns() {
     assert_eq!(
         errors(r#"let _ = Callboard::builder().agent("a", |_: Turn| async { Ok(Command::output("text")) });"#),
         None
@@ -64,7 +64,7 @@ fn the_prelude_hides_no_name_of_the_standard_library() {
 }
 
 #[test]
-fn a_step_without_an_error_type_is_told_where_to_write_one() {
+fn the_error_of_a_step_without_an_error_type_shows_where_to_write_one() {
     let said = errors(
         r#"let _ = Callboard::builder().agent("a", |turn: Turn| async move {
             let number = turn.step("count", async { Ok(1) }).await?;

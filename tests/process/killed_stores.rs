@@ -21,7 +21,7 @@ fn helper_that_holds_a_store_open() {
 }
 
 #[test]
-fn a_second_process_is_told_which_folder_and_who_holds_it() {
+fn a_second_process_is_refused_with_the_folder_and_its_holder() {
     let folder = tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["killed_stores::helper_that_holds_a_store_open", "--exact", "--nocapture"])

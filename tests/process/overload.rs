@@ -1,7 +1,7 @@
 //! Ten times what a board can do, on real threads: memory stays bounded, control answers, what is refused is refused in
 //! words, nothing acknowledged is lost, and slow readers hear how much they missed.
 //!
-//! The oracle is outside: the driver counts what it submitted and what it was told, follows every acknowledged run to
+//! The oracle is outside: the driver counts what it submitted and what it received, follows every acknowledged run to
 //! its end, reads the process's memory from the kernel, and the tasks that are left from tokio.
 
 #![cfg(target_os = "linux")]
@@ -27,7 +27,7 @@ use crate::campaigns::{Campaign, seconds};
 
 use crate::common::people;
 
-// What the board is told, much less than usual, so that it is full at once.
+// The limits of the board, much lower than usual, so that it is full at once.
 const POOL: usize = 4;
 const RUNS_IN_FLIGHT: usize = 400;
 const READY_PER_AGENT: usize = 100;
@@ -64,7 +64,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 /// How long what is left may take to end when the load stops; far more than it should.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// What the board may hold in memory, by what it was told, over what the process had when the load began: for each run
+/// What the board may hold in memory, by its settings, over what the process had when the load began: for each run
 /// in flight its state, its journal and its turns; for each that has ended its journal; for each watcher its buffer of
 /// events; the entries of the context with their watcher's buffer. And what an allocator keeps of what was given back.
 const BOUND_KB: u64 = {
@@ -155,7 +155,7 @@ impl Driver {
     }
 
     /// Counts what was answered to a submission, and follows what was acknowledged to its end.
-    fn told(&self, answer: Result<RunHandle, SubmitError>, asks: bool) {
+    fn reported(&self, answer: Result<RunHandle, SubmitError>, asks: bool) {
         match answer {
             Ok(run) => {
                 self.counts.acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -198,11 +198,11 @@ impl Driver {
     }
 
     /// One of those who wait for room.
-    async fn wait_in_line(self) {
+    async fn wait_in_queue(self) {
         while !self.is_over() {
             let (task, asks) = self.task(true);
             let answer = self.board.submit(task).await;
-            self.told(answer, asks);
+            self.reported(answer, asks);
         }
     }
 
@@ -213,7 +213,7 @@ impl Driver {
         while !self.is_over() {
             while pushed < began.elapsed().as_secs_f64() * rate && !self.is_over() {
                 let answer = self.board.try_submit(self.task(false).0).await;
-                self.told(answer, false);
+                self.reported(answer, false);
                 pushed += 1.0;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -403,7 +403,7 @@ async fn overload(campaign: &mut Campaign, time: Duration) -> String {
     let watcher = tokio::spawn(read_slowly(watcher, Arc::clone(&driver.is_over)));
 
     let began = Instant::now();
-    let waiters = (0..WAITERS).map(|_| tokio::spawn(driver.clone().wait_in_line()));
+    let waiters = (0..WAITERS).map(|_| tokio::spawn(driver.clone().wait_in_queue()));
     let rate = capacity * TIMES / PUSHERS as f64;
     let pushers = (0..PUSHERS).map(|_| tokio::spawn(driver.clone().push(rate)));
     let writers = (0..WRITERS).map(|writer| tokio::spawn(driver.clone().write_context(writer)));
@@ -489,6 +489,6 @@ fn ten_times_the_load_is_refused_in_words_and_bounded_in_memory() {
     }
     let mut campaign = Campaign::begin("overload");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let told = runtime.block_on(overload(&mut campaign, seconds(10)));
-    campaign.end(told);
+    let reported = runtime.block_on(overload(&mut campaign, seconds(10)));
+    campaign.end(reported);
 }

@@ -34,7 +34,7 @@ fn build() -> BTreeMap<String, PathBuf> {
     // With the features of the whole workspace, as the tests were built: nothing is built twice.
     cargo.args(["build", "--workspace", "--examples", "--message-format=json-render-diagnostics"]);
     cargo.args((!cfg!(debug_assertions)).then_some("--release"));
-    // What cargo has told this test of its package: build scripts of dependencies read variables of these names, so cargo would
+    // The variables by which cargo describes the package of this test: build scripts of dependencies read variables of these names, so cargo would
     // build those again, and with them most of the workspace.
     let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_package)) {
@@ -79,7 +79,7 @@ impl Ended {
     }
 
     /// Everything that it said, for messages of failing tests.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn reported(&self) -> String {
         format!("exit {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code(), self.stdout(), self.stderr())
     }
 }

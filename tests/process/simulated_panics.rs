@@ -31,9 +31,9 @@ fn panics_of_seeds_that_pass_are_not_printed_and_that_of_the_failing_one_is() {
         .env(INSIDE, "1")
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&inside.stderr);
-    let places: Vec<&str> = told.lines().filter(|line| line.contains("panicked at ")).collect();
-    let [agent, test, summary] = &places[..] else { panic!("{told}") };
+    let reported = String::from_utf8_lossy(&inside.stderr);
+    let places: Vec<&str> = reported.lines().filter(|line| line.contains("panicked at ")).collect();
+    let [agent, test, summary] = &places[..] else { panic!("{reported}") };
     assert!(
         agent.contains("tests/process/simulated_panics.rs") && test.contains("tests/process/simulated_panics.rs"),
         "{agent}, {test}"

@@ -33,11 +33,11 @@ fn the_program() {
         let terminal = if std::env::var_os(DENIES_AT_END).is_some() { terminal.deny_at_end() } else { terminal };
         let clerk = |turn: Turn| async move {
             let (action, target, arguments): (String, String, Value) = turn.input()?;
-            let told = match turn.people().approve(Action::new(&action, &target, arguments)).await {
+            let reported = match turn.people().approve(Action::new(&action, &target, arguments)).await {
                 Ok(approved) => format!("done: {}", approved.arguments),
                 Err(error) => format!("{error}"),
             };
-            Ok(Command::output(told))
+            Ok(Command::output(reported))
         };
         let store = Shaky::new(&Env::system(), 0);
         if std::env::var_os(STORE_FAILS).is_some() {
@@ -101,12 +101,12 @@ fn a_card_that_expires_while_it_is_open_makes_room_for_the_next_one() {
     let second = screen.until(PROMPT);
     assert!(second.contains("target    b.txt\n"), "{second}");
     screen.consents(&second);
-    let told = screen.ended();
+    let reported = screen.ended();
     assert!(
-        told.contains("run 1: \"denied: the approval of write_file a.txt expired before anybody decided\""),
-        "{told}"
+        reported.contains("run 1: \"denied: the approval of write_file a.txt expired before anybody decided\""),
+        "{reported}"
     );
-    assert!(told.contains(r#"run 2: "done: \"bbb\"""#), "{told}");
+    assert!(reported.contains(r#"run 2: "done: \"bbb\"""#), "{reported}");
 }
 
 fn one() -> Value {
@@ -221,9 +221,9 @@ fn two_questions_are_asked_one_after_the_other_and_each_gets_its_own_answer() {
             other => panic!("not one question at a time: {other:?} in {card}"),
         }
     }
-    let told = screen.ended();
-    assert!(told.contains(r#"run 1: "done: \"aaa\"""#), "{told}");
-    assert!(told.contains(r#"run 2: "denied: write_file b.txt was denied by terminal: not b""#), "{told}");
+    let reported = screen.ended();
+    assert!(reported.contains(r#"run 1: "done: \"aaa\"""#), "{reported}");
+    assert!(reported.contains(r#"run 2: "denied: write_file b.txt was denied by terminal: not b""#), "{reported}");
 }
 
 #[test]
@@ -279,8 +279,8 @@ fn the_code_of_another_card_approves_nothing() {
     screen.until("please answer y and the code that is on this card");
     screen.until(PROMPT);
     screen.types("n\n");
-    let told = screen.ended();
-    assert_eq!(told.matches("done").count(), 1, "{told}");
+    let reported = screen.ended();
+    assert_eq!(reported.matches("done").count(), 1, "{reported}");
 }
 
 #[test]
@@ -290,8 +290,8 @@ fn what_was_pasted_after_an_answer_answers_no_other_card() {
     screen.types(format!("y {0}\nn pasted\n\ny {0}\n{END_OF_INPUT}", code_on(&first)));
     let second = screen.until(PROMPT);
     screen.consents(&second);
-    let told = screen.ended();
-    assert_eq!(told.matches("done").count(), 2, "{told}");
+    let reported = screen.ended();
+    assert_eq!(reported.matches("done").count(), 2, "{reported}");
 }
 
 /// What a terminal of so many columns shows, a row for each of its rows.
@@ -347,8 +347,8 @@ fn where_there_is_no_terminal_nobody_is_asked() {
         child.stdin.take().unwrap().write_all(b"y\ny\n").unwrap();
         let both: Box<dyn Read> =
             if denies_at_end { Box::new(child.stdout.take().unwrap()) } else { Box::new(child.stderr.take().unwrap()) };
-        let told = BufReader::new(both).lines().map(Result::unwrap).find(|line| line.contains(expected));
-        assert!(told.is_some(), "{expected}");
+        let reported = BufReader::new(both).lines().map(Result::unwrap).find(|line| line.contains(expected));
+        assert!(reported.is_some(), "{expected}");
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -385,7 +385,7 @@ async fn the_approval_example_is_answered_on_a_terminal() {
             }
             screen.ended()
         });
-        let told = screen.await.unwrap();
-        assert!(story.iter().all(|part| told.contains(part)), "{told}");
+        let reported = screen.await.unwrap();
+        assert!(story.iter().all(|part| reported.contains(part)), "{reported}");
     }
 }

@@ -44,7 +44,7 @@ fn assert_finished(result: RunResult) {
 }
 
 #[test]
-fn threads_without_a_runtime_hand_in_at_the_same_time_and_nothing_is_left_lying() {
+fn threads_without_a_runtime_submit_at_the_same_time_and_nothing_is_left_waiting() {
     let runtime = Runtime::new().unwrap();
     let board = runtime.block_on(chain().start()).unwrap();
     on_threads(&runtime, &board, |result| assert_finished(result.unwrap()));

@@ -240,8 +240,11 @@ async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of
     assert_eq!(open.history().await.unwrap_err(), closed());
     assert_eq!(board.runs().await.unwrap_err(), StorageError::Closed);
     assert_eq!(board.run(finished.id()).read().await.unwrap_err(), closed());
-    let told = closed().to_string();
-    assert!(told.contains("the board has stopped") && told.contains("start a board on the store"), "{told}");
+    let reported = closed().to_string();
+    assert!(
+        reported.contains("the board has stopped") && reported.contains("start a board on the store"),
+        "{reported}"
+    );
     board.shutdown().await;
     again.recovered().await;
     let history = again.run(open.id()).history().await.unwrap();

@@ -310,7 +310,7 @@ async fn asks(turn: Turn) -> Result<Command, TurnError> {
 }
 
 #[test]
-fn a_decision_that_is_lost_is_told_so_and_one_that_arrives_twice_counts_once() {
+fn a_decision_that_is_lost_is_reported_as_lost_and_one_that_arrives_twice_counts_once() {
     Seeds::new(10).simulate(async |sim: Sim| {
         let board = sim.board().agent("writer", asks).start().await?;
         sim.faults().at("decision.dispatch").drops().at("decision.dispatch").duplicates().on_pass(2);
@@ -364,7 +364,7 @@ fn a_card_that_nobody_is_shown_is_denied_by_silence() {
 }
 
 #[test]
-fn an_agent_that_is_killed_comes_back_and_its_turn_goes_on() {
+fn an_agent_that_is_killed_returns_and_its_turn_continues() {
     Seeds::new(10).simulate(async |sim: Sim| {
         let (board, done) = delegated(&sim, &["one"], |plan| plan.at("turn.begin").kills().of("coder")).await;
         assert_eq!(done, ["one"]);

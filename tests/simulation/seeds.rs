@@ -126,7 +126,7 @@ fn a_thread_ends_a_simulation() {
 }
 
 #[test]
-fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
+fn a_fault_that_no_seed_comes_to_fails_the_test_and_reports_why_not() {
     type Plan = fn(FaultPlan) -> FaultPlan;
     let cases: [(Plan, &str); 5] = [
         (|faults| faults.at("storage.apend").error("x"), "; there is no such point; did you mean \"storage.append\"?"),
@@ -226,7 +226,7 @@ fn a_race_over_a_step_is_found() {
 }
 
 #[test]
-fn a_fork_of_which_the_store_does_not_tell_goes_on_all_the_same() {
+fn a_fork_of_which_the_store_does_not_report_continues_all_the_same() {
     Seeds::new(20).simulate(async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let run = board.submit(Task::new("fix")).await?;
@@ -597,7 +597,7 @@ fn a_submission_that_lost_its_note_and_its_board_is_worked_on_when_it_is_submitt
 }
 
 #[test]
-fn a_retried_letter_whose_run_lost_its_note_and_its_board_goes_on_when_it_is_retried_again() {
+fn a_retried_letter_whose_run_lost_its_note_and_its_board_continues_when_it_is_retried_again() {
     Seeds::new(20).simulate(async |sim: Sim| {
         let is_down = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&is_down);

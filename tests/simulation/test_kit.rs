@@ -84,7 +84,7 @@ async fn a_probe_gives_what_code_under_test_sends_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_has_ended_says_so() {
+async fn a_probe_that_has_ended_reports_it() {
     let probe = Probe::<Letter>::spawn().await;
     probe.actor().kill();
     probe.expect_terminated(probe.actor(), secs(1)).await;
@@ -95,7 +95,7 @@ async fn a_probe_that_has_ended_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_waits_for_a_message_that_comes_later_and_no_longer_than_it_was_told() {
+async fn a_probe_waits_for_a_message_that_comes_later_and_no_longer_than_its_limit() {
     let probe = Probe::spawn().await;
     let actor = probe.actor();
     actor.send_after(secs(60), || Letter::To("ann"));
@@ -354,8 +354,9 @@ async fn a_scripted_agent_does_what_is_written_for_each_turn_over_all_runs() {
         assert_eq!(finish(&board, Task::new(input)).await.output, output);
     }
     let turns = script.turns();
-    let told: Vec<_> = turns.iter().map(|turn| (turn.number, turn.input.as_str().unwrap(), turn.attempts)).collect();
-    assert_eq!(told, [(1, "a", 1), (2, "b", 1), (3, "c", 1), (4, "d", 1)]);
+    let reported: Vec<_> =
+        turns.iter().map(|turn| (turn.number, turn.input.as_str().unwrap(), turn.attempts)).collect();
+    assert_eq!(reported, [(1, "a", 1), (2, "b", 1), (3, "c", 1), (4, "d", 1)]);
     board.shutdown().await;
 }
 
@@ -514,7 +515,7 @@ async fn a_turn_blocks_its_thread_until_the_test_opens_the_gate() {
 }
 
 #[test]
-fn a_turn_that_would_block_the_only_thread_panics_and_says_why() {
+fn a_turn_that_would_block_the_only_thread_panics_and_reports_why() {
     Seeds::new(5).simulate(async |sim: Sim| {
         let gate = Gate::new();
         let spec = AgentSpec::new("actor", Script::new().block(&gate)).blocking();
@@ -528,7 +529,7 @@ fn a_turn_that_would_block_the_only_thread_panics_and_says_why() {
 }
 
 #[test]
-fn a_script_goes_on_over_rebuilds_and_restarts_of_a_simulated_node() {
+fn a_script_continues_over_rebuilds_and_restarts_of_a_simulated_node() {
     Seeds::new(50).simulate(async |sim: Sim| {
         let lead = Script::new().step("plan", 1).delegate("helper", "x").reply_with_answers();
         let helper =

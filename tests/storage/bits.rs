@@ -17,7 +17,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::campaigns::{Campaign, cases, hex_files};
 
-/// What the store was told to keep.
+/// What the store was to keep.
 #[derive(Default)]
 struct Kept {
     streams: BTreeMap<Key, Vec<Vec<u8>>>,

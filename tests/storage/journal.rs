@@ -37,7 +37,7 @@ fn count_to(end: u64) -> Task {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_run_goes_on_from_its_snapshot_after_a_restart() {
+async fn a_long_run_continues_from_its_snapshot_after_a_restart() {
     let world = World::new();
     let first = board(&world, Durability::Sync, Some(1200)).await;
     let run = first.submit(count_to(1500)).await.unwrap().id();

@@ -274,7 +274,7 @@ async fn a_damaged_value_is_reported_for_its_key_alone_and_not_overwritten() {
 
 /// Shared memory does not fill up because one entry of it is damaged.
 #[tokio::test]
-async fn a_sweep_of_the_context_goes_on_behind_a_damaged_entry() {
+async fn an_expiry_pass_over_the_context_continues_behind_a_damaged_entry() {
     let folder = tempdir().unwrap();
     let at = |secs| {
         let clock = ManualClock::new();

@@ -302,7 +302,7 @@ async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anythin
 }
 
 #[test]
-fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_the_next() {
+fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_continue_in_the_next() {
     for point in ["runs.taken", "runs.applied"] {
         let processes = Processes::new();
         let run = processes.run(async |builder| {
@@ -386,7 +386,7 @@ async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_both_are_repeated() {
+async fn an_expiry_pass_that_panics_restarts_its_actor_one_that_fails_is_logged_and_both_are_repeated() {
     for (child, point) in [(STORAGE, "storage.sweep"), (CONTEXT, "context.sweep")] {
         for (fault, restarts) in [(panic(), 1), (error(), 0)] {
             let stage = Stage::new(FaultPlan::default());
@@ -405,7 +405,7 @@ async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_bot
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expiry_reaches_those_who_watch_also_after_its_sweep_has_panicked() {
+async fn an_expiry_reaches_watchers_also_after_its_pass_has_panicked() {
     let plan = FaultPlan::default();
     let board = builder().env(plan.env()).retention(|retention| retention.every(secs(10_000))).start().await.unwrap();
     let mut changes = board.context().watch("notes").unwrap();

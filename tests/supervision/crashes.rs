@@ -47,7 +47,7 @@ fn pipeline(builder: Builder, seen: &Arc<Mutex<Vec<TurnId>>>, effects: &Counter)
 }
 
 #[test]
-fn a_run_goes_on_in_the_next_process_under_the_same_turn_ids_and_repeats_no_finished_step() {
+fn a_run_continues_in_the_next_process_under_the_same_turn_ids_and_repeats_no_finished_step() {
     let (seen, effects) = (Arc::default(), Counter::default());
     let processes = Processes::new();
     let run = processes.run(async |builder| {
@@ -152,9 +152,9 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
     let lost = parking_lot::Mutex::new(Vec::new());
     let crash = async || {
         plan.panic_at(APPLIED);
-        let handed_in_again = board.submit(Task::new("crash").to("helper")).await.unwrap();
+        let submitted_again = board.submit(Task::new("crash").to("helper")).await.unwrap();
         assert!(plan.is_carried_out(), "the fault was hit");
-        lost.lock().push(handed_in_again);
+        lost.lock().push(submitted_again);
     };
     tokio::time::sleep(secs(1)).await;
     crash().await;

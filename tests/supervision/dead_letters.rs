@@ -123,7 +123,7 @@ async fn the_same_letter_again_starts_no_second_run_not_even_at_once() {
 }
 
 #[test]
-fn a_fork_goes_on_after_a_restart_and_its_letter_still_says_so() {
+fn a_fork_continues_after_a_restart_and_its_letter_still_reports_it() {
     let (processes, outside) = (Processes::new(), Outside::default());
     let (letter, fork) = processes.run(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
@@ -221,7 +221,7 @@ async fn siblings_that_ended_are_copied_whenever_they_did_and_those_that_failed_
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_failed_turn_goes_on_with_what_it_had() {
+async fn whoever_waits_for_the_failed_turn_continues_with_what_it_had() {
     let outside = Outside::default();
     let (asker, helper) = (outside.clone(), outside.clone());
     let board = builder()

@@ -86,7 +86,7 @@ fn attempts(turns: &Mutex<Vec<(TurnId, u32)>>) -> Vec<(u32, u32)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repeat() {
+async fn a_turn_continues_under_its_id_and_attempt_and_finished_steps_do_not_repeat() {
     let stage = Stage::new();
     let turns: Arc<Mutex<Vec<(TurnId, u32)>>> = Arc::default();
     let start = || {
@@ -129,7 +129,7 @@ async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repea
 }
 
 #[tokio::test(start_paused = true)]
-async fn delegations_go_on_and_their_answers_are_asked_for_once() {
+async fn delegations_continue_and_their_answers_are_asked_for_once() {
     let stage = Stage::new();
     let start = || {
         let (lead, helper) = (stage.clone(), stage.clone());
@@ -207,7 +207,7 @@ async fn a_backoff_lasts_as_long_as_it_would_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fan_out_goes_on_where_it_was() {
+async fn a_fan_out_continues_where_it_was() {
     let stage = Stage::new();
     let start = || {
         let of_workers = stage.clone();
@@ -413,7 +413,7 @@ async fn a_turn_that_waits_for_an_answer_is_not_held_against_it_at_any_number_of
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() {
+async fn a_turn_whose_agent_is_gone_waits_for_it_and_continues_with_what_it_had() {
     let world = World::new();
     let steps = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&steps);
@@ -505,7 +505,7 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_cannot_be_replayed_is_quarantined_and_says_so_to_whoever_waits_for_it() {
+async fn a_run_that_cannot_be_replayed_is_quarantined_and_reports_it_to_whoever_waits_for_it() {
     let world = World::new();
     let start = |is_sound: bool| {
         let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };

@@ -132,9 +132,9 @@ fn every_turn_says_where_it_comes_from_and_how_it_ended() {
     let acts = vec![Act::Delegate, Act::FailOnce, Act::Spread, Act::End, Act::Fail];
     let (_, history, _) = played(acts);
     let replay = Replay::of(history, &rules()).unwrap();
-    let told: Vec<(u32, Cause, u32)> =
+    let reported: Vec<(u32, Cause, u32)> =
         replay.turns().map(|turn| (turn.number, turn.cause.clone(), turn.attempts)).collect();
-    assert_eq!(told, [(1, Cause::Task, 1), (2, Cause::Delegation { from: 1, ordinal: 0 }, 2)]);
+    assert_eq!(reported, [(1, Cause::Task, 1), (2, Cause::Delegation { from: 1, ordinal: 0 }, 2)]);
 
     let (_, history, _) = played(vec![Act::Spread, Act::End, Act::Fail]);
     let replay = Replay::of(history, &rules()).unwrap();
@@ -145,7 +145,7 @@ fn every_turn_says_where_it_comes_from_and_how_it_ended() {
 }
 
 #[test]
-fn the_turn_that_takes_a_late_answer_says_so() {
+fn the_turn_that_takes_a_late_answer_reports_it() {
     let (_, history, _) = played(vec![Act::Detach, Act::End]);
     let replay = Replay::of(history, &rules()).unwrap();
     let causes: Vec<Cause> = replay.turns().map(|turn| turn.cause.clone()).collect();

@@ -279,14 +279,14 @@ async fn a_crash_while_a_group_stops_is_part_of_the_same_incident() {
 // Restart types.
 
 #[tokio::test(start_paused = true)]
-async fn a_permanent_child_comes_back_even_after_a_normal_end() {
+async fn a_permanent_child_returns_even_after_a_normal_end() {
     let (_, _tree, mut events, [a, ..]) = trio(Strategy::OneForOne).await;
     a.cast(PartMsg::Leave).unwrap();
     events.until("app/a gen 2: restarted").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transient_child_comes_back_only_after_a_crash() {
+async fn a_transient_child_returns_only_after_a_crash() {
     let stage = Stage::default();
     let (a, a_ref) = stage.part("a");
     let (tree, mut events) = start(SupervisorSpec::one_for_one("app").child(a.restart(Restart::Transient))).await;
@@ -312,7 +312,7 @@ async fn a_temporary_child_is_gone_after_a_crash_and_its_id_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_temporary_child_does_not_come_back_with_a_siblings_crash() {
+async fn a_temporary_child_does_not_return_with_a_siblings_crash() {
     let stage = Stage::default();
     let ((a, a_ref), (b, b_ref), (c, _)) = (stage.part("a"), stage.part("b"), stage.part("c"));
     let temporary = [a.restart(Restart::Temporary), c.restart(Restart::Temporary)];
@@ -474,8 +474,8 @@ async fn restarts_wait_longer_and_longer() {
 async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() {
     let stage = Stage::default();
     let ((a, a_ref), (b, b_ref)) = (stage.part("a"), stage.part("b"));
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let hears = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&reported);
     let a = a.own_intensity(at_most(1)).on_failed(move |error| {
         hears.lock().push(error.to_owned());
         panic!("told");
@@ -492,7 +492,7 @@ async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() 
     let picture = tree.snapshot().await.unwrap();
     let node = picture.find(&["a"]).unwrap();
     assert_eq!((node.state, node.last_error.as_deref()), (ActorState::Failed, Some("two")));
-    assert_eq!(*told.lock(), ["two"]);
+    assert_eq!(*reported.lock(), ["two"]);
     assert!(b_ref.actor().is_some());
 
     tree.restart_child("a").await.unwrap();

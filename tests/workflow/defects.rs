@@ -8,7 +8,7 @@ use callboard::workflow::{Form, Node, Source, Workflow, WorkflowBuilder};
 use serde_json::Value;
 
 /// What is told of a text.
-fn told(text: &str) -> String {
+fn reported(text: &str) -> String {
     match Workflow::from_toml("flow.toml", text) {
         Ok(workflow) => panic!("nothing is wrong with it: {workflow:?}"),
         Err(defects) => defects.to_string(),
@@ -135,23 +135,24 @@ fn template_kinds() -> Vec<(&'static str, String)> {
 
 fn all(kinds: &[(&str, String)]) -> String {
     kinds.iter().fold(String::new(), |all, (kind, text)| {
-        let told = std::panic::catch_unwind(|| told(text)).unwrap_or_else(|_| format!("NOTHING IS TOLD OF\n{text}"));
-        format!("{all}## {kind}\n{told}\n\n")
+        let reported =
+            std::panic::catch_unwind(|| reported(text)).unwrap_or_else(|_| format!("NOTHING IS TOLD OF\n{text}"));
+        format!("{all}## {kind}\n{reported}\n\n")
     })
 }
 
 #[test]
-fn every_kind_of_defect_is_told_with_its_line() {
+fn every_kind_of_defect_is_reported_with_its_line() {
     insta::assert_snapshot!("kinds", all(&kinds()));
 }
 
 #[test]
-fn every_kind_of_defect_of_a_template_is_told_with_its_line() {
+fn every_kind_of_defect_of_a_template_is_reported_with_its_line() {
     insta::assert_snapshot!("template_kinds", all(&template_kinds()));
 }
 
 #[test]
-fn all_defects_of_a_text_are_told_at_once() {
+fn all_defects_of_a_text_are_reported_at_once() {
     let text = tasks(&[
         ("state", "attempts = 0"),
         ("a", "save = \"note\""),
@@ -160,7 +161,7 @@ fn all_defects_of_a_text_are_told_at_once() {
         ("d", "depends_on = [\"a\", \"a\"]\nkind = \"join\"\ninterrupt = \"before\"\ntimeout = 3"),
         ("e", "when = \"state.nowhere\"\nmap = { over = \"f.output\", max = 9999999 }"),
     ]);
-    insta::assert_snapshot!("at_once", told(&text));
+    insta::assert_snapshot!("at_once", reported(&text));
 }
 
 #[test]
@@ -194,9 +195,9 @@ fn names_that_are_to_deceive_are_shown_as_what_they_are() {
         ];
         for text in texts.iter().map(|text| text.replace("\\u001b", "\\u001B")) {
             let Err(defects) = Workflow::from_toml(&origin, &text) else { panic!("nothing is wrong with {text:?}") };
-            let told = defects.to_string();
-            assert_eq!(visible_lines(&told), told, "{told:?}");
-            assert!(told.len() < 20_000, "{} bytes are told", told.len());
+            let reported = defects.to_string();
+            assert_eq!(visible_lines(&reported), reported, "{reported:?}");
+            assert!(reported.len() < 20_000, "{} bytes are told", reported.len());
             for defect in defects.list() {
                 assert!(defect.place.is_some(), "nowhere: {defect:?}");
             }
@@ -266,35 +267,35 @@ fn ten_thousand_nodes_are_checked_soon_whatever_they_are() {
         .build()
     };
     ends("a chain of loops", || loops(1_000, 256).unwrap());
-    let told = ends("too many loops", || loops(10_000, 10_000).unwrap_err().to_string());
-    assert!(told.contains("go back to more than 256 nodes"), "{told}");
+    let reported = ends("too many loops", || loops(10_000, 10_000).unwrap_err().to_string());
+    assert!(reported.contains("go back to more than 256 nodes"), "{reported}");
 }
 
 #[test]
 fn a_hundred_thousand_nodes_are_refused_soon() {
-    let told = ends("a row", || numbered(100_000, |_, node| node).build().unwrap_err().to_string());
+    let reported = ends("a row", || numbered(100_000, |_, node| node).build().unwrap_err().to_string());
     assert_eq!(
-        told,
+        reported,
         "workflow \"many\": the workflow has more than 10000 nodes\n  advice: run parts of it as workflows of their own"
     );
     let text = (0..100_000).map(|number| format!("a{number}")).collect::<Vec<_>>().join("->");
-    let told = ends("a line", || Workflow::from_line("line", &text).unwrap_err().to_string());
-    assert!(told.contains("10000") || told.contains("10,000"), "{}", &told[..300]);
+    let reported = ends("a line", || Workflow::from_line("line", &text).unwrap_err().to_string());
+    assert!(reported.contains("10000") || reported.contains("10,000"), "{}", &reported[..300]);
     let row: String = (0..100_000).map(|number| format!("{{name=\"{number}\"}},")).collect();
-    ends("TOML", || told_of_long(&format!("[workflow]\nname = \"w\"\ntasks = [{row}]")));
+    ends("TOML", || report_of_long(&format!("[workflow]\nname = \"w\"\ntasks = [{row}]")));
 }
 
-fn told_of_long(text: &str) {
-    let told = Workflow::from_toml("long.toml", text).unwrap_err().to_string();
-    assert!(told.len() < 100_000, "{} bytes are told", told.len());
+fn report_of_long(text: &str) {
+    let reported = Workflow::from_toml("long.toml", text).unwrap_err().to_string();
+    assert!(reported.len() < 100_000, "{} bytes are told", reported.len());
 }
 
 #[test]
 fn nodes_within_nodes_ten_thousand_deep_are_refused_soon() {
     let deep = (0..10_000).fold(Node::agent("n", "x"), |node, level| Node::nodes(&format!("g{level}"), [node]));
     let deep = Workflow::builder("deep").node(deep);
-    let told = ends("a builder", || deep.build().unwrap_err().to_string());
-    assert!(told.contains("more than 64 levels deep"), "{told}");
+    let reported = ends("a builder", || deep.build().unwrap_err().to_string());
+    assert!(reported.contains("more than 64 levels deep"), "{reported}");
 }
 
 #[test]
@@ -309,7 +310,7 @@ fn texts_that_nest_ten_thousand_deep_are_refused_soon() {
         [("tasks = [{", "}]"), ("tasks = ", ""), ("tasks = [", "]"), ("[[workflow.tasks", "]]"), ("a.", "")]
     {
         let text = ["[workflow]\nname = \"w\"\n", &open.repeat(10_000), &close.repeat(10_000)].concat();
-        ends("TOML", || told_of_long(&text));
+        ends("TOML", || report_of_long(&text));
     }
 }
 
@@ -336,10 +337,10 @@ fn expressions_that_nest_thousands_deep_are_refused_soon() {
         ends("an expression", || {
             let node = || Node::agent("a", "x");
             for node in [node().when(&expression), node().input(format!("{{{{ {expression} }}}}."))] {
-                let told = Workflow::builder("deep").node(node).build().unwrap_err().to_string();
+                let reported = Workflow::builder("deep").node(node).build().unwrap_err().to_string();
                 assert!(
-                    told.contains("an expression has more than 500 signs, names and texts"),
-                    "{open}1{close}: {told}"
+                    reported.contains("an expression has more than 500 signs, names and texts"),
+                    "{open}1{close}: {reported}"
                 );
             }
         });
@@ -348,9 +349,9 @@ fn expressions_that_nest_thousands_deep_are_refused_soon() {
         ["{% if 1 %}", "{% for a in [1] %}", "{% set a %}", "{% macro m() %}", "{% with %}", "{% filter upper %}"]
     {
         let node = Node::agent("a", "x").input(["{% if 1 %}", &block.repeat(4_000)].concat());
-        let told = ends("a block", || Workflow::builder("deep").node(node).build().unwrap_err().to_string());
+        let reported = ends("a block", || Workflow::builder("deep").node(node).build().unwrap_err().to_string());
         let why = ["template exceeds maximum recursion limits", "at most 65536 are allowed", "unknown statement macro"];
-        assert!(why.iter().any(|why| told.contains(why)), "{block}: {told}");
+        assert!(why.iter().any(|why| reported.contains(why)), "{block}: {reported}");
     }
 }
 
@@ -358,16 +359,16 @@ fn expressions_that_nest_thousands_deep_are_refused_soon() {
 fn values_that_nest_too_deep_for_a_journal_are_refused() {
     let deep = |text: &str| (0..500).fold(Value::from(text), |value, _| Value::Array(vec![value]));
     for text in ["{{ x }}", "x"] {
-        let told = |workflow: WorkflowBuilder| ends("a value", || workflow.build().unwrap_err().to_string());
-        let as_input = told(Workflow::builder("deep").node(Node::agent("a", "x").input(deep(text))));
+        let reported = |workflow: WorkflowBuilder| ends("a value", || workflow.build().unwrap_err().to_string());
+        let as_input = reported(Workflow::builder("deep").node(Node::agent("a", "x").input(deep(text))));
         assert!(as_input.contains("nests deeper"), "{as_input}");
-        let as_output = told(Workflow::builder("deep").node(Node::agent("a", "x")).output(deep(text)));
+        let as_output = reported(Workflow::builder("deep").node(Node::agent("a", "x")).output(deep(text)));
         assert!(as_output.contains("nests deeper"), "{as_output}");
     }
 }
 
 #[test]
-fn ten_thousand_names_that_nobody_has_are_told_soon() {
+fn ten_thousand_names_that_nobody_has_are_notifiedon() {
     let text = tasks(&(0..9_000).map(|_| ("a", "depends_on = [\"nobody\"]")).collect::<Vec<_>>());
     let numbered = text.lines().enumerate().map(|(number, line)| match line {
         "name = \"a\"" => format!("name = \"n{number}\"\n"),
@@ -375,12 +376,15 @@ fn ten_thousand_names_that_nobody_has_are_told_soon() {
         other => format!("{other}\n"),
     });
     let text: String = numbered.collect();
-    let told = ends("9,000 names that nobody has", || told(&text));
-    assert!(told.contains("no node is named \"m6\"") && told.contains("too many defects to show: 8900 more"), "{told}");
+    let reported = ends("9,000 names that nobody has", || reported(&text));
+    assert!(
+        reported.contains("no node is named \"m6\"") && reported.contains("too many defects to show: 8900 more"),
+        "{reported}"
+    );
 }
 
 #[test]
-fn a_workflow_with_defects_that_is_named_again_and_again_is_told_once() {
+fn a_workflow_with_defects_that_is_named_again_and_again_is_reported_once() {
     let outer = (0..9_000).map(|number| format!("a{number}(workflow=\"inner\")")).collect::<Vec<_>>().join(" -> ");
     let source = |origin: &str, text: String| Source { origin: origin.into(), bytes: text.into(), form: Form::Line };
     let texts = [
@@ -388,8 +392,8 @@ fn a_workflow_with_defects_that_is_named_again_and_again_is_told_once() {
         source("inner", "workflow inner: x(input=\"{{ nobody.output }}\")".to_owned()),
     ];
     let read = ends("9,000 names of one with defects", || Workflow::reader().all(&texts));
-    let told = read[0].as_ref().unwrap_err();
-    let problems: Vec<&str> = told.list().iter().map(|defect| &*defect.problem).collect();
+    let reported = read[0].as_ref().unwrap_err();
+    let problems: Vec<&str> = reported.list().iter().map(|defect| &*defect.problem).collect();
     assert_eq!(problems, ["the workflow \"inner\" has defects of its own"]);
 }
 
@@ -411,16 +415,16 @@ fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
         "x = {{ schema = {{ \"$ref\" = \"#/$defs/a0\", \"$defs\" = {{ {}, a40 = {{ type = \"string\" }} }} }} }}",
         levels.join(", ")
     );
-    let told_of = ends("references that double", || told(&schema(&doubling)));
-    assert!(told_of.contains("its references come to more than 10000 schemas"), "{told_of}");
+    let reported_of = ends("references that double", || reported(&schema(&doubling)));
+    assert!(reported_of.contains("its references come to more than 10000 schemas"), "{reported_of}");
     let large = schema(r#"x = { schema = { pattern = "(\\w{100}){40}" } }"#);
-    assert!(ends("a large pattern", || told(&large)).contains("the schema of \"x\" cannot be used"));
+    assert!(ends("a large pattern", || reported(&large)).contains("the schema of \"x\" cannot be used"));
     let many: Vec<String> =
         (0..2_000).map(|number| format!("x{number} = {{ schema = {{ pattern = \"a{number}\" }} }}")).collect();
-    let told_of = ends("many patterns", || told(&schema(&many.join("\n"))));
-    assert!(told_of.contains("the schemas of the channels have more than 256 patterns"), "{told_of}");
+    let reported_of = ends("many patterns", || reported(&schema(&many.join("\n"))));
+    assert!(reported_of.contains("the schemas of the channels have more than 256 patterns"), "{reported_of}");
     let named = r##"x = { schema = { "$ref" = "#name" } }"##;
-    assert!(told(&schema(named)).contains("or lead to no path in it"));
+    assert!(reported(&schema(named)).contains("or lead to no path in it"));
     let link = |level: usize| format!("a{level} = {{ \"$ref\" = \"#/$defs/a{}\" }}", level + 1);
     let links: Vec<String> = (0..10_000).map(link).collect();
     // From its end on, each link leads to what is known already.
@@ -432,8 +436,8 @@ fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
         from_the_end.join(", "),
         links.join(", ")
     );
-    let told_of = ends("a chain of references", || told(&schema(&chain)));
-    assert!(told_of.contains("128 levels"), "{told_of}");
+    let reported_of = ends("a chain of references", || reported(&schema(&chain)));
+    assert!(reported_of.contains("128 levels"), "{reported_of}");
     let tree = r##"x = { schema = { properties = { left = { "$ref" = "#" }, right = { "$ref" = "#" } } } }"##;
     Workflow::from_toml("tree", &schema(tree)).unwrap();
 }

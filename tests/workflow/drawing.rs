@@ -116,7 +116,7 @@ fn hostile_names_and_texts_stay_text() {
 }
 
 #[test]
-fn states_are_told_in_words_and_by_a_legend_that_is_there_only_for_them() {
+fn states_are_reported_in_words_and_by_a_legend_that_is_there_only_for_them() {
     let svg = Drawing::of(&nested()).with(states()).to_svg();
     for text in ["running, time 2 of 4", "waiting, 3 of 5 done", "interrupted", "class=\"legend dropped\""] {
         assert!(svg.contains(text), "{text}");
@@ -143,14 +143,14 @@ async fn states_after(workflow: &Workflow, input: serde_json::Value) -> BTreeMap
     states
 }
 
-fn told(states: &BTreeMap<String, NodeStates>) -> String {
-    let told = states.iter().map(|(node, states)| match states.count {
+fn reported(states: &BTreeMap<String, NodeStates>) -> String {
+    let reported = states.iter().map(|(node, states)| match states.count {
         None => format!("{node}: {}\n", states.state.name()),
         Some(Count::Iteration(now)) => format!("{node}: {}, time {now}\n", states.state.name()),
         Some(Count::Items { done, of }) => format!("{node}: {}, {done} of {of}\n", states.state.name()),
         Some(other) => panic!("{other:?}"),
     });
-    told.collect()
+    reported.collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn nodes_of_blocks_that_have_ended_keep_their_last_state() {
         -> files: map(over="input.files") { check(agent="echo", input="{{ item }}") -> sign(agent="echo", when="item > 1") }
         -> if("false") { skipped: { within(agent="echo") } } else { each: loop(max=3) { each(agent="echo") } }"#;
     let states = states_after(&line(text), json!({ "files": [1, 2, 3] })).await;
-    insta::assert_snapshot!("states_of_a_run_that_finished", told(&states));
+    insta::assert_snapshot!("states_of_a_run_that_finished", reported(&states));
     assert_is_sound(&Drawing::of(&line(text)).with(states).to_svg());
 }
 
@@ -171,7 +171,7 @@ async fn what_was_under_way_when_its_block_failed_is_dropped() {
         .node(Node::agent("broken", "fail").after("first"))
         .node(Node::nodes("never_begun", [Node::agent("inner", "echo")]).after("broken").after("group"));
     let states = states_after(&failing.build().unwrap(), json!("x")).await;
-    insta::assert_snapshot!("states_of_a_run_that_failed", told(&states));
+    insta::assert_snapshot!("states_of_a_run_that_failed", reported(&states));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,11 +191,11 @@ async fn a_run_in_flight_can_be_drawn() {
     // Everything that can be done has been done: the clock goes on only then.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let states = Run::node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
-    insta::assert_snapshot!("states_of_a_run_in_flight", told(&states));
+    insta::assert_snapshot!("states_of_a_run_in_flight", reported(&states));
     run.cancel("enough").await.unwrap();
     run.result().await.unwrap();
     let states = Run::node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
-    insta::assert_snapshot!("states_of_a_run_that_was_cancelled", told(&states));
+    insta::assert_snapshot!("states_of_a_run_that_was_cancelled", reported(&states));
     board.shutdown().await;
 }
 
@@ -206,7 +206,7 @@ async fn what_was_taken_back_is_undone() {
         -> again: loop(max=2) { again(agent="echo", compensate="echo") }
         -> pay(agent="fail")"#;
     let states = states_after(&line(text), json!([1, 2])).await;
-    insta::assert_snapshot!("states_of_a_run_that_was_taken_back", told(&states));
+    insta::assert_snapshot!("states_of_a_run_that_was_taken_back", reported(&states));
     assert_is_sound(&Drawing::of(&line(text)).with(states).to_svg());
 }
 

@@ -236,7 +236,7 @@ async fn a_peer_that_fails_ends_the_discussion_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_discussion_reads_nothing_of_an_earlier_one_and_namesakes_are_told_apart() {
+async fn a_discussion_reads_nothing_of_an_earlier_one_and_namesakes_are_distinguished() {
     let panel = Peers::new("panel").with("one").with("one").rounds(1).build().unwrap();
     let twice = Pipeline::new("twice").then(&panel).then(&panel).build().unwrap();
     let one = Script::new().reply("mine");
@@ -273,15 +273,16 @@ async fn a_pipeline_may_have_a_review_in_its_middle_whose_executor_is_a_panel() 
 
 #[test]
 fn what_cannot_be_built_says_what_is_missing() {
-    let told = |built: Result<Workflow, callboard::workflow::Defects>| built.unwrap_err().to_string();
-    assert!(told(Pipeline::new("p").build()).contains("a pipeline without participants"));
-    assert!(told(Peers::new("p").with("a").build()).contains("peers are at least two"));
-    assert!(told(Peers::new("p").all(["a", "b"]).rounds(0).build()).contains("peers without rounds"));
-    assert!(told(Peers::new("p").all(["a", "b"]).channel("a b").build()).contains("the channel \"a b\""));
-    assert!(told(Review::new("p", "a", "b", "c").rounds(0).build()).contains("a review of no rounds"));
+    let reported = |built: Result<Workflow, callboard::workflow::Defects>| built.unwrap_err().to_string();
+    assert!(reported(Pipeline::new("p").build()).contains("a pipeline without participants"));
+    assert!(reported(Peers::new("p").with("a").build()).contains("peers are at least two"));
+    assert!(reported(Peers::new("p").all(["a", "b"]).rounds(0).build()).contains("peers without rounds"));
+    assert!(reported(Peers::new("p").all(["a", "b"]).channel("a b").build()).contains("the channel \"a b\""));
+    assert!(reported(Review::new("p", "a", "b", "c").rounds(0).build()).contains("a review of no rounds"));
     let [one, other] = ["a", "b"].map(|agent| Pipeline::new("same").then(agent).build().unwrap());
     assert!(
-        told(Pipeline::new("p").then(&one).then(Participant::workflow(&other)).build()).contains("are named \"same\"")
+        reported(Pipeline::new("p").then(&one).then(Participant::workflow(&other)).build())
+            .contains("are named \"same\"")
     );
     Pipeline::new("p").then(&one).then(&one).build().unwrap();
 }

@@ -59,13 +59,13 @@ async fn a_worker_sees_its_task_and_nothing_of_the_coordinators_conversation() {
     assert!(asked[0].system.starts_with(beginning), "{}", asked[0].system);
     assert_eq!(tools(&worker), ["AskUser"]);
     assert_eq!(tools(&lead), ["AskUser", "Task"]);
-    let told = &lead.requests()[0].tools[1].description;
-    assert!(told.contains("- worker: workers"), "{told}");
+    let reported = &lead.requests()[0].tools[1].description;
+    assert!(reported.contains("- worker: workers"), "{reported}");
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coordinator_has_the_tool_for_tasks_whatever_its_file_allows_and_is_told_what_failed() {
+async fn a_coordinator_has_the_tool_for_tasks_whatever_its_file_allows_and_receives_what_failed() {
     let lead = ScriptedModel::new().calls_all([task("worker", "x"), task("clerk", "y")]).says("One of them did it.");
     let coordinator = definition("lead", "[agent.capabilities]\nallowed_tools = [\"AskUser\"]");
     let team = Team::new(coordinator, Arc::new(lead.clone()))
@@ -179,8 +179,8 @@ async fn a_run_is_cancelled_with_the_turn_that_waits_for_it() {
     let run = board.submit(Task::new("x").to("printer")).await.unwrap();
     let inner = begun_beside(&board, run.id()).await;
     run.cancel("enough").await.unwrap();
-    let told = inner.result().await.unwrap().outcome.to_string();
-    assert!(told.contains("the turn that waited for it was stopped"), "{told}");
+    let reported = inner.result().await.unwrap().outcome.to_string();
+    assert!(reported.contains("the turn that waited for it was stopped"), "{reported}");
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }

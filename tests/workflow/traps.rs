@@ -155,7 +155,10 @@ async fn what_fails_for_its_bound_or_its_conditions_is_taken_back() {
         .node(Node::agent("b", "echo").after_if("a", "a.output.nothing > 3"));
     let result = run_on(agents, plan, json!("x")).await;
     let error = "node a: the condition of what comes after it: ";
-    assert!(matches!(&result.outcome, Outcome::Failed { error: told } if told.starts_with(error)), "{result:?}");
+    assert!(
+        matches!(&result.outcome, Outcome::Failed { error: reported } if reported.starts_with(error)),
+        "{result:?}"
+    );
     assert_eq!((taken_back(&log), result.state), (vec!["a".to_owned()], json!({}).into()));
 }
 
@@ -344,7 +347,7 @@ async fn an_interrupted_node_that_is_not_needed_any_more_waits_for_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_at_the_end_of_a_block_or_in_a_group_goes_on_with_what_is_put_in_its_place() {
+async fn a_conflict_at_the_end_of_a_block_or_in_a_group_continues_with_what_is_put_in_its_place() {
     let writers = || {
         [
             Node::agent("a", "write").input(json!({ "one": 1 })),
@@ -377,15 +380,15 @@ async fn a_conflict_at_the_end_of_a_block_or_in_a_group_goes_on_with_what_is_put
         assert_eq!((&state["one"], state.value().get("seen").unwrap_or(&Value::Null)), (&json!("mine"), &seen));
         let replay = Replay::of(run.history().await.unwrap(), &Default::default()).unwrap();
         assert_eq!(replay.result(), Some(&result));
-        let told = run.turn_events(1).await.unwrap().map(Result::unwrap).collect::<Vec<_>>().await;
-        assert!(told.iter().any(|event| matches!(event.status, TurnStatus::Finished { .. })), "{told:?}");
+        let reported = run.turn_events(1).await.unwrap().map(Result::unwrap).collect::<Vec<_>>().await;
+        assert!(reported.iter().any(|event| matches!(event.status, TurnStatus::Finished { .. })), "{reported:?}");
         assert_nothing_left(&board, 5).await;
         board.shutdown().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_at_any_turn_of_a_plan_goes_on_from_there_and_comes_to_the_same() {
+async fn a_fork_at_any_turn_of_a_plan_continues_from_there_and_comes_to_the_same() {
     let looping = [Node::agent("b", "mark").input("b{{ iteration }}"), Node::agent("c", "mark").after("b")];
     let plan = workflow()
         .node(Node::agent("a", "mark").input("a"))
@@ -455,7 +458,7 @@ fn workflows_that_name_large_workflows_again_and_again_are_refused_before_they_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn templates_that_would_go_on_for_ever_or_grow_without_end_fail_soon() {
+async fn templates_that_would_continue_for_ever_or_grow_without_end_fail_soon() {
     let looped = "{% for a in range(99999) %}".repeat(4) + "x" + &"{% endfor %}".repeat(4);
     let doubled = "{% set x = 'xxxxxxxxxxxxxxxx' %}".to_owned() + &"{% set x = x ~ x %}".repeat(40) + "{{ x }}";
     let kept =

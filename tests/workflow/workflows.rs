@@ -150,7 +150,7 @@ async fn a_failing_sibling_cancels_the_running_ones_and_the_run_ends_with_its_er
 }
 
 #[tokio::test(start_paused = true)]
-async fn settled_waits_for_all_and_goes_on_without_those_that_failed() {
+async fn settled_waits_for_all_and_continues_without_those_that_failed() {
     let plan = workflow().node(Node::agent("broken", "fail")).node(Node::agent("fine", "mark")).node(
         Node::agent("join", "echo").after("broken").after("fine").settled().input(json!([
             "{{ broken.outcome }}",
@@ -205,7 +205,7 @@ async fn conditions_choose_a_way_and_joins_resolve_without_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() {
+async fn predicates_are_found_by_name_and_a_missing_one_is_reported_at_submission() {
     let plan = || {
         workflow().node(Node::agent("a", "echo")).node(Node::agent("b", "mark").after("a").when_predicate("is_long"))
     };
@@ -225,14 +225,14 @@ async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_reducer_that_nobody_has_registered_is_told_at_submission() {
+async fn a_custom_reducer_that_nobody_has_registered_is_reported_at_submission() {
     let plan = workflow().channel("best", Reducer::Custom("longest".into())).node(Node::agent("a", "echo"));
     let plan = plan.build().unwrap();
     let longest = |held: &Json, _: &Json| Ok(held.clone());
     let board = cast(builder()).reducer("longst", longest).start().await.unwrap();
     let refused = board.submit(plan.task("x")).await.unwrap_err().to_string();
-    let told = "channel \"best\" has the reducer \"longest\", which is not registered; did you mean \"longst\"?";
-    assert!(refused.contains(told), "{refused}");
+    let reported = "channel \"best\" has the reducer \"longest\", which is not registered; did you mean \"longst\"?";
+    assert!(refused.contains(reported), "{refused}");
     board.shutdown().await;
 }
 
@@ -564,7 +564,7 @@ fn finished_nodes_do_not_run_again_after_a_crash_of_their_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interrupted_nodes_wait_for_people_each_for_itself_and_go_on_with_what_was_changed() {
+async fn interrupted_nodes_wait_for_people_each_for_itself_and_continue_with_what_was_changed() {
     let plan = workflow()
         .node(Node::agent("draft", "mark"))
         .node(Node::agent("a", "write").after("draft").input(json!({ "seen": "a" })).interrupted())
@@ -782,7 +782,7 @@ async fn a_cancelled_run_shows_what_its_finished_nodes_have_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_follower_is_told_of_every_turn_and_its_node() {
+async fn a_slow_follower_is_notified_of_every_turn_and_its_node() {
     let plan = workflow()
         .node(Node::nodes("each", [Node::agent("mark", "mark").input("{{ item }}")]).for_each("input"))
         .node(Node::agent("wait", "mark").after("each").input("w").interrupted())
@@ -813,16 +813,16 @@ async fn a_slow_follower_is_told_of_every_turn_and_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_is_told_which_turns_take_back() {
+async fn a_follower_receives_which_turns_take_back() {
     let plan =
         workflow().node(Node::agent("a", "mark").compensated_by("echo")).node(Node::agent("b", "fail").after("a"));
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
     let events: Vec<TurnEvent> = run.turn_events(1).await.unwrap().map(Result::unwrap).collect().await;
     let ended = |event: &&TurnEvent| matches!(event.status, TurnStatus::Finished { .. } | TurnStatus::Failed { .. });
-    let told: Vec<_> =
+    let reported: Vec<_> =
         events.iter().filter(ended).map(|event| (event.node.as_deref().unwrap(), event.is_compensation)).collect();
-    assert_eq!(told, [("a", false), ("b", false), ("a", true)]);
+    assert_eq!(reported, [("a", false), ("b", false), ("a", true)]);
     board.shutdown().await;
 }
 

@@ -215,23 +215,23 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for line in child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok)
     {
         match line.strip_prefix("campaign ") {
-            Some(line) => told.push(line.to_owned()),
+            Some(line) => reported.push(line.to_owned()),
             None => eprintln!("{line}"),
         }
     }
     let passed = child.wait().is_ok_and(|status| status.success());
-    if told.is_empty() {
+    if reported.is_empty() {
         let seeds = seed.map_or_else(|| format!("{count} {unit}"), |seed| format!("seed {seed}"));
-        told.push(format!(
+        reported.push(format!(
             "{name}: {seeds}, {}; {about}",
             if passed { "0 failures" } else { "it stopped at a failure" }
         ));
     }
     let verdict = if passed { "passed" } else { "FAILED" };
-    told.iter().for_each(|line| println!("{line}; {verdict} in {:.1?}", started.elapsed()));
+    reported.iter().for_each(|line| println!("{line}; {verdict} in {:.1?}", started.elapsed()));
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

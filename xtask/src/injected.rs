@@ -67,7 +67,7 @@ fn check_of(mutant: Mutant) -> (Check, &'static str) {
         ),
         Mutant::QueueWithoutBound => (
             "actors",
-            "turns::work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_come_back",
+            "turns::work_over_an_agents_bound_waits_or_is_refused_with_a_time_to_retry",
             "on an `Ok` value: RunHandle",
         ),
         Mutant::ReserveNothing => (

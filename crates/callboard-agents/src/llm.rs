@@ -89,7 +89,7 @@ impl LlmAgent {
             .token_budget(definition.tokens)
             .tier(definition.tier())
             .output(definition.output.clone())
-            .conversation(definition.told_context, definition.told_tokens)
+            .conversation(definition.passed_context, definition.reported_tokens)
             .compact_at(definition.compact_at);
         let (needed, max_tokens) = (thinker.least_reservation(definition.authority), definition.max_tokens);
         if let Some(budget) = definition.tokens.filter(|budget| *budget < needed) {

@@ -167,7 +167,7 @@ pub struct ModelError {
     /// What went wrong, in words.
     pub text: Cow<'static, str>,
     /// The provider counts no tokens for the call: as the kind says, or, when several models were asked, as the last one did. The
-    /// others were told of as they failed ([`ModelEvent::Failed`]).
+    /// others were reported as they failed ([`ModelEvent::Failed`]).
     pub is_free: bool,
 }
 

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_as_it_goes_on_after_the_answer() {
+    fn what_does_not_fit_is_reported_as_it_continues_after_the_answer() {
         assert!(classes().read("hard").unwrap_err().starts_with("is not JSON: "));
         assert!(classes().read("\"hard\"").unwrap_err().starts_with("does not meet its schema: "));
         assert!(classes().read("```a```b```").unwrap_err().starts_with("is not JSON: "));

@@ -2,7 +2,7 @@
 
 use crate::Defect;
 
-/// The most defects that are told: a text of 1 MiB can have a million, and each is shown with its line.
+/// The most defects that are kept: a text of 1 MiB can have a million, and each is shown with its line.
 const MAX_DEFECTS: usize = 100;
 
 /// Everything that is wrong with a text so far.
@@ -36,7 +36,7 @@ impl Found {
         self.list.len()
     }
 
-    /// No more are told.
+    /// No more are kept.
     fn is_full(&self) -> bool {
         self.list.len() >= MAX_DEFECTS
     }
@@ -52,13 +52,13 @@ impl Found {
     /// # Errors
     /// Everything that was wrong.
     pub fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
-        if self.is_empty() { Ok(read) } else { Err(self.told()) }
+        if self.is_empty() { Ok(read) } else { Err(self.reported()) }
     }
 
     /// Returns the defects in the order of the text, those without a place first. If more were found than are kept, the
     /// last one counts the others.
     #[must_use]
-    pub fn told(mut self) -> Vec<Defect> {
+    pub fn reported(mut self) -> Vec<Defect> {
         self.list.sort_by_key(|defect| defect.place.as_ref().map(|place| (place.start, place.end)));
         if self.beyond > 0 {
             self.list.push(Defect::new(&None, format!("too many defects to show: {} more", self.beyond)));

@@ -208,7 +208,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// The candidate that `name` is one typo away from. Names that differ in digits alone are a series, and short ones
 /// are all alike.
-pub fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn typo_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const SHORT: usize = 4;
     let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     candidates.find(|candidate| {
@@ -220,7 +220,7 @@ pub fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) ->
 }
 
 /// The first of these names that people cannot tell from `name` by looking at it, being of other characters. Names that are both of
-/// ASCII are told apart.
+/// ASCII are distinguished.
 pub fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let is_plain = name.is_ascii();
     let seen = looks(name);
@@ -328,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_told_from_a_series_and_from_another_name() {
-        let slip = |name| slip_of(name, ["artifacts", "messages", "part1", "abc"].into_iter());
+    fn a_typo_is_distinguished_from_a_series_and_from_another_name() {
+        let slip = |name| typo_of(name, ["artifacts", "messages", "part1", "abc"].into_iter());
         assert_eq!(slip("artifcats"), Some("artifacts"));
         assert_eq!(slip("artefacts"), Some("artifacts"));
         assert_eq!(slip("message"), Some("messages"));

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn new_fixed_and_unchanged_are_told_apart() {
+    fn new_fixed_and_unchanged_are_distinguished() {
         let earlier = findings("a.rs", "fn a() { x.unwrap(); }\nfn b() { y.unwrap(); }");
         let now = findings("a.rs", "\n// moved down\nfn b() { y.unwrap(); }\nfn c() { z.unwrap(); }");
         let changes = compare(&earlier, &now, |_| true);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_findings_are_told_apart_by_their_order() {
+    fn equal_findings_are_distinguished_by_their_order() {
         let both = seal("a.rs", vec![observation(9, "parse"), observation(3, "parse")]);
         assert_eq!(both[0].line, 3);
         assert_ne!(both[0].fingerprint, both[1].fingerprint);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_extension_tells_the_language() {
+    fn the_extension_selects_the_language() {
         let of = |path: &str| Language::of(Path::new(path));
         assert_eq!(of("src/a.rs"), Some(Language::Rust));
         assert_eq!(of("a.PY"), Some(Language::Python));

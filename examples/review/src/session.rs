@@ -146,7 +146,7 @@ async fn follow(run: &RunHandle, began: Timestamp) -> Result<(), Box<dyn Error>>
 async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Result<ExitCode, Box<dyn Error>> {
     let mut out = String::new();
     let conclusion: Option<Conclusion> = result.output.parse().ok();
-    let (is_written, told) = match (&result.outcome, conclusion) {
+    let (is_written, reported) = match (&result.outcome, conclusion) {
         (Outcome::Finished, Some(Conclusion::Written { path, summary })) => {
             (true, format!("{summary}\nReport: {}\n", visible(&path.to_string_lossy())))
         }
@@ -158,7 +158,7 @@ async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Res
         (Outcome::Denied { reason }, _) => (false, format!("No report was written: {reason}\n")),
         (outcome, _) => (false, format!("No report was written: the review {outcome}\n")),
     };
-    writeln!(out, "\n{told}\nFlow\n{}", run.flow().await?)?;
+    writeln!(out, "\n{reported}\nFlow\n{}", run.flow().await?)?;
     let (metrics, limits) = (&result.metrics, team::limits());
     writeln!(out, "Run {}", run.id())?;
     writeln!(

@@ -25,8 +25,8 @@ impl Turn {
     }
 
     /// As [`Turn::reserve`], for what continues over attempts: what an earlier attempt has set aside is taken over.
-    pub(crate) async fn reserve_for(&self, tokens: u64, goes_on: bool) -> Result<Reservation, TurnError> {
-        match self.request(u32::MAX, TurnRequest::Reserve { tokens, goes_on }).await? {
+    pub(crate) async fn reserve_for(&self, tokens: u64, continues: bool) -> Result<Reservation, TurnError> {
+        match self.request(u32::MAX, TurnRequest::Reserve { tokens, continues }).await? {
             TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number, is_new: true }),
             TurnReply::TakenOver(number) => Ok(Reservation { turn: self.clone(), number, is_new: false }),
             TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),

@@ -14,7 +14,7 @@ mod stored;
 
 use std::sync::Arc;
 
-use callboard_text::{cut, did_you_mean, quoted, slip_of, visible};
+use callboard_text::{cut, did_you_mean, quoted, typo_of, visible};
 use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -114,7 +114,7 @@ impl State {
         let new = update.writes().iter().map(|write| &*write.channel).filter(move |channel| !is_known(channel));
         new.filter_map(|channel| {
             let known = schema.declared().chain(self.channels.keys().map(AsRef::as_ref));
-            Some((channel, slip_of(channel, known)?))
+            Some((channel, typo_of(channel, known)?))
         })
     }
 
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_channel_that_looks_like_a_known_one_is_a_slip() {
+    fn a_new_channel_that_looks_like_a_known_one_is_a_likely_typo() {
         let mut state = State::default();
         let schema = Schema::open().channel("verdict", Reducer::LastValue).channel("verdicts", Reducer::Append);
         let typos = |state: &State, update: &Update| -> Vec<(String, String)> {

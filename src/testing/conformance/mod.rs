@@ -129,8 +129,8 @@ macro_rules! storage_conformance {
                 reads_start_where_asked_and_stop_at_the_limit
                 streams_are_listed_by_prefix_in_order
                 a_stream_does_not_show_records_of_streams_with_similar_names
-                payloads_come_back_byte_for_byte
-                purged_records_are_gone_and_sequences_go_on
+                payloads_return_byte_for_byte
+                purged_records_are_gone_and_sequences_continue
                 a_stream_without_records_or_claim_is_forgotten
                 what_is_too_large_is_refused
             }
@@ -163,7 +163,7 @@ macro_rules! storage_conformance {
                 a_leased_item_is_not_delivered_until_the_lease_runs_out
                 an_extended_lease_lasts_longer
                 an_acknowledged_item_is_gone
-                a_returned_item_comes_back_after_its_delay
+                a_returned_item_returns_after_its_delay
                 an_older_delivery_is_fenced
                 a_repeated_dedupe_id_adds_nothing_for_two_minutes
                 queues_do_not_share_items_or_ids
@@ -176,7 +176,7 @@ macro_rules! storage_conformance {
                 synced_records_are_there_after_reopening
                 synced_values_are_there_after_reopening
                 every_write_of_a_closed_store_is_there_after_reopening
-                sequences_and_revisions_go_on_after_reopening
+                sequences_and_revisions_continue_after_reopening
                 purges_hold_after_reopening
                 expiry_holds_after_reopening
                 claims_of_the_process_before_are_void_and_fences_still_grow

@@ -74,7 +74,7 @@ pub(super) async fn an_acknowledged_item_is_gone(subject: Subject) {
 }
 
 /// The delay replaces the lease.
-pub(super) async fn a_returned_item_comes_back_after_its_delay(subject: Subject) {
+pub(super) async fn a_returned_item_returns_after_its_delay(subject: Subject) {
     subject.enqueue(&queue(), "a").await;
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
     expect(subject.store().nack(&delivery.id, 30).await);

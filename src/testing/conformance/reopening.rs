@@ -48,7 +48,7 @@ pub(super) async fn every_write_of_a_closed_store_is_there_after_reopening(mut s
 }
 
 /// Nothing is given out twice.
-pub(super) async fn sequences_and_revisions_go_on_after_reopening(mut subject: Subject) {
+pub(super) async fn sequences_and_revisions_continue_after_reopening(mut subject: Subject) {
     expect(subject.append(&stream(), 0, "1").await);
     let before = expect(subject.put(&key("a"), "x", Expected::Any).await);
     expect(subject.store().delete_if_revision(&key("a"), before, Durability::Sync).await);

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_tells_is_read_back() {
+    fn what_a_process_reports_is_read_back() {
         for report in [WriteReport::Issued(3), WriteReport::Acknowledged(3, 9)] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }

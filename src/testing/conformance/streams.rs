@@ -87,7 +87,7 @@ pub(super) async fn a_stream_does_not_show_records_of_streams_with_similar_names
 }
 
 /// Empty, binary and long payloads; lengths near powers of two and near 64 KiB.
-pub(super) async fn payloads_come_back_byte_for_byte(subject: Subject) {
+pub(super) async fn payloads_return_byte_for_byte(subject: Subject) {
     let sizes = [0, 1, 255, 4096, 65_000, 65_535, 65_536, 65_537, 200_000, 3_000_000];
     for (last, size) in (0..).zip(sizes) {
         let payload: Vec<u8> = (0..size).map(|byte| (byte * 31 % 251) as u8).collect();
@@ -105,7 +105,7 @@ pub(super) async fn payloads_come_back_byte_for_byte(subject: Subject) {
 }
 
 /// A purge removes a beginning of the stream and leaves the rest with its sequences.
-pub(super) async fn purged_records_are_gone_and_sequences_go_on(subject: Subject) {
+pub(super) async fn purged_records_are_gone_and_sequences_continue(subject: Subject) {
     subject.filled(&stream(), 4).await;
     for up_to in [2, 1, 0, 2] {
         expect(subject.store().purge(&stream(), up_to).await);

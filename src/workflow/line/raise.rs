@@ -79,8 +79,8 @@ fn block(nodes: &[Node], made: &HashSet<&str>, depth: usize) -> Option<Sequence>
         return None;
     }
     let edges = nodes.iter().flat_map(|node| &node.after).filter(|edge| edge.on == On::Success);
-    let goes_on: HashSet<&str> = edges.map(|edge| edge.from.value.as_str()).collect();
-    let ends = nodes.iter().filter(|node| !goes_on.contains(node.name.value.as_str()));
+    let continues: HashSet<&str> = edges.map(|edge| edge.from.value.as_str()).collect();
+    let ends = nodes.iter().filter(|node| !continues.contains(node.name.value.as_str()));
     let front = Front { edges: ends.map(|node| success(&node.name)).collect(), ..Front::default() };
     Level { nodes, positions, made }.sequence(0, nodes.len(), &[], front, true, depth)
 }

@@ -610,8 +610,8 @@ fn hostile_texts_are_refused_within_limits() {
         let deep = refused(&nested(10_000, open, close));
         assert!(deep.contains("this is nested deeper than 64 levels"), "{deep}");
         let unclosed = refused(&open.repeat(MAX_TEXT / open.len()));
-        let told = ["this is nested deeper than 64 levels", "is not closed"];
-        assert!(told.iter().any(|told| unclosed.contains(told)), "{unclosed}");
+        let reported = ["this is nested deeper than 64 levels", "is not closed"];
+        assert!(reported.iter().any(|reported| unclosed.contains(reported)), "{unclosed}");
     }
     formatted(&format!("a(input={}1{})", "[".repeat(MAX_NESTING - 1), "]".repeat(MAX_NESTING - 1)));
     for text in [
@@ -713,7 +713,7 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn branches_that_begin_with_branchings_are_told_from_arms() {
+fn branches_that_begin_with_branchings_are_distinguished_from_arms() {
     for text in [
         r#"a -> any(b, if("x") { c }) -> d"#,
         r#"a -> (b | if("x") { c })"#,

@@ -218,7 +218,7 @@ fn the_guide_shows_what_is_taken() {
 }
 
 #[test]
-fn every_defect_is_told_at_its_place() {
+fn every_defect_is_reported_at_its_place() {
     let text = r#"
 [workflow]
 nmae = "review"
@@ -498,7 +498,7 @@ fn what_a_beginner_writes_is_answered_with_what_to_write() {
 }
 
 #[test]
-fn all_that_is_wrong_with_the_grammar_is_told_and_nothing_is_guessed_after_it() {
+fn all_that_is_wrong_with_the_grammar_is_reported_and_nothing_is_guessed_after_it() {
     assert_snapshot!(refused("[workflow\nname = \"a\nagnet = 1_\n\n[[workflow.tasks]]\nname = \"\\q\"\n"), @r##"
     w.toml:1:10: unclosed table, expected `]`
       |
@@ -523,7 +523,7 @@ fn all_that_is_wrong_with_the_grammar_is_told_and_nothing_is_guessed_after_it() 
 }
 
 #[test]
-fn what_is_said_twice_is_told_together_with_the_rest() {
+fn what_is_said_twice_is_reported_together_with_the_rest() {
     assert_snapshot!(refused(&with_lines("agent = \"b\"\nagent = \"c\"\nagnet = 1\n[workflow]\n")), @r##"
     w.toml:6:1: duplicate key
       |
@@ -556,8 +556,11 @@ fn numbers_out_of_range_are_refused() {
             format!("loop = {{ max = {number} }}"),
             format!("map = {{ over = \"x\", max = {number} }}"),
         ] {
-            let told = problems(&with_lines(&format!("agent = \"b\"\n{line}")));
-            assert!(told.len() == 1 && told[0].contains("a whole number from 1 to 4294967295"), "{line}: {told:?}");
+            let reported = problems(&with_lines(&format!("agent = \"b\"\n{line}")));
+            assert!(
+                reported.len() == 1 && reported[0].contains("a whole number from 1 to 4294967295"),
+                "{line}: {reported:?}"
+            );
         }
     }
 }
@@ -582,8 +585,11 @@ fn times_have_a_unit_or_are_seconds() {
         "9223372036854775807",
         "2026-01-01",
     ] {
-        let told = problems(&with_lines(&format!("agent = \"b\"\ntimeout = {time}")));
-        assert!(told.len() == 1 && told[0].starts_with("`timeout` must be a time above zero"), "{time}: {told:?}");
+        let reported = problems(&with_lines(&format!("agent = \"b\"\ntimeout = {time}")));
+        assert!(
+            reported.len() == 1 && reported[0].starts_with("`timeout` must be a time above zero"),
+            "{time}: {reported:?}"
+        );
     }
 }
 
@@ -593,9 +599,9 @@ fn a_task_does_one_thing() {
     for first in given {
         assert!(parse(&with_lines(first)).is_ok());
         for second in given.iter().filter(|second| **second != first) {
-            let told = problems(&with_lines(&format!("{first}\n{second}")));
+            let reported = problems(&with_lines(&format!("{first}\n{second}")));
             let key = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-            assert_eq!(told, [format!("a task cannot have both `{}` and `{}`", key(first), key(second))]);
+            assert_eq!(reported, [format!("a task cannot have both `{}` and `{}`", key(first), key(second))]);
         }
     }
     assert_eq!(problems(&with_lines("join = \"any\"")), ["this task has nothing to do"]);
@@ -603,7 +609,7 @@ fn a_task_does_one_thing() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_told_with_their_place() {
+fn bytes_that_are_no_text_are_reported_with_their_place() {
     assert_eq!(text_of("ü".as_bytes()), Ok("ü"));
     let defect = text_of(b"name = \"\xc3\x28\"").unwrap_err();
     assert_eq!(
@@ -618,13 +624,13 @@ fn bytes_that_are_no_text_are_told_with_their_place() {
 
 #[test]
 fn strange_texts_in_values_are_shown_harmlessly() {
-    let told = refused(&with_lines("agent = \"b\"\n\"a\\u001b[31m\\u202e\" = 1\njoin = \"\\u0007\""));
-    assert!(!told.contains(['\u{1b}', '\u{7}', '\u{202e}']) && told.contains("\\u{1b}[31m"), "{told}");
+    let reported = refused(&with_lines("agent = \"b\"\n\"a\\u001b[31m\\u202e\" = 1\njoin = \"\\u0007\""));
+    assert!(!reported.contains(['\u{1b}', '\u{7}', '\u{202e}']) && reported.contains("\\u{1b}[31m"), "{reported}");
     for unfit in ["\\ud800", "\\u{41}", "\u{0}", "\u{7f}"] {
-        let told = problems(&with_lines(&format!("agent = \"{unfit}\"")));
+        let reported = problems(&with_lines(&format!("agent = \"{unfit}\"")));
         assert!(
-            matches!(&*told, [problem] if problem.contains("invalid") || problem.contains("expected")),
-            "{unfit:?}: {told:?}"
+            matches!(&*reported, [problem] if problem.contains("invalid") || problem.contains("expected")),
+            "{unfit:?}: {reported:?}"
         );
     }
 }
@@ -703,7 +709,7 @@ fn there_are_65536_tables_at_most() {
 }
 
 #[test]
-fn of_a_million_defects_a_hundred_are_told_and_the_rest_is_counted() {
+fn of_a_million_defects_a_hundred_are_reported_and_the_rest_is_counted() {
     let pieces = [
         "=\n", "]\n", "[", "{", "a=", "a.", "\"", "a=1\n", "[a]\n", "a=[\n", "a={\n", "[a\n", "a=00\n", "a=[=]\n",
         "{},", "\u{0}",

@@ -89,7 +89,7 @@ async fn a_handoff_that_waited_for_a_person_goes_where_it_was_let() {
         .start()
         .await
         .unwrap();
-    let mut told = String::new();
+    let mut reported = String::new();
     for decision in ["approve", "deny", "cancel"] {
         let run = board.submit(Task::new("x").to("lead")).await.unwrap();
         until(&run, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
@@ -100,9 +100,9 @@ async fn a_handoff_that_waited_for_a_person_goes_where_it_was_let() {
             _ => assert!(run.cancel("enough").await.unwrap()),
         }
         run.result().await.unwrap();
-        told = format!("{told}{decision}\n{}", run.flow().await.unwrap());
+        reported = format!("{reported}{decision}\n{}", run.flow().await.unwrap());
     }
-    insta::assert_snapshot!(told, @r"
+    insta::assert_snapshot!(reported, @r"
     approve
     [lead] --plan--> [writer]
     [writer] ends: finished
@@ -130,12 +130,12 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
     let question = people::question(&run).await;
     board.people().answer(question.id, "yes", "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
-    let mut told = run.flow().await.unwrap().to_string();
+    let mut reported = run.flow().await.unwrap().to_string();
     assert_eq!(people::restart_turns(&board, &run).await, 1);
-    told += &format!("restarted\n{}", run.flow().await.unwrap());
+    reported += &format!("restarted\n{}", run.flow().await.unwrap());
     assert!(run.cancel("enough").await.unwrap());
-    told += &format!("cancelled\n{}", run.flow().await.unwrap());
-    insta::assert_snapshot!(told, @r#"
+    reported += &format!("cancelled\n{}", run.flow().await.unwrap());
+    insta::assert_snapshot!(reported, @r#"
     [lead] --> [writer]
     [writer (1 retry)] needs attention: an earlier attempt asked for the question "this?" in this p…
     restarted

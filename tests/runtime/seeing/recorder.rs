@@ -20,7 +20,7 @@ impl Recorder {
         self.values(name).last().copied()
     }
 
-    /// What a histogram was told, in order.
+    /// What a histogram has recorded, in order.
     pub(crate) fn values(&self, name: &str) -> Vec<f64> {
         self.0.lock().get(name).map(|meter| meter.0.lock().clone()).unwrap_or_default()
     }

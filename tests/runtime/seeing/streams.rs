@@ -1,4 +1,4 @@
-//! Streams of events: what each mode shows, where a reader may begin, and what a slow one is told.
+//! Streams of events: what each mode shows, where a reader may begin, and what a slow one receives.
 
 use callboard::actors::StreamMode::{self, Debug, Messages, Updates, Values};
 use callboard::actors::Watched;
@@ -48,12 +48,12 @@ fn kind(event: &RunEvent) -> String {
 
 /// What the stream gives: kinds of events, and how many were missed.
 async fn kinds(stream: impl Stream<Item = Watched>) -> Vec<String> {
-    let told = stream.map(|watched| match watched {
+    let reported = stream.map(|watched| match watched {
         Watched::Event { event, .. } => kind(&event),
         Watched::Live { event, .. } => format!("{event:?}"),
         Watched::Missed(count) => format!("missed {count}"),
     });
-    told.collect().await
+    reported.collect().await
 }
 
 /// The numbers of the events that the stream gives; what was missed is counted.
@@ -211,7 +211,7 @@ async fn talked(board: &Callboard) -> RunHandle {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
+async fn a_slow_reader_receives_how_much_it_missed_and_where() {
     let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let mut slow = board.watch(&[Messages]);
     let run = talked(&board).await;
@@ -236,7 +236,7 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_missed_the_end_is_told_so() {
+async fn a_reader_that_missed_the_end_is_notified() {
     let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let run = talked(&board).await;
     let slow = run.events(1, &[Debug]).await.unwrap();
@@ -245,7 +245,7 @@ async fn a_reader_that_missed_the_end_is_told_so() {
     quiet().await;
     let total = run.history().await.unwrap().len() as u64;
     let (seen, missed) = numbers(slow).await;
-    assert_eq!(seen.len() as u64 + missed, total, "saw {seen:?} and was told of {missed} more");
+    assert_eq!(seen.len() as u64 + missed, total, "saw {seen:?} and was notified of {missed} more");
     assert!(missed > 0, "{seen:?}");
     board.shutdown().await;
 }

@@ -7,7 +7,7 @@ use callboard_agents::testing::ScriptedModel;
 use callboard_agents::tools::{Root, standard};
 use callboard_agents::{Definition, LlmAgent, McpServers, Models};
 
-use super::{fuzz, told};
+use super::{fuzz, reported};
 
 const AGENT: &str = r#"
 [agent]
@@ -83,7 +83,7 @@ bearer_from = "KEY"
 "#;
 
 #[test]
-fn any_text_is_an_agent_a_catalog_or_a_list_of_servers_or_told_to_be_none() {
+fn any_text_is_an_agent_a_catalog_or_a_list_of_servers_or_refused() {
     let env = Env::system();
     let variables = |_: &str| Some("secret".to_owned());
     let model = Arc::new(ScriptedModel::new());
@@ -91,9 +91,9 @@ fn any_text_is_an_agent_a_catalog_or_a_list_of_servers_or_told_to_be_none() {
     let tools = standard(&Root::open(folder.path()).unwrap()).unwrap();
     fuzz("agents", &[AGENT, MODELS, SERVERS].map(|text| text.as_bytes().to_vec()), |bytes| {
         let text = String::from_utf8_lossy(bytes);
-        let models = told(Models::from_toml_with(&env, "models.toml", &text, variables))?;
-        let servers = told(McpServers::from_toml_with(&env, "mcp.toml", &text, variables))?;
-        let definition = told(Definition::reader().tools(&tools).read("agent.toml", &text))?;
+        let models = reported(Models::from_toml_with(&env, "models.toml", &text, variables))?;
+        let servers = reported(McpServers::from_toml_with(&env, "mcp.toml", &text, variables))?;
+        let definition = reported(Definition::reader().tools(&tools).read("agent.toml", &text))?;
         // What was read can be used: its tools are there, and its prompt names nothing that nobody supplies.
         if let Some(definition) = &definition
             && let Err(error) = LlmAgent::new(definition, model.clone(), &tools, &[])

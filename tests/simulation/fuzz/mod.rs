@@ -450,17 +450,17 @@ const LINES: [&str; 5] = [
     "settled(a, b) -> r: block(timeout=\"2h\", output=\"{{ a.output }}\") { t(attempts=3, save=\"n\", interrupt=\"before\") }",
 ];
 
-/// Has looked at what is told of it: nothing in it deceives, and it is not long.
-fn told<T>(read: Result<T, Defects>) -> Result<Option<T>, String> {
+/// Checks what is reported of it: nothing in it deceives, and it is not long.
+fn reported<T>(read: Result<T, Defects>) -> Result<Option<T>, String> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(defects) => {
-            let told = defects.to_string();
-            if visible_lines(&told) != told {
-                return Err(format!("it is told with what deceives: {told:?}"));
+            let reported = defects.to_string();
+            if visible_lines(&reported) != reported {
+                return Err(format!("it is reported with what deceives: {reported:?}"));
             }
-            if told.is_empty() || told.len() > 200_000 {
-                return Err(format!("{} bytes are told", told.len()));
+            if reported.is_empty() || reported.len() > 200_000 {
+                return Err(format!("{} bytes are reported", reported.len()));
             }
             Ok(None)
         }
@@ -468,10 +468,10 @@ fn told<T>(read: Result<T, Defects>) -> Result<Option<T>, String> {
 }
 
 #[test]
-fn any_toml_is_a_workflow_or_told_to_be_none() {
+fn any_toml_is_a_workflow_or_refused() {
     let small = "[workflow]\nname = \"w\"\ntasks = [{ name = \"a\", agent = \"x\" }]".to_owned();
     fuzz("toml", &[FLOW, &small].map(|text| text.as_bytes().to_vec()), |bytes| {
-        let read = told(Workflow::reader().toml_bytes("flow.toml", bytes))?;
+        let read = reported(Workflow::reader().toml_bytes("flow.toml", bytes))?;
         // What was made of a text is plain data that a journal holds.
         let Some(workflow) = read else { return Ok(false) };
         let again: Plan = serde_json::from_str(&serde_json::to_string(&**workflow.plan()).unwrap()).unwrap();
@@ -480,12 +480,12 @@ fn any_toml_is_a_workflow_or_told_to_be_none() {
 }
 
 #[test]
-fn any_line_is_a_workflow_or_told_to_be_none_and_is_formatted_as_the_same() {
+fn any_line_is_a_workflow_or_refused_and_is_formatted_as_the_same() {
     let corpus = LINES.map(|line| line.as_bytes().to_vec());
     fuzz("line", &corpus, |bytes| {
         let text = String::from_utf8_lossy(bytes);
-        let read = told(Workflow::from_line("line", &text))?;
-        let Some(formatted) = told(Workflow::formatted("line", &text))? else {
+        let read = reported(Workflow::from_line("line", &text))?;
+        let Some(formatted) = reported(Workflow::formatted("line", &text))? else {
             return if read.is_none() { Ok(false) } else { Err("it is read, and cannot be formatted".to_owned()) };
         };
         if Workflow::formatted("line", &formatted).as_deref() != Ok(&formatted) {
@@ -595,7 +595,7 @@ fn any_template_gives_a_value_or_an_error() {
         let (value, template) = text.split_once('\n').unwrap_or(("null", &text));
         let Ok(value) = serde_json::from_str::<Value>(value) else { return Ok(false) };
         let workflow = Workflow::builder("w").node(Node::agent("a", "x").input(template));
-        let Some(workflow) = told(workflow.build())? else { return Ok(false) };
+        let Some(workflow) = reported(workflow.build())? else { return Ok(false) };
         let input: Map<String, Value> = workflow.inputs().map(|field| (field.to_owned(), value.clone())).collect();
         let run = run_of(Arc::clone(workflow.plan()), &Value::Object(input), &[]).ok_or("it is no run")?;
         Ok(matches!(run.result().map(|result| &result.outcome), Some(Outcome::Finished)))

@@ -68,7 +68,7 @@ fn what_went_wrong_once_does_not_again() {
     // 42: a run that the store did not give out at once was quarantined. 97: an ended task that was submitted again left a
     // note. 766: a note was written
     // after the end of a run by an earlier life of its supervisor. 505, 9076: a turn that had ended while its run was read back was begun again. 2793: a run was taken over twice.
-    // 26,673: a note that was written again was not removed. 3000: waiting turns were told in another order each time. 4913: a run was read back twice, one into the other.
+    // 26,673: a note that was written again was not removed. 3000: waiting turns were reported in another order each time. 4913: a run was read back twice, one into the other.
     for seed in [42, 97, 505, 766, 2793, 3000, 4913, 9076, 26_673] {
         Seeds::only(seed).simulate(play);
     }

@@ -233,7 +233,7 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
 /// asks it.
 pub(crate) async fn tried<T, E: std::fmt::Display>(asked: impl Future<Output = Result<T, E>>) -> Result<T, String> {
     match AssertUnwindSafe(asked).catch_unwind().await {
-        Ok(told) => told.map_err(|error| error.to_string()),
+        Ok(reported) => reported.map_err(|error| error.to_string()),
         Err(panic) if panic.downcast_ref::<String>().is_some_and(|text| text == PLANNED) => Err("it panicked".into()),
         Err(panic) => resume_unwind(panic),
     }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_are_followed_and_other_crates_and_private_items_are_told_apart() {
+    fn globs_are_followed_and_other_crates_and_private_items_are_distinguished() {
         let index = json!({
             "0": module("it", &[1, 2, 3, 4]),
             "1": import("hidden", 5, true),

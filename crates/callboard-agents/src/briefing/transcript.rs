@@ -29,19 +29,19 @@ const PASSAGE: usize = 1_000;
 /// A conversation in at most (about) so many tokens: the newest messages, of which one alone has no more than half of them.
 pub(crate) fn transcript(history: &[Message], max_tokens: u64) -> Transcript {
     let longest = max_tokens / 2;
-    let (mut told, mut tokens) = (Vec::new(), 0);
+    let (mut reported, mut tokens) = (Vec::new(), 0);
     for message in history.iter().rev() {
         let text = text(message, longest);
         let more = estimated_tokens(text.len() + 1);
-        if !told.is_empty() && tokens + more > max_tokens {
+        if !reported.is_empty() && tokens + more > max_tokens {
             break;
         }
         tokens += more;
-        told.push(text);
+        reported.push(text);
     }
-    told.reverse();
-    let left_out = super::as_u32(history.len() - told.len());
-    Transcript { text: told.join("\n"), messages: super::as_u32(told.len()), left_out }
+    reported.reverse();
+    let left_out = super::as_u32(history.len() - reported.len());
+    Transcript { text: reported.join("\n"), messages: super::as_u32(reported.len()), left_out }
 }
 
 /// What is said in a conversation, in parts of at most so many tokens.

@@ -79,7 +79,7 @@ fn find(models: &[Facts<'_>], name: &str) -> Option<usize> {
     models.iter().position(|model| model.name == name)
 }
 
-/// A defect for each circle of fallbacks, told once, at the model where it was entered.
+/// A defect for each circle of fallbacks, reported once, at the model where it was entered.
 fn circles(models: &[Facts<'_>]) -> Vec<Defect> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {

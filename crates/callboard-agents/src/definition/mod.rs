@@ -80,9 +80,9 @@ pub struct Definition {
     /// What it may cause, by itself or through others; by default everything.
     pub authority: Authority,
     /// What those that it gives tasks to receive of its conversation, unless its model says otherwise (nothing).
-    pub told_context: ConversationStrategy,
+    pub passed_context: ConversationStrategy,
     /// How many tokens that may have, as an estimate (8,000).
-    pub told_tokens: u32,
+    pub reported_tokens: u32,
     /// Built-in agents that its model knows of, beside its team.
     pub built_in_team: Vec<BuiltIn>,
     /// What its answer must look like, and is then: a value; by default text.
@@ -138,8 +138,8 @@ impl Definition {
             tokens: None,
             namespaces: None,
             authority: Authority::ALL,
-            told_context: ConversationStrategy::default(),
-            told_tokens: TOLD_TOKENS,
+            passed_context: ConversationStrategy::default(),
+            reported_tokens: TOLD_TOKENS,
             built_in_team: Vec::new(),
             output: None,
             process: None,

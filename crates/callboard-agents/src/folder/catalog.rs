@@ -45,11 +45,11 @@ type Choose = Arc<dyn Fn(&Models, &Definition) -> Result<Arc<dyn Model>, String>
 /// let board = folder.load()?.into_iter().fold(Callboard::builder(), |board, agent| board.with(agent)).start().await?;
 ///
 /// std::fs::write(&file, "calm slow")?;
-/// let told = board.reload(&mut folder).await?;
-/// assert!(told[0].to_string().ends_with("models.txt: changed: later turns use it"), "{told:?}");
+/// let reports = board.reload(&mut folder).await?;
+/// assert!(reports[0].to_string().ends_with("models.txt: changed: later turns use it"), "{reports:?}");
 /// std::fs::write(&file, "wild")?;
-/// let told = board.reload(&mut folder).await?;
-/// assert!(told[0].refusal().unwrap().contains("the agent of poet.toml would have no model: no model has the tags \"calm\""), "{told:?}");
+/// let reports = board.reload(&mut folder).await?;
+/// assert!(reports[0].refusal().unwrap().contains("the agent of poet.toml would have no model: no model has the tags \"calm\""), "{reports:?}");
 /// # board.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
@@ -167,17 +167,17 @@ impl Catalog {
     /// What is wrong with it.
     pub(super) fn offered(&self, bytes: &Bytes) -> Result<Current, String> {
         let origin = self.file.origin();
-        let told = |problem: String| format!("{}: {problem}", visible(&origin));
-        let text = bytes.as_ref().map_err(|error| told(error.clone()))?;
+        let reported = |problem: String| format!("{}: {problem}", visible(&origin));
+        let text = bytes.as_ref().map_err(|error| reported(error.clone()))?;
         if let Some(current) = self.current.as_ref().filter(|current| current.text == *text) {
             return Ok(current.clone());
         }
         let models = match (text, &self.file.otherwise) {
             (None, Some(models)) => models.clone(),
-            (None, None) => return Err(told("there is no such file".to_owned())),
+            (None, None) => return Err(reported("there is no such file".to_owned())),
             (Some(bytes), _) => {
                 let text = str::from_utf8(bytes)
-                    .map_err(|error| told(format!("the text is not UTF-8, {error}: save it as UTF-8")))?;
+                    .map_err(|error| reported(format!("the text is not UTF-8, {error}: save it as UTF-8")))?;
                 (self.file.read)(&origin, text).map_err(|defects| defects.to_string())?
             }
         };

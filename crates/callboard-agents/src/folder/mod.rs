@@ -52,9 +52,9 @@ type ModelOf = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send 
 ///
 /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write prose.\"")?;
 /// std::fs::write(path.join("critic.toml"), "[agent]\nname = \"critic\"\nsystem_promt = \"You find faults.\"")?;
-/// let told: Vec<String> = board.reload(&mut folder).await?.iter().map(ToString::to_string).collect();
-/// assert!(told[0].starts_with("critic.toml: refused"), "{told:?}");
-/// assert_eq!(told[1], "poet.toml: changed: later turns of poet use it");
+/// let reports: Vec<String> = board.reload(&mut folder).await?.iter().map(ToString::to_string).collect();
+/// assert!(reports[0].starts_with("critic.toml: refused"), "{reports:?}");
+/// assert_eq!(reports[1], "poet.toml: changed: later turns of poet use it");
 /// # board.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
@@ -186,8 +186,8 @@ impl AgentFolder {
     /// let board = folder.load()?.into_iter().fold(Callboard::builder(), |board, agent| board.with(agent)).start().await?;
     ///
     /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"")?;
-    /// let told = board.reload(&mut folder).await?;
-    /// assert!(told[0].refusal().unwrap().contains("all tools"));
+    /// let reports = board.reload(&mut folder).await?;
+    /// assert!(reports[0].refusal().unwrap().contains("all tools"));
     /// # board.shutdown().await;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```

@@ -75,15 +75,15 @@ impl Answer {
             }
             let patience = self.teller.patience(self.has_begun);
             let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(patience)));
-            let told = tokio::select! {
+            let reported = tokio::select! {
                 biased;
                 () = silence => {
                     self.is_over = true;
                     return Some(Err(self.teller.silent(self.has_begun)));
                 }
-                told = self.stream.next() => told,
+                reported = self.stream.next() => reported,
             };
-            match told {
+            match reported {
                 Some(Ok(ChatStreamEvent::End(end))) if !is_complete(self.kind, &end) => {
                     self.is_over = true;
                     return Some(Err(self.teller.ended_early(self.has_begun)));
@@ -145,10 +145,11 @@ impl Answer {
         self.said += calls.iter().map(ToolCall::size).sum::<usize>();
         let stop = stop(end.captured_stop_reason, !calls.is_empty());
         self.ready.extend(calls.into_iter().map(ModelEvent::ToolCall));
-        let told =
+        let reported =
             end.captured_usage.filter(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some());
         let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or_default()).unwrap_or_default();
-        let usage = told.as_ref().map(|usage| Usage::of(tokens(usage.prompt_tokens), tokens(usage.completion_tokens)));
+        let usage =
+            reported.as_ref().map(|usage| Usage::of(tokens(usage.prompt_tokens), tokens(usage.completion_tokens)));
         let estimate = Usage::of(self.estimated_input, estimated_tokens(self.said));
         let answer = ModelAnswer::new(self.teller.name(), stop, usage.unwrap_or(estimate));
         self.ready.push_back(ModelEvent::Ended(ModelAnswer { is_estimate: usage.is_none(), ..answer }));

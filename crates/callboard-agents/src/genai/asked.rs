@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_were_not_json_are_told_as_an_object() {
+    fn arguments_that_were_not_json_are_reported_as_an_object() {
         let given = parts(ToolCall::new("1", "look", "{\"a\": "), AdapterKind::Anthropic);
         assert_eq!(given[1].as_tool_call().unwrap().fn_arguments, json!({ "not_json": "{\"a\": " }));
     }

@@ -86,7 +86,7 @@ fn read(document: &DeTable<'_>, variables: &Variables, found: &mut Found) -> Cat
                 written.extend(model(item, variables, &web, found));
             }
         }
-        // Another key has been told of, and says it better.
+        // The defect of another key reports it better.
         None if !found.is_empty() => {}
         None => found.add(Defect::new(&Some(0..0), "there are no models in this text").advise(EXAMPLE)),
     }
@@ -131,12 +131,12 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
     let mut written = Written { name: name.clone(), fallbacks: fallbacks.clone(), entry: None };
     let Some(provider) = provider else { return Some(written) };
 
-    let mut told = |place: &Place, error: ProviderError| found.add(Defect::new(place, error.to_string()));
+    let mut reported = |place: &Place, error: ProviderError| found.add(Defect::new(place, error.to_string()));
     let id = id.map_or_else(|| name.value.clone(), |id| id.value);
     let made = match GenaiModel::new(&provider.value, &id) {
         Ok(made) => made.named(&name.value).sharing(web),
         Err(error) => {
-            told(&provider.place, error);
+            reported(&provider.place, error);
             return Some(written);
         }
     };
@@ -145,7 +145,7 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
         Some(url) => made.at(&url.value),
         None => Ok(made),
     };
-    let made = made.map_err(|error| told(&header, error)).ok()?;
+    let made = made.map_err(|error| reported(&header, error)).ok()?;
     if made.provider.is_compatible() && url.is_none() {
         let defect = Defect::new(&provider.place, "a model of a compatible server needs `url`");
         found.add(defect.advise("write url = \"http://127.0.0.1:8000/v1\""));

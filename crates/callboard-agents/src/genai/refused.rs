@@ -35,7 +35,7 @@ impl Teller {
             Error::WebModelCall { webc_error, .. } | Error::WebAdapterCall { webc_error, .. } => {
                 self.web(webc_error, has_begun)
             }
-            Error::ChatResponse { body, .. } => self.told_in_the_stream(&body, has_begun),
+            Error::ChatResponse { body, .. } => self.reported_in_the_stream(&body, has_begun),
             Error::StreamParse { serde_error, .. } => self.malformed(&serde_error.to_string()),
             Error::SerdeJson(error) => self.malformed(&error.to_string()),
             Error::JsonValueExt(error) => self.malformed(&error.to_string()),
@@ -158,7 +158,7 @@ impl Teller {
     }
 
     /// An error that came in a stream, where there is no status any more.
-    fn told_in_the_stream(&self, body: &Value, has_begun: bool) -> ModelError {
+    fn reported_in_the_stream(&self, body: &Value, has_begun: bool) -> ModelError {
         let error = body.get("error").unwrap_or(body);
         let word = ["type", "code", "status"].into_iter().find_map(|key| error.get(key)?.as_str()).unwrap_or_default();
         let message = message(&body.to_string());
@@ -213,11 +213,11 @@ impl Teller {
 /// What a provider says in the body of an error: its message, if it is one as they write them.
 fn message(body: &str) -> String {
     let parsed = serde_json::from_str::<Value>(body).ok();
-    let told = parsed.as_ref().and_then(|body| {
+    let reported = parsed.as_ref().and_then(|body| {
         let at = |path: &str| body.pointer(path).and_then(Value::as_str);
         at("/error/message").or_else(|| at("/message")).or_else(|| at("/error"))
     });
-    told.unwrap_or(body).trim().to_owned()
+    reported.unwrap_or(body).trim().to_owned()
 }
 
 /// As one line, fit to be shown, and cut.

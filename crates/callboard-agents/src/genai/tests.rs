@@ -44,7 +44,7 @@ fn every_example_of_the_guide_is_a_catalog() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_catalog_is_told_together() {
+fn everything_that_is_wrong_with_a_catalog_is_reported_together() {
     let text = r#"
 [[models]]
 name = "a"
@@ -70,7 +70,7 @@ provider = "openai-compatible"
 [providers.mistral]
 requests_per_minute = 3
 "#;
-    let told = problems(text).join("\n");
+    let reported = problems(text).join("\n");
     for expected in [
         "there is no provider \"opnai\"; did you mean \"openai\"?; there are aihubmix",
         "two models are named \"a\"",
@@ -81,7 +81,7 @@ requests_per_minute = 3
         "a model of a compatible server needs `url`",
         "no model here is of the provider \"mistral\"",
     ] {
-        assert!(told.contains(expected), "{expected}\n\n{told}");
+        assert!(reported.contains(expected), "{expected}\n\n{reported}");
     }
     let circle = "[[models]]\nname = \"a\"\nprovider = \"openai\"\nfallback = \"b\"\n\
                   [[models]]\nname = \"b\"\nprovider = \"openai\"\nfallback = \"a\"\n";
@@ -106,12 +106,12 @@ fn texts_that_are_no_catalog_say_how_one_begins() {
 #[test]
 fn a_key_that_was_written_into_the_file_is_not_shown() {
     for line in ["key_variable", "key", "api_key", "token"] {
-        let told = problems(&model(&format!("{line} = \"{CANARY}\"")));
-        assert_eq!(told.len(), 1, "{told:?}");
+        let reported = problems(&model(&format!("{line} = \"{CANARY}\"")));
+        assert_eq!(reported.len(), 1, "{reported:?}");
     }
-    let told = problems(&model(&format!("url = \"https://me:{CANARY}@example.org\"")));
+    let reported = problems(&model(&format!("url = \"https://me:{CANARY}@example.org\"")));
     assert_eq!(
-        told,
+        reported,
         [
             "the url has a name or a password in it: put a key into a variable; write it as \"https://models.example.org/v1\""
         ]
@@ -210,12 +210,14 @@ fn a_model_of_a_catalog_that_is_read_again_keeps_its_connections_unless_it_is_as
     let usual = "key_variable = \"MY_KEY\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"";
     let before = read(&model(usual));
     // The model itself has them.
-    let goes_on = |text: &str| {
+    let continues = |text: &str| {
         let of = |models: &Models| models.entries().next().map(|ModelEntry { model, .. }| Arc::clone(model)).unwrap();
         Arc::ptr_eq(&of(&before), &of(&read(text).after(&before)))
     };
     let other = |from: &str, to: &str| model(&usual.replace(from, to));
-    assert!(goes_on(&model(usual)) && goes_on(&model(&format!("{usual}\ntags = \"quick\"\nrequests_per_minute = 3"))));
+    assert!(
+        continues(&model(usual)) && continues(&model(&format!("{usual}\ntags = \"quick\"\nrequests_per_minute = 3")))
+    );
     for text in [
         other("MY_KEY", "YOUR_KEY"),
         other("MY_KEY", "NOTHING"),
@@ -224,6 +226,6 @@ fn a_model_of_a_catalog_that_is_read_again_keeps_its_connections_unless_it_is_as
         model(usual).replace("\"openai\"", "\"anthropic\""),
         model(usual).replace("name = \"a\"", "name = \"b\""),
     ] {
-        assert!(!goes_on(&text), "{text}");
+        assert!(!continues(&text), "{text}");
     }
 }

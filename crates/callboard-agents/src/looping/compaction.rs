@@ -32,13 +32,13 @@ impl AgentLoop {
         let Some(too_long) = self.too_long(host, &context.lock(), compact_at) else { return Ok(()) };
         let TooLong { cut, history, before, tokens } = too_long;
         let summed_up = cut.summed_up(&history, before.as_ref());
-        let told = transcript(&summed_up, compact_at);
-        let left_out = match told.left_out {
+        let reported = transcript(&summed_up, compact_at);
+        let left_out = match reported.left_out {
             0 => String::new(),
             more => format!(" ({more} still older messages are not here)"),
         };
         let task = cut.task(&history, before.as_ref());
-        let input = format!("The task:\n{task}\n\nThe older part of the conversation{left_out}:\n{}", told.text);
+        let input = format!("The task:\n{task}\n\nThe older part of the conversation{left_out}:\n{}", reported.text);
         let compactor = BuiltIn::Compactor.name();
         let body = "Make the older part of this conversation short.";
         let answer = host.delegate(compactor, body, Some(Json::from(input))).await?;

@@ -153,7 +153,7 @@ impl LoopContext {
     pub(super) fn replied(&mut self, reply: Reply) -> After {
         let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost: _ } = reply;
         self.usage += usage;
-        let calls = self.told_apart(calls);
+        let calls = self.with_unique_ids(calls);
         self.tool_calls = self.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         self.texts.push(Arc::clone(&text));
         let said = Arc::clone(&text);
@@ -183,8 +183,8 @@ impl LoopContext {
         }
     }
 
-    /// Calls that can be told apart: some models number theirs anew in each answer, or not at all.
-    fn told_apart(&mut self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+    /// Calls that can be distinguished: some models number theirs anew in each answer, or not at all.
+    fn with_unique_ids(&mut self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
         for (position, call) in calls.iter_mut().enumerate() {
             let mut again = 0;
             while call.id.is_empty() || !self.ids.insert(Arc::clone(&call.id)) {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_calls_ends_it_and_one_with_calls_goes_on() {
+    fn an_answer_without_calls_ends_it_and_one_with_calls_continues() {
         let mut context = LoopContext::begin(vec![Message::user("go")]);
         let After::Use(calls) = context.replied(reply("", &[("a", "x")], StopReason::ToolCalls)) else { panic!() };
         context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));

@@ -50,12 +50,12 @@ impl AgentLoop {
         if !uses.iter().any(needs_one) {
             return Ok(None);
         }
-        let told = transcript(&so_far(&context.lock()), self.told_tokens().saturating_mul(SUMMED_UP));
-        let intro = match told.left_out {
+        let reported = transcript(&so_far(&context.lock()), self.reported_tokens().saturating_mul(SUMMED_UP));
+        let intro = match reported.left_out {
             0 => String::new(),
             more => format!("({more} older messages are not here.)\n"),
         };
-        let text = format!("{intro}{}", told.text);
+        let text = format!("{intro}{}", reported.text);
         let read = estimated_tokens(text.len());
         let summarizer = BuiltIn::Summarizer.name();
         let answer = host.delegate(summarizer, "Sum up this conversation.", Some(Json::from(text))).await?;
@@ -83,26 +83,26 @@ impl AgentLoop {
             None => task.clone(),
         };
         let summary = summed_up.map(|summed_up| &summed_up.summary);
-        let told = match strategy {
+        let reported = match strategy {
             ConversationStrategy::None => None,
             ConversationStrategy::Summary | ConversationStrategy::Filtered | ConversationStrategy::Full => {
-                briefing(strategy, &so_far(&context.lock()), &asked, self.told_tokens(), summary)
+                briefing(strategy, &so_far(&context.lock()), &asked, self.reported_tokens(), summary)
             }
         };
-        let input = match told {
+        let input = match reported {
             None => input.map(Json::from),
-            Some(told) => {
+            Some(reported) => {
                 let of_summary = summed_up.filter(|_| strategy == ConversationStrategy::Summary);
                 host.show(AgentEvent::ContextGiven {
                     to: agent.as_str().into(),
                     strategy,
-                    tokens: told.tokens,
-                    passages: told.passages,
-                    left_out: told.left_out,
+                    tokens: reported.tokens,
+                    passages: reported.passages,
+                    left_out: reported.left_out,
                     summary_tokens: of_summary.map_or(0, |summed_up| summed_up.tokens),
                     problem: of_summary.and_then(|summed_up| summed_up.summary.as_ref().err().cloned()),
                 });
-                Some(Json::from(told.text))
+                Some(Json::from(reported.text))
             }
         };
         let answer = host.delegate(&agent, &task, input);
@@ -113,7 +113,7 @@ impl AgentLoop {
         task.context.unwrap_or(self.means.conversation.0)
     }
 
-    fn told_tokens(&self) -> u64 {
+    fn reported_tokens(&self) -> u64 {
         self.means.conversation.1.into()
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     use callboard::messages::ToolCall;
 
     #[test]
-    fn what_is_told_ends_before_the_calls_that_are_being_made() {
+    fn what_is_passed_on_ends_before_the_calls_that_are_being_made() {
         let call = vec![ToolCall::new("1", "Task", "{}")];
         let said = |text: &str| Message::Assistant { text: text.into(), calls: call.clone() };
         let of = |last: Message| so_far(&LoopContext::begin(vec![Message::user("go"), last]));

@@ -32,9 +32,9 @@ impl AgentLoop {
             return Some(Finish::Failed(format!("the model's answer {problem}; it was asked again once").into()));
         }
         context.is_asked_again = true;
-        let told =
+        let reported =
             format!("Your answer {problem}. Answer again, with nothing but one JSON value that meets the schema.");
-        Arc::make_mut(&mut context.history).push(Message::user(told));
+        Arc::make_mut(&mut context.history).push(Message::user(reported));
         host.show(AgentEvent::AnswerRefused { problem });
         None
     }

@@ -185,19 +185,19 @@ impl AgentLoop {
             Use::Delegate(task) => self.delegate(host, context, summed_up, task),
             Use::Make { name, draft, is_change } => {
                 let made = host.make_agent(&name, draft, is_change);
-                let told = move |made: Result<(), String>| match made {
+                let reported = move |made: Result<(), String>| match made {
                     Ok(()) => Answered::of(format!("{name} is ready for tasks")),
                     Err(why) => Answered::error(why),
                 };
-                made.map(|made| made.map(told)).boxed()
+                made.map(|made| made.map(reported)).boxed()
             }
             Use::Keep(name, draft) => {
                 let kept = host.keep_agent(&name, draft);
-                let told = move |kept: Result<(), String>| match kept {
+                let reported = move |kept: Result<(), String>| match kept {
                     Ok(()) => Answered::of(format!("{name} stays after this run")),
                     Err(why) => Answered::error(why),
                 };
-                kept.map(|kept| kept.map(told)).boxed()
+                kept.map(|kept| kept.map(reported)).boxed()
             }
             Use::Handoff(command) => {
                 for to in command.goto.targets() {

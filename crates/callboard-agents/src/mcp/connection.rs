@@ -117,7 +117,7 @@ impl Connection {
         }
         state.starts.take(self.env.now().monotonic).map_err(|wait| {
             let wait = wait.as_secs().max(1);
-            Unready::told(format!("has ended too often, and is not started again for another {wait} s"))
+            Unready::reported(format!("has ended too often, and is not started again for another {wait} s"))
         })?;
         let settings = Arc::clone(&self.settings);
         let task = tokio::spawn(async move {
@@ -129,7 +129,7 @@ impl Connection {
             .map(|ended| match ended {
                 Ok(Ok(started)) => Ok(started),
                 Ok(Err(unready)) => Err(unready),
-                Err(_) => Err(Unready::told("was stopped while it started".to_owned())),
+                Err(_) => Err(Unready::reported("was stopped while it started".to_owned())),
             })
             .boxed()
             .shared();

@@ -89,7 +89,7 @@ impl McpServers {
         let mut problems = Vec::new();
         for (connection, offered) in self.0.iter().zip(join_all(self.0.iter().map(|one| one.offered())).await) {
             let settings = connection.settings();
-            let told = |tool, problem| McpProblem {
+            let reported = |tool, problem| McpProblem {
                 server: connection.name().to_owned(),
                 place: settings.place.to_string(),
                 reached_by: settings.reached_by(),
@@ -99,15 +99,15 @@ impl McpServers {
             let (offers, refused) = match offered {
                 Ok(offered) => offered,
                 Err(problem) => {
-                    problems.push(told(None, problem));
+                    problems.push(reported(None, problem));
                     continue;
                 }
             };
-            problems.extend(refused.into_iter().map(|Refused { tool, problem }| told(Some(tool), problem)));
+            problems.extend(refused.into_iter().map(|Refused { tool, problem }| reported(Some(tool), problem)));
             for (name, offer) in &*offers {
                 let tool = McpTool::new(connection, name, offer);
                 if let Err(error) = tools.add(Arc::new(tool)) {
-                    problems.push(told(Some(name.clone()), error.to_string()));
+                    problems.push(reported(Some(name.clone()), error.to_string()));
                 }
             }
         }

@@ -223,7 +223,7 @@ mod tests {
         ];
         let (offers, refused) = of(&settings(), page);
         assert_eq!(offers, ["good"]);
-        let told = refused.join("\n");
+        let reported = refused.join("\n");
         for expected in [
             "good: the server lists it twice",
             "none: missing field `inputSchema`",
@@ -234,9 +234,9 @@ mod tests {
             "deep: the schema of its arguments: ",
             "its name has 300 bytes; at most 256 are allowed",
         ] {
-            assert!(told.contains(expected), "{expected}\n\n{told}");
+            assert!(reported.contains(expected), "{expected}\n\n{reported}");
         }
-        assert_eq!(refused.len(), 9, "{told}");
+        assert_eq!(refused.len(), 9, "{reported}");
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_has_changed_is_told_from_one_that_has_not() {
+    fn a_tool_that_has_changed_is_distinguished_from_one_that_has_not() {
         let settings = settings();
         let offers = |description: &str| {
             let mut listing = Listing::new(&settings);

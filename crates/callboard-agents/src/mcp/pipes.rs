@@ -16,7 +16,7 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
 use crate::process::child::{Input, MAX_LINE, Output, Process};
-use crate::process::group::Leash;
+use crate::process::group::GroupGuard;
 use crate::process::lines::Line;
 
 /// How much may wait for the program to read it, in bytes.
@@ -70,7 +70,7 @@ impl Fate {
 
 /// The streams of a program.
 pub(super) struct Pipes {
-    leash: Leash,
+    group_guard: GroupGuard,
     input: Input,
     output: Output,
     unread: VecDeque<u8>,
@@ -82,8 +82,8 @@ pub(super) struct Pipes {
 
 impl Pipes {
     pub(super) fn new(process: Process, fate: &Arc<Fate>) -> Self {
-        let Process { leash, input, output } = process;
-        Self { leash, input, output, unread: VecDeque::new(), noise: 0, is_ending: false, fate: Arc::clone(fate) }
+        let Process { group_guard, input, output } = process;
+        Self { group_guard, input, output, unread: VecDeque::new(), noise: 0, is_ending: false, fate: Arc::clone(fate) }
     }
 
     fn put(&mut self, message: &ClientJsonRpcMessage) -> io::Result<()> {
@@ -106,8 +106,8 @@ impl Pipes {
     }
 
     async fn wait_for_end(&mut self) {
-        let end = self.output.end(&self.leash).await;
-        self.broken(end.told(""));
+        let end = self.output.end(&self.group_guard).await;
+        self.broken(end.reported(""));
     }
 
     /// The message of a line; nothing if it is passed over.

@@ -24,7 +24,7 @@ use super::pipes::{Fate, Pipes};
 use super::settings::{Named, Reached, Settings};
 use super::{answer, web};
 use crate::process::child::Process;
-use crate::process::group::Leash;
+use crate::process::group::GroupGuard;
 use crate::process::scrubbed;
 use crate::tool::{ToolError, ToolOutput};
 
@@ -41,7 +41,7 @@ pub(super) struct Session {
     offers: Mutex<Listed>,
     /// Held by each call that waits for its answer.
     waiting: Arc<()>,
-    _leash: Option<Leash>,
+    _group_guard: Option<GroupGuard>,
 }
 
 /// What was listed last, and how often the list had changed before that.
@@ -74,7 +74,7 @@ impl Session {
         let time = settings.start_timeout;
         let fate = Mutex::new(Arc::default());
         match timeout(time, Self::agree(settings, &fate)).await {
-            Ok(opened) => opened.map_err(Unready::told),
+            Ok(opened) => opened.map_err(Unready::reported),
             Err(_) => {
                 let remark = fate.lock().remark();
                 Err(Unready { why: format!("was not ready within {time:?}{remark}"), is_silence: true })
@@ -106,18 +106,18 @@ impl Session {
     ) -> Result<Self, Unwelcome> {
         let fate = Arc::new(Fate::default());
         *current.lock() = Arc::clone(&fate);
-        let (service, leash) = match &settings.reached {
+        let (service, group_guard) = match &settings.reached {
             Reached::Program { command, env, env_from } => {
                 let process = started(settings, command, env, env_from).map_err(Unwelcome::plain)?;
-                let leash = process.leash.another();
-                (serve(Pipes::new(process, &fate), lifecycle, &fate).await?, Some(leash))
+                let group_guard = process.group_guard.another();
+                (serve(Pipes::new(process, &fate), lifecycle, &fate).await?, Some(group_guard))
             }
             Reached::Address { url, bearer } => {
                 let transport = web::transport(url, bearer.as_ref()).map_err(Unwelcome::plain)?;
                 (serve(transport, lifecycle, &fate).await?, None)
             }
         };
-        Ok(Self { service, fate, offers: Mutex::default(), waiting: Arc::default(), _leash: leash })
+        Ok(Self { service, fate, offers: Mutex::default(), waiting: Arc::default(), _group_guard: group_guard })
     }
 
     /// Whether it takes no more calls.
@@ -174,7 +174,7 @@ impl Session {
         Ok((tools, page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
     }
 
-    /// Uses a tool, if it is still what agents were told.
+    /// Uses a tool, if it is still the one that agents received.
     pub(super) async fn call(
         &self,
         settings: &Settings,
@@ -250,7 +250,7 @@ pub(super) struct Unready {
 }
 
 impl Unready {
-    pub(super) fn told(why: String) -> Self {
+    pub(super) fn reported(why: String) -> Self {
         Self { why, is_silence: false }
     }
 }

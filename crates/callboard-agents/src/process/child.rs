@@ -19,9 +19,9 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::group::{Group, Leash};
+use super::group::{Group, GroupGuard};
 use super::lines::{Line, Lines};
-use super::stray;
+use super::orphans;
 
 /// The longest line of a process, in bytes.
 pub(crate) const MAX_LINE: usize = 8 << 20;
@@ -43,7 +43,7 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 /// A program that was started.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) leash: Leash,
+    pub(crate) group_guard: GroupGuard,
     pub(crate) input: Input,
     pub(crate) output: Output,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Output {
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// `None` if somebody else was told.
+    /// `None` if somebody else received it.
     status: Option<ExitStatus>,
     /// It went on after it had closed its standard output, and was killed.
     was_mute: bool,
@@ -83,7 +83,7 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mark = Env::system().id().to_string();
         apart(command.as_std_mut(), CoreDumps::Inherited);
-        stray::mark(command.as_std_mut(), &mark, None);
+        orphans::mark(command.as_std_mut(), &mark, None);
         let (mut child, started) = start(|| command.kill_on_drop(true).spawn(), Child::id)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
@@ -95,7 +95,7 @@ impl Process {
         let (ended, end) = watch::channel(None);
         tokio::spawn(keep((child, started), (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
         let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
-        Ok(Self { leash: Leash::on(&group), input: Input(Some(stdin)), output })
+        Ok(Self { group_guard: GroupGuard::on(&group), input: Input(Some(stdin)), output })
     }
 
     /// Whether it can take another turn: nothing of the last one is left in its streams.
@@ -105,7 +105,7 @@ impl Process {
 
     /// How it ended, once it has closed its output.
     pub(crate) async fn end(mut self) -> End {
-        self.output.end(&self.leash).await
+        self.output.end(&self.group_guard).await
     }
 }
 
@@ -116,7 +116,7 @@ impl Input {
         self.0.is_none()
     }
 
-    /// Writes some of it; how much. One that does not read any more is not told, and may still say something.
+    /// Writes some of it; how much. A program that does not read any more gets nothing, and may still write something.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> usize {
         let Some(stdin) = &mut self.0 else { return bytes.len() };
         match stdin.write(bytes).await {
@@ -163,9 +163,9 @@ impl Output {
     }
 
     /// How it ended, once it has closed its output.
-    pub(crate) async fn end(&mut self, leash: &Leash) -> End {
+    pub(crate) async fn end(&mut self, group_guard: &GroupGuard) -> End {
         let is_over = timeout(GRACE, self.end.wait_for(Option::is_some)).await.is_ok();
-        leash.kill();
+        group_guard.kill();
         let end = self.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         let end = end.unwrap_or(End { status: None, was_mute: false, said: String::new() });
         End { was_mute: !is_over, ..end }
@@ -174,7 +174,7 @@ impl Output {
 
 impl End {
     /// `exited with status 3`, when, and what it wrote last on its standard error.
-    pub(crate) fn told(&self, when: &str) -> String {
+    pub(crate) fn reported(&self, when: &str) -> String {
         let how = match self.status {
             _ if self.was_mute => "closed its standard output".to_owned(),
             Some(status) => in_words(status),
@@ -208,7 +208,7 @@ struct Orphans(String);
 
 impl Drop for Orphans {
     fn drop(&mut self) {
-        stray::kill(stray::MARK, &self.0);
+        orphans::kill(orphans::MARK, &self.0);
     }
 }
 

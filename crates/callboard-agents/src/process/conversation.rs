@@ -165,8 +165,8 @@ impl<'a> Conversation<'a> {
     }
 
     fn tell(&mut self, message: &OutgoingLine<'_>) -> Result<(), Broken> {
-        let told = self.unread.add(message);
-        told.map_err(|error| Broken::Turn(TurnError::terminal(format!("a line cannot be written: {error}"))))
+        let reported = self.unread.add(message);
+        reported.map_err(|error| Broken::Turn(TurnError::terminal(format!("a line cannot be written: {error}"))))
     }
 
     /// Takes a line; the turn's end, if that is it.
@@ -189,7 +189,7 @@ impl<'a> Conversation<'a> {
             Said::Did(id, value) => {
                 // The sender is taken and the id stays, until the step is journaled.
                 let Some(done) = self.ids.get_mut(&id).and_then(Option::take) else {
-                    return Err(bad(&format!("there is no step with the id {id} that was told to go")));
+                    return Err(bad(&format!("no step with the id {id} has received `go`")));
                 };
                 let _ = done.send(value);
             }
@@ -298,12 +298,12 @@ impl<'a> Conversation<'a> {
                 let reservation = self.reservations.remove(&reserved);
                 let reservation = reservation.ok_or_else(|| format!("there is no open reservation {reserved}"))?;
                 self.tokens.settle(reserved, usage.map_or(0, Usage::total));
-                let told = match usage {
+                let reported = match usage {
                     Some(usage) => reservation.settle(usage),
                     None => reservation.release(),
                 };
                 async move {
-                    match told.await {
+                    match reported.await {
                         Ok(()) => Reply::Value(Json::null()),
                         Err(late) => Reply::Unmet { kind: Unmet::TooLate, error: late, output: None },
                     }

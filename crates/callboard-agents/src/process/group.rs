@@ -36,9 +36,9 @@ impl Group {
 
 /// Kills a program when it is dropped, with the processes of its group.
 #[derive(Debug)]
-pub(crate) struct Leash(Arc<Group>);
+pub(crate) struct GroupGuard(Arc<Group>);
 
-impl Leash {
+impl GroupGuard {
     pub(crate) fn on(group: &Arc<Group>) -> Self {
         Self(Arc::clone(group))
     }
@@ -54,7 +54,7 @@ impl Leash {
     }
 }
 
-impl Drop for Leash {
+impl Drop for GroupGuard {
     fn drop(&mut self) {
         self.kill();
     }

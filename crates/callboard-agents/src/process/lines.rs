@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_without_an_end_is_told_as_soon_as_it_is_too_long_and_costs_no_more() {
+    async fn a_line_without_an_end_is_reported_as_soon_as_it_is_too_long_and_costs_no_more() {
         let endless = vec![b'x'; 100_000];
         let mut lines = Lines::new(&endless[..], 1_000);
         assert_eq!(lines.next().await.unwrap(), Some(Line::Cut(vec![b'x'; 1_000])));

@@ -10,13 +10,13 @@ mod conversation;
 mod declared;
 pub(super) mod group;
 pub(super) mod lines;
-#[cfg(target_os = "linux")]
-mod orphans;
+pub(super) mod orphans;
 mod protocol;
 mod requests;
-pub(super) mod stray;
 mod tokens;
 mod variables;
+#[cfg(target_os = "linux")]
+mod zombies;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -42,10 +42,10 @@ use protocol::{OutgoingLine, VERSION, hint_of_misplaced, read_ready, refused_ver
 use declared::located;
 pub(super) use declared::{find, spec};
 #[cfg(target_os = "linux")]
-pub use orphans::reap_orphans;
-#[cfg(target_os = "linux")]
-pub use stray::is_program_of_board;
+pub use orphans::is_program_of_board;
 pub(super) use variables::redacted;
+#[cfg(target_os = "linux")]
+pub use zombies::reap_orphans;
 
 /// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.
 const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
@@ -243,7 +243,7 @@ impl ProcessAgent {
 
     /// The error of a turn whose program has ended.
     async fn died(&self, process: Process) -> TurnError {
-        TurnError::broken(format!("{} {}", self.name(), process.end().await.told(" before it ended its turn")))
+        TurnError::broken(format!("{} {}", self.name(), process.end().await.reported(" before it ended its turn")))
     }
 
     /// Takes a program that waits for a turn; `None` if there is none.

@@ -1,73 +1,178 @@
-//! Zombies of processes that programs have left, in a process that adopts them.
+//! Processes that have left the group of the program that started them, found by a variable of their environment and, on Linux, by a
+//! number that they cannot change if they are confined: their limit of resident memory, which the kernel ignores otherwise.
 
-use std::convert::Infallible;
-use std::io;
-use std::time::Duration;
+use std::process::Command;
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
+/// The variable with a value of its own for each program that is started.
+pub(crate) const MARK: &str = "CALLBOARD_PROCESS";
 
-use callboard_confine::{children, ended_child, unless_starting};
+/// The variable that is the same for all tries of a command on a board, by which what a try has left is found by the next one.
+#[cfg(feature = "shell")]
+pub(crate) const KEY: &str = "CALLBOARD_KEY";
 
-/// How long zombies are collected, so that many that end one after the other cost little.
-const COLLECT: Duration = Duration::from_millis(20);
-
-/// How many are reaped before programs can be started again.
-const AT_ONCE: usize = 10_000;
-
-/// Takes the status of each child of this process that has ended and was not started by an agent or a tool of this library, as
-/// soon as it has ended, until it is dropped.
-///
-/// It is for a process that adopts what its programs leave: the first process of a container, or one that has made itself a
-/// "child subreaper" (`PR_SET_CHILD_SUBREAPER`). There a command whose processes start others and end, over and over, would
-/// fill the process table of the machine with zombies. A process that starts programs by itself loses their status to this.
-///
-/// ```no_run
-/// # async fn in_a_container() {
-/// tokio::spawn(callboard_agents::reap_orphans());
-/// # }
-/// ```
-///
-/// It needs a runtime with its drivers enabled (`enable_all`).
-///
-/// # Errors
-/// The signal of ended children cannot be handled.
-pub async fn reap_orphans() -> io::Result<Infallible> {
-    let mut ended = signal(SignalKind::child())?;
-    loop {
-        while !reap() {
-            sleep(COLLECT).await;
-        }
-        if ended.recv().await.is_none() {
-            return Err(io::Error::other("the runtime ends"));
-        }
-        sleep(COLLECT).await;
-    }
+/// Has what the program leaves found by these values of [`MARK`] and of `KEY`. Call it before the program is confined.
+pub(crate) fn mark(command: &mut Command, mark: &str, key: Option<&str>) {
+    command.env(MARK, mark);
+    #[cfg(feature = "shell")]
+    command.envs(key.map(|key| (KEY, key)));
+    #[cfg(target_os = "linux")]
+    linux::mark(command, mark, key);
+    #[cfg(not(all(target_os = "linux", feature = "shell")))]
+    let _ = key;
 }
 
-/// `false` if there may be more, or programs are being started, so that it is not known which children are orphans.
-fn reap() -> bool {
-    let reaped = unless_starting(|is_orphan| {
-        // No program can be started meanwhile, so not for as long as there are any.
-        for _ in 0..AT_ONCE {
-            match ended_child() {
-                Some(pid) if is_orphan(pid) => take(pid),
-                // A program's, whose status is its starter's: others may be behind it.
-                Some(_) => {
-                    children().into_iter().filter(|pid| is_orphan(*pid)).for_each(take);
-                    return true;
-                }
-                None => return true,
+/// Ends all processes that have a variable with this value, or its number, and those that they start meanwhile. One that belongs to
+/// another user is not found; nor is any where the system has no `/proc`. It blocks.
+pub(crate) fn kill(variable: &str, value: &str) {
+    #[cfg(target_os = "linux")]
+    linux::kill(variable, value);
+    #[cfg(not(target_os = "linux"))]
+    let _ = (variable, value);
+}
+
+/// Whether an agent or a tool of a board has started this process, or a process that has: by a number that it cannot change if it is
+/// confined, whatever its environment is. If the board itself had a limit of resident memory, there is no number, and this is false.
+///
+/// ```
+/// assert!(!callboard_agents::is_program_of_board());
+/// ```
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_program_of_board() -> bool {
+    linux::is_marked()
+}
+
+/// Whether a process has something mounted in this place, or may have and does not show it: what a board has left that was killed.
+#[cfg(all(target_os = "linux", feature = "shell"))]
+pub(crate) fn has_mount(place: &std::path::Path) -> bool {
+    linux::pids().any(|pid| linux::has_mount(pid, place))
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    #[cfg(feature = "shell")]
+    use std::io;
+    use std::os::unix::fs::MetadataExt as _;
+    #[cfg(feature = "shell")]
+    use std::path::Path;
+    use std::process::Command;
+
+    use callboard_confine::{Marks, marked};
+    use rustix::process::{Pid, PidfdFlags, Resource, Signal, geteuid, getrlimit, pidfd_open, pidfd_send_signal};
+    use xxhash_rust::xxh3::xxh3_64;
+
+    use super::MARK;
+
+    /// How often it is looked again for what has been started meanwhile.
+    const LOOKS: usize = 20;
+
+    /// Numbers of programs have this bit, so that they are above all others, and above what any machine has.
+    const OF_PROGRAM: u64 = 1 << 62;
+
+    pub(super) fn mark(command: &mut Command, mark: &str, key: Option<&str>) {
+        let hard = number(mark) | OF_PROGRAM;
+        marked(command, Marks { soft: key.map_or(hard, number), hard });
+    }
+
+    /// A number below those of programs, and above what any machine has.
+    fn number(value: &str) -> u64 {
+        xxh3_64(value.as_bytes()) & (OF_PROGRAM - 1) | OF_PROGRAM >> 1
+    }
+
+    pub(super) fn kill(variable: &str, value: &str) {
+        let entry = format!("{variable}={value}");
+        let has_number = |(soft, hard): (u64, u64)| match variable {
+            MARK => hard == number(value) | OF_PROGRAM,
+            // Of programs alone, whatever others have for a limit.
+            _ => soft == number(value) && is_of_program(hard),
+        };
+        for _ in 0..LOOKS {
+            let killed = pids().filter(|pid| kill_if(*pid, entry.as_bytes(), has_number)).count();
+            if killed == 0 {
+                return;
             }
         }
-        false
-    });
-    reaped == Some(true)
-}
+    }
 
-fn take(pid: u32) {
-    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    pub(super) fn pids() -> impl Iterator<Item = Pid> {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?))
+    }
+
+    pub(super) fn is_marked() -> bool {
+        getrlimit(Resource::Rss).maximum.is_some_and(is_of_program)
+    }
+
+    fn is_of_program(hard: u64) -> bool {
+        hard / OF_PROGRAM == 1
+    }
+
+    #[cfg(feature = "shell")]
+    pub(super) fn has_mount(pid: Pid, place: &Path) -> bool {
+        match fs::read(file(pid, "mountinfo")) {
+            Ok(mounts) => mounts.split(|byte| *byte == b'\n').any(|mount| is_at(mount, place)),
+            // One that has ended has none.
+            Err(error) => {
+                error.kind() == io::ErrorKind::PermissionDenied
+                    && limits(pid).is_some_and(|(_, hard)| is_of_program(hard))
+            }
+        }
+    }
+
+    /// Whether a line of a list of mounts is about this place. The kernel writes white space and backslashes in octal.
+    #[cfg(feature = "shell")]
+    fn is_at(mount: &[u8], place: &Path) -> bool {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let Some(written) = mount.split(|byte| *byte == b' ').nth(4) else { return false };
+        let mut expected = Vec::new();
+        for byte in place.as_os_str().as_bytes() {
+            match byte {
+                b' ' | b'\t' | b'\n' | b'\\' => expected.extend(format!("\\{byte:03o}").bytes()),
+                byte => expected.push(*byte),
+            }
+        }
+        written == expected
+    }
+
+    fn file(pid: Pid, name: &str) -> String {
+        format!("/proc/{}/{name}", pid.as_raw_nonzero())
+    }
+
+    /// It is readable also of those whose memory is not, to which the environment belongs.
+    fn limits(pid: Pid) -> Option<(u64, u64)> {
+        resident(&fs::read_to_string(file(pid, "limits")).ok()?)
+    }
+
+    fn kill_if(pid: Pid, entry: &[u8], has_number: impl Fn((u64, u64)) -> bool) -> bool {
+        // The number may be another's by the time of the signal; what is open is not.
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        let has_entry = || {
+            fs::metadata(file(pid, "")).is_ok_and(|it| it.uid() == geteuid().as_raw())
+                && fs::read(file(pid, "environ")).unwrap_or_default().split(|byte| *byte == 0).any(|it| it == entry)
+        };
+        (has_entry() || limits(pid).is_some_and(has_number)) && pidfd_send_signal(&process, Signal::KILL).is_ok()
+    }
+
+    /// The soft and the hard limit of resident memory.
+    fn resident(limits: &str) -> Option<(u64, u64)> {
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max resident set"))?;
+        let mut words = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
+        Some((words.next()?, words.next()?))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_limits_of_a_process_are_read_as_the_kernel_writes_them() {
+            let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                          Max resident set          unlimited            4711                 bytes     \n";
+            assert_eq!(resident(limits), Some((u64::MAX, 4_711)));
+            assert_eq!(resident(""), None);
+            assert!(resident(&fs::read_to_string("/proc/self/limits").unwrap()).is_some());
+        }
     }
 }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_supplies_is_told_before_and_what_is_missing_then() {
+    fn what_nobody_supplies_is_reported_before_and_what_is_missing_then() {
         let wrong = |text: &str| Prompt::of(text, &[], Mode::General, &Tools::new()).unwrap_err();
         let (place, fault) = wrong("{{ taks }}");
         assert_eq!(

@@ -62,13 +62,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn work_that_is_given_up_is_told() {
+    async fn work_that_is_given_up_is_reported() {
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, has_ended) = std::sync::mpsc::channel();
-        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let (release, released) = std::sync::mpsc::channel::<()>();
         let mut work = Box::pin(blocking(move |given_up| {
             begun.send(()).unwrap();
-            may_go_on.recv().unwrap();
+            released.recv().unwrap();
             end.send(given_up.check()).unwrap();
             Ok(())
         }));
@@ -77,7 +77,7 @@ mod tests {
             begun = has_begun => begun.unwrap(),
         }
         drop(work);
-        go_on.send(()).unwrap();
+        release.send(()).unwrap();
         assert_eq!(has_ended.recv().unwrap(), Err(stopped()));
     }
 }

@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told_with_its_place() {
+    fn what_is_no_text_is_reported_with_its_place() {
         assert_eq!(text(b"ab\xffc".to_vec()).unwrap_err(), "byte 3 is not UTF-8");
         assert_eq!(text(b"a\0\xff".to_vec()).unwrap_err(), "byte 2 is NUL, as in programs, pictures or UTF-16");
         assert_eq!(text("grün".into()).unwrap(), "grün");

@@ -97,7 +97,7 @@ fn found(root: &Root, search: &Search, given_up: &GivenUp) -> Result<ToolOutput,
             walk.file(&place.folder, name, shown)?;
         }
     }
-    Ok(walk.told().into())
+    Ok(walk.reported().into())
 }
 
 fn wrong(path: &str, why: super::root::Why) -> PathError {
@@ -328,7 +328,7 @@ impl Walk<'_> {
         self.ignores.iter().rev().find_map(said).unwrap_or(false)
     }
 
-    fn told(mut self) -> String {
+    fn reported(mut self) -> String {
         if self.end.is_none() && self.seen.entries > MAX_ENTRIES {
             self.end = Some(format!("{MAX_ENTRIES} files and folders were looked at"));
         }
@@ -394,8 +394,8 @@ mod tests {
     #[test]
     fn lines_are_found_in_order_with_their_places() {
         let (_folder, root) = folder(&[("b.txt", "x\nneedle 1\r\n"), ("a/c.rs", "needle 2"), ("a/d.rs", "none\n\n")]);
-        let told = answer(&root, &search("needle"));
-        assert_eq!(told, "a/c.rs:1: needle 2\nb.txt:2: needle 1\n(2 found in 3 text files)");
+        let reported = answer(&root, &search("needle"));
+        assert_eq!(reported, "a/c.rs:1: needle 2\nb.txt:2: needle 1\n(2 found in 3 text files)");
         assert_eq!(answer(&root, &search("^$")), "a/d.rs:2: \n(1 found in 3 text files)");
         let by_glob = Search { glob: Some("*.rs".to_owned()), ..search("needle") };
         assert_eq!(answer(&root, &by_glob), "a/c.rs:1: needle 2\n(1 found in 2 text files)");
@@ -420,8 +420,8 @@ mod tests {
             ("c/other.log", "needle"),
             ("c/own", "needle"),
         ]);
-        let told = answer(&root, &search("needle"));
-        assert_eq!(told, "a/target/x:1: needle\nc/kept.log:1: needle\n(2 found in 4 text files)");
+        let reported = answer(&root, &search("needle"));
+        assert_eq!(reported, "a/target/x:1: needle\nc/kept.log:1: needle\n(2 found in 4 text files)");
     }
 
     #[test]
@@ -437,13 +437,13 @@ mod tests {
     fn answers_are_bounded() {
         let (_folder, root) =
             folder(&[("a", &"needle\n".repeat(1000)), ("b", &format!("{}\n", "n".repeat(400)).repeat(300))]);
-        let told = answer(&root, &search("needle"));
-        assert_eq!(told.lines().count(), 201);
-        assert!(told.contains("more than 200 places"), "{told}");
-        let told = answer(&root, &search("nnn"));
-        assert!(told.len() <= USUAL_OUTPUT && told.contains("the answer is full"), "{}", told.len());
-        let told = answer(&root, &Search { max: Some(3), ..search("needle") });
-        assert_eq!(told.lines().count(), 4);
+        let reported = answer(&root, &search("needle"));
+        assert_eq!(reported.lines().count(), 201);
+        assert!(reported.contains("more than 200 places"), "{reported}");
+        let reported = answer(&root, &search("nnn"));
+        assert!(reported.len() <= USUAL_OUTPUT && reported.contains("the answer is full"), "{}", reported.len());
+        let reported = answer(&root, &Search { max: Some(3), ..search("needle") });
+        assert_eq!(reported.lines().count(), 4);
     }
 
     #[test]

@@ -42,18 +42,18 @@ async fn all(run: LoopRun) -> Vec<AgentEvent> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_tells_what_it_does_and_keeps_what_came_of_it() {
+async fn a_loop_reports_what_it_does_and_keeps_what_came_of_it() {
     let count = Arc::default();
     let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
     let model = ScriptedModel::new().calls("read", json!({ "path": "a.rs" })).streams(["It is ", "fine."]);
     let mut run = AgentLoop::new(model.clone()).system("You review.").tools(tools).run(question("look"));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(event) = run.next().await {
-        told.push(event);
+        reported.push(event);
     }
     insta::assert_snapshot!(
         "told",
-        told.iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect::<String>()
+        reported.iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect::<String>()
     );
     let context = run.context();
     assert_eq!((context.iteration, context.tool_calls, context.text()), (2, 1, "It is fine.".to_owned()));
@@ -65,7 +65,7 @@ async fn a_loop_tells_what_it_does_and_keeps_what_came_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_model_is_told_what_is_wrong_with_its_calls_and_goes_on() {
+async fn the_model_receives_what_is_wrong_with_its_calls_and_continues() {
     let count = Arc::default();
     let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
     let model = ScriptedModel::new()
@@ -79,9 +79,9 @@ async fn the_model_is_told_what_is_wrong_with_its_calls_and_goes_on() {
         .says("I give up.");
     let events =
         all(AgentLoop::new(model).tools(tools).meta([MetaTool::Task, MetaTool::AskUser]).run(question("x"))).await;
-    let told: Vec<String> =
+    let reported: Vec<String> =
         answers(&events).into_iter().map(|(text, is_error)| format!("{is_error}: {text}\n")).collect();
-    insta::assert_snapshot!("wrong_calls", told.concat());
+    insta::assert_snapshot!("wrong_calls", reported.concat());
     assert_eq!(end(&events), &LoopEnd::Answered);
     assert_eq!(count.load(Ordering::Relaxed), 0);
 }
@@ -299,9 +299,9 @@ async fn questions_are_answered_and_tools_are_found() {
         }
         events.push(event);
     }
-    let told: Vec<String> = answers(&events).into_iter().map(|(text, _)| text).collect();
-    assert!(told[0].starts_with("there is no tool \"deploy\""), "{told:?}");
-    assert_eq!(told[1..4], ["there", "deploy: Does something with a path.", "did there"]);
+    let reported: Vec<String> = answers(&events).into_iter().map(|(text, _)| text).collect();
+    assert!(reported[0].starts_with("there is no tool \"deploy\""), "{reported:?}");
+    assert_eq!(reported[1..4], ["there", "deploy: Does something with a path.", "did there"]);
     assert_eq!(end(&events), &LoopEnd::HandedOff);
     let command = run.handoff().unwrap();
     assert_eq!(command.goto.targets().collect::<Vec<_>>(), [&Arc::from("next")]);
@@ -359,7 +359,7 @@ fn ended(stop: StopReason) -> ModelEvent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_people_are_asked_is_pending_until_they_say_it_and_then_told() {
+async fn what_people_are_asked_is_pending_until_they_say_it_and_then_reported() {
     let count = Arc::default();
     let tools = Tools::new().with(counting("write", Effect::Writes, &count)).unwrap();
     let model = ScriptedModel::new()
@@ -370,7 +370,7 @@ async fn what_people_are_asked_is_pending_until_they_say_it_and_then_told() {
         ])
         .says("done");
     let mut run = AgentLoop::new(model).tools(tools).meta([MetaTool::AskUser]).run(question("x"));
-    let (handle, mut told) = (run.handle(), Vec::new());
+    let (handle, mut reported) = (run.handle(), Vec::new());
     while let Some(event) = run.next().await {
         let context = handle.context();
         match &event {
@@ -383,7 +383,7 @@ async fn what_people_are_asked_is_pending_until_they_say_it_and_then_told() {
             }
             AgentEvent::PermissionDecided { call, is_granted, reason } => {
                 assert!(!context.pending_permissions.contains_key(call), "{context:?}");
-                told.push(format!("{call} {is_granted} {reason}"));
+                reported.push(format!("{call} {is_granted} {reason}"));
             }
             AgentEvent::QuestionAsked { call, question } => {
                 assert_eq!(context.pending_questions[call], *question);
@@ -392,16 +392,16 @@ async fn what_people_are_asked_is_pending_until_they_say_it_and_then_told() {
             }
             AgentEvent::QuestionAnswered { call, answer } => {
                 assert!(!context.pending_questions.contains_key(call), "{context:?}");
-                told.push(format!("{call} {answer}"));
+                reported.push(format!("{call} {answer}"));
             }
             _ => {}
         }
     }
-    assert_eq!(told, ["1-0 true ", "1-1 false not there", "1-2 \"here\""]);
+    assert_eq!(reported, ["1-0 true ", "1-1 false not there", "1-2 \"here\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_context_has_what_was_said_each_time_and_what_was_found_and_events_say_who_failed_and_who_goes_on() {
+async fn a_context_has_what_was_said_each_time_and_what_was_found_and_events_say_who_failed_and_who_continues() {
     let count = Arc::default();
     let tools = Tools::new().with(counting("deploy", Effect::Reads, &count)).unwrap();
     let error = ModelError::new(ModelErrorKind::Unavailable, "overloaded");
@@ -414,16 +414,16 @@ async fn a_context_has_what_was_said_each_time_and_what_was_found_and_events_say
     ]);
     let mut run = AgentLoop::new(model).tools(tools).hidden(["deploy"]).meta(MetaTool::ALL).run(question("x"));
     assert!(run.context().activated.is_empty());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(event) = run.next().await {
         match event {
-            AgentEvent::ModelFailed { model, error, next } => told.push(format!("{model}: {error}; {next}")),
-            AgentEvent::Handoff { to } => told.push(format!("to {to}")),
-            AgentEvent::Ended { end } => told.push(format!("{end:?}")),
+            AgentEvent::ModelFailed { model, error, next } => reported.push(format!("{model}: {error}; {next}")),
+            AgentEvent::Handoff { to } => reported.push(format!("to {to}")),
+            AgentEvent::Ended { end } => reported.push(format!("{end:?}")),
             _ => {}
         }
     }
-    assert_eq!(told, ["a: overloaded; b", "to next", "HandedOff"]);
+    assert_eq!(reported, ["a: overloaded; b", "to next", "HandedOff"]);
     let context = run.context();
     assert_eq!(context.texts.iter().map(|text| &**text).collect::<Vec<_>>(), ["I look.", "Found."]);
     assert_eq!(context.activated.iter().map(|name| &**name).collect::<Vec<_>>(), ["deploy"]);
@@ -456,7 +456,7 @@ async fn one_answer_is_bounded_in_bytes_and_in_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_an_end_is_no_answer_and_one_that_goes_on_and_on_is_left() {
+async fn an_answer_without_an_end_is_no_answer_and_one_that_continues_and_on_is_left() {
     let (piece, dropped) = (says("x".repeat(1 << 10)), Arc::new(()));
     let held = Arc::clone(&dropped);
     let endless = futures::stream::repeat_with(move || {

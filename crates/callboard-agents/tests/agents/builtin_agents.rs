@@ -62,10 +62,10 @@ async fn typed_answers_come_typed_and_know_what_there_is() {
         .start()
         .await
         .unwrap();
-    let told =
+    let reported =
         finish(&board, Task::new("Mail it.").to("capability_gap")).await.output.parse::<CapabilityGap>().unwrap();
     assert_eq!(
-        (told.missing_tools, told.missing_agents.len(), &*told.why),
+        (reported.missing_tools, reported.missing_agents.len(), &*reported.why),
         (vec!["Mail: sends it".into()], 0, "no mail")
     );
     let system = &gap.requests()[0].system;
@@ -79,9 +79,9 @@ async fn typed_answers_come_typed_and_know_what_there_is() {
 async fn an_answer_that_does_not_fit_is_asked_for_once_more_and_then_an_error() {
     let schema = || Some(OutputSchema::new(json!({ "type": "object", "required": ["title"] })).unwrap());
     let model = ScriptedModel::new().says("Of course!").says("{\"title\": \"Leaves\"}");
-    let told = events(AgentLoop::new(model.clone()).system("You write.").output(schema())).await;
-    let refused = told.iter().filter(|event| matches!(event, AgentEvent::AnswerRefused { .. })).count();
-    assert_eq!((refused, told.last()), (1, Some(&AgentEvent::Ended { end: LoopEnd::Answered })));
+    let reported = events(AgentLoop::new(model.clone()).system("You write.").output(schema())).await;
+    let refused = reported.iter().filter(|event| matches!(event, AgentEvent::AnswerRefused { .. })).count();
+    assert_eq!((refused, reported.last()), (1, Some(&AgentEvent::Ended { end: LoopEnd::Answered })));
     let asked = model.requests();
     assert!(
         asked[0].system.starts_with("You write.\n\n") && asked[0].system.contains("\"title\""),
@@ -91,8 +91,8 @@ async fn an_answer_that_does_not_fit_is_asked_for_once_more_and_then_an_error() 
     let Some(Message::User { text }) = asked[1].messages.last() else { panic!("{:?}", asked[1].messages) };
     assert!(text.starts_with("Your answer is not JSON: "), "{text}");
     let model = ScriptedModel::new().says("{}").says("{}").says("{\"title\": \"never asked for\"}");
-    let told = events(AgentLoop::new(model.clone()).output(schema())).await;
-    let Some(AgentEvent::Ended { end: LoopEnd::Failed(why) }) = told.last() else { panic!("{told:?}") };
+    let reported = events(AgentLoop::new(model.clone()).output(schema())).await;
+    let Some(AgentEvent::Ended { end: LoopEnd::Failed(why) }) = reported.last() else { panic!("{reported:?}") };
     assert!(why.contains("the model's answer does not meet its schema") && model.left() == 1, "{why}");
 }
 

@@ -54,21 +54,21 @@ async fn work(board: &Callboard, task: &str) -> (RunResult, Vec<AgentEvent>) {
     let mut watched = board.watch(&[StreamMode::Live]);
     let run = board.submit(Task::new(task).to("lead")).await.unwrap();
     let result = run.result().await.unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(Watched::Live { agent, event, .. }) = watched.next().await {
         if agent.as_str() == "lead" {
             let is_last = matches!(&*event, AgentEvent::Ended { end } if !matches!(end, LoopEnd::Failed(_)));
-            told.push((*event).clone());
+            reported.push((*event).clone());
             if is_last {
                 break;
             }
         }
     }
-    (result, told)
+    (result, reported)
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_is_told_the_conversation_before_its_task_if_the_file_says_so() {
+async fn an_agent_receives_the_conversation_before_its_task_if_its_file_has_it() {
     let model = ScriptedModel::new()
         .calls("read", json!({ "path": "parser.rs" }))
         .calls_all([
@@ -84,7 +84,7 @@ async fn an_agent_is_told_the_conversation_before_its_task_if_the_file_says_so()
         .start()
         .await
         .unwrap();
-    let (result, told) = work(&board, "Review it.").await;
+    let (result, reported) = work(&board, "Review it.").await;
     assert_eq!((result.output.as_str(), result.metrics.handoffs), (Some("done"), 2));
     let requests = (one.requests(), other.requests());
     let text = asked(&requests.0[0]);
@@ -95,7 +95,7 @@ async fn an_agent_is_told_the_conversation_before_its_task_if_the_file_says_so()
     );
     assert!(!text.contains("Alone."), "the calls that are being made are not part of it: {text}");
     assert_eq!(asked(&requests.1[0]), "Alone.", "the model says otherwise");
-    let given: Vec<_> = told.iter().filter(|event| matches!(event, AgentEvent::ContextGiven { .. })).collect();
+    let given: Vec<_> = reported.iter().filter(|event| matches!(event, AgentEvent::ContextGiven { .. })).collect();
     let [AgentEvent::ContextGiven { to, strategy, tokens, passages, left_out, summary_tokens, problem }] = given[..]
     else {
         panic!("{given:?}")
@@ -119,7 +119,7 @@ async fn passages_are_those_that_fit_and_no_more_than_may_be() {
         .start()
         .await
         .unwrap();
-    let (_, told) = work(&board, "Review it.").await;
+    let (_, reported) = work(&board, "Review it.").await;
     let requests = one.requests();
     let text = asked(&requests[0]);
     assert!(text.contains("parser.rs ends.") && !text.contains("lexer.rs begins"), "{text}");
@@ -129,7 +129,7 @@ async fn passages_are_those_that_fit_and_no_more_than_may_be() {
         }
         _ => false,
     };
-    assert!(told.iter().any(is_bounded), "{told:?}");
+    assert!(reported.iter().any(is_bounded), "{reported:?}");
     board.shutdown().await;
 }
 
@@ -150,7 +150,7 @@ async fn a_summary_is_made_once_for_all_tasks_of_a_message_and_over_attempts() {
         .start()
         .await
         .unwrap();
-    let (result, told) = work(&board, "Review it.").await;
+    let (result, reported) = work(&board, "Review it.").await;
     // Counted and paid for as any other delegation, and asked for no second time by the attempt that came after the failure.
     assert_eq!((result.output.as_str(), result.metrics.retries, result.metrics.handoffs), (Some("done"), 1, 3));
     assert_eq!((result.metrics.usage.total(), summarizer.requests().len()), (6 * 120, 1));
@@ -167,13 +167,13 @@ async fn a_summary_is_made_once_for_all_tasks_of_a_message_and_over_attempts() {
     }
     let is_paid =
         |event: &&AgentEvent| matches!(event, AgentEvent::ContextGiven { summary_tokens, .. } if *summary_tokens > 300);
-    assert!(told.iter().filter(is_paid).count() >= 2, "{told:?}");
+    assert!(reported.iter().filter(is_paid).count() >= 2, "{reported:?}");
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_goes_without_a_summary_that_nobody_makes_and_says_so() {
+async fn a_task_goes_without_a_summary_that_nobody_makes_and_reports_it() {
     let failing = ScriptedModel::new().fails(ModelErrorKind::Rejected, "too long");
     let silent = ScriptedModel::new().says(" ");
     for (summarizer, says) in
@@ -188,7 +188,7 @@ async fn a_task_goes_without_a_summary_that_nobody_makes_and_says_so() {
             builder = builder.with(agent(&BuiltIn::Summarizer.definition(), summarizer));
         }
         let board = builder.start().await.unwrap();
-        let (result, told) = work(&board, "Review it.").await;
+        let (result, reported) = work(&board, "Review it.").await;
         assert_eq!(result.output, "done");
         let requests = one.requests();
         let text = asked(&requests[0]);
@@ -196,7 +196,7 @@ async fn a_task_goes_without_a_summary_that_nobody_makes_and_says_so() {
             text.contains(says) && text.contains("You are told nothing of it.") && text.ends_with("\nDo it."),
             "{text}"
         );
-        let problems: Vec<_> = told
+        let problems: Vec<_> = reported
             .iter()
             .filter_map(|event| match event {
                 AgentEvent::ContextGiven { problem, tokens: 0, .. } => problem.clone(),
@@ -209,7 +209,7 @@ async fn a_task_goes_without_a_summary_that_nobody_makes_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn values_to_work_on_stand_after_the_task_and_a_context_that_is_none_is_told_to_the_model() {
+async fn values_to_work_on_stand_after_the_task_and_a_context_that_is_none_is_reported_to_the_model() {
     let call = |context: &str| {
         let arguments = json!({ "agent": "helper", "task": "Add them.", "input": [2, 3], "context": context });
         ("Task", Json::from(arguments))
@@ -252,7 +252,7 @@ fn reader() -> ScriptedModel {
 const COMPACT: &str = "[agent.model]\ncompact_at = 1500\nmax_tokens = 100";
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_is_too_long_goes_on_with_a_summary_and_its_newest_messages() {
+async fn a_conversation_that_is_too_long_continues_with_a_summary_and_its_newest_messages() {
     let model = reader().fails(ModelErrorKind::Unavailable, "overloaded").says("done");
     let compactor = ScriptedModel::new().says("Done: 1.rs was read.").says(&"Done. ".repeat(5_000));
     let board = builder()
@@ -261,7 +261,7 @@ async fn a_conversation_that_is_too_long_goes_on_with_a_summary_and_its_newest_m
         .start()
         .await
         .unwrap();
-    let (result, told) = work(&board, "Read them all.").await;
+    let (result, reported) = work(&board, "Read them all.").await;
     assert_eq!((result.output.as_str(), result.metrics.retries), (Some("done"), 1));
     let compactions = compactor.requests();
     assert_eq!((result.metrics.handoffs, compactions.len()), (2, 2), "no attempt asks for one again");
@@ -289,7 +289,7 @@ async fn a_conversation_that_is_too_long_goes_on_with_a_summary_and_its_newest_m
         }
         _ => false,
     };
-    assert!(told.iter().filter(shorter).count() >= compactions.len(), "{told:?}");
+    assert!(reported.iter().filter(shorter).count() >= compactions.len(), "{reported:?}");
     let second = asked(&compactions[1]);
     assert!(
         second.contains("this is a summary:\n  Done: 1.rs was read.") && !second.contains("1.rs begins."),
@@ -303,9 +303,9 @@ async fn a_conversation_that_is_too_long_goes_on_with_a_summary_and_its_newest_m
 async fn where_nobody_sums_up_nothing_is_left_out_and_it_is_tried_once() {
     let model = reader().says("done");
     let board = builder().with(agent(&lead(COMPACT), model.clone())).start().await.unwrap();
-    let (result, told) = work(&board, "Read them all.").await;
+    let (result, reported) = work(&board, "Read them all.").await;
     assert_eq!(result.output, "done");
-    assert_whole(&model, told);
+    assert_whole(&model, reported);
     board.shutdown().await;
     // Without a board.
     let model = reader().says("done");
@@ -314,8 +314,8 @@ async fn where_nobody_sums_up_nothing_is_left_out_and_it_is_tried_once() {
     assert_whole(&model, run.collect().await);
 }
 
-fn assert_whole(model: &ScriptedModel, told: Vec<AgentEvent>) {
-    let refusals = told.iter().filter(|event| matches!(event, AgentEvent::NotCompacted { .. })).count();
-    assert_eq!((refusals, told.last()), (1, Some(&AgentEvent::Ended { end: LoopEnd::Answered })));
+fn assert_whole(model: &ScriptedModel, reported: Vec<AgentEvent>) {
+    let refusals = reported.iter().filter(|event| matches!(event, AgentEvent::NotCompacted { .. })).count();
+    assert_eq!((refusals, reported.last()), (1, Some(&AgentEvent::Ended { end: LoopEnd::Answered })));
     assert_eq!(model.requests().last().unwrap().messages.len(), 11);
 }

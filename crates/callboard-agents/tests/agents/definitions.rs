@@ -97,8 +97,8 @@ async fn a_tool_that_does_not_fit_its_mode_is_not_shown_and_not_used_whatever_th
         assert_eq!(*used.lock(), fit, "{mode}");
         let requests = model.requests();
         assert_eq!(requests[0].tools.iter().map(|tool| &*tool.name).collect::<BTreeSet<_>>(), fit, "{mode}");
-        let told = serde_json::to_string(&requests[1].messages).unwrap();
-        assert_eq!(told.matches("there is no tool").count(), effects.len() - fit.len(), "{mode}: {told}");
+        let reported = serde_json::to_string(&requests[1].messages).unwrap();
+        assert_eq!(reported.matches("there is no tool").count(), effects.len() - fit.len(), "{mode}: {reported}");
         board.shutdown().await;
     }
 }
@@ -185,8 +185,8 @@ async fn an_agent_writes_in_the_namespaces_that_its_file_names_and_in_no_others(
         let entry = async |namespace: &str| board.context().get(namespace, "k").await.unwrap().is_some();
         assert!(entry("memory:worker").await && !entry("other").await && !entry("run").await, "{more}");
         assert_eq!((entry("codebase").await, entry(&run.namespace()).await), (is_granted, !is_granted), "{more}");
-        let told = serde_json::to_string(&model.requests()[1].messages).unwrap();
-        assert_eq!(told.matches("\"is_error\":true").count(), 2, "{told}");
+        let reported = serde_json::to_string(&model.requests()[1].messages).unwrap();
+        assert_eq!(reported.matches("\"is_error\":true").count(), 2, "{reported}");
         board.shutdown().await;
     }
 }
@@ -208,11 +208,11 @@ fn a_budget_below_one_call_is_refused_when_the_agent_is_made_with_both_figures()
     };
     let least = needed(made(999, &Tools::new()).unwrap_err());
     let error = made(999, &tools).unwrap_err();
-    let told = error.to_string();
+    let reported = error.to_string();
     let with_tool = needed(error);
     assert!(least >= 1_000 && with_tool > least + 100, "a tool is described in each call: {least} {with_tool}");
     for part in ["worker", "999", &with_tool.to_string(), "1000 for the answer", "[agent.limits]", "max_tokens"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(reported.contains(part), "{part}: {reported}");
     }
     made(with_tool, &tools).unwrap();
     let below = made(with_tool - 1, &tools).unwrap_err();

@@ -82,7 +82,7 @@ async fn an_agent_that_was_made_takes_tasks_of_its_run_and_is_gone_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_more_than_it_has_gets_nothing_and_is_told_why() {
+async fn an_agent_that_asks_for_more_than_it_has_gets_nothing_and_the_reason() {
     let count = Arc::default();
     let asked = [
         (draft("a", &json!({ "tools": ["executes"] })), "its maker has no tool \"executes\""),
@@ -421,7 +421,7 @@ async fn what_a_policy_denies_an_agent_nobody_does_that_it_has_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_at_a_turn_of_an_agent_that_was_made_takes_it_as_it_was_or_says_why_not() {
+async fn a_fork_at_a_turn_of_an_agent_that_was_made_takes_it_as_it_was_or_reports_why_not() {
     let board = board_of(Maker { hands_on: true, ..MAKER }).await;
     let run = board.submit(Task::new("x")).await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "twice hi");
@@ -616,9 +616,12 @@ async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
     let envelope = people::approval(&board).await;
     board.people().deny(envelope.id(), "ann", "not needed").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
-    let told = answers(&model);
-    assert!(told[0].contains("no agent of this name was made in this run"), "nobody is asked about it: {told:?}");
-    assert!(told[2].contains("not needed") && told[3].contains("sends"), "{told:?}");
+    let reported = answers(&model);
+    assert!(
+        reported[0].contains("no agent of this name was made in this run"),
+        "nobody is asked about it: {reported:?}"
+    );
+    assert!(reported[2].contains("not needed") && reported[3].contains("sends"), "{reported:?}");
     assert_eq!(board.agents().kept(), []);
     board.submit(Task::new("x").to("helper")).await.unwrap_err();
     board.shutdown().await;
@@ -628,7 +631,7 @@ async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
         Ok(Command::output(error.to_string()))
     };
     let board = builder().agent("maker", keeps).start().await.unwrap();
-    let told = finish(&board, Task::new("x")).await.output.to_string();
-    assert!(told.contains("AgentSpec::keeps_agents"), "{told}");
+    let reported = finish(&board, Task::new("x")).await.output.to_string();
+    assert!(reported.contains("AgentSpec::keeps_agents"), "{reported}");
     board.shutdown().await;
 }

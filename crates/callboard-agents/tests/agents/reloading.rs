@@ -85,7 +85,7 @@ async fn a_turn_under_way_ends_as_it_began_and_the_next_goes_by_the_new_definiti
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_with_a_defect_changes_nothing_and_says_why_once() {
+async fn a_file_with_a_defect_changes_nothing_and_reports_why_once() {
     let model = ["a", "b", "c"].into_iter().fold(ScriptedModel::new(), ScriptedModel::says);
     let files = folder(&[("poet.toml", &agent("poet", "You write poems."))]);
     let mut agents = read(files.path(), &model);
@@ -94,21 +94,24 @@ async fn a_file_with_a_defect_changes_nothing_and_says_why_once() {
     write(&files, "poet.toml", &agent("poet", "You write {{ proze }}."));
     write(&files, "new.toml", "[agent]\nnam = \"new\"");
     write(&files, "notes.md", "no agent");
-    let told = reload(&board, &mut agents).await;
-    assert!(told[0].starts_with("new.toml: refused:\nnew.toml:") && told[0].contains("did you mean"), "{told:?}");
+    let reported = reload(&board, &mut agents).await;
     assert!(
-        told[1].starts_with("poet.toml: refused, and poet keeps its earlier definition:\npoet.toml:4:"),
-        "{told:?}"
+        reported[0].starts_with("new.toml: refused:\nnew.toml:") && reported[0].contains("did you mean"),
+        "{reported:?}"
     );
-    assert!(told[1].contains("proze"), "{told:?}");
+    assert!(
+        reported[1].starts_with("poet.toml: refused, and poet keeps its earlier definition:\npoet.toml:4:"),
+        "{reported:?}"
+    );
+    assert!(reported[1].contains("proze"), "{reported:?}");
     assert_eq!(finish(&board, Task::new("x")).await.output, "a");
     assert_eq!(reload(&board, &mut agents).await, ["new.toml: unchanged", "poet.toml: unchanged"]);
 
     write(&files, "poet.toml", &agent("poet", "You write prose."));
     write(&files, "new.toml", "\u{feff}[agent]\nname = \"new\"\nlimits = 3");
-    let told = board.reload(&mut agents).await.unwrap();
-    assert!(matches!(&told[0].change, FileChange::Refused { stays: None, .. }), "{told:?}");
-    assert!(matches!(&told[1].change, FileChange::Changed { before: None, .. }), "{told:?}");
+    let reported = board.reload(&mut agents).await.unwrap();
+    assert!(matches!(&reported[0].change, FileChange::Refused { stays: None, .. }), "{reported:?}");
+    assert!(matches!(&reported[1].change, FileChange::Changed { before: None, .. }), "{reported:?}");
     finish(&board, Task::new("x")).await;
     assert_eq!(parts(&model), ["You write poems.", "You write prose."]);
 
@@ -121,7 +124,7 @@ async fn a_file_with_a_defect_changes_nothing_and_says_why_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_come_and_go_with_their_files_and_the_others_are_told() {
+async fn agents_come_and_go_with_their_files_and_the_others_are_notified() {
     let model = ["a", "b", "c"].into_iter().fold(ScriptedModel::new(), ScriptedModel::says);
     let files = folder(&[("lead.toml", &agent("lead", "You lead."))]);
     let mut agents = read(files.path(), &model);
@@ -133,15 +136,15 @@ async fn agents_come_and_go_with_their_files_and_the_others_are_told() {
     };
 
     write(&files, "poet.toml", &agent("poet", "Writes poems."));
-    let told = reload(&board, &mut agents).await;
-    assert_eq!(told, ["lead.toml: unchanged", "poet.toml: added: poet takes tasks"]);
+    let reported = reload(&board, &mut agents).await;
+    assert_eq!(reported, ["lead.toml: unchanged", "poet.toml: added: poet takes tasks"]);
     finish(&board, Task::new("x").to("lead")).await;
     assert!(tasks(&model).contains("- poet: Writes poems."), "{}", tasks(&model));
     assert_eq!(finish(&board, Task::new("x").to("poet")).await.output, "b");
 
     fs::remove_file(files.path().join("poet.toml")).unwrap();
-    let told = reload(&board, &mut agents).await;
-    assert_eq!(told, ["lead.toml: unchanged", "poet.toml: removed: poet takes no new tasks"]);
+    let reported = reload(&board, &mut agents).await;
+    assert_eq!(reported, ["lead.toml: unchanged", "poet.toml: removed: poet takes no new tasks"]);
     let refused = board.submit(Task::new("x").to("poet")).await.unwrap_err();
     assert!(matches!(refused, SubmitError::Refused(Refusal::Unavailable { .. })), "{refused:?}");
     finish(&board, Task::new("x").to("lead")).await;
@@ -160,31 +163,34 @@ async fn a_name_belongs_to_whoever_had_it() {
     write(&files, "0.toml", &agent("one", "Another."));
     write(&files, "a.toml", &agent("two", "Third."));
     write(&files, "c.toml", &agent("clerk", "Fourth."));
-    let told = reload(&board, &mut agents).await;
-    assert!(told[0].starts_with("0.toml: refused:\n0.toml: a.toml has an agent of the name \"one\" too"), "{told:?}");
+    let reported = reload(&board, &mut agents).await;
     assert!(
-        told[1].starts_with("a.toml: refused, and one keeps its earlier definition:\na.toml: b.toml has"),
-        "{told:?}"
+        reported[0].starts_with("0.toml: refused:\n0.toml: a.toml has an agent of the name \"one\" too"),
+        "{reported:?}"
     );
-    assert!(told[3].contains("agent clerk is there already"), "{told:?}");
+    assert!(
+        reported[1].starts_with("a.toml: refused, and one keeps its earlier definition:\na.toml: b.toml has"),
+        "{reported:?}"
+    );
+    assert!(reported[3].contains("agent clerk is there already"), "{reported:?}");
     assert_eq!(finish(&board, Task::new("x").to("clerk")).await.output, "filed");
 
     for file in ["0.toml", "c.toml"] {
         fs::remove_file(files.path().join(file)).unwrap();
     }
     write(&files, "b.toml", &agent("one", "Second."));
-    let told = reload(&board, &mut agents).await;
+    let reported = reload(&board, &mut agents).await;
     let swapped =
         ["a.toml: changed: two takes tasks in place of one", "b.toml: changed: one takes tasks in place of two"];
-    assert_eq!(told, swapped);
+    assert_eq!(reported, swapped);
     finish(&board, Task::new("x").to("one")).await;
     finish(&board, Task::new("x").to("two")).await;
     assert_eq!(parts(&model), ["Second.", "Third."]);
 
     fs::rename(files.path().join("a.toml"), files.path().join("z.toml")).unwrap();
     write(&files, "b.toml", &agent("three", "Second."));
-    let told = reload(&board, &mut agents).await;
-    assert_eq!(told, ["b.toml: changed: three takes tasks in place of one", "z.toml: unchanged"]);
+    let reported = reload(&board, &mut agents).await;
+    assert_eq!(reported, ["b.toml: changed: three takes tasks in place of one", "z.toml: unchanged"]);
     let names: Vec<String> = board.agents().names().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["clerk", "three", "two"]);
     board.shutdown().await;
@@ -203,9 +209,9 @@ async fn an_agent_whose_model_is_not_there_is_not_taken() {
     });
     let board = start(&mut agents, builder()).await;
     write(&files, "poet.toml", &(agent("poet", "You write.") + "[agent.model]\npreferred = \"gpt-9\""));
-    let told = reload(&board, &mut agents).await;
+    let reported = reload(&board, &mut agents).await;
     assert_eq!(
-        told,
+        reported,
         ["poet.toml: refused, and poet keeps its earlier definition:\npoet.toml: there is no model gpt-9"]
     );
     assert_eq!(finish(&board, Task::new("x")).await.output, "a");
@@ -271,27 +277,27 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
         ("capabilities.authority = [\"reads\", \"executes\", \"sends\"]", "effects sends"),
     ] {
         write(&files, "poet.toml", &text(change));
-        let told = reload(&board, &mut agents).await;
+        let reported = reload(&board, &mut agents).await;
         let refused =
             "poet.toml: refused, and poet keeps its earlier definition:\npoet.toml: \"poet\" would be permitted more";
-        assert!(told[0].starts_with(refused) && told[0].contains(more), "{change}: {told:?}");
-        assert!(told[0].contains("takes effect at the next start"), "{told:?}");
+        assert!(reported[0].starts_with(refused) && reported[0].contains(more), "{change}: {reported:?}");
+        assert!(reported[0].contains("takes effect at the next start"), "{reported:?}");
     }
     // A file with another name changes nothing of that, nor does an agent that is new.
     fs::rename(files.path().join("poet.toml"), files.path().join("other.toml")).unwrap();
     write(&files, "other.toml", &text("-capabilities.ask"));
     assert!(reload(&board, &mut agents).await[0].contains("without `ask`"));
     write(&files, "other.toml", &text("-capabilities.ask").replace("\"poet\"", "\"critic\""));
-    let told = reload(&board, &mut agents).await;
-    assert!(told[0].contains("it is new, and no other agent had this: without `ask`"), "{told:?}");
+    let reported = reload(&board, &mut agents).await;
+    assert!(reported[0].contains("it is new, and no other agent had this: without `ask`"), "{reported:?}");
     fs::remove_file(files.path().join("other.toml")).unwrap();
     // What permits no more is taken, and taken back.
     for change in ["capabilities.on_unknown = \"fail\"", "limits.concurrency = 2", ""] {
         write(&files, "poet.toml", &text(change).replace("You write.", &format!("You write {}.", change.len())));
-        let told = reload(&board, &mut agents).await;
+        let reported = reload(&board, &mut agents).await;
         assert!(
-            told[0].contains("poet takes tasks") || told[0].contains("later turns of poet use it"),
-            "{change}: {told:?}"
+            reported[0].contains("poet takes tasks") || reported[0].contains("later turns of poet use it"),
+            "{change}: {reported:?}"
         );
     }
     write(&files, "critic.toml", &text("").replace("\"poet\"", "\"critic\""));
@@ -323,10 +329,12 @@ async fn tools_that_are_had_only_by_name_and_effects_of_another_mode_are_permitt
         let mut agents = read(files.path(), &ScriptedModel::new()).tools(&tools).keep_permissions();
         let board = start(&mut agents, builder()).await;
         write(&files, "poet.toml", &after);
-        let told = reload(&board, &mut agents).await;
+        let reported = reload(&board, &mut agents).await;
         match more {
-            Some(more) => assert!(told[0].contains("would be permitted more") && told[0].contains(more), "{told:?}"),
-            None => assert!(told[0].contains("later turns of poet use it"), "{after}: {told:?}"),
+            Some(more) => {
+                assert!(reported[0].contains("would be permitted more") && reported[0].contains(more), "{reported:?}")
+            }
+            None => assert!(reported[0].contains("later turns of poet use it"), "{after}: {reported:?}"),
         }
         board.shutdown().await;
     }
@@ -338,8 +346,8 @@ async fn where_no_agent_was_there_none_is_permitted_to_come() {
     let mut agents = read(files.path(), &ScriptedModel::new()).keep_permissions();
     let board = start(&mut agents, builder()).await;
     write(&files, "poet.toml", &(agent("poet", "You write.") + "capabilities.on_unknown = \"repeat\"\n"));
-    let told = reload(&board, &mut agents).await;
-    assert!(told[0].contains("it is new, and no agent was there"), "{told:?}");
+    let reported = reload(&board, &mut agents).await;
+    assert!(reported[0].contains("it is new, and no agent was there"), "{reported:?}");
     board.shutdown().await;
 }
 

@@ -111,7 +111,7 @@ async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
     let tools = Tools::new().with(slow).unwrap();
     // One that answers with errors is there.
     let paths = ["wrong", "wrong", "wrong", "never", "never", "fine", "never", "never", "never", "fine"];
-    let told =
+    let reported =
         ["no such file", "no such file", "no such file", "longer", "longer", "there", "longer", "longer", "longer"];
     let model = paths.iter().fold(ScriptedModel::new(), |model, path| model.calls("slow", json!({ "path": path })));
     let model = model.says("done");
@@ -120,8 +120,8 @@ async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
     let last = model.requests().pop().unwrap();
     let answers: Vec<String> = last.messages.iter().map(|message| serde_json::to_string(message).unwrap()).collect();
     let answers: Vec<&String> = answers.iter().filter(|answer| answer.starts_with(r#"{"role":"tool""#)).collect();
-    for (answer, told) in answers.iter().zip(told.iter().chain(&["it may be used again in 30 s"])) {
-        assert!(answer.contains(told), "{told}: {answer}");
+    for (answer, reported) in answers.iter().zip(reported.iter().chain(&["it may be used again in 30 s"])) {
+        assert!(answer.contains(reported), "{reported}: {answer}");
     }
     assert_eq!((answers.len(), count.load(Ordering::Relaxed)), (10, 9));
     // Another agent finds it so too, and after its time one use goes through.
@@ -266,7 +266,7 @@ async fn a_tool_is_used_with_the_bytes_that_were_approved_and_a_denial_reaches_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_suspends_the_turn_and_its_answer_goes_on_with_it() {
+async fn a_question_suspends_the_turn_and_its_answer_continues_with_it() {
     let model = ScriptedModel::new().calls("AskUser", json!({ "question": "Which?" })).says("that one");
     let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
@@ -331,8 +331,8 @@ async fn what_an_earlier_try_of_a_command_has_left_is_ended_before_it_is_done_ag
     let asked = people::approval(&board).await;
     board.people().approve(asked.id(), "ann").await.unwrap();
     assert_eq!(handle.result().await.unwrap().output, "done");
-    let told = format!("{:?}", model.requests()[1].messages.last());
-    assert!(told.contains(&format!("{run}/1/tool-1-0")), "{told}");
+    let reported = format!("{:?}", model.requests()[1].messages.last());
+    assert!(reported.contains(&format!("{run}/1/tool-1-0")), "{reported}");
     assert!(!same.wait().unwrap().success());
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success(), "it is another's");

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use crate::alone::is_alone;
-use crate::peers::{failure, offered, program, servers, told, tools, use_one, with_another};
+use crate::peers::{failure, offered, program, reported, servers, tools, use_one, with_another};
 
 /// The most memory that the process has had, in KiB.
 #[cfg(target_os = "linux")]
@@ -28,8 +28,8 @@ def bad(request):
 serve(bad)
 "#;
     let tools = tools(&with_another(endless)).await;
-    let told = failure(&tools, "mcp__bad__bad", json!({})).await;
-    assert_eq!(told, "the MCP server \"bad\" wrote a line of more than 8 MiB before the tool had answered");
+    let reported = failure(&tools, "mcp__bad__bad", json!({})).await;
+    assert_eq!(reported, "the MCP server \"bad\" wrote a line of more than 8 MiB before the tool had answered");
     assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
     #[cfg(target_os = "linux")]
     assert!(peak() < 200 << 10, "{} KiB", peak());
@@ -53,9 +53,9 @@ serve()
     let document = [("page", one_page), ("pages", many_pages), ("empty", &empty_pages), ("good", "serve()")];
     let document: String = document.into_iter().map(|(name, source)| program(name, source)).collect();
     let (tools, problems) = offered(&servers(&document)).await;
-    let told: Vec<String> = problems.iter().map(told).collect();
+    let reported: Vec<String> = problems.iter().map(reported).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "the MCP server \"page\" wrote a line of more than 8 MiB before its tools could be listed",
             "the MCP server \"pages\" lists more than 256 tools; name those that agents may use in `tools`",

@@ -81,7 +81,7 @@ async fn output(board: &Callboard, task: Task) -> Json {
 }
 
 /// What the teller has said: its word, and its process.
-fn told(output: &Json) -> (String, Pid) {
+fn reported(output: &Json) -> (String, Pid) {
     let (word, pid): (String, i32) = output.parse().unwrap();
     (word, Pid::from_raw(pid).unwrap())
 }
@@ -123,30 +123,30 @@ async fn a_turn_under_way_ends_with_its_program_and_the_next_one_has_the_new_pro
     write(&folder, "agents/lead.toml", "[agent]\nname = \"lead\"\n");
     let mut agents = agents(&folder, &ScriptedModel::new());
     let board = start(&mut agents).await;
-    let (word, old) = told(&output(&board, Task::new("x").to("teller")).await);
+    let (word, old) = reported(&output(&board, Task::new("x").to("teller")).await);
     assert_eq!(word, "old");
 
     // Others come, and what is no program changes: the program that rests stays.
     write(&folder, "agents/lead.toml", "[agent]\nname = \"lead\"\ndescription = \"Leads.\"\n");
     assert_eq!(reload(&board, &mut agents).await[1], "teller.toml: unchanged");
-    assert_eq!(told(&output(&board, Task::new("x").to("teller")).await), ("old".to_owned(), old));
+    assert_eq!(reported(&output(&board, Task::new("x").to("teller")).await), ("old".to_owned(), old));
 
     let under_way = board.submit(Task::new("wait").to("teller")).await.unwrap();
     let question = timeout(AT_MOST, people::next_question(&under_way)).await.unwrap().unwrap().unwrap();
     write(&folder, "agents/teller.toml", &teller("Tells.", "new"));
     let lines = reload(&board, &mut agents).await;
     assert_eq!(lines, ["lead.toml: unchanged", "teller.toml: changed: later turns of teller use it"]);
-    let (word, new) = told(&output(&board, Task::new("x").to("teller")).await);
+    let (word, new) = reported(&output(&board, Task::new("x").to("teller")).await);
     assert_eq!(word, "new");
     board.people().answer(question.id, json!(true), "ann").await.unwrap();
-    assert_eq!(told(&ended(&under_way).await), ("old".to_owned(), old));
+    assert_eq!(reported(&ended(&under_way).await), ("old".to_owned(), old));
     reaped(old).await;
 
     // One that rests ends when its file names another program, or is gone.
     write(&folder, "agents/teller.toml", &teller("Tells.", "newer"));
     reload(&board, &mut agents).await;
     reaped(new).await;
-    let (word, newer) = told(&output(&board, Task::new("x").to("teller")).await);
+    let (word, newer) = reported(&output(&board, Task::new("x").to("teller")).await);
     assert_eq!(word, "newer");
     fs::remove_file(folder.path().join("agents/teller.toml")).unwrap();
     assert_eq!(reload(&board, &mut agents).await[1], "teller.toml: removed: teller takes no new tasks");
@@ -155,7 +155,7 @@ async fn a_turn_under_way_ends_with_its_program_and_the_next_one_has_the_new_pro
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_changes_nothing_and_is_told() {
+async fn a_program_that_is_not_there_changes_nothing_and_is_reported() {
     let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
     let mut agents = agents(&folder, &ScriptedModel::new());
     let board = start(&mut agents).await;
@@ -166,7 +166,7 @@ async fn a_program_that_is_not_there_changes_nothing_and_is_told() {
         "{lines:?}"
     );
     assert!(lines[0].contains("there is no program \"") && lines[0].contains("/bin/python3\""), "{lines:?}");
-    assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
+    assert_eq!(reported(&output(&board, Task::new("x")).await).0, "old");
     board.shutdown().await;
     let error = agents.load().unwrap_err().to_string();
     assert!(error.contains("there is no program"), "{error}");
@@ -190,7 +190,7 @@ async fn where_tools_write_no_program_comes_that_was_not_declared_before() {
         lines[1].starts_with("teller.toml: refused, and teller keeps") && lines[1].contains(&why("teller")),
         "{lines:?}"
     );
-    assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
+    assert_eq!(reported(&output(&board, Task::new("x")).await).0, "old");
 
     fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
     board.shutdown().await;
@@ -232,7 +232,7 @@ async fn where_programs_are_kept_all_else_may_change() {
     let board = start(&mut agents).await;
     write(&folder, "agents/teller.toml", &teller("Tells it.", "old"));
     assert_eq!(reload(&board, &mut agents).await, ["teller.toml: changed: later turns of teller use it"]);
-    assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
+    assert_eq!(reported(&output(&board, Task::new("x")).await).0, "old");
     board.shutdown().await;
 }
 
@@ -380,7 +380,7 @@ fn what_thinks_is_not_made_of_a_program_nor_a_program_of_what_thinks() {
 }
 
 #[tokio::test]
-async fn a_program_goes_on_whatever_becomes_of_the_models() {
+async fn a_program_continues_whatever_becomes_of_the_models() {
     let folder =
         folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old")), ("models.toml", "usual")]);
     let read = |_: &str, text: &str| {
@@ -390,11 +390,11 @@ async fn a_program_goes_on_whatever_becomes_of_the_models() {
     let catalog = CatalogFile::new(folder.path().join("models.toml"), read);
     let mut agents = AgentFolder::new(folder.path().join("agents")).root(folder.path()).catalog(catalog);
     let board = start(&mut agents).await;
-    let (_, pid) = told(&output(&board, Task::new("x")).await);
+    let (_, pid) = reported(&output(&board, Task::new("x")).await);
     write(&folder, "models.toml", "none");
     let lines = reload(&board, &mut agents).await;
     assert!(lines[0].ends_with("models.toml: changed: later turns use it"), "{lines:?}");
     assert_eq!(lines[1..], ["teller.toml: unchanged"]);
-    assert_eq!(told(&output(&board, Task::new("x")).await).1, pid, "it was not begun anew");
+    assert_eq!(reported(&output(&board, Task::new("x")).await).1, pid, "it was not begun anew");
     board.shutdown().await;
 }

@@ -122,7 +122,7 @@ async fn the_example_ends_its_turn_with_what_went_wrong() {
 }
 
 #[tokio::test]
-async fn a_turn_is_told_with_all_that_it_is_about() {
+async fn a_turn_is_sent_with_all_that_it_is_about() {
     let source = r#"
 hello = begin()
 turn = hear()
@@ -132,8 +132,8 @@ end(turn, output=[hello, turn])
         .with(spec(source))
         .agent("lead", |turn: Turn| async move {
             turn.delegate("worker", "first").await?;
-            let told = turn.delegate("worker", "again").input(json!({ "n": 1.5 })).await?;
-            Ok(Command::output(told))
+            let reported = turn.delegate("worker", "again").input(json!({ "n": 1.5 })).await?;
+            Ok(Command::output(reported))
         })
         .start()
         .await
@@ -142,11 +142,11 @@ end(turn, output=[hello, turn])
     let output = ended(&run).await.output;
     assert_eq!(output[0], json!({ "type": "hello", "protocol": 2, "agent": "worker" }));
     let mut turn = output[1].clone();
-    let told = turn.as_object_mut().unwrap();
-    assert!(told.remove("deadline_ms").unwrap().as_u64().is_some());
-    assert!(told.remove("trace").unwrap().is_string());
-    assert_eq!(told.remove("earlier_answers").unwrap()[0]["body"], "first");
-    assert!(told["state"].as_object_mut().unwrap().remove("metrics").unwrap()["time_elapsed"].is_f64());
+    let reported = turn.as_object_mut().unwrap();
+    assert!(reported.remove("deadline_ms").unwrap().as_u64().is_some());
+    assert!(reported.remove("trace").unwrap().is_string());
+    assert_eq!(reported.remove("earlier_answers").unwrap()[0]["body"], "first");
+    assert!(reported["state"].as_object_mut().unwrap().remove("metrics").unwrap()["time_elapsed"].is_f64());
     let expected = json!({
         "type": "turn", "id": format!("{}/3", run.id()), "attempt": 1, "agent": "worker", "task": "all of it",
         "input": { "n": 1.5 }, "state": { "context": { "previous_agent": "lead" } }, "previous_agent": "lead",
@@ -346,7 +346,7 @@ end(turn, output=[answers[10], answers[20]])
 }
 
 #[tokio::test]
-async fn a_delegation_that_does_not_finish_is_told_with_its_output() {
+async fn a_delegation_that_does_not_finish_is_reported_with_its_output() {
     let source = r#"
 begin()
 turn = hear()
@@ -362,13 +362,13 @@ tell(type="error", turn=turn["id"], of=1)
         .await
         .unwrap();
     let run = board.submit(Task::new("x").to("worker")).await.unwrap();
-    let told: Value = serde_json::from_str(&noticed(&run).await).unwrap();
+    let reported: Value = serde_json::from_str(&noticed(&run).await).unwrap();
     assert_eq!(
-        (&told["type"], &told["kind"], &told["output"]),
+        (&reported["type"], &reported["kind"], &reported["output"]),
         (&json!("failed"), &json!("not_finished"), &json!(null))
     );
     let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
-    assert_eq!(told["error"], error);
+    assert_eq!(reported["error"], error);
     assert!(error.contains("the delegation to helper did not finish") && error.contains("no ink"), "{error}");
     board.shutdown().await;
 }
@@ -401,8 +401,8 @@ end(turn, output=turn["is_tainted"])
 "#;
     let asks_twice = |turn: Turn| async move {
         let before = turn.is_tainted();
-        let told = [turn.delegate("worker", "first").await?, turn.delegate("worker", "again").await?];
-        Ok(Command::output(json!([before, told, turn.is_tainted()])))
+        let reported = [turn.delegate("worker", "first").await?, turn.delegate("worker", "again").await?];
+        Ok(Command::output(json!([before, reported, turn.is_tainted()])))
     };
     let board = builder().with(spec(source)).agent("lead", asks_twice).start().await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
@@ -509,11 +509,11 @@ told = [
 end(turn, output=told)
 "#;
     let board = board(spec(source).namespaces(["notes"])).await;
-    let told = output(&board, Task::new("x")).await;
-    let refused = &told[10];
+    let reported = output(&board, Task::new("x")).await;
+    let refused = &reported[10];
     assert_eq!(refused[0], "context");
     assert!(refused[1].as_str().unwrap().contains("no grant for namespace \"secrets\""), "{refused}");
-    let others = &told.as_array().unwrap()[..10];
+    let others = &reported.as_array().unwrap()[..10];
     let expected = json!([null, "1", "worker", "context", ["ab"], ["ab"], ["ab", "module:a"], true, true, false]);
     assert_eq!(json!(others), expected);
     board.shutdown().await;
@@ -652,7 +652,7 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
             r#"tell(type="step", id=1, name="x", on_unknown="fail")"#,
             "`on_unknown` is for a step of the class \"once\"",
         ),
-        ("undone", r#"tell(type="step_done", id=1, value=1)"#, "there is no step with the id 1 that was told to go"),
+        ("undone", r#"tell(type="step_done", id=1, value=1)"#, "no step with the id 1 has received `go`"),
         ("unreserved", r#"tell(type="release", id=1, reservation=9)"#, "there is no open reservation 9"),
         ("unfailed", r#"tell(type="error", turn=turn["id"], of=3)"#, "no request with the id 3 has failed"),
         ("stale", r#"tell(type="command", turn="another/1", output=1)"#, "it ends another turn; this one is"),
@@ -1088,7 +1088,7 @@ end(turn, output="it was listened to")
 }
 
 #[tokio::test]
-async fn a_turn_larger_than_a_pipe_is_told_to_a_process_that_speaks_before_it_reads() {
+async fn a_turn_larger_than_a_pipe_is_sent_to_a_process_that_writes_before_it_reads() {
     let source = r#"
 begin()
 for n in range(2_000):

@@ -333,14 +333,14 @@ async fn a_search_sees_nothing_outside_and_nothing_hidden() {
     let world = World::new();
     for names in [false, true] {
         let pattern = if names { "canary|token" } else { "." };
-        let told = search(&world.root, json!({ "pattern": pattern, "names": names })).await.unwrap().text;
-        assert!(told.contains("sub/canary.txt"), "{told}");
-        assert!(!told.contains("token") && !told.contains("board"), "{told}");
+        let reported = search(&world.root, json!({ "pattern": pattern, "names": names })).await.unwrap().text;
+        assert!(reported.contains("sub/canary.txt"), "{reported}");
+        assert!(!reported.contains("token") && !reported.contains("board"), "{reported}");
     }
 }
 
 #[tokio::test]
-async fn what_is_hidden_stays_so_when_it_is_moved_or_made_anew() {
+async fn what_is_hidden_stays_so_when_it_is_moved_or_made_again() {
     let world = World::new();
     fs::rename(world.inside(".board"), world.inside("sub/moved")).unwrap();
     assert!(read(&world.root, "sub/moved/token").await.unwrap_err().0.contains(HIDDEN));
@@ -350,7 +350,7 @@ async fn what_is_hidden_stays_so_when_it_is_moved_or_made_anew() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_kept_is_told() {
+async fn a_folder_that_cannot_be_kept_is_reported() {
     let world = World::new();
     assert!(Root::open(world.inside("nothing")).unwrap_err().to_string().contains("cannot be opened"));
     assert!(Root::open(world.inside("a.txt")).unwrap_err().to_string().contains("cannot be opened"));

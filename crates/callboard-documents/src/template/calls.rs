@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_none_of_is_told_with_what_may_be_meant() {
+    fn what_there_is_none_of_is_reported_with_what_may_be_meant() {
         let said = |source: &str| check_expression(source).err().map(|fault| fault.problem);
         assert_eq!(said("x | lenght").as_deref(), Some("there is no filter \"lenght\"; did you mean \"length\"?"));
         assert_eq!(said("x is evn").as_deref(), Some("there is no test \"evn\"; did you mean \"even\"?"));

@@ -72,11 +72,11 @@ impl<V: Send> Compiled<V> {
                 fields.cloned().map(Arc::new).ok_or_else(missing)
             }
             Kind::Machine(expression, reads) => {
-                let value = expression.eval(context(reads, lookup)?).map_err(|error| self.told(&error))?;
+                let value = expression.eval(context(reads, lookup)?).map_err(|error| self.reported(&error))?;
                 if value.is_undefined() {
                     return Err(format!("`{}` is not there", cut(&self.source)));
                 }
-                let value = json_of(&value).map_err(|error| self.told(&error))?;
+                let value = json_of(&value).map_err(|error| self.reported(&error))?;
                 if is_too_deep(&value, MAX_DEPTH) {
                     return Err(format!("`{}` nests deeper than {MAX_DEPTH} levels", cut(&self.source)));
                 }
@@ -100,7 +100,7 @@ impl<V: Send> Compiled<V> {
         })
     }
 
-    fn told(&self, error: &Error) -> String {
+    fn reported(&self, error: &Error) -> String {
         format!("`{}`: {}", cut(&self.source), text_of(error))
     }
 }

@@ -95,7 +95,7 @@ fn what_a_slice_is_taken_from_is_read() {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_told_with_its_bound() {
-    let told = given("{% for x in range(9000) %}{{ 'x' * 1000 }}{% endfor %}", &Fields(Value::Null));
-    assert_eq!(told.unwrap_err(), "the text would have more than 8388608 bytes");
+fn a_text_that_is_too_long_is_reported_with_its_bound() {
+    let reported = given("{% for x in range(9000) %}{{ 'x' * 1000 }}{% endfor %}", &Fields(Value::Null));
+    assert_eq!(reported.unwrap_err(), "the text would have more than 8388608 bytes");
 }

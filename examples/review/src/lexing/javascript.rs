@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regex_is_told_from_a_division() {
+    fn a_regex_is_distinguished_from_a_division() {
         assert_eq!(tokens("a = /[/'\"]{2}\\//g;"), ["a", "=", "/[/'\"]{2}\\//g", ";"]);
         assert_eq!(tokens("return /{/.test(b)"), ["return", "/{/", ".", "test", "(", "b", ")"]);
         assert_eq!(tokens("a / b / c"), ["a", "/", "b", "/", "c"]);

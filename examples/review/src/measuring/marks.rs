@@ -38,14 +38,14 @@ fn shown(said: &str, lines: &[(usize, &str)], has_code: &impl Fn(usize) -> bool)
     let mut text = said.to_owned();
     for pair in lines.windows(2) {
         let ((line, this), (below, next)) = (pair[0], pair[1]);
-        let goes_on = below == line + 1
+        let continues = below == line + 1
             && !has_code(line)
             && !has_code(below)
             && !this.ends_with("*/")
             && delimiter(this) == delimiter(next)
             && mark_in(next).is_none()
             && !plain(next).is_empty();
-        if text.ends_with(['.', '!', '?']) || text.len() > SHOWN || !goes_on {
+        if text.ends_with(['.', '!', '?']) || text.len() > SHOWN || !continues {
             break;
         }
         text = format!("{text} {}", plain(next)).trim_start().to_owned();

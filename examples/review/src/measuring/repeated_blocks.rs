@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_pair_and_a_shorter_third_place_are_told_apart() {
+    fn a_longer_pair_and_a_shorter_third_place_are_distinguished() {
         let files = [("a.rs", 20), ("b.rs", 20), ("c.rs", 9)].map(|(path, lines)| measured(path, &block("x", lines)));
         let found = repeated_blocks(&files);
         let shapes: Vec<_> = found.iter().map(|finding| (finding.size, finding.places.len())).collect();

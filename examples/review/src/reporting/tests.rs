@@ -75,8 +75,9 @@ fn a_report_says_where_reviewers_looked_and_why_only_there() {
     let looks: Vec<_> = tree.measurements.iter().filter_map(|file| closer_look(file, "")).collect();
     let narrowed = Scope::Folders(vec!["src".to_owned()]);
     let narrow = markdown(&Review { closer: &looks, scope: &narrowed, ..tree.review(None) });
-    let told = "The tree scores below 80, so reviewers looked where its findings weigh most: in `src` (2 of 3 files).";
-    assert!(narrow.contains(told), "{narrow}");
+    let reported =
+        "The tree scores below 80, so reviewers looked where its findings weigh most: in `src` (2 of 3 files).";
+    assert!(narrow.contains(reported), "{narrow}");
     let whole = markdown(&Review { closer: &looks, ..tree.review(None) });
     assert!(whole.contains("## A closer look\n\n- "), "{whole}");
 }

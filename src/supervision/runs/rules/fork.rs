@@ -267,9 +267,9 @@ pub(crate) fn migrate(
     (run, at): (RunId, Timestamp),
     rules: &StateRules,
 ) -> Result<Vec<RunEvent>, ForkError> {
-    let goes_on = |event: &RunEvent| !matches!(event, RunEvent::TurnFailed { .. } | RunEvent::Stopped { .. });
+    let continues = |event: &RunEvent| !matches!(event, RunEvent::TurnFailed { .. } | RunEvent::Stopped { .. });
     let mut history = in_order_of_effect(history.to_vec());
-    history.retain(goes_on);
+    history.retain(continues);
     let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
     let mut submission = Submission { cast, ..submission(original, run, at) };
     submission.task.plan = Some(plan);

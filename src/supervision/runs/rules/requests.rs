@@ -92,7 +92,7 @@ pub(crate) enum TurnRequest {
         /// How many.
         tokens: u64,
         /// What they are for continues over attempts: those that an attempt before has set aside are taken over.
-        goes_on: bool,
+        continues: bool,
     },
     /// To count what a reservation was used for.
     Settle(Option<Usage>),

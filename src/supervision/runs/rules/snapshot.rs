@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
+    fn a_run_read_from_its_snapshot_continues_as_the_run_itself() {
         let run = run();
         let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: None });
         let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_a_plan_goes_on_from_its_snapshot_after_any_event_in_the_same_way() {
+    fn a_run_of_a_plan_continues_from_its_snapshot_after_any_event_in_the_same_way() {
         let mut ended = 0;
         for seed in 0_u64..300 {
             let mut random = seed;

@@ -119,7 +119,7 @@ mod tests {
     proptest! {
         /// The model closes the relation under composition, the slow way.
         #[test]
-        fn a_path_exists_when_the_transitive_closure_says_so(
+        fn a_path_exists_when_the_transitive_closure_reports_it(
             edges in prop::collection::vec((0_u8..7, 0_u8..7), 0..20),
             removed in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
         ) {

@@ -130,12 +130,12 @@ pub(super) fn decide(
     own: &mut Window,
 ) -> Decision {
     let Incident { child, facts, normal, now } = incident;
-    let comes_back = match facts.restart {
+    let returns = match facts.restart {
         Restart::Permanent => true,
         Restart::Transient => !normal,
         Restart::Temporary => false,
     };
-    if !comes_back {
+    if !returns {
         let is_active = |(other, facts): (Position, ChildFacts)| {
             other != child && facts.significant && facts.presence != Presence::Down
         };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_restart_type_says_who_comes_back() {
+    fn the_restart_type_says_who_returns() {
         let after = |restart, normal| decide_once(&policy(Strategy::OneForOne), &[child(restart)], 0, normal);
         let again = Decision::Restart { stop: vec![], start: vec![0], attempt: 1 };
         assert_eq!([after(Restart::Permanent, true), after(Restart::Permanent, false)], [again.clone(), again.clone()]);

@@ -88,7 +88,7 @@ async fn all(mut stream: ModelStream) -> Events {
 }
 
 /// The events, in short.
-async fn told(stream: ModelStream) -> Vec<String> {
+async fn reported(stream: ModelStream) -> Vec<String> {
     let short = |event: Result<ModelEvent, ModelError>| match event {
         Ok(ModelEvent::Text(text) | ModelEvent::Reasoning(text)) => text.to_string(),
         Ok(ModelEvent::ToolCall(call)) => format!("call {}", call.name),
@@ -115,7 +115,7 @@ async fn what_said_nothing_is_asked_again_and_then_the_next_one_is() {
     let first = Told::new("a").fails(Unavailable).fails(NotSent).fails(Unavailable);
     let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(Told::new("b"))]);
     assert_eq!(
-        told(models.call(&ModelChoice::of("a"), request())).await,
+        reported(models.call(&ModelChoice::of("a"), request())).await,
         ["a: Unavailable, then a", "a: NotSent, then a", "a: Unavailable, then b", "hello", "ended by b"]
     );
     assert_eq!(first.times_asked(), 3);
@@ -126,7 +126,7 @@ async fn what_asking_again_cannot_mend_goes_to_the_next_one_at_once() {
     for kind in [Rejected, Unauthorised, Malformed, CutOff] {
         let first = Told::new("a").fails(kind);
         let models = models([ModelEntry::of(first), ModelEntry::of(Told::new("b"))]);
-        let events = told(models.call(&ModelChoice::of("a").fallback("b"), request())).await;
+        let events = reported(models.call(&ModelChoice::of("a").fallback("b"), request())).await;
         assert_eq!(events, [format!("a: {kind:?}, then b"), "hello".to_owned(), "ended by b".to_owned()]);
     }
 }
@@ -137,7 +137,7 @@ async fn after_something_was_said_the_error_is_passed_on() {
         let first = Told::new("a").says(vec![Ok(said), Err(ModelError::new(Unavailable, "planned"))]);
         let second = Told::new("b");
         let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(second.clone())]);
-        let events = told(models.call(&ModelChoice::of("a"), request())).await;
+        let events = reported(models.call(&ModelChoice::of("a"), request())).await;
         assert_eq!(events[1..], ["error Unavailable: planned"]);
         assert_eq!((first.times_asked(), second.times_asked()), (1, 0));
     }
@@ -146,7 +146,7 @@ async fn after_something_was_said_the_error_is_passed_on() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_just_ends_was_cut_off() {
     let models = models([ModelEntry::of(Told::new("a").says(vec![Ok(text("so"))]))]);
-    let events = told(models.call(&ModelChoice::of("a"), request())).await;
+    let events = reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(events, ["so", "error CutOff: the answer ended without saying that it was complete"]);
 }
 
@@ -156,7 +156,7 @@ async fn a_provider_is_given_the_time_that_it_asks_for_unless_that_is_too_long()
     let limited = |secs| RateLimited(Some(Duration::from_secs(secs)));
     let first = Told::new("a").fails(limited(30)).fails(limited(31));
     let models = Models::of(&env, [ModelEntry::of(first).fallback("b"), ModelEntry::of(Told::new("b"))]).unwrap();
-    let events = told(models.call(&ModelChoice::of("a"), request())).await;
+    let events = reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(events[..2], ["a: RateLimited(Some(30s)), then a", "a: RateLimited(Some(31s)), then b"]);
     assert_eq!(env.now().monotonic, Duration::from_secs(30));
 }
@@ -167,7 +167,7 @@ async fn when_all_have_failed_the_error_names_each() {
         ModelEntry::of(Told::new("a").fails(Unauthorised)),
         ModelEntry::of(Told::new("b").fails(RateLimited(Some(Duration::from_secs(99))))),
     ]);
-    let events = told(models.call(&ModelChoice::of("a").fallback("b"), request())).await;
+    let events = reported(models.call(&ModelChoice::of("a").fallback("b"), request())).await;
     let last = "error RateLimited(Some(99s)): none of 2 models has answered: a: planned; b: planned";
     assert_eq!(events, ["a: Unauthorised, then b", last]);
 }
@@ -176,7 +176,7 @@ async fn when_all_have_failed_the_error_names_each() {
 async fn a_request_asks_for_no_more_tokens_than_the_model_can_write() {
     let model = Told::new("a");
     let models = models([ModelEntry::of(model.clone()).max_output(100)]);
-    told(models.call(&ModelChoice::of("a"), request())).await;
+    reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(model.asked.lock()[0].max_tokens, 100);
 }
 
@@ -186,15 +186,15 @@ async fn three_failed_calls_open_the_breaker_and_the_next_one_is_asked_without_t
     let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(Told::new("b"))]);
     for _ in 0..3 {
         assert_eq!(models.breakers("a"), Some((BreakerState::Closed, BreakerState::Closed)));
-        told(models.call(&ModelChoice::of("a"), request())).await;
+        reported(models.call(&ModelChoice::of("a"), request())).await;
     }
     assert_eq!(models.breakers("a"), Some((BreakerState::Open, BreakerState::Open)));
-    let events = told(models.call(&ModelChoice::of("a"), request())).await;
+    let events = reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(events, ["a: NotSent, then b", "hello", "ended by b"]);
     assert_eq!(first.times_asked(), 9, "three calls, and two more tries in each");
 
     tokio::time::advance(Duration::from_secs(30)).await;
-    assert_eq!(told(models.call(&ModelChoice::of("a"), request())).await, ["hello", "ended by a"]);
+    assert_eq!(reported(models.call(&ModelChoice::of("a"), request())).await, ["hello", "ended by a"]);
     assert_eq!(models.breakers("a"), Some((BreakerState::Closed, BreakerState::Closed)));
 }
 
@@ -207,10 +207,10 @@ async fn models_of_one_provider_share_its_breaker() {
         ModelEntry::of(Told::new("c")).provider("q"),
     ]);
     for _ in 0..3 {
-        told(models.call(&ModelChoice::of("a"), request())).await;
+        reported(models.call(&ModelChoice::of("a"), request())).await;
     }
     assert_eq!(models.breakers("b"), Some((BreakerState::Closed, BreakerState::Open)));
-    let events = told(models.call(&ModelChoice::of("b").fallback("c"), request())).await;
+    let events = reported(models.call(&ModelChoice::of("b").fallback("c"), request())).await;
     assert_eq!(events, ["b: NotSent, then c", "hello", "ended by c"]);
 }
 
@@ -220,7 +220,7 @@ async fn a_provider_that_refuses_is_there_and_opens_no_breaker() {
         let first = (0..9).fold(Told::new("a"), |model, _| model.fails(kind));
         let models = models([ModelEntry::of(first)]);
         for _ in 0..9 {
-            told(models.call(&ModelChoice::of("a"), request())).await;
+            reported(models.call(&ModelChoice::of("a"), request())).await;
         }
         assert_eq!(models.breakers("a"), Some((BreakerState::Closed, BreakerState::Closed)));
     }
@@ -231,14 +231,14 @@ async fn a_probe_that_is_dropped_is_given_back() {
     let first = (0..9).fold(Told::new("a"), |model, _| model.fails(Unavailable));
     let models = models([ModelEntry::of(first)]);
     for _ in 0..3 {
-        told(models.call(&ModelChoice::of("a"), request())).await;
+        reported(models.call(&ModelChoice::of("a"), request())).await;
     }
     tokio::time::advance(Duration::from_secs(30)).await;
     let mut probe = models.call(&ModelChoice::of("a"), request());
     assert_eq!(probe.next().await, Some(Ok(text("hello"))));
     assert_eq!(models.breakers("a"), Some((BreakerState::HalfOpen, BreakerState::HalfOpen)));
     drop(probe);
-    assert_eq!(told(models.call(&ModelChoice::of("a"), request())).await, ["hello", "ended by a"]);
+    assert_eq!(reported(models.call(&ModelChoice::of("a"), request())).await, ["hello", "ended by a"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +248,7 @@ async fn a_rate_lets_so_many_through_and_then_one_after_the_other() {
     let models = Models::of(&env, [ModelEntry::of(Told::new("a")).requests_per_minute(two)]).unwrap();
     let mut times = Vec::new();
     for _ in 0..4 {
-        told(models.call(&ModelChoice::of("a"), request())).await;
+        reported(models.call(&ModelChoice::of("a"), request())).await;
         times.push(env.now().monotonic.as_secs());
     }
     assert_eq!(times, [0, 0, 30, 60]);
@@ -260,13 +260,13 @@ async fn whoever_stops_waiting_for_a_place_takes_none() {
     let one = NonZeroU32::new(1).unwrap();
     let model = Told::new("a");
     let models = Models::of(&env, [ModelEntry::of(model.clone()).provider("p")]).unwrap().with_provider_rate("p", one);
-    told(models.call(&ModelChoice::of("a"), request())).await;
+    reported(models.call(&ModelChoice::of("a"), request())).await;
     for _ in 0..5 {
-        let waits = told(models.call(&ModelChoice::of("a"), request()));
+        let waits = reported(models.call(&ModelChoice::of("a"), request()));
         let waited = tokio::time::timeout(Duration::from_secs(1), waits).await.map(drop);
         assert!(matches!(waited, Err(Elapsed { .. })), "the rate allows one call a minute");
     }
-    told(models.call(&ModelChoice::of("a"), request())).await;
+    reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!((env.now().monotonic.as_secs(), model.times_asked()), (60, 2));
 }
 

@@ -13,14 +13,14 @@ fn failing() -> ModelEntry {
 async fn broken(entry: &ModelEntry) -> Models {
     let models = models([entry.clone()]);
     for _ in 0..3 {
-        told(models.call(&ModelChoice::of("a"), request())).await;
+        reported(models.call(&ModelChoice::of("a"), request())).await;
     }
     assert_eq!(models.breakers("a"), OPEN);
     models
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_asks_the_same_goes_on_with_its_breaker_whatever_else_is_said_of_it() {
+async fn a_model_that_asks_the_same_continues_with_its_breaker_whatever_else_is_said_of_it() {
     let entry = failing();
     let before = broken(&entry).await;
     let other = || ModelEntry::of(Told::new("b"));
@@ -39,7 +39,7 @@ async fn a_model_that_asks_the_same_goes_on_with_its_breaker_whatever_else_is_sa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_asked_elsewhere_begins_anew_and_so_does_a_provider_of_which_none_goes_on() {
+async fn a_model_that_is_asked_elsewhere_begins_again_and_so_does_a_provider_of_which_none_continues() {
     let entry = failing();
     let before = broken(&entry).await;
     let elsewhere = || ModelEntry::of(Told::new("a")).provider("p");
@@ -52,7 +52,7 @@ async fn a_model_that_is_asked_elsewhere_begins_anew_and_so_does_a_provider_of_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn rates_go_on_while_they_are_the_same() {
+async fn rates_continue_while_they_are_the_same() {
     let env = Env::repeatable(1);
     let per_minute = |number| NonZeroU32::new(number).unwrap();
     let entry = ModelEntry::of(Told::new("a")).provider("p");
@@ -62,7 +62,7 @@ async fn rates_go_on_while_they_are_the_same() {
     };
     let waited = async |models: &Models| {
         let begun = env.now().monotonic;
-        told(models.call(&ModelChoice::of("a"), request())).await;
+        reported(models.call(&ModelChoice::of("a"), request())).await;
         (env.now().monotonic - begun).as_secs()
     };
     for (requests, provider) in [(1, 9), (9, 1)] {
@@ -76,7 +76,7 @@ async fn rates_go_on_while_they_are_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_under_way_ends_as_it_began_and_counts_for_what_goes_on() {
+async fn a_call_under_way_ends_as_it_began_and_counts_for_what_continues() {
     let entry = failing();
     let before = broken(&entry).await;
     tokio::time::advance(Duration::from_secs(30)).await;
@@ -84,6 +84,6 @@ async fn a_call_under_way_ends_as_it_began_and_counts_for_what_goes_on() {
     assert_eq!(probe.next().await, Some(Ok(text("hello"))));
     let now = models([entry.tag("quick")]).after(&before);
     assert_eq!(now.breakers("a"), Some((BreakerState::HalfOpen, BreakerState::HalfOpen)));
-    assert_eq!(told(probe).await, ["ended by a"]);
+    assert_eq!(reported(probe).await, ["ended by a"]);
     assert_eq!(now.breakers("a"), CLOSED);
 }

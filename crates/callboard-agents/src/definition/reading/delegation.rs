@@ -12,10 +12,10 @@ const EXAMPLE: &str = "write [agent.delegation], and below it context = \"summar
 pub(super) fn delegation(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
     let Some(mut fields) = Fields::of("what an agent does when it delegates", item, EXAMPLE, found) else { return };
     if let Some(strategy) = fields.field("context").and_then(|field| strategy(field, found)) {
-        definition.told_context = strategy;
+        definition.passed_context = strategy;
     }
     if let Some(tokens) = fields.field("max_tokens").and_then(|field| count(field, found)) {
-        definition.told_tokens = tokens.value;
+        definition.reported_tokens = tokens.value;
     }
     if let Some(field) = fields.field("built_in") {
         let items = list(field, "put it in brackets: built_in = [\"enricher\"]", found);

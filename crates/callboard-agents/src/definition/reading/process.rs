@@ -24,8 +24,8 @@ pub(super) const THINKING: [Thinking; 6] = [
         "what a program does itself has no mode",
         "remove it; `authority` bounds what it may cause through others",
     ),
-    ("system_prompt", "a program has no prompt", "remove it; `command` and `env` are what it is told by its file"),
-    ("sections", "a program has no prompt", "remove them; `command` and `env` are what it is told by its file"),
+    ("system_prompt", "a program has no prompt", "remove it; its file gives it `command` and `env` alone"),
+    ("sections", "a program has no prompt", "remove them; its file gives it `command` and `env` alone"),
     ("model", "a program asks models itself, if any", "remove [agent.model], or remove [agent.process]"),
     (
         "delegation",

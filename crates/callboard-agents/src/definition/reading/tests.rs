@@ -116,7 +116,7 @@ schema = { type = "object" }
     assert_eq!((read.concurrency, read.timeout), (2, Duration::from_secs(300)));
     assert_eq!(read.namespaces.as_deref(), Some(&["codebase".into()][..]));
     assert_eq!(
-        (read.compact_at, read.told_context, read.told_tokens),
+        (read.compact_at, read.passed_context, read.reported_tokens),
         (Some(90_000), ConversationStrategy::Filtered, 2_000)
     );
     assert_eq!(read.built_in_team, [crate::BuiltIn::Enricher]);
@@ -134,19 +134,22 @@ fn of_several_preferred_models_the_first_is_asked_first() {
     assert_eq!((&several.fallback[..], &several.tags[..]), (&["b".into(), "gpt-4o".into()][..], &["fast".into()][..]));
     assert_eq!(model("preferred = [\"one\"]"), model("preferred = \"one\""));
     assert_eq!(model("preferred = []\nfallback = [\"x\"]").preferred, None);
-    let told = |text: &str| defects(&format!("[agent]\nname = \"a\"\n[agent.model]\n{text}"));
-    assert!(told("preferred = [\"big\", \"big\"]").contains("stands here twice"));
-    assert!(told("preferred = [\"big\", 3]").contains("a.toml:4:21"), "{}", told("preferred = [\"big\", 3]"));
-    assert!(told("preferred = 3").contains("`preferred`"), "{}", told("preferred = 3"));
+    let reported = |text: &str| defects(&format!("[agent]\nname = \"a\"\n[agent.model]\n{text}"));
+    assert!(reported("preferred = [\"big\", \"big\"]").contains("stands here twice"));
+    assert!(reported("preferred = [\"big\", 3]").contains("a.toml:4:21"), "{}", reported("preferred = [\"big\", 3]"));
+    assert!(reported("preferred = 3").contains("`preferred`"), "{}", reported("preferred = 3"));
 }
 
 #[test]
-fn a_budget_below_one_answer_is_told_at_its_place_with_both_figures() {
+fn a_budget_below_one_answer_is_reported_at_its_place_with_both_figures() {
     let text = |tokens: u32| {
         format!("[agent]\nname = \"a\"\n[agent.model]\nmax_tokens = 500\n[agent.limits]\ntokens = {tokens}\n")
     };
-    let told = defects(&text(499));
-    assert!(told.contains("a.toml:6:10: 499 tokens in a turn are less") && told.contains("which is 500"), "{told}");
+    let reported = defects(&text(499));
+    assert!(
+        reported.contains("a.toml:6:10: 499 tokens in a turn are less") && reported.contains("which is 500"),
+        "{reported}"
+    );
     assert!(Definition::from_toml("a.toml", &text(500)).is_ok());
     let priorities =
         defects("[agent]\nname = \"a\"\n[[agent.sections]]\nname = \"x\"\ntext = \"x\"\npriority = { plann = 5 }\n");
@@ -161,7 +164,7 @@ fn what_is_not_said_is_as_for_an_agent_that_is_compiled_in() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_its_place() {
+fn all_that_is_wrong_is_reported_at_its_place() {
     insta::assert_snapshot!(
         "defects",
         defects(
@@ -197,13 +200,13 @@ restarts = 5
 fn a_mode_has_only_the_tools_that_fit_it() {
     let text =
         "[agent]\nname = \"a\"\nmode = \"explore\"\n[agent.capabilities]\nallowed_tools = [\"ShellExec\", \"AskUser\"]";
-    let told = defects(text);
-    assert!(told.contains("an agent of the mode explore has no tool \"ShellExec\""), "{told}");
-    assert_eq!(told.matches("a.toml:").count(), 1, "{told}");
+    let reported = defects(text);
+    assert!(reported.contains("an agent of the mode explore has no tool \"ShellExec\""), "{reported}");
+    assert_eq!(reported.matches("a.toml:").count(), 1, "{reported}");
 }
 
 #[test]
-fn what_is_wrong_with_delegation_and_output_is_told_at_its_place() {
+fn what_is_wrong_with_delegation_and_output_is_reported_at_its_place() {
     insta::assert_snapshot!(
         "delegation_defects",
         defects(
@@ -222,7 +225,7 @@ schema = { type = "objekt" }
 }
 
 #[test]
-fn texts_that_are_no_agents_are_told_what_to_write() {
+fn errors_of_texts_that_are_no_agents_name_what_to_write() {
     insta::assert_snapshot!("empty", defects(""));
     assert!(defects("[[agent]]\nname = \"a\"").contains("with one pair of brackets"));
     assert!(defects("x = ").contains("a.toml:1:"));
@@ -234,12 +237,12 @@ fn texts_that_are_no_agents_are_told_what_to_write() {
         source("3", b"\xff"),
         source("4", b"[agent]\nname = \"b\""),
     ]);
-    let told: Vec<String> = read
+    let reported: Vec<String> = read
         .into_iter()
         .map(|read| read.map_or_else(|defects| defects.list()[0].problem.clone(), |one| one.name.to_string()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         ["a", "1 has an agent of the name \"a\" too", "the text is not UTF-8: byte 0 (0xff) begins no character", "b"]
     );
 }
@@ -334,8 +337,8 @@ fn the_page_of_programs_has_everything_that_can_be_said_of_one_and_nothing_else(
         for key in tools.map_or_else(|| vec![key], |tools| tools.keys().collect()) {
             let (before, after) = if tools.is_some() { ("capabilities = { ", " }") } else { ("", "") };
             let text = format!("[agent]\nname = \"a\"\nprocess = {{ command = [\"a\"] }}\n{before}{key} = 1{after}");
-            let told = defects(&text);
-            assert!(told.contains(&format!("`{key}` is for agents that think")), "{told}");
+            let reported = defects(&text);
+            assert!(reported.contains(&format!("`{key}` is for agents that think")), "{reported}");
             assert!(!validator.is_valid(&as_json(&text)), "{text}");
         }
     }
@@ -343,8 +346,8 @@ fn the_page_of_programs_has_everything_that_can_be_said_of_one_and_nothing_else(
 }
 
 #[test]
-fn what_is_wrong_with_a_program_is_told_at_its_place_and_no_secret_is_shown() {
-    let told = defects(
+fn what_is_wrong_with_a_program_is_reported_at_its_place_and_no_secret_is_shown() {
+    let reported = defects(
         r#"[agent]
 name = "a"
 mode = "plan"
@@ -364,8 +367,8 @@ authority = ["reeds"]
 trust_tier = "built_in"
 "#,
     );
-    assert!(!told.contains("sk-"), "{told}");
-    insta::assert_snapshot!("process_defects", told);
+    assert!(!reported.contains("sk-"), "{reported}");
+    insta::assert_snapshot!("process_defects", reported);
     for (command, problem) in [
         ("[]", "`command` names no program"),
         ("[\" \"]", "`command` names no program"),
@@ -373,19 +376,19 @@ trust_tier = "built_in"
         ("[\"a\", 3]", "a word of `command` must be a string, not an integer"),
         ("[\"a\\u0000\"]", "`command` has a NUL"),
     ] {
-        let told = defects(&format!("[agent]\nname = \"a\"\n[agent.process]\ncommand = {command}\n"));
-        assert!(told.starts_with("a.toml:4:") && told.contains(problem), "{told}");
+        let reported = defects(&format!("[agent]\nname = \"a\"\n[agent.process]\ncommand = {command}\n"));
+        assert!(reported.starts_with("a.toml:4:") && reported.contains(problem), "{reported}");
     }
 }
 
 #[cfg(all(unix, feature = "process"))]
 #[test]
-fn a_program_that_is_not_there_is_told_where_it_is_named() {
+fn a_program_that_is_not_there_is_reported_where_it_is_named() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("bin")).unwrap();
     std::fs::write(root.path().join("bin/plain.sh"), "#!/bin/sh").unwrap();
     let reader = Definition::reader().root(root.path());
-    let told =
+    let reported =
         |process: &str| match reader.read("a.toml", &format!("[agent]\nname = \"a\"\n[agent.process]\n{process}")) {
             Ok(_) => String::new(),
             Err(defects) => defects.to_string().replace(&root.path().display().to_string(), "ROOT"),
@@ -398,7 +401,7 @@ fn a_program_that_is_not_there_is_told_where_it_is_named() {
         "command = [\"sh\"]\nenv_from = [\"NO_SUCH_VARIABLE_HERE\"]",
         "command = [\"sh\"]\nenv = { PATH = \"bin\" }",
     ];
-    insta::assert_snapshot!("programs_not_there", wrong.map(told).join("\n"));
+    insta::assert_snapshot!("programs_not_there", wrong.map(reported).join("\n"));
     let file = root.path().join("bin/plain.sh");
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let absolute = format!("command = [{:?}]", file.display().to_string());
@@ -409,7 +412,7 @@ fn a_program_that_is_not_there_is_told_where_it_is_named() {
         "command = [\"sh\"]\nenv_from = [\"PATH\"]",
         &absolute,
     ] {
-        assert_eq!(told(right), "", "{right}");
+        assert_eq!(reported(right), "", "{right}");
     }
     // By itself a text is only read.
     assert!(Definition::from_toml("a", &format!("[agent]\nname = \"a\"\n[agent.process]\n{}", wrong[0])).is_ok());

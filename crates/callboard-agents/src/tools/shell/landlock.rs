@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_it_confines_nothing_and_says_so() {
+    fn a_kernel_without_it_confines_nothing_and_reports_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let old_kernel = std::thread::spawn(move || {

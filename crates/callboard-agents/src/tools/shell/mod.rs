@@ -21,8 +21,8 @@ use serde::Deserialize;
 use tokio::process::ChildStdout;
 use tokio::sync::oneshot;
 
-use super::super::process::group::{Group, Leash};
-use super::super::process::stray::{self, KEY};
+use super::super::process::group::{Group, GroupGuard};
+use super::super::process::orphans::{self, KEY};
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
 
@@ -213,7 +213,7 @@ impl ShellExec {
             let mark = Env::system().id().to_string();
             // After a crash the one that was started before may still run.
             if let Some(key) = key.as_ref().filter(|_| !has_started.is_closed()) {
-                stray::kill(KEY, key);
+                orphans::kill(KEY, key);
             }
             if has_started.is_closed() {
                 return;
@@ -228,11 +228,11 @@ impl ShellExec {
             };
             let group = Group::of(Pid::from_raw(child.id().cast_signed()));
             // If nobody takes it, or nobody waits any more, what is sent is dropped, and kills.
-            drop(has_started.send(Ok(Leash::on(&group))));
+            drop(has_started.send(Ok(GroupGuard::on(&group))));
             see_out(&group);
             let status = child.wait();
             drop(started);
-            stray::kill(stray::MARK, &mark);
+            orphans::kill(orphans::MARK, &mark);
             // Nothing of it can use what is given back here.
             drop(held);
             drop(home);
@@ -274,8 +274,8 @@ impl ShellExec {
         shell.arg("-c").arg(command);
         apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).envs(home.variables());
-        // Whoever is started from here can be told apart from a person, and whether it is done again.
-        stray::mark(&mut shell, mark, key);
+        // Whoever is started from here can be distinguished from a person, and whether it is done again.
+        orphans::mark(&mut shell, mark, key);
         shell.current_dir(place_of(&self.root));
         shell
     }

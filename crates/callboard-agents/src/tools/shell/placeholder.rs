@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::process::stray;
+use crate::process::orphans;
 
 /// By this, and because they are empty, they are distinguished from folders of people.
 const MODE: u32 = 0o1555;
@@ -86,7 +86,7 @@ impl Drop for Placeholder {
         }
         // What was killed takes a moment to end.
         for _ in 0..LOOKS {
-            if !stray::has_mount(&self.place) {
+            if !orphans::has_mount(&self.place) {
                 let _ = fs::remove_dir(&self.place);
                 return;
             }

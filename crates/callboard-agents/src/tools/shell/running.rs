@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 
 use super::printed::Printed;
 use crate::ToolError;
-use crate::process::group::{Group, Leash};
+use crate::process::group::{Group, GroupGuard};
 
 /// The most that a pipe can hold when whoever wrote into it has ended.
 const MAX_PIPE: usize = 1 << 20;
 
 /// A command that runs.
 pub(super) struct Running {
-    pub(super) group: Leash,
+    pub(super) group: GroupGuard,
     pub(super) output: ChildStdout,
     /// The same pipe, to be emptied at the end without waiting.
     pub(super) rest: PipeReader,

@@ -65,8 +65,8 @@ fn no_file_makes_itself_more_than_a_file() {
     }
     assert!(cases.len() >= CASES);
     for text in cases {
-        let told = Definition::from_toml("x.toml", &text).expect_err(&text).to_string();
-        assert!(told.contains("x.toml") && told.len() < 4_000, "{told}");
+        let reported = Definition::from_toml("x.toml", &text).expect_err(&text).to_string();
+        assert!(reported.contains("x.toml") && reported.len() < 4_000, "{reported}");
     }
 }
 
@@ -148,11 +148,11 @@ async fn no_model_changes_its_definition_unless_people_let_it() {
         for (agent, model) in [("lead", lead), ("doer", doer)] {
             let tried = watched(&board, task("x", agent)).await;
             let requests = model.requests();
-            let told = tool_answers(requests.last().unwrap())[1];
+            let reported = tool_answers(requests.last().unwrap())[1];
             // Nobody is asked about what is no path.
             let is_asked = change["path"].as_str().is_some_and(|path| !path.is_empty() && !path.starts_with(".."));
-            assert_eq!(tried.asked.len(), usize::from(is_asked), "{agent} {change}: {told}");
-            assert_eq!(told == "a person did not allow this: no", is_asked, "{agent} {change}: {told}");
+            assert_eq!(tried.asked.len(), usize::from(is_asked), "{agent} {change}: {reported}");
+            assert_eq!(reported == "a person did not allow this: no", is_asked, "{agent} {change}: {reported}");
         }
         assert_eq!(files(&agents), before, "{change}");
         let reports = board.reload(&mut folder).await.unwrap();

@@ -39,10 +39,10 @@ impl Model for Doer {
     }
 
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let told = tool_answers(&request);
+        let reported = tool_answers(&request);
         let all = ["writes", "executes", "sends"].map(|tool| (tool, json!({ "path": "x" })));
-        let calls = if told.is_empty() { all.to_vec() } else { Vec::new() };
-        saying(told.join("; "), calls, request.messages.len())
+        let calls = if reported.is_empty() { all.to_vec() } else { Vec::new() };
+        saying(reported.join("; "), calls, request.messages.len())
     }
 }
 
@@ -51,21 +51,21 @@ struct Attempt {
     by: &'static str,
     calls: Vec<(String, Value)>,
     /// What the last call is answered with.
-    told: &'static str,
+    reported: &'static str,
     /// How often people are asked.
     asked: usize,
     grant: Authority,
 }
 
-fn attempt<'a>(by: &'static str, calls: impl IntoIterator<Item = (&'a str, Value)>, told: &'static str) -> Attempt {
+fn attempt<'a>(by: &'static str, calls: impl IntoIterator<Item = (&'a str, Value)>, reported: &'static str) -> Attempt {
     let calls = calls.into_iter().map(|(tool, arguments)| (tool.to_owned(), arguments)).collect();
-    Attempt { by, calls, told, asked: 0, grant: Authority::ALL }
+    Attempt { by, calls, reported, asked: 0, grant: Authority::ALL }
 }
 
 /// Nothing is done that nobody approved, and the model is told why; those who are asked are asked as often as it says.
 async fn nothing_comes_of(attempts: &[Attempt]) {
     for attempt in attempts {
-        let Attempt { by, calls, told: expected, asked, grant } = attempt;
+        let Attempt { by, calls, reported: expected, asked, grant } = attempt;
         let sink = Sink::default();
         let tools = tools(&sink, "").with(of_spec(
             ToolSpec::new("secret", "A tool that is not shown.", json!({ "type": "object" }), Effect::Reads),
@@ -84,9 +84,9 @@ async fn nothing_comes_of(attempts: &[Attempt]) {
         let tried = watched(&board, task("x", by).grant(*grant)).await;
         let requests = model.requests();
         let last = tool_answers(requests.last().unwrap()).last().map(|text| (*text).to_owned());
-        let told = last.unwrap_or_else(|| tried.result.output.to_string());
-        assert!(told.contains(expected), "{calls:?}: {told}");
-        assert_eq!(tried.asked.len(), *asked, "{calls:?}: {told}");
+        let reported = last.unwrap_or_else(|| tried.result.output.to_string());
+        assert!(reported.contains(expected), "{calls:?}: {reported}");
+        assert_eq!(tried.asked.len(), *asked, "{calls:?}: {reported}");
         assert_eq!(sink.effects(), [], "{calls:?}");
         board.shutdown().await;
     }
@@ -266,12 +266,12 @@ async fn no_draft_makes_an_agent_of_what_its_maker_does_not_have() {
     }
     assert!(drafts.len() >= CASES);
     let mut attempts = Vec::new();
-    for (more, told) in &drafts {
+    for (more, reported) in &drafts {
         let more = draft(more);
-        attempts.push(attempt("lead", [("agent_create", more.clone())], told));
+        attempts.push(attempt("lead", [("agent_create", more.clone())], reported));
         // As a change of one that is within, too.
         if more["name"] == "helper" {
-            attempts.push(attempt("lead", [("agent_create", draft(&json!({}))), ("agent_update", more)], told));
+            attempts.push(attempt("lead", [("agent_create", draft(&json!({}))), ("agent_update", more)], reported));
         }
     }
     nothing_comes_of(&attempts).await;

@@ -243,10 +243,10 @@ async fn a_prompt_that_is_more_than_a_template_ends_in_an_error() {
             let definition = match Definition::from_toml("x.toml", &text) {
                 Ok(definition) => definition,
                 Err(defects) => {
-                    let told = defects.to_string();
+                    let reported = defects.to_string();
                     assert!(
-                        told.contains("x.toml") && told.len() < 4_000 && !told.contains("panicked"),
-                        "{start}: {told}"
+                        reported.contains("x.toml") && reported.len() < 4_000 && !reported.contains("panicked"),
+                        "{start}: {reported}"
                     );
                     at_reading += 1;
                     continue;
@@ -256,11 +256,11 @@ async fn a_prompt_that_is_more_than_a_template_ends_in_an_error() {
             let agent = LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap();
             let board = common::builder().with(agent.spec()).start().await.unwrap();
             let result = watched(&board, task("go", "x")).await.result;
-            let told = format!("{:?}", result.outcome);
+            let reported = format!("{:?}", result.outcome);
             assert!(model.requests().is_empty(), "{start}: it was said to the model: {:?}", model.requests()[0].system);
             assert!(
-                told.contains("the prompt, in ") && told.len() < 4_000 && !told.contains("panicked"),
-                "{start}: {told}"
+                reported.contains("the prompt, in ") && reported.len() < 4_000 && !reported.contains("panicked"),
+                "{start}: {reported}"
             );
             board.shutdown().await;
             at_work += 1;

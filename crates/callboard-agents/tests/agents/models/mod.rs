@@ -186,7 +186,7 @@ async fn anthropic_calls_come_whole_and_in_their_order() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_told_as_text() {
+async fn arguments_that_are_no_json_are_reported_as_text() {
     for format in Format::WITH_WRITTEN_ARGUMENTS {
         let server = Server::start([format.calls("look", "{\"path\": ")]).await;
         let (_, calls, answer) = answer(model(format, &server.url).call(asked())).await;
@@ -211,7 +211,7 @@ async fn a_call_has_an_id_that_no_other_call_of_the_conversation_has() {
 }
 
 #[tokio::test]
-async fn usage_that_nobody_tells_is_estimated_and_said_to_be() {
+async fn usage_that_nobody_reports_is_estimated_and_said_to_be() {
     let done = Step::Send("data: [DONE]\n\n".to_owned());
     let server = Server::start([vec![Step::Begin, openai_text("Hello!"), done, Step::End]]).await;
     let (_, _, answer) = answer(openai(&server.url).call(asked())).await;
@@ -344,13 +344,13 @@ async fn an_answer_that_breaks_off_after_some_text_was_cut_off() {
 #[tokio::test]
 async fn an_answer_that_ends_before_it_has_said_anything_is_the_providers_fault() {
     for format in Format::ALL {
-        let told = |error: Vec<Step>| std::iter::once(format.head()).chain(error).collect::<Vec<_>>();
+        let reported = |error: Vec<Step>| std::iter::once(format.head()).chain(error).collect::<Vec<_>>();
         let server = Server::start([
             vec![Step::Cut],
             vec![format.head(), Step::Cut],
             vec![format.head(), Step::End],
-            told(format.error("overloaded_error", "full")),
-            told(format.error("rate_limit_error", "slow")),
+            reported(format.error("overloaded_error", "full")),
+            reported(format.error("rate_limit_error", "slow")),
         ])
         .await;
         let model = model(format, &server.url);

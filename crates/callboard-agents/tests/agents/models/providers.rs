@@ -93,9 +93,9 @@ async fn calls_come_whole_in_their_order_and_with_ids_of_their_own() {
         let server = Server::start([script]).await;
         let (text, calls, answer) = answer(model(format, &server.url).call(asked())).await;
         assert_eq!((text.as_str(), answer.stop, answer.usage), ("so", StopReason::ToolCalls, format.usage()));
-        let told: Vec<_> = calls.iter().map(|call| (&*call.name, call.arguments.value().clone())).collect();
+        let reported: Vec<_> = calls.iter().map(|call| (&*call.name, call.arguments.value().clone())).collect();
         let [a, none, b] = [json!({ "path": "a" }), json!({}), json!({ "path": "b" })];
-        assert_eq!(told, [("look", a), ("look", none), ("look", b)], "{format:?}");
+        assert_eq!(reported, [("look", a), ("look", none), ("look", b)], "{format:?}");
         let mut ids: Vec<_> = calls.iter().map(|call| call.id.clone()).collect();
         ids.sort();
         ids.dedup();
@@ -104,7 +104,7 @@ async fn calls_come_whole_in_their_order_and_with_ids_of_their_own() {
 }
 
 #[tokio::test]
-async fn why_an_answer_ended_is_told_and_what_is_not_told_is_estimated() {
+async fn why_an_answer_ended_is_reported_and_what_is_not_reported_is_estimated() {
     let length = |format: Format| {
         let mut script = format.saying("so");
         match format {
@@ -127,7 +127,7 @@ async fn why_an_answer_ended_is_told_and_what_is_not_told_is_estimated() {
 }
 
 #[tokio::test]
-async fn what_is_thought_is_told_apart_and_a_signature_goes_back_with_its_call() {
+async fn what_is_thought_is_distinguished_and_a_signature_goes_back_with_its_call() {
     let call = json!([
         { "text": "hm", "thought": true },
         { "functionCall": { "name": "look", "args": {} }, "thoughtSignature": "c2ln" },
@@ -173,7 +173,7 @@ async fn calls_without_end_are_left() {
 }
 
 #[tokio::test]
-async fn a_call_of_an_answer_that_broke_off_is_not_told() {
+async fn a_call_of_an_answer_that_broke_off_is_not_reported() {
     for format in TWO {
         for end in [Step::Cut, Step::End] {
             let mut script = format.calls("look", "{}");

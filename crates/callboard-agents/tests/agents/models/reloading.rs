@@ -47,13 +47,13 @@ impl Place {
         self.folder.path().join("models.toml.txt")
     }
 
-    /// What is told of the catalog when this is written into it, without where it is.
+    /// What is reported of the catalog when this is written into it, without where it is.
     async fn writes(&mut self, catalog: &str) -> String {
         fs::write(self.catalog(), catalog).unwrap();
-        self.told().await
+        self.reported().await
     }
 
-    async fn told(&mut self) -> String {
+    async fn reported(&mut self) -> String {
         let reports = self.board.reload(&mut self.agents).await.unwrap();
         let path = format!("{}", self.folder.path().display());
         reports[0].to_string().replace(&format!("{path}/"), "")
@@ -80,8 +80,8 @@ async fn a_turn_under_way_ends_with_the_models_that_it_began_with_and_the_next_h
     let mut place = Place::new(POET, &model("m", &old.url, "")).await;
     let under_way = place.board.submit(Task::new("x")).await.unwrap();
     old.arrived().await;
-    let told = place.writes(&model("m", &new.url, "")).await;
-    assert_eq!(told, "models.toml.txt: changed: later turns use it");
+    let reported = place.writes(&model("m", &new.url, "")).await;
+    assert_eq!(reported, "models.toml.txt: changed: later turns use it");
     open.send(()).unwrap();
     assert_eq!(under_way.result().await.unwrap().output, "as I began");
     assert_eq!(place.finish().await, "anew");
@@ -89,29 +89,32 @@ async fn a_turn_under_way_ends_with_the_models_that_it_began_with_and_the_next_h
 }
 
 #[tokio::test]
-async fn a_catalog_with_a_defect_or_without_a_model_that_is_needed_changes_nothing_and_says_why_once() {
+async fn a_catalog_with_a_defect_or_without_a_model_that_is_needed_changes_nothing_and_reports_why_once() {
     let server = Server::start(["a", "b", "c"].map(|text| Format::OpenAi.says(text))).await;
     let agent = format!("{POET}[agent.model]\npreferred = \"m\"\n");
     let catalog = model("m", &server.url, "");
     let mut place = Place::new(&agent, &catalog).await;
 
-    let told = place.writes(&catalog.replace("url", "urll")).await;
+    let reported = place.writes(&catalog.replace("url", "urll")).await;
     let begins = "models.toml.txt: refused, and the models stay as they were:\nmodels.toml.txt:3:12: ";
-    assert!(told.starts_with(begins) && told.contains("\nmodels.toml.txt:4:1: ") && told.contains("^^^^"), "{told}");
-    assert_eq!(place.told().await, "models.toml.txt: unchanged");
+    assert!(
+        reported.starts_with(begins) && reported.contains("\nmodels.toml.txt:4:1: ") && reported.contains("^^^^"),
+        "{reported}"
+    );
+    assert_eq!(place.reported().await, "models.toml.txt: unchanged");
     assert_eq!(place.finish().await, "a");
 
-    let told = place.writes(&model("n", &server.url, "")).await;
+    let reported = place.writes(&model("n", &server.url, "")).await;
     let why = "models.toml.txt: the agent of poet.toml would have no model: there is no model \"m\"";
-    assert!(told.contains(why), "{told}");
+    assert!(reported.contains(why), "{reported}");
     fs::remove_file(place.catalog()).unwrap();
-    assert!(place.told().await.ends_with("\nmodels.toml.txt: there is no such file"));
+    assert!(place.reported().await.ends_with("\nmodels.toml.txt: there is no such file"));
     assert_eq!(place.finish().await, "b");
 
     // Both at once fit together.
     fs::write(place.folder.path().join("poet.toml"), agent.replace("\"m\"", "\"n\"")).unwrap();
-    let told = place.writes(&model("n", &server.url, "")).await;
-    assert_eq!(told, "models.toml.txt: changed: later turns use it");
+    let reported = place.writes(&model("n", &server.url, "")).await;
+    assert_eq!(reported, "models.toml.txt: changed: later turns use it");
     assert_eq!(place.finish().await, "c");
     assert_eq!(
         place.writes(&format!("# the same\n{}", model("n", &server.url, ""))).await,
@@ -121,7 +124,7 @@ async fn a_catalog_with_a_defect_or_without_a_model_that_is_needed_changes_nothi
 }
 
 #[tokio::test]
-async fn a_catalog_that_is_wrong_from_the_beginning_is_told_with_its_place_alone() {
+async fn a_catalog_that_is_wrong_from_the_beginning_is_reported_with_its_place_alone() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("poet.toml"), POET).unwrap();
     let file = folder.path().join("models.txt");
@@ -166,19 +169,19 @@ async fn where_permissions_are_kept_no_model_is_asked_elsewhere_or_with_another_
         format!("{usual}{}", model("n", "http://127.0.0.1:2/v1", "key_variable = \"A_KEY\"")),
     ] {
         fs::write(&file, &catalog).unwrap();
-        let told = board.reload(&mut agents).await.unwrap()[0].to_string();
+        let reported = board.reload(&mut agents).await.unwrap()[0].to_string();
         assert!(
-            told.contains("another `provider`, `url` or `key_variable` than at the start: \""),
-            "{catalog}: {told}"
+            reported.contains("another `provider`, `url` or `key_variable` than at the start: \""),
+            "{catalog}: {reported}"
         );
-        assert!(told.contains("takes effect at the next start"), "{told}");
+        assert!(reported.contains("takes effect at the next start"), "{reported}");
         // A problem is reported once.
         fs::write(&file, &usual).unwrap();
         board.reload(&mut agents).await.unwrap();
     }
     let other = format!("{usual}tags = [\"quick\"]\n{}", model("n", url, "key_variable = \"A_KEY\""));
     fs::write(&file, other).unwrap();
-    let told = board.reload(&mut agents).await.unwrap()[0].to_string();
-    assert!(told.ends_with("changed: later turns use it"), "{told}");
+    let reported = board.reload(&mut agents).await.unwrap()[0].to_string();
+    assert!(reported.ends_with("changed: later turns use it"), "{reported}");
     board.shutdown().await;
 }

@@ -10,20 +10,20 @@ use futures::future::join_all;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::peers::{Hand, failure, offered, program, servers, told, tools, use_all, use_one, with_another};
+use super::peers::{Hand, failure, offered, program, reported, servers, tools, use_all, use_one, with_another};
 use crate::outside::AT_MOST;
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_not_waited_for() {
     let document = with_another("serve(lambda request: None)") + "timeout = \"300ms\"\n";
     let tools = tools(&document).await;
-    let told = failure(&tools, "mcp__bad__bad", json!({})).await;
-    assert_eq!(told, "the MCP server \"bad\" did not answer within 300ms");
+    let reported = failure(&tools, "mcp__bad__bad", json!({})).await;
+    assert_eq!(reported, "the MCP server \"bad\" did not answer within 300ms");
     assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
 }
 
 /// What an agent on a board is told that uses the tool so often.
-async fn told_on_a_board(tools: &Tools, times: usize) -> Vec<String> {
+async fn reported_on_a_board(tools: &Tools, times: usize) -> Vec<String> {
     let definition = "[agent]\nname = \"asker\"\n[agent.capabilities]\nallowed_tools = [\"mcp__bad__bad\"]";
     let definition = Definition::reader().tools(tools).read("asker.toml", definition).unwrap();
     let model = (0..times).fold(ScriptedModel::new(), |model, _| model.calls("mcp__bad__bad", json!({}))).says("done");
@@ -33,11 +33,11 @@ async fn told_on_a_board(tools: &Tools, times: usize) -> Vec<String> {
     assert_eq!(timeout(AT_MOST, run.result()).await.unwrap().unwrap().output, "done");
     board.shutdown().await;
     let last = model.requests().pop().unwrap();
-    let told = last.messages.iter().filter_map(|message| match message {
+    let reported = last.messages.iter().filter_map(|message| match message {
         Message::Tool { text, .. } => Some(text.to_string()),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 const LEFT_ALONE: &str = "mcp__bad__bad has not answered in time again and again: it may be used again in 30 s";
@@ -54,20 +54,20 @@ while True:
         tell(answer(message, None))
 "#;
     let document = with_another(silent) + "timeout = \"200ms\"\neffect = \"reads\"\n";
-    let told = told_on_a_board(&tools(&document).await, 5).await;
+    let reported = reported_on_a_board(&tools(&document).await, 5).await;
     let silent = "the MCP server \"bad\" did not answer within 200ms";
-    assert_eq!(told, [silent, silent, silent, LEFT_ALONE, LEFT_ALONE]);
+    assert_eq!(reported, [silent, silent, silent, LEFT_ALONE, LEFT_ALONE]);
 }
 
 #[tokio::test]
 async fn a_server_that_answers_with_errors_is_not_left_alone() {
     let document = with_another("def bad(request): raise Refused(1, 'no')\nserve(bad)") + "effect = \"reads\"\n";
-    let told = told_on_a_board(&tools(&document).await, 5).await;
-    assert_eq!(told, ["the MCP server \"bad\" refuses (code 1): no"; 5]);
+    let reported = reported_on_a_board(&tools(&document).await, 5).await;
+    assert_eq!(reported, ["the MCP server \"bad\" refuses (code 1): no"; 5]);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_come_back_is_left_alone_after_three_times() {
+async fn a_server_that_does_not_return_is_left_alone_after_three_times() {
     let folder = tempfile::tempdir().unwrap();
     let gone = folder.path().join("gone");
     let source = format!(
@@ -75,10 +75,10 @@ async fn a_server_that_does_not_come_back_is_left_alone_after_three_times() {
          os._exit(0)\nserve(bad)"
     );
     let document = with_another(&source) + "start_timeout = \"3s\"\neffect = \"reads\"\n";
-    let told = told_on_a_board(&tools(&document).await, 5).await;
-    let (died, unready) = (&told[0], "the MCP server \"bad\" was not ready within 3s");
+    let reported = reported_on_a_board(&tools(&document).await, 5).await;
+    let (died, unready) = (&reported[0], "the MCP server \"bad\" was not ready within 3s");
     assert!(died.contains("exited with status 0"), "{died}");
-    assert_eq!(told[1..], [unready, unready, unready, LEFT_ALONE]);
+    assert_eq!(reported[1..], [unready, unready, unready, LEFT_ALONE]);
 }
 
 #[tokio::test]
@@ -90,8 +90,8 @@ async fn a_server_that_hangs_is_started_again() {
          os.read(os.pipe()[0], 1)\nserve(bad)"
     );
     let tools = tools(&(with_another(&hangs) + "timeout = \"300ms\"\n")).await;
-    let told = failure(&tools, "mcp__bad__bad", json!({})).await;
-    assert_eq!(told, "the MCP server \"bad\" did not answer within 300ms");
+    let reported = failure(&tools, "mcp__bad__bad", json!({})).await;
+    assert_eq!(reported, "the MCP server \"bad\" did not answer within 300ms");
     assert_eq!(use_one(&tools, "mcp__bad__bad", json!({})).await.text, "well");
 }
 
@@ -99,24 +99,24 @@ async fn a_server_that_hangs_is_started_again() {
 async fn a_server_that_never_begins_is_not_waited_for() {
     let document = program("good", "serve()") + &program("bad", "while True: hear()") + "start_timeout = \"300ms\"\n";
     let (tools, problems) = offered(&servers(&document)).await;
-    assert_eq!(told(&problems[0]), "the MCP server \"bad\" was not ready within 300ms");
+    assert_eq!(reported(&problems[0]), "the MCP server \"bad\" was not ready within 300ms");
     assert_eq!((problems.len(), tools.names().count()), (1, 1));
 }
 
 #[tokio::test]
-async fn garbage_is_passed_over_and_told_and_too_much_of_it_ends_a_server() {
+async fn garbage_is_passed_over_and_reported_and_too_much_of_it_ends_a_server() {
     let little = "def bad(request): print('gar\\x1bbage', flush=True)\nserve(bad)";
     let tools_of = tools(&(with_another(little) + "timeout = \"300ms\"\n")).await;
-    let told = failure(&tools_of, "mcp__bad__bad", json!({})).await;
+    let reported = failure(&tools_of, "mcp__bad__bad", json!({})).await;
     assert_eq!(
-        told,
+        reported,
         "the MCP server \"bad\" did not answer within 300ms; it wrote what is no message: \"gar\\u{1b}bage\""
     );
     let much = "def bad(request):\n    for n in range(1000): print(n, flush=True)\nserve(bad)";
     let tools_of = tools(&with_another(much)).await;
-    let told = failure(&tools_of, "mcp__bad__bad", json!({})).await;
+    let reported = failure(&tools_of, "mcp__bad__bad", json!({})).await;
     assert_eq!(
-        told,
+        reported,
         "the MCP server \"bad\" wrote more than 100 lines that are no messages, the last of them \"100\" before the tool had \
          answered"
     );
@@ -166,8 +166,8 @@ serve(call)
 "#;
     let tools = tools(&program("peer", source)).await;
     for name in ["number", "other", "task"] {
-        let told = failure(&tools, &format!("mcp__peer__{name}"), json!({})).await;
-        assert!(told.contains("answered something else than was asked"), "{name}: {told}");
+        let reported = failure(&tools, &format!("mcp__peer__{name}"), json!({})).await;
+        assert!(reported.contains("answered something else than was asked"), "{name}: {reported}");
     }
     let unknown = use_one(&tools, "mcp__peer__unknown", json!({})).await;
     assert_eq!(unknown.text, "q\nTrue");

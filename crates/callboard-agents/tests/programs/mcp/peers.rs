@@ -45,7 +45,7 @@ pub(crate) async fn offered(servers: &McpServers) -> (Tools, Vec<McpProblem>) {
 }
 
 /// What is wrong with a server, without where it is declared and how it is reached.
-pub(crate) fn told(problem: &McpProblem) -> String {
+pub(crate) fn reported(problem: &McpProblem) -> String {
     format!("the MCP server {:?} {}", problem.server, problem.problem)
 }
 

@@ -89,14 +89,14 @@ serve(die)
     let (tools, problems) = offered(&servers).await;
     assert_eq!(problems, []);
     for _ in 0..5 {
-        let told = failure(&tools, "mcp__peer__die", json!({})).await;
-        assert_eq!(told, "the MCP server \"peer\" exited with status 3 before the tool had answered:\nout of luck");
+        let reported = failure(&tools, "mcp__peer__die", json!({})).await;
+        assert_eq!(reported, "the MCP server \"peer\" exited with status 3 before the tool had answered:\nout of luck");
     }
-    let told = failure(&tools, "mcp__peer__die", json!({})).await;
-    assert_eq!(told, "the MCP server \"peer\" has ended too often, and is not started again for another 60 s");
+    let reported = failure(&tools, "mcp__peer__die", json!({})).await;
+    assert_eq!(reported, "the MCP server \"peer\" has ended too often, and is not started again for another 60 s");
     clock.moves(AT_MOST);
-    let told = failure(&tools, "mcp__peer__die", json!({})).await;
-    assert!(told.contains("status 3"), "{told}");
+    let reported = failure(&tools, "mcp__peer__die", json!({})).await;
+    assert!(reported.contains("status 3"), "{reported}");
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ serve(pair)
 }
 
 #[tokio::test]
-async fn a_server_is_told_that_a_call_is_given_up() {
+async fn a_server_is_notified_that_a_call_is_given_up() {
     let wire = Wire::new();
     let source = r#"
 TOOLS = [tool("wait")]
@@ -212,7 +212,7 @@ serve()
 }
 
 #[tokio::test]
-async fn a_program_that_cannot_be_started_is_told_and_harms_no_other() {
+async fn a_program_that_cannot_be_started_is_reported_and_harms_no_other() {
     let document = format!(
         "{}[[servers]]\nname = \"missing\"\ncommand = [\"./there-is-no-such-program\"]\n\
          [[servers]]\nname = \"broken\"\ncommand = [\"python3\", \"-c\", \"import sys; sys.exit('no licence')\"]\n\
@@ -221,9 +221,9 @@ async fn a_program_that_cannot_be_started_is_told_and_harms_no_other() {
     );
     let (tools, problems) = offered(&servers(&document)).await;
     assert_eq!(tools.names().collect::<Vec<_>>(), ["mcp__peer__add"]);
-    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "mcp.toml:4: the MCP server \"missing\" (./there-is-no-such-program) cannot be started: \
              No such file or directory (os error 2)",
@@ -234,7 +234,7 @@ async fn a_program_that_cannot_be_started_is_told_and_harms_no_other() {
 }
 
 #[tokio::test]
-async fn a_tool_that_has_changed_since_agents_were_told_of_it_is_not_used() {
+async fn a_tool_that_has_changed_since_agents_received_it_is_not_used() {
     let source = r#"
 TOOLS = [tool("same"), tool("turns"), tool("goes")]
 def call(request):
@@ -301,7 +301,7 @@ serve(call)
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_with_another_tool_is_found_out() {
+async fn a_server_that_returns_with_another_tool_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
 path = os.environ["MARK"]

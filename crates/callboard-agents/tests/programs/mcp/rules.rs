@@ -65,9 +65,9 @@ serve(lambda request: text(request["params"]["name"]))
     let ours = of_spec(spec, |_: Value, _| async { Ok("ours".into()) });
     let mut tools = callboard_agents::Tools::new().with(ours).unwrap();
     let problems = servers.add_to(&mut tools).await;
-    let mut told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    told.sort_unstable();
-    insta::assert_snapshot!("refused", told.join("\n"));
+    let mut reported: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    reported.sort_unstable();
+    insta::assert_snapshot!("refused", reported.join("\n"));
     assert_eq!(use_one(&tools, "mcp__peer__good", json!({})).await.text, "good");
     assert_eq!(use_one(&tools, "mcp__peer__taken", json!({})).await.text, "ours");
     let odd = tools.names().find(|name| name.starts_with("mcp__peer__read_file_")).unwrap().to_owned();
@@ -96,13 +96,13 @@ serve(call)
     assert_eq!(problems, []);
     assert_eq!(use_one(&tools, "mcp__peer__answer", json!({})).await.text, "it is [the key]");
     for name in ["fail", "refuse", "die"] {
-        let told = failure(&tools, &format!("mcp__peer__{name}"), json!({})).await;
-        assert!(told.contains("[the key]") && !told.contains(CANARY), "{told}");
+        let reported = failure(&tools, &format!("mcp__peer__{name}"), json!({})).await;
+        assert!(reported.contains("[the key]") && !reported.contains(CANARY), "{reported}");
     }
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_document_is_told_at_its_place_and_no_secret_is_shown() {
+fn everything_that_is_wrong_with_a_document_is_reported_at_its_place_and_no_secret_is_shown() {
     let document = format!(
         r#"
 [[servers]]
@@ -145,9 +145,9 @@ max_output = 10000000
 "#
     );
     let defects = McpServers::from_toml_with(&Env::system(), "mcp.toml", &document, |_| None).unwrap_err();
-    let told = defects.to_string();
-    assert!(!told.contains(CANARY), "{told}");
-    insta::assert_snapshot!("defects", told);
+    let reported = defects.to_string();
+    assert!(!reported.contains(CANARY), "{reported}");
+    insta::assert_snapshot!("defects", reported);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::peers::{PRELUDE, REVISIONS, failure, offered, servers, told, use_one};
+use super::peers::{PRELUDE, REVISIONS, failure, offered, reported, servers, use_one};
 
 /// A server of HTTP that answers requests as `serve` does; `handle` may do something else first.
 const HTTP: &str = r#"
@@ -90,9 +90,9 @@ async fn offered_with(document: &str, token: &'static str) -> (Tools, Vec<String
     let variables = move |name: &str| (name == "TOKEN").then(|| token.to_owned());
     let servers = McpServers::from_toml_with(&Env::system(), "mcp.toml", document, variables).unwrap();
     let (tools, problems) = offered(&servers).await;
-    let told: Vec<String> = problems.iter().map(told).collect();
-    assert!(!told.iter().any(|problem| problem.contains("in-the-address")), "{told:?}");
-    (tools, told)
+    let reported: Vec<String> = problems.iter().map(reported).collect();
+    assert!(!reported.iter().any(|problem| problem.contains("in-the-address")), "{reported:?}");
+    (tools, reported)
 }
 
 async fn tools_of(server: &Server) -> Tools {
@@ -155,7 +155,7 @@ call = lambda request: text("canary-0123456789abcdef", isError=True)
 }
 
 #[tokio::test]
-async fn nobody_at_an_address_and_pages_for_people_are_told() {
+async fn nobody_at_an_address_and_pages_for_people_are_reported() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -222,7 +222,7 @@ def handle(http, message):
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_has_forgotten_is_begun_anew_at_the_next_call() {
+async fn a_session_that_the_server_has_forgotten_is_begun_again_at_the_next_call() {
     let source = r#"
 TOOLS = [tool("forget"), tool("count")]
 sessions = []
@@ -238,13 +238,13 @@ def handle(http, message):
     let server = Server::start(source, &[]).await;
     let tools = tools_of(&server).await;
     assert_eq!(use_one(&tools, "mcp__web__count", json!({})).await.text, "1");
-    let told = failure(&tools, "mcp__web__forget", json!({})).await;
-    assert_eq!(told, "the MCP server \"web\" has ended the session");
+    let reported = failure(&tools, "mcp__web__forget", json!({})).await;
+    assert_eq!(reported, "the MCP server \"web\" has ended the session");
     assert_eq!(use_one(&tools, "mcp__web__count", json!({})).await.text, "2");
 }
 
 #[tokio::test]
-async fn a_server_is_told_that_a_call_is_given_up() {
+async fn a_server_is_notified_that_a_call_is_given_up() {
     let source = r#"
 import threading
 TOOLS = [tool("wait"), tool("last")]
@@ -265,7 +265,7 @@ def call(request):
     let server = Server::start(source, &[]).await;
     let (tools, problems) = offered_with(&(server.document() + "timeout = \"1s\"\n"), "").await;
     assert_eq!(problems, [""; 0]);
-    let told = failure(&tools, "mcp__web__wait", json!({})).await;
-    assert_eq!(told, "the MCP server \"web\" did not answer within 1s");
+    let reported = failure(&tools, "mcp__web__wait", json!({})).await;
+    assert_eq!(reported, "the MCP server \"web\" did not answer within 1s");
     assert_eq!(use_one(&tools, "mcp__web__last", json!({})).await.text, "told");
 }

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purse_lies_within_another_and_within_the_run() {
+    fn a_sub_budget_lies_within_another_and_within_the_run() {
         let mut budget = Budget::new(100);
         let [outer, inner] = [1, 2].map(|turn| RequestKey { turn, ordinal: 0 });
         budget.open_sub_budget(outer, 50, None);

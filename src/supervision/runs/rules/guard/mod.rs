@@ -318,7 +318,7 @@ mod tests {
             };
             let probed = would_admit(&request, &self.facts);
             let answer = admit(&request, &mut self.facts);
-            assert_eq!(probed, answer, "who asks before is told the same");
+            assert_eq!(probed, answer, "a question before it has the same answer");
             answer
         }
 
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delegation_may_not_come_back_to_anybody_in_the_chain_but_a_handoff_may_unless_they_wait() {
+    fn a_delegation_may_not_return_to_anybody_in_the_chain_but_a_handoff_may_unless_they_wait() {
         let chain = Chain::default().add_step(&agent("lead"), &agent("a"), "task");
         let case = |target: &str| Case { targets: vec![agent(target)], chain: chain.clone(), ..Case::default() };
         assert_eq!(case("lead").delegation(), "AlreadyInChain");

@@ -107,7 +107,7 @@ fn ask(chain: &Chain, asked: &Asked) -> Admission {
 }
 
 #[test]
-fn no_delegation_comes_back_to_its_chain_or_grows_it_too_deep_and_no_handoff_goes_to_whom_it_waits_for() {
+fn no_delegation_returns_to_its_chain_or_grows_it_too_deep_and_no_handoff_goes_to_whom_it_waits_for() {
     let branches = [
         "admitted",
         "AlreadyInChain for a delegation",

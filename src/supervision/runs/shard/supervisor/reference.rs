@@ -306,7 +306,7 @@ impl Shard {
     }
 }
 
-fn told(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action) -> Result<Told, TestCaseError> {
+fn reported(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action) -> Result<Told, TestCaseError> {
     Ok(match reply {
         Ok(TurnReply::Decided(decision, runs)) => {
             prop_assert_eq!(&runs, action, "what runs is what was asked for");
@@ -326,13 +326,13 @@ fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op,
             let action = write_file(target, text);
             let is_new = !model.asked.contains_key(&ordinal);
             let mut heard = shard.ask(ordinal, action.clone());
-            let (said, expected) = (told(heard.try_recv(), &action)?, model.ask(ordinal, target, text));
+            let (said, expected) = (reported(heard.try_recv(), &action)?, model.ask(ordinal, target, text));
             prop_assert_eq!(&said, &expected);
             match said {
                 Told::Waits => _ = waiting.insert(ordinal, (heard, action)),
                 Told::Decided { approved: true, by: "policy" } => _ = seen.insert("approved by the policy"),
                 Told::Decided { approved: false, by: "policy" } => _ = seen.insert("denied by the policy"),
-                Told::Decided { .. } if !is_new => _ = seen.insert("told again what was decided"),
+                Told::Decided { .. } if !is_new => _ = seen.insert("returned again what was decided"),
                 Told::Decided { .. } => {}
                 Told::Changed => _ = seen.insert("asked for something else in its place"),
                 Told::Gone => _ = seen.insert("asked after the turn"),
@@ -342,11 +342,12 @@ fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op,
             let is_open = model.open().contains(&ordinal);
             shard.decide(ordinal, voice, is_changed);
             let is_decided = model.decide(ordinal, voice, is_changed);
-            let heard = waiting.get_mut(&ordinal).map(|(heard, action)| told(heard.try_recv(), action)).transpose()?;
+            let heard =
+                waiting.get_mut(&ordinal).map(|(heard, action)| reported(heard.try_recv(), action)).transpose()?;
             if is_decided {
                 let by = if voice == Voice::Silence { "expiry" } else { "ann" };
                 let expected = Told::Decided { approved: voice == Voice::Yes, by };
-                prop_assert!(heard.is_none_or(|heard| heard == expected), "{expected:?} was not told");
+                prop_assert!(heard.is_none_or(|heard| heard == expected), "{expected:?} was not reported");
                 waiting.remove(&ordinal);
                 seen.insert("decided");
             } else if is_open {
@@ -447,7 +448,7 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         "decided",
         "decided about something else",
         "nothing to decide",
-        "told again what was decided",
+        "returned again what was decided",
         "asked for something else in its place",
         "asked after the turn",
         "still open in the next attempt",

@@ -37,8 +37,8 @@ pub(super) fn on_request(
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
-        TurnRequest::Reserve { tokens, goes_on } => {
-            if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| goes_on) {
+        TurnRequest::Reserve { tokens, continues } => {
+            if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues) {
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
             }
