@@ -238,7 +238,7 @@ impl FolderAgents {
     pub(crate) fn files(&self, workflows: &[PathBuf]) -> Option<Files> {
         let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
         let agents = Some(agents?);
-        Some(Files { agents, models, mcp, root, allow_read, protected: workflows.to_vec(), above: None }.search())
+        Some(Files { agents, models, mcp, root, allow_read, protected: workflows.to_vec(), found: None }.search())
     }
 }
 

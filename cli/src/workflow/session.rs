@@ -124,7 +124,9 @@ impl<'a> Session<'a> {
             (None, Ok(End::Waits(_))) => run.read().await.ok(),
             (ended, _) => ended,
         };
-        if let (Ok(End::Waits(_)), Some(result)) = (&end, state.as_ref().and_then(State::result)) {
+        // The run may end while the board shuts down.
+        let result = state.as_ref().and_then(State::result);
+        if let (Ok(End::Waits(_) | End::Stopped { .. }), Some(result)) = (&end, result) {
             return Ok(End::Result(Box::new((**result).clone())));
         }
         let open = state.as_ref().map(waits::open).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+use std::fs;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::agents::searcher;
 use crate::support::model::Model;
 use crate::support::running::Running;
-use crate::support::{CALLBOARD, Printed, command};
+use crate::support::{CALLBOARD, Printed, command, make_pipe};
 
 /// Longer than any program takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -36,6 +37,31 @@ fn a_turn_that_ends_within_the_grace_period_finishes_its_run() {
         model.answers("late, and whole");
         let Printed { code, out, error: rest } = run.ended();
         assert_eq!((code, out.as_str()), (Some(0), "late, and whole\n"), "{signal:?} {rest}");
+        assert!(!rest.contains("continue"), "{rest}");
+    }
+}
+
+#[test]
+fn a_program_that_ends_within_the_grace_period_finishes_the_run_of_its_workflow() {
+    let program = "a=echo > begun; read word < go; tr a-z A-Z";
+    let begin = ["workflow", "run", "--line", "a", "--input-json", "\"late\"", "--agent", program];
+    for (signal, flags) in [
+        (Signal::INT, &["--ephemeral"][..]),
+        (Signal::TERM, &["--store", "data"]),
+        (Signal::HUP, &["--ephemeral", "--json"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        for pipe in ["begun", "go"] {
+            make_pipe(folder.path().join(pipe));
+        }
+        let mut run = Running::start(command(&folder, &[&begin[..], flags].concat()));
+        // Ends once the program has begun.
+        fs::read(folder.path().join("begun")).unwrap();
+        run.send(signal);
+        run.until("stopping: programs that run have 10 s to end");
+        fs::write(folder.path().join("go"), "go\n").unwrap();
+        let Printed { code, out, error: rest } = run.ended();
+        assert!(code == Some(0) && out.contains("LATE"), "{signal:?} {code:?} {out} {rest}");
         assert!(!rest.contains("continue"), "{rest}");
     }
 }
