@@ -1,5 +1,6 @@
 //! The arguments of `callboard init|check|run`.
 
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use callboard::messages::{ConversationId, visible};
 
 use crate::limits::{LimitChoice, limit_choice};
-use crate::page::shown_path;
+use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
 use crate::stores::Choice;
 use crate::stores::project::root_of;
@@ -63,39 +64,46 @@ pub(crate) struct Files {
     /// Further files that tools may read but not change; the command sets them, no option does.
     #[arg(skip)]
     pub(crate) protected: Vec<PathBuf>,
-    /// The folder of agents of the project, if the current folder is not the project's; the command sets it, no option does.
+    /// The folder of agents of the project, used if none is named; the command sets it, no option does.
     #[arg(skip)]
-    pub(crate) above: Option<Above>,
+    pub(crate) found: Option<Found>,
 }
 
-/// The folder of agents of a project above the current folder.
+/// The folder of agents of a project.
 #[derive(Debug)]
-pub(crate) struct Above {
+pub(crate) struct Found {
     pub(crate) folder: PathBuf,
-    /// Whether only this user can have put it there.
-    pub(crate) is_trusted: bool,
+    /// Whether the current folder is the project's.
+    is_here: bool,
+    /// A file or folder that another user may have put there or changed.
+    untrusted: Option<PathBuf>,
 }
 
 /// The name of the default folder of agents.
 pub(crate) const AGENTS: &str = "agents";
+/// The name of the default file of models.
+pub(super) const DEFAULT_CATALOG: &str = "models.toml";
+/// The name of the default file of MCP servers.
+pub(super) const DEFAULT_SERVERS: &str = "mcp.toml";
 
 impl Files {
     /// Searches the project for the folder that is used if none is named.
     pub(crate) fn search(mut self) -> Self {
-        let current = std::env::current_dir().ok();
-        let root = current.as_deref().map(root_of).filter(|root| Some(&**root) != current.as_deref());
-        let folder = root.map(|root| root.join(AGENTS)).filter(|folder| folder.is_dir());
-        self.above = folder.map(|folder| {
-            let is_trusted = folder.parent().is_some_and(is_of_user_alone) && is_of_user_alone(&folder);
-            Above { folder, is_trusted }
-        });
+        let current = std::env::current_dir().unwrap_or_default();
+        let root = root_of(&current);
+        let is_here = root == current;
+        let folder = if is_here { PathBuf::from(AGENTS) } else { root.join(AGENTS) };
+        if folder.is_dir() {
+            let untrusted = untrusted(root, &folder);
+            self.found = Some(Found { folder, is_here, untrusted });
+        }
         self
     }
 
     /// The folder of agents.
     pub(crate) fn folder(&self) -> &Path {
-        let above = self.above.as_ref().filter(|above| above.is_trusted).map(|above| &*above.folder);
-        self.agents.as_deref().or(above).unwrap_or(Path::new(AGENTS))
+        let found = self.found.as_ref().filter(|found| found.untrusted.is_none()).map(|found| &*found.folder);
+        self.agents.as_deref().or(found).unwrap_or(Path::new(AGENTS))
     }
 
     /// The path of the default file of this name, which is beside the folder of agents.
@@ -103,25 +111,42 @@ impl Files {
         beside(self.folder(), name)
     }
 
-    /// A line about the folder of agents that was found above the current folder.
-    pub(crate) fn remark(&self) -> Option<String> {
-        let Above { folder, is_trusted } = self.above.as_ref().filter(|_| self.agents.is_none())?;
+    /// A line about the folder of agents, if it was found above the current folder.
+    ///
+    /// # Errors
+    /// That of the current folder is not trusted, and was not named.
+    pub(crate) fn remark(&self) -> Result<Option<String>, Failure> {
+        let Some(Found { folder, is_here, untrusted }) = self.found.as_ref().filter(|_| self.agents.is_none()) else {
+            return Ok(None);
+        };
         let path = shown_path(folder);
-        Some(if *is_trusted {
-            format!("the agents are those of {path}")
-        } else {
-            format!(
-                "the agents of {path} are not used: another user may have put them there; to use them: --agents {}",
-                visible(&quoted_path(folder))
-            )
-        })
+        let Some(untrusted) = untrusted else {
+            return Ok((!is_here).then(|| format!("the agents are those of {path}")));
+        };
+        let problem = format!(
+            "the agents of {path} are not used: another user may have changed {}; to use them: --agents {}",
+            shown_path(untrusted),
+            visible(&quoted_path(folder))
+        );
+        if *is_here { Err(Failure::trouble(problem)) } else { Ok(Some(problem)) }
     }
 }
 
-/// Whether the folder belongs to this user, and not everybody may write to it: agents and servers start programs, and in a folder such
-/// as `/tmp` anybody could put some.
-fn is_of_user_alone(folder: &Path) -> bool {
-    folder.metadata().is_ok_and(|it| it.uid() == geteuid().as_raw() && it.mode() & 0o002 == 0)
+/// The first of the project's folder, its agents, servers and models that another user may have put there or changed: agents and servers
+/// start programs, and in a folder such as `/tmp` anybody could put some. Links count as what they lead to.
+fn untrusted(root: &Path, folder: &Path) -> Option<PathBuf> {
+    let entries = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+    let agents =
+        entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
+    [root.to_owned(), folder.to_owned(), root.join(DEFAULT_CATALOG), root.join(DEFAULT_SERVERS)]
+        .into_iter()
+        .chain(agents)
+        .find(|path| path.metadata().is_ok_and(|it| !is_trusted(&it)))
+}
+
+/// Whether it belongs to this user or to root, and not everybody may write to it.
+fn is_trusted(it: &Metadata) -> bool {
+    [geteuid().as_raw(), 0].contains(&it.uid()) && it.mode() & 0o002 == 0
 }
 
 /// The path of a file beside a folder.

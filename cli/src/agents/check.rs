@@ -26,7 +26,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         let schema = Definition::schema();
         return Ok(Page::new(format!("{}\n", json_text(&schema)), schema.into_value()));
     }
-    if let Some(remark) = arguments.files.remark() {
+    if let Some(remark) = arguments.files.remark()? {
         note(&remark);
     }
     let mut signals = Signals::new()?;

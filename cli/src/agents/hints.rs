@@ -102,7 +102,7 @@ pub(super) fn needs_attention(turn: u32, why: &str, invalid: &InvalidAgents) -> 
 
 /// The options for the models, tools and folders of agents, without those that have their defaults.
 pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
-    let Files { agents: _, models, mcp, root, allow_read, protected: _, above: _ } = files;
+    let Files { agents: _, models, mcp, root, allow_read, protected: _, found: _ } = files;
     let root = (root != Path::new(".")).then_some(root);
     let models = models.iter().map(|models| ("--models", quoted_path(models)));
     let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));

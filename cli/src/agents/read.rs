@@ -15,17 +15,13 @@ use crate::page::{Failure, count};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
 
-use super::arguments::{AGENTS, Files, beside};
+use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside};
 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
-
-/// The default files of models and servers.
-const DEFAULT_CATALOG: &str = "models.toml";
-const DEFAULT_SERVERS: &str = "mcp.toml";
 
 /// The models that agents may use: those of the catalog, or of the environment if there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
@@ -125,7 +121,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
 fn definitions(files: &Files) -> Vec<PathBuf> {
     let named = [files.models.as_ref(), files.mcp.as_ref()].into_iter().flatten();
     let named = named.chain(files.protected.iter().filter(|file| file.as_os_str() != "-")).cloned();
-    let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.above.iter().map(|above| &*above.folder));
+    let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.found.iter().map(|found| &*found.folder));
     let defaults = folders
         .flat_map(|folder| [folder.to_owned(), beside(folder, DEFAULT_CATALOG), beside(folder, DEFAULT_SERVERS)]);
     named.chain(defaults).collect()

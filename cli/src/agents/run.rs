@@ -32,7 +32,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     {
         return Ok(End::Result(Box::new(result)));
     }
-    if let Some(remark) = arguments.files.remark().filter(|_| !arguments.quiet) {
+    if let Some(remark) = arguments.files.remark()?.filter(|_| !arguments.quiet) {
         note(&remark);
     }
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
@@ -45,7 +45,8 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let wanted = arguments.to.iter().chain(arguments.pattern.participants());
     wanted.filter(|wanted| !names.contains(&***wanted)).try_for_each(|wanted| invalid.check(wanted))?;
     // Other unfinished runs of the store are left to the processes that started them.
-    let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+    // A model that speaks faster than the terminal is written would lose words of its progress.
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).capacity(|it| it.watch_buffer(8_192));
     let mut builder = specs.into_iter().fold(builder, Builder::with);
     if arguments.limits == Some(Allowance::Judged) {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());

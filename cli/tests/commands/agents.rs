@@ -159,10 +159,10 @@ fn the_agents_of_the_project_are_used_from_its_folders() {
     assert_eq!(callboard(root.join("own"), &["check"]).error, remark);
 }
 
-/// An attack: somebody puts agents and servers, which start programs, into a folder that all users may write to, such as `/tmp`,
-/// and a person works in a folder below it.
+/// An attack: somebody puts agents and servers, which start programs, where all users may write, such as in `/tmp`, or changes a file that
+/// they may write to, and a person works there or in a folder below it.
 #[test]
-fn agents_that_another_user_may_have_put_above_the_current_folder_start_nothing() {
+fn agents_that_another_user_may_have_put_or_changed_start_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let (below, open, mark) = (root.join("below"), root.join("open"), root.join("mark"));
@@ -170,34 +170,53 @@ fn agents_that_another_user_may_have_put_above_the_current_folder_start_nothing(
         fs::create_dir(folder).unwrap();
     }
     let touch = format!("command = [\"sh\", \"-c\", \"touch {}\"]\n", mark.display());
-    write(&folder, "agents/taker.toml", &format!("[agent]\nname = \"taker\"\n[agent.process]\n{touch}"));
-    write(&folder, "open/taker.toml", &format!("[agent]\nname = \"taker\"\n[agent.process]\n{touch}"));
+    let taker = format!("[agent]\nname = \"taker\"\n[agent.process]\n{touch}");
+    write(&folder, "agents/taker.toml", &taker);
+    write(&folder, "open/taker.toml", &taker);
     write(&folder, "mcp.toml", &format!("[[servers]]\nname = \"s\"\n{touch}"));
-    let set_mode = |folder: &Path, mode| fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+    write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"anthropic\"\nmodel = \"m\"\n");
+    let set_mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let starts = || {
-        for command in [&["check"][..], &["run", "x", "--no-input", "--ephemeral"]] {
-            let printed = callboard(&below, command);
-            let is_remarked = printed.error.contains("are not used: another user may have put them there");
-            assert_eq!(is_remarked, printed.error.contains("there is no folder agents; "), "{}", printed.error);
+        for (place, command) in [
+            (&below, &["check"][..]),
+            (&below, &["run", "x", "--no-input", "--ephemeral"]),
+            (&root, &["check"]),
+            (&root, &["run", "x", "--no-input", "--ephemeral"]),
+        ] {
+            let printed = callboard(place, command);
+            let is_refused = printed.error.contains("are not used: another user may have changed ");
+            assert_eq!(is_refused, printed.code == Some(2), "{place:?} {command:?}: {}", printed.error);
+            // The way that the error names uses them.
+            assert!(!is_refused || printed.error.contains("to use them: --agents "), "{}", printed.error);
         }
         fs::remove_file(&mark).is_ok()
     };
     assert!(starts(), "what the attack needs is there");
-    for folder in [&root, &root.join("agents")] {
-        set_mode(folder, 0o1777);
-        assert!(!starts(), "{} is open to all", folder.display());
-        set_mode(folder, 0o755);
+    for (path, mode) in [
+        (root.clone(), 0o755),
+        (root.join("agents"), 0o755),
+        (root.join("agents/taker.toml"), 0o644),
+        (root.join("mcp.toml"), 0o644),
+        (root.join("models.toml"), 0o644),
+    ] {
+        set_mode(&path, mode | 0o1022);
+        assert!(!starts(), "{} is open to all", path.display());
+        set_mode(&path, mode);
         if geteuid().is_root() {
-            chown(folder, Some(65_534), None).unwrap();
-            assert!(!starts(), "{} is another user's", folder.display());
-            chown(folder, Some(0), None).unwrap();
+            chown(&path, Some(65_534), None).unwrap();
+            assert!(!starts(), "{} is another user's", path.display());
+            chown(&path, Some(0), None).unwrap();
         }
+        assert!(starts(), "{} is the user's own again", path.display());
     }
     fs::rename(root.join("agents"), root.join("closed")).unwrap();
     symlink(&open, root.join("agents")).unwrap();
     assert!(starts(), "a link is followed");
     set_mode(&open, 0o777);
     assert!(!starts(), "the link leads to a folder that is open to all");
+    let named = callboard(&below, &["check", "--agents", "../agents"]);
+    // The program is started, and is no server.
+    assert_eq!((named.code, mark.exists()), (Some(1), true), "{}", named.error);
 }
 
 #[test]

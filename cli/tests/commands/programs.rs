@@ -316,7 +316,8 @@ fn files_are_reloaded_and_a_run_finishes_where_no_more_threads_can_be_started() 
     fs::set_permissions(folder.path().join("agents"), fs::Permissions::from_mode(0o777)).unwrap();
     // The line that `callboard` prints about the file lets the program continue.
     let line = "mkfifo read; { \"$0\" \"$@\" 2>&1; echo \"code $?\" >&2; } | { grep -m 1 other.toml; : > read; cat; }";
-    let printed = as_an_ordinary_user(&folder, line, &["run", "take", "--to", "taker", "--ephemeral"]);
+    let printed =
+        as_an_ordinary_user(&folder, line, &["run", "take", "--to", "taker", "--ephemeral", "--agents", "agents"]);
     assert_eq!(printed.error, "code 0\n", "{}", printed.out);
     assert!(printed.out.starts_with("other.toml: ") && printed.out.ends_with("taken\n"), "{}", printed.out);
     assert!(!printed.out.contains("panicked"), "{}", printed.out);
