@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::messages::{AgentName, Complexity, Handoffs, Task};
 
-use super::handle::{Callboard, Lineage};
+use super::handle::Callboard;
 
 /// How long a run may take that chooses the class of a task.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,8 +32,7 @@ impl Callboard {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }
         // The task that is judged has the place for both: a board that is full would wait for itself.
-        let run =
-            self.accept(&mut judging, None, false, Lineage::default()).await.map_err(|error| error.to_string())?;
+        let run = self.accept(&mut judging, None, false, None).await.map_err(|error| error.to_string())?;
         let result = run.result().await.map_err(|error| error.to_string())?;
         if !result.outcome.is_finished() {
             return Err(format!("run {}: {}", run.id(), result.outcome));

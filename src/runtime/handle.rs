@@ -71,13 +71,12 @@ pub(super) struct Board {
     pub(super) submissions: tokio::sync::RwLock<()>,
 }
 
-/// What a run continues; empty for a task from outside.
-#[derive(Default)]
+/// What a run continues that a turn submits. Boxed: callers that wait hold room for one, and few have one.
 pub(super) struct Lineage {
     /// The delegations that led to it.
     pub(super) chain: Chain,
     /// The trace of the turn that submits it.
-    pub(super) trace: Option<TraceId>,
+    pub(super) trace: TraceId,
 }
 
 impl Callboard {
@@ -90,7 +89,7 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
-                Ok(permit) => self.accept(&mut task, Some(permit), true, Lineage::default()).await,
+                Ok(permit) => self.accept(&mut task, Some(permit), true, None).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
             submitted.inspect_err(count_if_refused)
@@ -102,11 +101,15 @@ impl Callboard {
     /// # Errors
     /// See [`SubmitError`].
     pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        self.try_submit_from(task, Lineage::default()).await
+        self.try_submit_from(task, None).await
     }
 
     /// As [`Callboard::try_submit`], for what a turn brought about.
-    pub(super) async fn try_submit_from(&self, mut task: Task, lineage: Lineage) -> Result<RunHandle, SubmitError> {
+    pub(super) async fn try_submit_from(
+        &self,
+        mut task: Task,
+        lineage: Option<Box<Lineage>>,
+    ) -> Result<RunHandle, SubmitError> {
         let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
             Ok(permit) => self.accept(&mut task, Some(permit), false, lineage).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
@@ -143,7 +146,7 @@ impl Callboard {
         task: &mut Task,
         mut permit: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
-        lineage: Lineage,
+        lineage: Option<Box<Lineage>>,
     ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
@@ -177,8 +180,11 @@ impl Callboard {
             task.limits = Some(self.classify(task).await);
         }
         let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
-        let Lineage { chain, trace } = lineage;
-        let (trace, at) = (trace.unwrap_or(TraceId(run.0)), board.env.now().wall);
+        let at = board.env.now().wall;
+        let (chain, trace) = match lineage {
+            Some(lineage) => (lineage.chain, lineage.trace),
+            None => (Chain::default(), TraceId(run.0)),
+        };
         let conversation = task.conversation.clone();
         let submission = {
             let task = Task { conversation: None, ..task.clone() };
