@@ -136,7 +136,7 @@ fn template_kinds() -> Vec<(&'static str, String)> {
 fn all(kinds: &[(&str, String)]) -> String {
     kinds.iter().fold(String::new(), |all, (kind, text)| {
         let reported =
-            std::panic::catch_unwind(|| reported(text)).unwrap_or_else(|_| format!("NOTHING IS TOLD OF\n{text}"));
+            std::panic::catch_unwind(|| reported(text)).unwrap_or_else(|_| format!("NOTHING IS REPORTED OF\n{text}"));
         format!("{all}## {kind}\n{reported}\n\n")
     })
 }

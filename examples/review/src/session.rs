@@ -107,7 +107,7 @@ async fn unfinished(board: &Callboard, options: &Options) -> Result<Option<RunHa
         let steps = history.iter().filter(|event| matches!(event, RunEvent::StepFinished { .. })).count();
         eprintln!("Resuming the review of {}:", shown(state.submission().at));
         eprintln!(
-            "  {} and {} were done; it goes on with {}\n",
+            "  {} and {} were done; it continues with {}\n",
             counted(ended, "turn", "turns"),
             counted(steps, "step", "steps"),
             progress::at_work(&history).join(", ")

@@ -139,7 +139,7 @@ async fn a_review_that_dies_anywhere_continues_with_resume() {
         let resumed = place.review(&["--yes", "--resume"]).await;
         assert_eq!(resumed.code(), Some(0), "killed at {agent}: {}", resumed.reported());
         assert!(resumed.stderr().contains("Resuming the review of"), "{}", resumed.reported());
-        assert!(resumed.stderr().contains("it goes on with"), "{}", resumed.reported());
+        assert!(resumed.stderr().contains("it continues with"), "{}", resumed.reported());
         assert_eq!(summary(&resumed), summary(&whole));
         assert_eq!(
             fs::read_to_string(place.report()).unwrap().lines().skip(3).collect::<Vec<_>>(),
@@ -170,7 +170,7 @@ async fn a_review_that_is_killed_while_it_asks_asks_again_with_resume() {
         })
         .await;
     assert_eq!(code, Some(0), "{reported}");
-    assert!(reported.contains("it goes on with writer") && reported.contains("approved by terminal"), "{reported}");
+    assert!(reported.contains("it continues with writer") && reported.contains("approved by terminal"), "{reported}");
     assert!(place.report().exists());
 }
 
