@@ -1,19 +1,19 @@
-//! State that outlives its actor, with the way to wake the actor for it.
+//! State that outlives its actor, with the address that wakes the actor.
 //!
-//! An actor that is restarted loses the messages that were sent to it. So what must not be lost lies outside of the actor,
-//! behind a lock: others change it and wake the actor, and a new life of the actor looks at all of it when it begins.
+//! A restarted actor loses the messages that were sent to it. State that must not be lost is therefore kept outside of the actor,
+//! behind a lock: senders change it and wake the actor, and a restarted actor reads all of it when it starts.
 
 use parking_lot::{Mutex, MutexGuard};
 use ractor::{ActorRef, Message};
 
-/// State `S` behind a lock, and the address of the present life of the actor, which is woken with a message `M`.
+/// State `S` behind a lock, and the address of the running actor, which is woken with a message `M`.
 ///
-/// Nothing is missed if both sides keep to an order. The others change the state first, and wake the actor then. The actor
-/// attaches itself first, and looks at the state then: what was changed before is found by that look, and whoever changes it
-/// later finds the actor attached.
+/// No change is missed if both sides keep an order. A sender changes the state first and then wakes the actor. The actor attaches
+/// itself first and then reads the state: it sees every earlier change, and a sender with a later change finds it attached.
 pub(crate) struct Mailbox<M, S = ()> {
     state: Mutex<S>,
-    /// `None` until the actor starts for the first time; between two lives of it, the one before.
+    /// `None` until the actor starts for the first time. After a crash it holds the old address until the restarted actor
+    /// attaches.
     actor: Mutex<Option<ActorRef<M>>>,
 }
 
@@ -29,7 +29,7 @@ impl<M: Message, S> Mailbox<M, S> {
         self.state.lock()
     }
 
-    /// A new life of the actor begins.
+    /// Sets the address of an actor that starts or restarts.
     pub(crate) fn attach(&self, actor: ActorRef<M>) {
         *self.actor.lock() = Some(actor);
     }

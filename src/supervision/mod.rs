@@ -25,7 +25,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
-/// What a store answers. One that panics has not answered.
+/// Awaits a storage call. A panic of the store becomes an error.
 pub(crate) async fn answer_of<T>(asked: impl Future<Output = Result<T, StorageError>>) -> Result<T, StorageError> {
     AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
         Err(StorageError::Unavailable { detail: format!("the store panicked: {}", panic_text(&*panic)) })

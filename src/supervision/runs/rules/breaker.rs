@@ -1,4 +1,4 @@
-//! The circuit breaker of one agent (SEMANTICS 3). Pure: time comes in as a reading.
+//! The circuit breaker of one agent (SEMANTICS 3). Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -144,8 +144,8 @@ impl Breaker {
         match signal {
             Signal::Neutral => {}
             Signal::Failure if Mutant::BreakerNeverOpens.is_injected() => {}
-            // A turn that was admitted before it opened does not close it; but while it is closed, a success of any turn ends
-            // the row of failures.
+            // A turn that was admitted before the breaker opened does not close it. While the breaker is closed, a success of any
+            // turn resets the count of consecutive failures.
             Signal::Success if is_current || self.is_closed() => *self = Self { epoch: self.epoch, ..Self::default() },
             Signal::Success => {}
             Signal::Failure => {

@@ -1,4 +1,4 @@
-//! What a run leaves in its conversation, and what the next one reads of it (SEMANTICS 15).
+//! The messages that a run stores in its conversation, and those that the next run reads (SEMANTICS 15).
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::storage::{Taken, TicketEnd};
 
 use super::run::Run;
 
-/// The longest message that is kept in whole, in bytes.
+/// The longest message that is kept whole, in bytes.
 const MAX_MESSAGE: usize = 256 << 10;
 
-/// How much of a conversation a run reads at most, in bytes: the newest runs whose messages fit.
+/// The most bytes of a conversation that a run reads: the newest runs whose messages fit.
 const MAX_READ: u64 = 1 << 20;
 
-/// What a run that has ended leaves in its conversation: its task, and its answer if it has one.
+/// The messages that an ended run stores in its conversation: its task, and its answer if it has one.
 #[must_use]
 fn messages_of(run: &Run) -> Vec<Message> {
     let task = &run.submission().task;
@@ -39,7 +39,7 @@ fn shortened(text: &str, run: RunId) -> Arc<str> {
     format!("{}\n[{} more bytes are in the journal of run {run}]", &text[..kept], text.len() - kept).into()
 }
 
-/// How a run ended, with what it leaves; `None` before its end.
+/// How a run ended, and the messages that it stores; `None` before its end.
 pub(in crate::supervision::runs) fn end_of(run: &Run) -> Option<(TicketEnd, Json)> {
     let result = run.result()?;
     let messages = messages_of(run);
@@ -59,13 +59,14 @@ pub(in crate::supervision::runs) fn json(messages: &[Message]) -> Json {
     Json::of(messages).unwrap_or_else(|_| Json::null())
 }
 
-/// How a run ended that has left no journal to read: it is passed over.
+/// The end of a run without a readable journal: later runs skip it.
 pub(in crate::supervision::runs) fn lost(at: Timestamp, why: &str) -> (TicketEnd, Json) {
     let end = TicketEnd { at, failure: Some(cut(why).into()), is_tainted: false, messages: 0, bytes: 0 };
     (end, json(&[]))
 }
 
-/// What a model reads of a run: one that has no answer says so, because models expect an answer after each message.
+/// The messages of a run as a model reads them. Without an answer, one is added that reports how the run ended, because models
+/// expect an answer after each message.
 #[must_use]
 pub(in crate::supervision::runs) fn as_read(mut messages: Vec<Message>, end: &TicketEnd) -> Vec<Message> {
     if end.failure.is_some() && matches!(messages.last(), Some(Message::User { .. })) {
@@ -74,7 +75,7 @@ pub(in crate::supervision::runs) fn as_read(mut messages: Vec<Message>, end: &Ti
     messages
 }
 
-/// Of the runs before, those whose messages are read: the newest that fit, and at least one.
+/// How many of the earlier runs are read: the newest whose messages fit, and at least one.
 pub(in crate::supervision::runs) fn newest(ended: &[Taken]) -> usize {
     let mut bytes = 0;
     let fits = |taken: &&Taken| {

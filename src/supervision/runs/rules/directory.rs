@@ -1,19 +1,19 @@
-//! What the rules ask about agents, and about what they may do.
+//! The interface through which the rules look up agents and their authority.
 
 use crate::messages::{Action, ActionKind, AgentName, Authority, Consent, Json, KeptAgent, Refusal};
 
-/// Knows the agents of a board. The agents' side implements it.
+/// The agents of a board. The router implements it.
 pub(crate) trait AgentDirectory: Send + Sync + 'static {
-    /// The agent that a name, role or capability stands for.
+    /// The agent that has a name, role or capability.
     ///
     /// # Errors
     /// No agent has it, or the agent takes no work.
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal>;
 
-    /// An agent whose name looks like this one.
+    /// Another agent whose name looks like this one.
     fn look_alike(&self, name: &str) -> Option<AgentName>;
 
-    /// Whether the agent has room for work that is not there yet; committed work always has.
+    /// Checks that the agent can take more work. Committed work is always accepted.
     ///
     /// # Errors
     /// [`Refusal::Overloaded`].
@@ -22,16 +22,16 @@ pub(crate) trait AgentDirectory: Send + Sync + 'static {
     /// The approval policy's answer for an agent's action.
     fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent;
 
-    /// What an agent may cause that was not made by others.
+    /// The authority of an agent that the board has, not one that an agent created.
     fn authority(&self, agent: &str) -> Authority;
 
-    /// Whether an agent can make the last of these: it makes the first, which makes the second.
+    /// Checks that the last of these drafts can be created: the host creates the first, which creates the second, and so on.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String>;
 
-    /// What an agent is that outlives the run that made it.
+    /// The definition of an agent that outlives the run that created it.
     fn kept(&self, _: &AgentName) -> Option<KeptAgent> {
         None
     }

@@ -1,4 +1,4 @@
-//! Why a task or an answer is not accepted, or a run cannot be read.
+//! The errors of submissions, answers and other operations on runs, and of reading runs.
 
 use std::sync::Arc;
 
@@ -46,9 +46,9 @@ pub enum SubmitError {
         visible_lines(&difference.join("; "))
     )]
     PlanChanged {
-        /// The run that has the id of the task.
+        /// The run that already has the id of the task.
         run: RunId,
-        /// What is different, node by node.
+        /// The differences, node by node.
         difference: Vec<String>,
     },
     /// The conversation belongs to another agent or workflow.
@@ -72,7 +72,7 @@ pub enum SubmitError {
     Unacknowledged(#[from] Unacknowledged),
 }
 
-/// The first of many names, and how many more there are.
+/// The first names of a long list, and how many more there are.
 fn listed(agents: &[AgentName]) -> String {
     const SHOWN: usize = 20;
     let shown: Vec<&str> = agents.iter().take(SHOWN).map(AgentName::as_str).collect();

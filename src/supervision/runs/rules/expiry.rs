@@ -1,17 +1,17 @@
-//! When what people are asked expires, and when they are reminded of it (SEMANTICS 9). Pure.
+//! The expiry and the reminders of approvals and questions (SEMANTICS 9). Pure.
 
 use std::time::Duration;
 
 use crate::messages::{Consent, Task, Timestamp};
 
-/// How long people have: the policy's time, else the task's, else the board's.
+/// The time to live of a question: the policy's, else the task's, else the board's.
 #[must_use]
 pub(in crate::supervision::runs) fn time_for(task: &Task, consent: Consent, of_board: Duration) -> Duration {
     consent.time().or(task.approval_ttl).unwrap_or(of_board)
 }
 
-/// When people are reminded of something that is asked now and expires after `ttl`: `lead` before that, but not before half of
-/// the time is over. `None` if they are not.
+/// The time of the reminder about a question that is asked now and expires after `ttl`: `lead` before the expiry, but not before
+/// half of `ttl` has passed. `None` if there is no reminder.
 #[must_use]
 pub(in crate::supervision::runs) fn remind_at(now: Timestamp, ttl: Duration, lead: Duration) -> Option<Timestamp> {
     (!lead.is_zero()).then(|| now + ttl.saturating_sub(lead.min(ttl / 2)))

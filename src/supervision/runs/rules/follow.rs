@@ -1,4 +1,4 @@
-//! A run that is followed, turn by turn: which node each event is about, and the status of its turn after it. Pure.
+//! Follows a run turn by turn: the node that each event is about, and the status of the event's turn after it. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ impl Follower {
             RunEvent::NeedsAttention { why, .. } => (TurnStatus::NeedsAttention { why: Arc::clone(why) }, false),
             RunEvent::Resumed { by, .. } => (TurnStatus::Resumed { by: Arc::clone(by) }, false),
             RunEvent::TurnRestarted { .. } => (TurnStatus::Restarted, false),
-            // The others do not change its status.
+            // The other events do not change its status.
             _ => return None,
         };
         if is_over {

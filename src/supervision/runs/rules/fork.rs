@@ -1,15 +1,15 @@
-//! A fork: the beginning of a new run that is an old one up to one of its turns. Pure.
+//! Forks: the first events of a new run that repeats an old one up to one of its turns. Pure.
 //!
-//! What the turn caused is left out, and everything that did not come from it is copied, whenever it happened: the cause
-//! decides, not the time. So a sibling of the turn that ended after it is not done again, and the turns that wait for it
-//! begin again with what they had asked for before. A turn that failed beside it, and whose failure has reached no other turn,
-//! runs again too: it has no answer to copy.
+//! Everything that the turn caused is left out, and everything else is copied, whenever it happened: the cause decides, not the
+//! time. So a sibling that ended after the turn does not run again, and the turns that wait for it begin again with the records
+//! of their earlier requests. A turn that failed beside it, and whose failure has reached no other turn, runs again too: it has
+//! no answer to copy.
 //!
 //! Not copied are tokens (the fork has a budget of its own), failed attempts, open questions, and any consent that a turn
 //! asked for while it ran: an approval binds to its run. A turn that has ended is not asked about again.
 //!
-//! A turn that failed for good is a dead letter, and its retry is a fork; [`Fork::events`] forks at any turn, and may change what
-//! that one works on.
+//! A turn that failed for good is a dead letter, and its retry is a fork. [`Fork::events`] forks at any turn, and can change the
+//! turn's input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -208,7 +208,7 @@ impl Fork {
     }
 }
 
-/// What a fork of a run is submitted as.
+/// The submission of a fork.
 #[must_use]
 pub(crate) fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submission {
     let mut submission = Submission { run, at, ..original.clone() };
@@ -239,7 +239,7 @@ pub(crate) fn entry(history: &[RunEvent]) -> Option<RunEvent> {
     history.iter().find(|event| matches!(event, RunEvent::ConversationEntered { .. })).cloned()
 }
 
-/// Whether what is copied lies within the limits that were given.
+/// Checks that the copied turns are within the limits of the fork.
 fn check_limits(copied: &Run) -> Result<(), ForkError> {
     let limits = copied.submission().limits();
     let agents = u32::try_from(copied.tally().agents().len()).unwrap_or(u32::MAX);
@@ -253,8 +253,8 @@ fn check_limits(copied: &Run) -> Result<(), ForkError> {
     Ok(())
 }
 
-/// The first events of the run `run`, which continues by another plan: what has ended in `history` and is the same in both
-/// answers from there. What has failed runs again.
+/// The first events of the run `run`, which continues with another plan: turns that ended in `history` and are the same in both
+/// plans keep their answers. Failed turns run again.
 ///
 /// # Errors
 /// See [`ForkError`].
@@ -273,7 +273,7 @@ pub(crate) fn migrate(
     let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
     let mut submission = Submission { cast, ..submission(original, run, at) };
     submission.task.plan = Some(plan);
-    // No turn has this number: nothing is left out but what does not begin alike.
+    // No turn has this number, so only turns that do not begin alike are left out.
     let copy = copy_around(&history, 0, history.len(), submission, rules).ok_or(ForkError::Trimmed)?;
     Ok(copy.events)
 }
@@ -292,7 +292,7 @@ fn end_of(history: &[RunEvent], turn: u32, original: &Arc<Submission>, rules: &S
     (end.unwrap_or(history.len()), run.turns().next_number() - 1)
 }
 
-/// Copies what did not come from turn `dead`, which was over with the event at `end`.
+/// Copies everything that was not caused by turn `dead`, which the event at `end` closed.
 fn copy_around(
     history: &[RunEvent],
     dead: u32,
@@ -306,14 +306,14 @@ fn copy_around(
     for (position, event) in history.iter().enumerate().skip(1) {
         let is_after = position >= end;
         let is_wanted = match event.turn() {
-            // What an earlier fork has changed about it is not its own doing.
+            // Changes that an earlier fork made to the turn are not the turn's own events.
             Some(turn) if turn == dead => matches!(event, RunEvent::Forked { .. }),
             Some(turn) => !(is_after && reached.waiting.contains(&turn)),
             None => false,
         };
         let is_wanted = is_wanted && match event {
             RunEvent::TurnFailed { turn, .. } => !is_after && !reached.unseen.contains(turn),
-            // It would cancel the turn that is to run.
+            // This command would cancel the turn that is to run.
             RunEvent::TurnEnded { command, .. } => !is_after || !matches!(command.goto, Goto::End),
             RunEvent::Answered { .. }
             | RunEvent::QuestionExpired { .. }
@@ -342,7 +342,7 @@ fn copy_around(
                         )
                 })
             }
-            // The copied turn asks itself if there is no answer.
+            // Without an answer, the copied turn asks again.
             RunEvent::OutcomeUnknown { turn, ordinal, .. } => {
                 history[position..].iter().enumerate().any(|(later, event)| {
                     let is_copied = position + later < end || !reached.waiting.contains(turn);
@@ -368,9 +368,9 @@ fn copy_around(
     Some(copy)
 }
 
-/// Which turns wait for the turn's end, and which failures had reached no other turn by then.
+/// The turns that wait for the turn's end, and the failures that had reached no other turn by then.
 struct Reached {
-    /// The turns that it works for, near and far.
+    /// The turns that wait for it, directly or through others.
     waiting: BTreeSet<u32>,
     /// Failed siblings in forks that have not joined.
     unseen: BTreeSet<u32>,
@@ -424,13 +424,13 @@ fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
     waiting
 }
 
-/// Both runs, side by side: turns have other numbers in the new one.
+/// Both runs at the same event; turns have other numbers in the new run.
 struct Copy {
     old: Run,
     new: Run,
     /// The new number of each turn that was copied.
     names: BTreeMap<u32, u32>,
-    /// Turns that ended with a question about their handoff: they end, in the fork, with what was decided.
+    /// Decisions of turns that ended with a parked handoff: in the fork, the turns end with these decisions.
     parked: BTreeMap<u32, RunEvent>,
     events: Vec<RunEvent>,
     /// The new run has another plan: only turns that begin alike are copied.
@@ -449,7 +449,7 @@ impl Copy {
         copy
     }
 
-    /// Takes the old run one event on, and the new one with it.
+    /// Applies an event of the old run to it and, if wanted, its copy to the new one.
     fn follow(&mut self, event: &RunEvent, is_wanted: bool, is_after: bool) {
         let first_of_old = self.old.turns().next_number();
         self.old.step(event);
@@ -465,17 +465,17 @@ impl Copy {
         self.name_turns(first_of_old, first_of_new, is_after || self.is_changed);
     }
 
-    /// Finds the turns of the new run that are those which the old one has begun.
+    /// Maps the turns that the old run has begun to those of the new run.
     fn name_turns(&mut self, first_of_old: u32, first_of_new: u32, may_differ: bool) {
         let new_turns = first_of_new..self.new.turns().next_number();
         for (old, beside) in (first_of_old..self.old.turns().next_number()).zip(first_of_new..) {
-            // Of a plan, other nodes may begin with the same event.
+            // In a plan, one event may begin several nodes in another order.
             let new = match self.old.node_of(old) {
                 Some(node) => new_turns.clone().find(|new| self.new.node_of(*new).as_ref() == Some(&node)),
                 None => new_turns.contains(&beside).then_some(beside),
             };
             let Some(new) = new else { continue };
-            // From the turn's end on, the two runs may differ.
+            // After the end of the turn, the two runs may differ.
             if !may_differ || self.begin_alike(old, new) {
                 self.names.insert(old, new);
             }

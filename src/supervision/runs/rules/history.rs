@@ -22,7 +22,7 @@ pub enum ReplayError {
     },
 }
 
-/// What a history begins with, and the events after it in the order in which they take effect.
+/// The events of a history that begins with a submission, in the order in which they take effect.
 pub(in crate::supervision::runs) fn from_submission(
     history: Vec<RunEvent>,
 ) -> Result<(Arc<Submission>, impl Iterator<Item = RunEvent>), ReplayError> {

@@ -23,7 +23,7 @@ impl Run {
     /// The event that resumes a turn.
     ///
     /// # Errors
-    /// It does not wait, or a channel does not take what was written.
+    /// The turn does not wait, or a channel does not accept its value.
     ///
     /// # Panics
     /// When a custom reducer does.

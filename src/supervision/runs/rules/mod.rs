@@ -3,16 +3,16 @@
 //! A run, and what happens to it:
 //!
 //! - `run`: the fold over the journal (`run/step.rs` applies an event), and everything that can be read of a run.
-//! - `decide`: what becomes of an outcome, a request or a decision of people: the event to journal.
-//! - `requests`: what turns ask their runs for, and what they receive. `once`: effects that must not be repeated.
+//! - `decide`: maps an outcome, a request or a decision of a person to the event to journal.
+//! - `errors`: the errors of submissions and answers, and of reading runs.
 //! - `errors`: why a task or an answer is not accepted, or a run cannot be read.
 //!
 //! Rules that `decide` combines:
 //!
-//! - `guard`: whether a handoff or delegation may go ahead. `budget`: tokens. `breaker`, `wait_for`: circuit breakers, and who
-//!   waits for whom, over all runs; `facts` holds both for the run supervisors.
+//! - `guard`: whether a handoff or delegation may go ahead. `budget`: tokens. `breaker`, `wait_for`: circuit breakers, and the
+//!   wait-for graph over all runs; `facts` holds both for the run supervisors.
 //! - `retry`: what follows a failed attempt. `expiry`: when questions expire. `interrupts`: nodes that a person starts.
-//! - `directory`: what the rules ask about agents. `conversation`: what a run leaves for the next one.
+//! - `directory`: the interface to the board's agents. `conversation`: the messages that runs store for later runs.
 //!
 //! Reading journals again:
 //!

@@ -1,9 +1,9 @@
 //! `guard`, `decide` and `step` against a small reference model, over random sequences of handoffs, fan-outs and
 //! delegations in several runs that share breakers and waits.
 //!
-//! The model is written from SEMANTICS 1 to 5 with lists and loops: it derives the wait-for graph anew for each question,
-//! and knows nothing of the engine's structures. It says beforehand what each request comes to, by the name of the
-//! refusal, in the order of the rules; afterwards both must agree on open turns, counters and breakers.
+//! The model is written from SEMANTICS 1 to 5 with lists and loops: it derives the wait-for graph from the open turns for each
+//! question, and shares no structure with the engine. It predicts the answer to each request by the name of the refusal, in the
+//! order of the rules; afterwards both must agree on open turns, counters and breakers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,18 +34,18 @@ const RUNS: usize = 4;
 const POLICY: BreakerPolicy =
     BreakerPolicy { threshold: 2, cooldown: Duration::from_secs(10), max_cooldown: Duration::from_secs(40) };
 
-/// What holds for a whole case.
+/// The fixed configuration of a case.
 #[derive(Clone, Debug)]
 struct World {
     limits: Limits,
-    /// Who begins each run.
+    /// The first agent of each run.
     first: Vec<usize>,
-    /// What the policy says about handoffs to an agent.
+    /// The policy's consent for handoffs to each agent.
     consent: Vec<Consent>,
     non_reentrant: Vec<bool>,
 }
 
-/// What happens next. Indexes choose among the turns that are open.
+/// An operation. Indexes choose among the open turns.
 #[derive(Clone, Debug)]
 enum Op {
     Handoff { turn: Index, to: usize, content: Content },
@@ -58,7 +58,7 @@ enum Op {
     Decide { parked: Index, approved: bool },
 }
 
-/// What a handoff carries: two of them are the same if input and reason are. The chatter does not count.
+/// The content of a handoff: two handoffs are equal if input and reason are; `chatter` is not compared.
 #[derive(Clone, Copy, Debug)]
 struct Content {
     input: u8,
@@ -101,7 +101,7 @@ struct ModelTurn {
 #[derive(Clone, Debug)]
 struct ModelBranch {
     parent: Parent,
-    /// Who gave a task to whom, on the way here.
+    /// The links from the run's start: which agent gave a task to which.
     chain: Vec<(usize, usize)>,
     handoffs: Vec<(usize, usize, (u8, u8))>,
     parked: Option<Parked>,
@@ -134,14 +134,14 @@ struct Ask {
 enum Kind {
     Handoff((u8, u8)),
     FanOut,
-    /// By this turn.
+    /// A delegation by this turn.
     Delegation(u32),
 }
 
 #[derive(Clone, Debug, Default)]
 struct ModelBreaker {
     failures: u32,
-    /// Since when and for how long.
+    /// When it opened, and for how long.
     open: Option<(u64, u64)>,
     probe: Option<Key>,
 }
@@ -171,7 +171,7 @@ impl Model {
         model
     }
 
-    /// What the guard will say, by name: the first rule that does not hold.
+    /// Predicts the guard's answer by name: the first rule that does not hold.
     fn predict(&self, run: usize, branch: u32, ask: &Ask, is_approved: bool) -> &'static str {
         let ModelBranch { chain, handoffs, .. } = &self.branches[&(run, branch)];
         let (limits, counters) = (&self.world.limits, &self.runs[run]);
@@ -229,7 +229,7 @@ impl Model {
         }
     }
 
-    /// Whether whoever waits for the agent's slot waits for the turn in the end.
+    /// Whether the turn that waits for the agent's slot waits, directly or not, for the turn.
     fn reaches(&self, agent: usize, turn: Key) -> bool {
         let mut edges = Vec::new();
         for (key, open) in &self.turns {
@@ -291,7 +291,7 @@ impl Model {
         }
     }
 
-    /// What an answer of the guard does, once a turn has ended with the request, or asked for a delegation.
+    /// Applies an answer of the guard to the model, after a turn has ended with the request or asked for a delegation.
     fn follow(&mut self, run: usize, branch: u32, ask: &Ask, said: &str) {
         match (said, ask.kind) {
             ("Admit", kind) => {
@@ -331,7 +331,7 @@ impl Model {
         }
         match signal {
             Signal::Neutral => {}
-            // Only its probe closes an open breaker; while it is closed, a success of any turn ends the row of failures.
+            // Only its probe closes an open breaker; while it is closed, a success of any turn resets the consecutive failures.
             Signal::Success if breaker.open.is_some() && !was_probe => {}
             Signal::Success => (breaker.failures, breaker.open) = (0, None),
             Signal::Failure => {
@@ -362,7 +362,7 @@ impl Model {
         forked.into_iter().for_each(|child| self.cancel(run, child));
     }
 
-    /// Ends a branch, and the forked ones above it whose last branch it was.
+    /// Ends a branch, and every fork above it of which it was the last open branch.
     fn end_branch(&mut self, run: usize, branch: u32) {
         let Some(ended) = self.branches.remove(&(run, branch)) else { return };
         if let Parent::Fork(parent) = ended.parent
@@ -393,7 +393,7 @@ impl Model {
 
 // --------------------------------------------------------------------------------------------------------------- engine
 
-/// The engine with a scheduler that only keeps slots.
+/// The engine with a scheduler that only counts slots.
 struct Engine {
     runs: Vec<Run>,
     facts: SharedFacts,
@@ -404,7 +404,7 @@ struct Engine {
     lines: Vec<Vec<TurnId>>,
 }
 
-/// Resolves names and says what the policy says.
+/// Resolves names, and answers with the policy of the case.
 struct Directory(World);
 
 fn agent(number: usize) -> AgentName {
@@ -426,7 +426,7 @@ impl AgentDirectory for Directory {
 
     fn consent(&self, _: &AgentName, kind: ActionKind, action: &Action, _: bool) -> Consent {
         match kind {
-            // The model's delegations ask nobody, as by the default policy.
+            // The model's delegations ask for no consent, as by the default policy.
             ActionKind::Delegation => Consent::Auto,
             ActionKind::Handoff | ActionKind::Requested => self.0.consent[number(&action.target)],
         }
@@ -495,7 +495,7 @@ impl Engine {
         Timestamp::from_millis(0) + self.now
     }
 
-    /// Ends a turn, and says what the guard said about where it goes.
+    /// Ends a turn; returns the guard's answer about its handoff by name.
     fn outcome(&mut self, (run, turn): Key, outcome: TurnOutcome) -> &'static str {
         let (event, worked_out) = on_outcome(&self.runs[run], turn, Attempt::FIRST, outcome, &self.context()).unwrap();
         self.apply(run, &event, worked_out)
@@ -529,9 +529,9 @@ impl Engine {
         self.apply(run, &event, WorkedOut::default())
     }
 
-    /// As the run supervisor does: the fold first, then what it asks for.
+    /// Applies an event as the run supervisor does: first the fold, then its effects.
     fn apply(&mut self, run: usize, event: &RunEvent, worked_out: WorkedOut) -> &'static str {
-        // Replay has nothing worked out and must come to the same.
+        // Replay computes everything again and must have the same result.
         let mut replayed = self.runs[run].clone();
         let mut effects = Vec::new();
         self.runs[run].step_with(event, worked_out, &mut effects);
@@ -579,7 +579,7 @@ impl Engine {
                 _ => {}
             }
         }
-        // Whoever is first in line has the slot.
+        // The first turn of an agent's wait queue has the slot.
         for (number, line) in self.lines.iter().enumerate() {
             if let Some(first) = line.first() {
                 let (slot, turn) = (Waiting::Slot(agent(number)), Waiting::Turn(*first, agent(number)));
@@ -595,7 +595,7 @@ impl Engine {
 
 type Seen = BTreeMap<&'static str, u32>;
 
-/// Plays a case on both, and counts what was said.
+/// Plays a case on both, and counts the answers by name.
 fn play(world: &World, ops: &[Op], seen: &mut Seen) -> Result<(), TestCaseError> {
     let (mut model, mut engine) = (Model::new(world.clone()), Engine::new(world));
     agree(&model, &engine)?;
@@ -622,7 +622,7 @@ fn play(world: &World, ops: &[Op], seen: &mut Seen) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// What was expected and what was said, if anything was asked.
+/// The predicted and the actual answer, if the operation made a request.
 fn play_one(model: &mut Model, engine: &mut Engine, op: &Op) -> Option<(&'static str, &'static str)> {
     match op {
         Op::Handoff { turn, to, content } => {
@@ -695,7 +695,7 @@ fn play_one(model: &mut Model, engine: &mut Engine, op: &Op) -> Option<(&'static
     }
 }
 
-/// A turn ends with a request: what is admitted begins before the turn is over.
+/// A turn ends with a request: admitted turns begin before the turn is closed.
 fn hand_on(
     model: &mut Model,
     engine: &mut Engine,
@@ -741,7 +741,7 @@ fn agree(model: &Model, engine: &Engine) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Roomy enough, most of the time, for the later rules to be reached.
+/// Limits are mostly high enough for the later rules to be reached.
 fn worlds() -> impl Strategy<Value = World> {
     let handoffs = prop_oneof![1 => 0_u32..4, 4 => 4_u32..20];
     let agents = prop_oneof![1 => 1_u32..4, 4 => Just(4_u32)];
@@ -794,7 +794,7 @@ proptest! {
     }
 }
 
-/// The same cases each time, and enough of them that every answer is given.
+/// Runs the same cases each time, enough of them that every answer occurs.
 #[test]
 fn the_model_is_asked_about_every_answer() {
     let mut seen = Seen::new();

@@ -1,8 +1,8 @@
 //! Runs that ended because branches wrote one place side by side, and continue once a person has written over it
 //! (SEMANTICS 6). Pure.
 //!
-//! The journal keeps the order in which things happened: the event whose join failed, then the overwrite. The fold applies
-//! them the other way round, so that the join finds what was written over.
+//! The journal has the events in the order in which they happened: the event whose join failed, then the overwrite. The fold
+//! applies the overwrite first, so that the join uses it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) use super::errors::OverwriteError;
 use super::history::in_order_of_effect;
 use super::run::Run;
 
-/// A run as it was before the event whose join failed and ended it.
+/// A run in the state before the event whose failed join ended it.
 #[derive(Debug)]
 pub(crate) struct Conflicted {
     pub(in crate::supervision::runs) run: Run,
@@ -23,7 +23,7 @@ pub(crate) struct Conflicted {
 }
 
 impl Conflicted {
-    /// Takes a run, read as `base` and the events after it, back to before its conflict.
+    /// Restores the state of a run before its conflict; the run is `base` and the events after it.
     ///
     /// # Errors
     /// It has not ended, or not because of a conflict.
@@ -73,7 +73,7 @@ impl Conflicted {
         };
         let mut resumed = self.run.clone();
         resumed.step(&event(Verdict::Nothing));
-        // A turn whose children's writes met was not asked where it goes: their join came first.
+        // The join of the children's writes failed before the turn's command was decided, so it is decided now.
         let verdict = match &self.ender {
             RunEvent::TurnEnded { command, verdict: Verdict::Nothing, .. } => {
                 decide::on_resumed_end(&resumed, turn, command, context)?

@@ -1,4 +1,4 @@
-//! What a turn asks its run for, what it receives, and how its attempts end.
+//! The requests of turns to their runs, the replies, and the outcomes of attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::messages::{
 /// The largest command, in bytes of its parts as text.
 pub(crate) const MAX_COMMAND: usize = 8 << 20;
 
-/// A request by its place in its run. In bytes it is as a pair of both numbers.
+/// The key of a request in its run. It is encoded as a pair of both numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct RequestKey {
     /// The number of the asking turn.
     pub(crate) turn: u32,
-    /// Which of the turn's requests: a repeated attempt asks again under the same ordinal.
+    /// The index of the request in its turn: a repeated attempt asks again under the same ordinal.
     pub(crate) ordinal: u32,
 }
 
@@ -28,7 +28,7 @@ impl From<RequestId> for RequestKey {
     }
 }
 
-/// Which try of a turn, from 1.
+/// The number of an attempt of a turn, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Attempt(pub(crate) u32);
@@ -47,74 +47,74 @@ impl Attempt {
 /// A request of a turn to its run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TurnRequest {
-    /// To have everything so far on disk, because the step of this name is about to have effects.
+    /// Write everything so far to disk, because the step of this name is about to have effects.
     StartStep(Arc<str>),
-    /// To keep a step's result.
+    /// Record a step's result.
     FinishStep(Arc<str>, Json),
-    /// To have on disk what the turn is about to do and must not repeat by itself; `round` says which time it is begun.
+    /// Write to disk an effect that the turn is about to begin and must not repeat by itself; `round` counts its begins.
     Intend {
-        /// What.
+        /// The effect.
         intent: Intent,
         /// How often it was begun or asked about before.
         round: u32,
     },
-    /// To keep how something failed that must not be repeated by itself.
+    /// Record the failure of a step that must not be repeated by itself.
     FailStep(Arc<str>, Failure),
-    /// To know what is to follow an intent without a result.
+    /// Decide what follows an intent without a result.
     Resolve {
-        /// What was begun.
+        /// The intent that was begun.
         intent: Intent,
         /// How often it was begun or asked about before.
         round: u32,
         /// The rule of the tool or the agent; the board's if neither has one.
         on_unknown: Option<OnUnknown>,
-        /// What was wrong with the answer before.
+        /// The problem of the previous answer.
         problem: Option<Arc<str>>,
     },
-    /// To have another agent do something, and wait for it.
+    /// Delegate a task and wait for the answer.
     Delegate(Order),
-    /// To have people answer.
+    /// Ask people a question.
     Ask {
-        /// What.
+        /// The question.
         question: Json,
-        /// How long they have; without limit if unset.
+        /// The time to live of the question; without limit if unset.
         ttl: Option<Duration>,
     },
-    /// To have people consent.
+    /// Ask people for consent.
     Approve {
-        /// To what.
+        /// The action to approve.
         action: Action,
-        /// Whatever they have decided for the whole run.
+        /// Asks even if people have approved the action for the whole run.
         each_time: bool,
     },
-    /// To set tokens aside.
+    /// Reserve tokens.
     Reserve {
-        /// How many.
+        /// The number of tokens.
         tokens: u64,
-        /// What they are for continues over attempts: those that an attempt before has set aside are taken over.
+        /// The call continues over attempts: the reservation of an earlier attempt is taken over.
         continues: bool,
     },
-    /// To count what a reservation was used for.
+    /// Settle a reservation with the tokens used.
     Settle(Option<Usage>),
-    /// To know whether control may go where this command has it go.
+    /// Check whether the guard would admit this command's handoff.
     CheckHandoff(Arc<Command>),
-    /// To have an agent for the rest of the run, or to change one that the asking agent has made.
+    /// Create an agent for the rest of the run, or change one that the asking agent has created.
     MakeAgent {
-        /// What it is called by.
+        /// The agent's short name.
         name: Arc<str>,
-        /// What it is, as the asking agent reads it.
+        /// The agent's definition, in the form that the asking agent's kind reads.
         draft: Json,
-        /// It is there.
+        /// The agent exists and is changed.
         is_change: bool,
     },
-    /// To taint what comes after the turn: it has read untrusted input.
+    /// Taint everything after the turn: it has read untrusted input.
     Taint(Arc<str>),
-    /// To show observers a notice.
+    /// Show observers a notice.
     Notice(Arc<str>),
 }
 
 impl TurnRequest {
-    /// Whether it holds JSON that nests deeper than can be stored.
+    /// Whether it contains JSON that is nested too deep to be stored.
     #[must_use]
     pub(crate) fn is_too_deep(&self) -> bool {
         match self {
@@ -135,41 +135,41 @@ impl TurnRequest {
     }
 }
 
-/// What a turn receives for a request.
+/// The reply to a request of a turn.
 #[derive(Debug)]
 pub(crate) enum TurnReply {
     /// It is on disk.
     Done,
     /// The reservation's number, or why there is none.
     Reserved(Result<u32, Refusal>),
-    /// That of one that an attempt before has set aside.
+    /// The number of a reservation that an earlier attempt has made.
     TakenOver(u32),
     /// The delegation's answer, or why there is none.
     Delegated {
         /// The answer.
         answer: Result<Answer, Refusal>,
-        /// By then the run had read untrusted input.
+        /// The run had read untrusted input by the time of the answer.
         is_tainted: bool,
     },
-    /// Why control may not go, if it may not.
+    /// The refusal of the handoff, if it would be refused.
     Checked(Option<Refusal>),
     /// The agent, or why there is none.
     Made(Result<AgentName, Refusal>),
     /// The answer to a question.
     Answered(Json),
-    /// No answer came in time.
+    /// The question expired without an answer.
     QuestionExpired,
-    /// What is to follow an unknown outcome.
+    /// The decision about an unknown outcome.
     Resolved(Resolution),
     /// The decision, with the arguments that were approved.
     Decided(Decision, Action),
-    /// An earlier attempt asked for something else under this ordinal.
+    /// An earlier attempt made another request under this ordinal.
     Changed(String),
-    /// The attempt is no longer wanted.
+    /// The attempt is obsolete.
     Gone,
 }
 
-/// How an attempt ended, as the agent's side saw it.
+/// The outcome of an attempt, as the worker reports it.
 #[derive(Clone, Debug)]
 pub(crate) enum TurnOutcome {
     /// The agent returned a command.

@@ -1,4 +1,4 @@
-//! What follows a failed attempt (SEMANTICS 8). Pure.
+//! Decides what follows a failed attempt (SEMANTICS 8). Pure.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use crate::messages::{Backoff, FailureKind};
 use super::breaker::Signal;
 use super::requests::Attempt;
 
-/// What follows a failed attempt.
+/// The consequence of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
     /// The turn is tried again after this time.
     Retry(Duration),
     /// The turn is a dead letter and its branch fails.
     GiveUp,
-    /// A person has to look; the run waits.
+    /// A person has to intervene; the run waits.
     NeedAttention,
 }
 
-/// Decides after this attempt of a turn has failed, which may have `attempts` of them.
+/// Decides after this failed attempt of a turn that may have `attempts` attempts.
 #[must_use]
 pub(crate) fn decide(
     kind: FailureKind,
@@ -28,7 +28,7 @@ pub(crate) fn decide(
     random: u64,
 ) -> AfterFailure {
     match kind {
-        // A command that cannot be applied is the work of code that would return it again.
+        // A command that cannot be applied comes from code that would return it again.
         FailureKind::Terminal
         | FailureKind::Refused
         | FailureKind::Denied
@@ -45,7 +45,7 @@ pub(crate) fn decide(
     }
 }
 
-/// The signal of a turn that failed for good to its agent's breaker.
+/// The signal to the agent's breaker about a turn that failed for good.
 #[must_use]
 pub(crate) fn signal(kind: FailureKind) -> Signal {
     match kind {

@@ -9,7 +9,7 @@ use crate::env::Mutant;
 use crate::messages::{Refusal, Usage};
 use crate::supervision::runs::rules::requests::RequestKey;
 
-/// Which reservation: the turn's number and the request's ordinal in it.
+/// The key of a reservation: the turn's number and the request's ordinal in it.
 pub(crate) type ReservationKey = (u32, u32);
 
 /// At every moment `spent + reserved + unsettled <= limit`, for the run and for every delegation that has a sub-budget; what a
@@ -18,7 +18,7 @@ pub(crate) type ReservationKey = (u32, u32);
 pub(crate) struct Budget {
     tokens: Tokens,
     overrun: u64,
-    /// In the order of their keys: a run has few at a time, and most have one.
+    /// Sorted by key: a run has few open reservations, most runs have one.
     open: Vec<(ReservationKey, OpenReservation)>,
     usage: Usage,
     /// Budgets of delegations that are open, by the delegation; each within another or within the run's.
@@ -32,10 +32,10 @@ pub(crate) struct Budget {
 struct Tokens {
     limit: u64,
     spent: u64,
-    /// Held for calls of attempts that are under way.
+    /// Tokens held for calls of running attempts.
     reserved: u64,
-    /// Held for calls that have not reported and whose attempts are over. They may have been made, so this is as good as
-    /// spent until they report.
+    /// Tokens held for calls that have not reported and whose attempts are over. The calls may have been made, so the tokens
+    /// count as spent until the calls report.
     unsettled: u64,
 }
 
@@ -49,7 +49,7 @@ struct SubBudget {
 struct OpenReservation {
     tokens: u64,
     sub_budget: Option<RequestKey>,
-    /// Its attempt is over.
+    /// The attempt that made the reservation is over.
     is_over: bool,
 }
 
@@ -58,7 +58,7 @@ impl Tokens {
         self.limit - self.spent - self.reserved - self.unsettled
     }
 
-    /// Counts what was used of what was held, as far as it fits; returns what does not.
+    /// Counts the part of `used` that the reservation covers; returns the rest.
     fn settle(&mut self, held: &OpenReservation, used: u64) -> u64 {
         *(if held.is_over { &mut self.unsettled } else { &mut self.reserved }) -= held.tokens;
         let counted = used.min(self.left());
@@ -88,7 +88,7 @@ impl Budget {
         self.next
     }
 
-    /// Ordinals below this one have been given.
+    /// Raises the ordinal of the next reservation to at least `next`.
     pub(crate) fn reserved_up_to(&mut self, next: u32) {
         self.next = self.next.max(next);
     }
@@ -98,7 +98,7 @@ impl Budget {
         self.sub_budgets.insert(key, SubBudget { tokens: Tokens { limit, ..Tokens::default() }, within });
     }
 
-    /// The delegation is over. Calls of it that have not reported yet count where it lay within.
+    /// Closes the budget of a delegation that is over. Its calls that have not reported yet count against the enclosing budget.
     pub(crate) fn close_sub_budget(&mut self, key: RequestKey) {
         let Some(SubBudget { within, .. }) = self.sub_budgets.remove(&key) else { return };
         let outer = self.sub_budgets.values_mut().map(|sub_budget| &mut sub_budget.within);
@@ -108,7 +108,7 @@ impl Budget {
         }
     }
 
-    /// Whether `tokens` more fit the sub-budget, all that it lies within, and the run.
+    /// Checks that `tokens` more fit the sub-budget, every budget that encloses it, and the run's.
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
@@ -137,7 +137,7 @@ impl Budget {
         }
     }
 
-    /// An attempt of the turn is over, however it ended: nothing is under way any more that it had set tokens aside for.
+    /// An attempt of the turn is over, however it ended: its reservations become `unsettled`.
     pub(crate) fn end_attempt(&mut self, turn: u32) {
         let of_turn = self.of_turn(turn);
         let open = self.open[of_turn].iter_mut().map(|(_, held)| held).filter(|held| !held.is_over);
@@ -161,14 +161,14 @@ impl Budget {
         let Ok(at) = self.place_of(key) else { return };
         let (_, held) = self.open.remove(at);
         let used = usage.unwrap_or_default().total();
-        // The run comes last.
+        // The run's account is the last, so this is its overrun.
         let mut overrun = 0;
         self.each(held.sub_budget, |counted| overrun = counted.settle(&held, used));
         self.overrun += overrun;
         self.usage += usage.unwrap_or_default();
     }
 
-    /// The sub-budget, all that it lies within, and the run.
+    /// Calls `count` for the sub-budget, every budget that encloses it, and the run's.
     fn each(&mut self, sub_budget: Option<RequestKey>, mut count: impl FnMut(&mut Tokens)) {
         let mut next = sub_budget;
         while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get_mut(&key)) {
@@ -190,31 +190,31 @@ impl Budget {
         self.overrun
     }
 
-    /// What providers reported.
+    /// The usage that providers reported.
     #[must_use]
     pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// The reservation of this many tokens that an earlier attempt of this turn has left, whose call has not reported.
+    /// The reservation of this many tokens that an earlier attempt of this turn made and whose call has not reported.
     #[must_use]
     pub(crate) fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
         let mut open = self.open[self.of_turn(turn)].iter();
         open.find(|(_, held)| held.is_over && held.tokens == tokens).map(|((_, ordinal), _)| *ordinal)
     }
 
-    /// What is held for a call.
+    /// The tokens held for a call.
     #[cfg(test)]
     pub(crate) fn held(&self, key: ReservationKey) -> Option<u64> {
         self.place_of(key).ok().map(|at| self.open[at].1.tokens)
     }
 
-    /// Where a reservation is, or would be.
+    /// The index of a reservation in `open`, or the index at which it would be inserted.
     fn place_of(&self, key: ReservationKey) -> Result<usize, usize> {
         self.open.binary_search_by_key(&key, |(key, _)| *key)
     }
 
-    /// Where those of a turn are.
+    /// The range of the turn's reservations in `open`.
     fn of_turn(&self, turn: u32) -> Range<usize> {
         let before = |turn: u64| self.open.partition_point(|((of, _), _)| u64::from(*of) < turn);
         before(turn.into())..before(u64::from(turn) + 1)

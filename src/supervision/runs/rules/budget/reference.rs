@@ -1,4 +1,4 @@
-//! The rules of budgets against a model that keeps plain lists: accounts, and the calls that were let through.
+//! The rules of budgets against a model that keeps plain lists: accounts, and the admitted calls.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -29,12 +29,12 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action, 1..30)
 }
 
-/// One limit. The first account is the run's, the others are sub_budgets.
+/// One limit. The first account is the run's, the others are sub-budgets.
 struct Account {
     limit: u64,
     spent: u64,
     is_open: bool,
-    /// What it lies within, outermost first, and itself.
+    /// The indices of the enclosing accounts, outermost first, and its own.
     path: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Model {
         (0..self.accounts.len()).filter(|account| self.accounts[*account].is_open).collect()
     }
 
-    /// The innermost account without room for so much speaks.
+    /// The refusal of the innermost account that has no room for so many tokens.
     fn refusal(&self, path: &[usize], asked: u64) -> Option<Refusal> {
         let of = |account: usize| {
             let unsettled = self.held(account, State::AttemptOver);
@@ -106,7 +106,7 @@ impl Model {
     }
 }
 
-/// The run has no sub-budget; the others are named by their place in the list.
+/// The run has no sub-budget; the others are named by their index in the list.
 fn sub_budget(account: usize) -> Option<RequestKey> {
     (account != 0).then_some(RequestKey { turn: account as u32, ordinal: 0 })
 }
@@ -200,7 +200,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
             let Usage { input_tokens, output_tokens, cost: _ } = budget.usage();
             prop_assert_eq!((input_tokens, output_tokens), model.usage);
         }
-        // What is asked for beyond any limit shows each account's figures.
+        // A request above every limit is refused with the figures of each account.
         for account in model.open() {
             let refusal = model.refusal(&model.accounts[account].path, 10_000);
             prop_assert_eq!(budget.check(sub_budget(account), 10_000).err(), refusal);

@@ -7,7 +7,7 @@ use crate::supervision::runs::rules::run::{Bounds, OpenTurn, Run};
 
 use super::context::DecisionContext;
 
-/// What becomes of an agent that a turn wants to make, or to change, and what that one may cause at most.
+/// Decides about a dynamic agent that a turn wants to create or change, and about the agent's authority.
 ///
 /// # Errors
 /// [`Refusal::AgentNotMade`].

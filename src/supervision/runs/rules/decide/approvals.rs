@@ -34,7 +34,7 @@ pub(super) fn envelope(
     }
 }
 
-/// What becomes of a request for consent: asked, or decided by the policy at once.
+/// Decides about a request for consent: a person is asked, or the policy decides at once.
 #[must_use]
 pub(crate) fn on_approval(
     run: &Run,
@@ -63,7 +63,8 @@ pub(crate) fn on_approval(
     vec![asked, RunEvent::Decided { turn: number, ordinal, approval, decision, verdict: Verdict::Nothing, at }]
 }
 
-/// What becomes of a decision that a turn waits for. One with other arguments answers a question of its own.
+/// Decides about a decision that a turn waits for. A decision with edited arguments becomes a question of its own, with its
+/// answer.
 #[must_use]
 pub(crate) fn on_decision(envelope: &Envelope, decision: Decision, context: &DecisionContext<'_>) -> Vec<RunEvent> {
     let (RequestId { turn, ordinal }, at) = (envelope.request, context.now.wall);
@@ -95,7 +96,7 @@ pub(crate) fn on_decision(envelope: &Envelope, decision: Decision, context: &Dec
     }
 }
 
-/// The refusal that a denial, or a decision that never came, amounts to.
+/// The refusal that follows from a denial, or from an expiry without a decision.
 #[must_use]
 pub(crate) fn denial(action: &Action, decision: &Decision) -> Refusal {
     let action = action.to_string();

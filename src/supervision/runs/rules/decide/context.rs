@@ -1,4 +1,4 @@
-//! What decisions depend on beside the run.
+//! The inputs of decisions besides the run.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
-//! What becomes of a turn's outcome or request: the event to journal.
+//! Decides about a turn's outcome or request: returns the event to journal.
 //!
-//! What a decision depends on besides the run comes in through a [`DecisionContext`]: readings of the clock and of
-//! randomness as values, the agents of the board behind a trait, and the facts that runs share, behind their lock. An
-//! admission changes those facts (it takes places at breakers and notes waits); everything else is only read. So the
-//! decisions run in tests without an actor.
+//! The inputs of a decision besides the run are in a [`DecisionContext`]: readings of the clock and of randomness as values, the
+//! agents of the board behind a trait, and the facts that runs share, behind their lock. An admission changes those facts (it
+//! counts turns at breakers and notes waits); everything else is only read. So the decisions run in tests without an actor.
 //!
 //! | what came | function | event |
 //! |---|---|---|

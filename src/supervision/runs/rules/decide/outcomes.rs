@@ -1,4 +1,4 @@
-//! What follows when an attempt has ended: the event to journal.
+//! Decides what follows the end of an attempt: returns the event to journal.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::supervision::runs::rules::run::{OpenTurn, Run, WorkedOut};
 use super::context::DecisionContext;
 use super::routes::{Asked, handoff_fingerprint, route};
 
-/// What becomes of an attempt's outcome; `None` if the attempt is late.
+/// Decides about an attempt's outcome; `None` if the attempt is no longer the turn's current one.
 #[must_use]
 pub(crate) fn on_outcome(
     run: &Run,
@@ -109,7 +109,7 @@ fn on_command(
     Ok((event, WorkedOut { settled, fingerprint }))
 }
 
-/// Where a turn goes whose end is applied again, with something written over what its children wrote.
+/// The verdict on the command of a turn whose end is applied again, with an overwrite of its children's writes.
 ///
 /// # Errors
 /// Their writes conflict all the same, or a target is not known any more.
@@ -125,7 +125,7 @@ pub(in crate::supervision::runs) fn on_resumed_end(
     verdict.map_err(|refusal| OverwriteError::CannotGoOn(refusal.to_string()))
 }
 
-/// What a deadline that has passed does to a run.
+/// The event for a run whose deadline has passed.
 #[must_use]
 pub(crate) fn on_deadline(context: &DecisionContext<'_>) -> RunEvent {
     RunEvent::Stopped { outcome: Outcome::refused(Refusal::DeadlinePassed), at: context.now.wall }

@@ -1,4 +1,4 @@
-//! Where control may go: the guard's request is built here, for handoffs and delegations.
+//! Decides about handoffs and delegations: builds the guard's request for them.
 
 use crate::messages::{
     Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, POLICY, Refusal, RequestId,
@@ -16,7 +16,7 @@ pub(super) fn handoff_fingerprint(turn: &OpenTurn, command: &Command) -> Option<
     matches!(command.goto, Goto::Agent(_)).then(|| fingerprint(command.output.as_ref().unwrap_or(&turn.input), command))
 }
 
-/// Why control may not go where a command has it go, as far as that can be known before the turn has ended.
+/// The refusal that the guard would give to where a command goes, as far as it is known before the turn has ended.
 #[must_use]
 pub(crate) fn on_handoff_check(
     run: &Run,
@@ -34,19 +34,19 @@ pub(crate) fn on_handoff_check(
     }
 }
 
-/// When it is asked where a command goes.
+/// The time at which the target of a command is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// While its turn is under way: nothing is taken.
+    /// While the turn runs: no breaker or wait is changed.
     Before,
-    /// As its turn ends.
+    /// When the turn ends.
     AtTheEnd,
     /// After a person has approved it.
     Approved,
 }
 
-/// Where a command goes. An unknown target ends the turn, as that of a delegation does which the turn insists on: no
-/// agent has that name now, and another attempt would not change it. Everything else is a verdict.
+/// Decides where a command goes. An unknown target ends the turn, as the unknown target of a mandatory delegation does: no agent
+/// has that name now, and another attempt would not change it. Every other result is a verdict.
 pub(super) fn route(
     run: &Run,
     number: u32,
@@ -57,7 +57,7 @@ pub(super) fn route(
     context: &DecisionContext<'_>,
 ) -> Result<Verdict, Refusal> {
     if run.is_planned(turn) {
-        // The plan says where its nodes' commands go, and its author has said where they may.
+        // The plan determines where its nodes' commands go, and it declares their targets.
         return Ok(Verdict::Nothing);
     }
     let mut targets = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn route(
     })
 }
 
-/// What the guard is asked about an open turn that wants to pass control to `targets`, or to give them a task.
+/// The guard's request for an open turn that hands off to `targets`, or delegates to them.
 fn request<'a>(
     run: &'a Run,
     turn: &'a OpenTurn,
@@ -155,7 +155,7 @@ fn resolve(run: &Run, target: &str, context: &DecisionContext<'_>) -> Result<Age
     }
 }
 
-/// What becomes of a delegation that an open turn asks for.
+/// Decides about a delegation that an open turn asks for.
 #[must_use]
 pub(crate) fn on_delegation(
     run: &Run,
@@ -185,7 +185,7 @@ fn admit_delegation(
     let consent = match context.directory.consent(&turn.agent, ActionKind::Delegation, &action, false) {
         Consent::Auto => Consent::Auto,
         Consent::Deny => Consent::Deny,
-        // Its turn continues meanwhile, so it cannot be parked; without a way to ask, it is refused.
+        // The turn continues meanwhile, so its delegation cannot be parked. It is refused if nobody can be asked.
         Consent::Ask | Consent::AskWithin(_) => {
             let reason = "a delegation is not put before people; ask with TurnPeople::approve before it".to_owned();
             let action = format!("delegation to {target}");
@@ -201,7 +201,7 @@ fn admit_delegation(
     }
 }
 
-/// What becomes of a decision about a handoff that was parked after its turn; the whole guard runs again.
+/// Decides about a decision on a handoff that was parked after its turn; the whole guard runs again.
 #[must_use]
 pub(crate) fn on_parked_decision(
     run: &Run,

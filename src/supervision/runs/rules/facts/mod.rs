@@ -1,4 +1,4 @@
-//! What several run supervisors share for one admission: breakers and the wait-for graph.
+//! The state that run supervisors share for admissions: breakers and the wait-for graph.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl SharedFacts {
     }
 }
 
-/// What one admission looks at and changes.
+/// The state that one admission reads and changes.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionFacts {
     /// One policy for all agents.
@@ -46,7 +46,7 @@ pub(crate) struct AdmissionFacts {
 }
 
 impl AdmissionFacts {
-    /// Whether the agent's breaker lets a turn through; if not, when it may.
+    /// Checks whether the agent's breaker admits a turn.
     ///
     /// # Errors
     /// The time to wait.
@@ -54,19 +54,19 @@ impl AdmissionFacts {
         self.breakers.get(agent.host()).map_or(Ok(()), |breaker| breaker.check(&self.policy, now))
     }
 
-    /// The state of an agent's breaker; closed if it never did anything.
+    /// The state of an agent's breaker; closed if the agent has had no turn.
     #[must_use]
     pub(crate) fn breaker_state(&self, agent: &str) -> BreakerState {
         self.breakers.get(agent).map_or(BreakerState::Closed, Breaker::state)
     }
 
-    /// What is known of an agent's breaker.
+    /// The status of an agent's breaker.
     #[must_use]
     pub(crate) fn breaker_status(&self, agent: &str, now: Now) -> BreakerStatus {
         self.breakers.get(agent).map_or_else(|| Breaker::default().status(now), |breaker| breaker.status(now))
     }
 
-    /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.
+    /// Counts an admitted turn at its agent's breaker, and adds the turn's waiter to the wait-for graph.
     pub(crate) fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
         let host = agent.host_name();
         let ticket = match self.breakers.get_mut(&host) {
@@ -77,8 +77,8 @@ impl AdmissionFacts {
         self.note_wait(turn, agent, waiter);
     }
 
-    /// Whether a turn that was admitted before may be tried again. One that finds its agent's breaker half-open becomes
-    /// the probe; the probe itself continues.
+    /// Checks whether a turn that was admitted before may be tried again. If its agent's breaker is half-open, the turn becomes
+    /// the probe; if it already is the probe, it continues.
     ///
     /// # Errors
     /// The time to wait.
@@ -93,7 +93,7 @@ impl AdmissionFacts {
         Ok(())
     }
 
-    /// A turn waits for a person: if it is its agent's probe, another turn may be that now.
+    /// A turn waits for a person: if it is its agent's probe, another turn may become the probe.
     pub(crate) fn suspend(&mut self, turn: TurnId) {
         if let Some((agent, ticket)) = self.tickets.get_mut(&turn)
             && let Some(breaker) = self.breakers.get_mut(agent)
@@ -102,7 +102,7 @@ impl AdmissionFacts {
         }
     }
 
-    /// Notes who waits for an open turn, and that the turn waits for the slot of a non-reentrant agent.
+    /// Adds to the graph the waiter of an open turn, and that the turn waits for the slot of a non-reentrant agent.
     pub(crate) fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
         let Some((request, waiting_agent)) = waiter else { return };
         let node = Waiting::Turn(turn, agent.clone());
@@ -138,7 +138,7 @@ impl AdmissionFacts {
         self.waits.forget(&node);
     }
 
-    /// Forgets what a run has taken; its open turns note it again when they are started again.
+    /// Removes everything that belongs to a run; its open turns add themselves again when they are started again.
     pub(crate) fn forget_run(&mut self, run: RunId) {
         let (policy, breakers) = (&self.policy, &mut self.breakers);
         self.tickets.retain(|turn, (agent, ticket)| {

@@ -1,5 +1,5 @@
-//! The rules of circuit breakers against a model that is written from SEMANTICS 3, through the shared facts that hold an agent's
-//! breaker and its turns' places.
+//! The rules of circuit breakers against a model that is written from SEMANTICS 3, through the shared facts that hold the
+//! breakers and the turns admitted at them.
 
 use std::sync::LazyLock;
 
@@ -41,7 +41,7 @@ enum Op {
         agent: usize,
         signal: Signal,
     },
-    /// A run is read back, and its open turns come again.
+    /// A run is read back, and its open turns are admitted again.
     ForgetRun {
         run: u128,
     },
@@ -86,9 +86,9 @@ enum State {
 #[derive(Clone, Debug)]
 struct ModelBreaker {
     state: State,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
-    /// The last of them.
+    /// The time of the last failure.
     last_failure: Option<u64>,
     opened_at: Option<u64>,
 }
@@ -115,7 +115,7 @@ impl Model {
         Self { policy, now: 0, breakers, turns: Vec::new(), last_turn: 0 }
     }
 
-    /// Whether a turn may go through, or how many seconds it is to wait.
+    /// Whether a turn may pass; if not, for how many seconds it waits.
     fn may_pass(&self, agent: usize) -> Result<(), u64> {
         match self.breakers[agent].state {
             State::Closed => Ok(()),
@@ -153,8 +153,8 @@ impl Model {
         let breaker = &mut self.breakers[turn.agent];
         match signal {
             Signal::Neutral => {}
-            // Only its probe closes an open breaker; turns that were admitted before it opened, or that gave the probe back, do
-            // not. What is closed stays so, and "in a row" means with no success between, of whatever turn.
+            // Only its probe closes an open breaker; turns that were admitted before it opened, or that gave up being the probe,
+            // do not. A closed breaker stays closed, and a success of any turn resets the consecutive failures.
             Signal::Success if matches!(breaker.state, State::Open { .. }) && !is_probe => {}
             Signal::Success => {
                 *breaker = ModelBreaker { state: State::Closed, failures: 0, last_failure: None, opened_at: None };

@@ -16,26 +16,27 @@ use super::facts::AdmissionFacts;
 use super::requests::RequestKey;
 use super::wait_for::Waiting;
 
-/// What is asked for.
+/// The kind of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind<'a> {
-    /// Control goes to one agent; the branch compares it with its last handoffs.
+    /// Control passes to one agent; the handoff is compared with the branch's last ones.
     Handoff {
         /// The hash of input and update.
         fingerprint: Fingerprint,
         /// The branch's last handoffs, oldest first.
         recent: &'a [Handoff],
     },
-    /// Control goes to several agents at once; siblings are not compared.
+    /// Control passes to several agents at once; their handoffs are not compared.
     FanOut,
-    /// A turn gives a task away and waits.
+    /// A turn delegates a task and waits for the answer.
     Delegation,
 }
 
 /// A hash over the canonical form of what a handoff carries.
 pub(crate) type Fingerprint = u64;
 
-/// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
+/// The hash by which two handoffs are compared: canonical input and update, without the channels that the runtime or every turn
+/// writes.
 #[must_use]
 pub(crate) fn fingerprint(input: &Json, command: &Command) -> Fingerprint {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
@@ -61,7 +62,7 @@ pub(crate) struct Handoff {
     pub fingerprint: Fingerprint,
 }
 
-/// A request and what its run knows.
+/// A request, and the facts of its run that the guard needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// What is asked for.
@@ -100,15 +101,15 @@ pub(crate) struct Request<'a> {
 /// The guard's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It may go ahead; places at the breakers are taken and the waits noted.
+    /// Admitted; the turns are counted at the breakers and the waits are added.
     Admit,
     /// It may not.
     Refuse(Refusal),
-    /// A human decides; nothing is taken.
+    /// A person decides; nothing is changed.
     Park,
 }
 
-/// Decides, and takes what an admission needs in the same step.
+/// Decides, and in the same step makes the changes of an admission.
 #[must_use]
 pub(crate) fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admission {
     let admission = would_admit(request, facts);
@@ -120,7 +121,7 @@ pub(crate) fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Admiss
     admission
 }
 
-/// What [`admit`] would return; nothing is taken.
+/// The result of [`admit`], without its changes.
 #[must_use]
 pub(crate) fn would_admit(request: &Request<'_>, facts: &AdmissionFacts) -> Admission {
     match (check(request, facts), request.consent) {
@@ -177,7 +178,7 @@ fn check_limits(request: &Request<'_>) -> Result<(), Refusal> {
     if request.handoffs.saturating_add(asked) > limits.handoffs {
         return Err(Refusal::HandoffLimit { max: limits.handoffs, asked });
     }
-    // Mostly there is room even if all of them are new and differ.
+    // Fast path: most requests are within the limit even if all targets are new and differ.
     if agents.len() + targets.len() > limits.agents as usize {
         let mut newcomers: BTreeSet<&AgentName> = BTreeSet::new();
         for target in targets.iter().filter(|target| !agents.contains(*target)) {
@@ -204,10 +205,10 @@ fn check_repetition(request: &Request<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Each target's breaker must let a turn through. A half-open one takes one probe, so a fan-out with two turns for its agent
-/// is refused whole.
+/// Each target's breaker must admit a turn. A half-open breaker admits one probe, so a fan-out with two turns for its agent is
+/// refused as a whole.
 fn check_breakers(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
-    // An agent and those that it has made share a breaker, and its own turn may be the probe.
+    // A dynamic agent shares the breaker of its host, and the host's own turn may be the probe.
     let shares = |target: &&AgentName| target.maker().is_some() && target.host() == request.from.host();
     for target in request.targets.iter().filter(|target| !shares(target)) {
         facts
@@ -264,7 +265,7 @@ mod tests {
         TurnId { run: RunId(uuid::Uuid::nil()), number }
     }
 
-    /// A request that would be admitted, for tests to spoil.
+    /// A request that would be admitted; each test changes one thing in it.
     struct Case {
         from: AgentName,
         targets: Vec<AgentName>,

@@ -15,7 +15,7 @@ const AGENTS: usize = 6;
 static NAMES: LazyLock<Vec<AgentName>> =
     LazyLock::new(|| (0..AGENTS).map(|number| AgentName::new(&format!("agent-{number}")).unwrap()).collect());
 
-/// A chain grows from any that was made before.
+/// A chain that extends one of the earlier ones.
 #[derive(Clone, Debug)]
 struct Growth {
     base: Index,
@@ -52,10 +52,10 @@ fn cases() -> impl Strategy<Value = (Vec<Growth>, Vec<Asked>)> {
     (prop::collection::vec(growth, 0..8), prop::collection::vec(asked, 1..8))
 }
 
-/// Who gave a task to whom, first to last.
+/// The links of a chain, first to last: which agent gave a task to which.
 type Model = Vec<(usize, usize)>;
 
-/// What the guard has to say, and about whom.
+/// The expected answer of the guard, with the agent that it names.
 #[derive(Debug, PartialEq)]
 enum Said {
     Admitted,
@@ -65,7 +65,7 @@ enum Said {
 
 fn predict(chain: &Model, asked: &Asked) -> Said {
     let takes_part = |agent: usize| chain.iter().any(|(from, to)| *from == agent || *to == agent);
-    // Whoever gave a task away waits for it.
+    // An agent that gave a task away waits for it.
     let waits = |agent: usize| chain.iter().any(|(from, _)| *from == agent);
     match &asked.what {
         What::Delegation(to) if *to == asked.from || takes_part(*to) => Said::AlreadyInChain(*to),
@@ -79,7 +79,7 @@ fn predict(chain: &Model, asked: &Asked) -> Said {
     }
 }
 
-/// Asks where nothing but the chain and its depth is in the way.
+/// Asks the guard in a situation where only the chain and its depth can cause a refusal.
 fn ask(chain: &Chain, asked: &Asked) -> Admission {
     let (kind, targets) = match &asked.what {
         What::Handoff(to) => (Kind::Handoff { fingerprint: 0, recent: &[] }, vec![NAMES[*to].clone()]),
@@ -166,12 +166,12 @@ fn no_delegation_returns_to_its_chain_or_grows_it_too_deep_and_no_handoff_goes_t
                 Said::AlreadyInChain(_) => _ = seen.insert("AlreadyInChain for a handoff"),
                 Said::MaxDepth => _ = seen.insert("MaxDepth"),
             }
-            // Links of a chain need not meet: control moves on by handoffs in between.
+            // The end of a link need not be the start of the next one: handoffs may lie between them.
             for takes_part in model.first().into_iter().map(|(from, _)| from).chain(model.iter().map(|(_, to)| to)) {
                 prop_assert!(shown.contains(NAMES[*takes_part].as_str()), "{shown} leaves somebody out");
             }
         }
-        // Nothing that was done later changed a chain.
+        // No later operation has changed a chain.
         for (chain, model) in chains.iter().zip(&models) {
             let step = |(from, to): &(usize, usize)| ChainStep {
                 from: NAMES[*from].clone(),

@@ -1,5 +1,5 @@
-//! Effects that must not be repeated by themselves: what a record of one means for an attempt that reaches it again, and what
-//! becomes of a request about it (SEMANTICS 14). Pure.
+//! Effects that must not be repeated by themselves: what the record of an effect means for an attempt that reaches it again, and
+//! the decision about a request for it (SEMANTICS 14). Pure.
 
 use std::sync::Arc;
 
@@ -10,45 +10,45 @@ use crate::messages::{
 use super::requests::{RequestKey, TurnRequest};
 use super::run::{Once, OnceState, Record};
 
-/// What a turn does that reaches an effect.
+/// The next step of a turn that reaches an effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
-    /// It is begun, for the first time or again; `round` names which time.
+    /// Carry it out, for the first time or again; `round` counts the times.
     Begin {
         /// For [`TurnRequest::Intend`].
         round: u32,
     },
-    /// This was its result.
+    /// Use the recorded result.
     Result {
         /// The value, or how it failed.
         result: Result<Json, Failure>,
         /// The turn had read untrusted input by then.
         is_tainted: bool,
     },
-    /// It was begun, and its outcome is unknown: the tool is asked, and then the run.
+    /// It was begun, and its outcome is unknown: ask the tool, then the run.
     Unknown {
         /// For [`TurnRequest::Resolve`].
         round: u32,
-        /// As it was recorded, if no person was asked yet: the tool is asked first.
+        /// The intent as recorded, if no person was asked yet: the tool is asked first.
         begun: Option<Intent>,
     },
-    /// It was decided what follows.
+    /// Follow the decision.
     Resolved {
-        /// What.
+        /// The decision.
         resolution: Resolution,
-        /// Which time that was.
+        /// The round that it is about.
         round: u32,
     },
 }
 
-/// What a turn does that reaches the effect `intent` and finds `record` under its ordinal.
+/// The next step of a turn that reaches the effect `intent` and finds `record` under its ordinal.
 ///
 /// # Errors
 /// The record is of something else.
 pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, String> {
     match record {
         None => Ok(Next::Begin { round: 0 }),
-        // It was declared repeatable then.
+        // When it was recorded, it was declared repeatable.
         Some(Record::StepStarted { name }) if *name == intent.name => Ok(Next::Begin { round: 0 }),
         Some(Record::Step { name, value, is_tainted }) if *name == intent.name => {
             Ok(Next::Result { result: Ok(value.clone()), is_tainted: *is_tainted })
@@ -68,7 +68,7 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
     }
 }
 
-/// What follows when the tool was asked for the outcome.
+/// The next step after the tool was asked for the outcome.
 #[must_use]
 pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
     match reconciled {
@@ -78,10 +78,10 @@ pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
     }
 }
 
-/// What a run does about a request.
+/// The decision of a run about a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::supervision::runs) enum Decided {
-    /// It is recorded: the record answers.
+    /// It is already recorded: the record is the answer.
     Recorded,
     /// This is to be journaled.
     Event(RunEvent),
@@ -89,14 +89,14 @@ pub(in crate::supervision::runs) enum Decided {
     Changed(String),
 }
 
-/// What only a run knows when it is asked about an effect.
+/// The facts of the run that the decision needs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::supervision::runs) struct Facts {
     pub(in crate::supervision::runs) at: Timestamp,
     pub(in crate::supervision::runs) nonce: u64,
-    /// When a question that is asked now expires.
+    /// The expiry of a question that is asked now.
     pub(in crate::supervision::runs) expires_at: Timestamp,
-    /// What the board does if neither tool nor agent sets a rule.
+    /// The board's rule, for a tool and an agent that set none.
     pub(in crate::supervision::runs) on_unknown: OnUnknown,
 }
 
@@ -148,7 +148,7 @@ pub(in crate::supervision::runs) fn decide(
     })
 }
 
-/// The record that an event about a `once` effect leaves instead of `before`; `None` if it changes nothing.
+/// The record that replaces `before` after an event about a `once` effect; `None` if the event does not change it.
 pub(in crate::supervision::runs) fn recorded(event: &RunEvent, before: Option<&Record>) -> Option<Record> {
     let before = match before {
         Some(Record::Once(once)) => Some(once),

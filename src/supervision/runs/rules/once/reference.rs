@@ -10,8 +10,8 @@ use super::*;
 /// What happens to a turn that wants its effect.
 #[derive(Clone, Debug)]
 enum Op {
-    /// An attempt reaches the effect; whoever carries it out would say this of an earlier one, and the process may end
-    /// after so many of its requests.
+    /// An attempt reaches the effect. The tool would answer `reconciled` about an earlier execution, and the process may end
+    /// after `requests` requests.
     Attempt { reconciled: Reconciled, policy: Option<OnUnknown>, requests: usize, fails: bool },
     /// A person answers, if there is a question.
     Answer(Resolution),
@@ -19,14 +19,15 @@ enum Op {
     Expire,
 }
 
-/// SEMANTICS 14 in a few words: the effect happens once for each permission to do it, what it came to is its result for
-/// good, and a question ends with what was said.
+/// SEMANTICS 14 as a model: the effect happens once for each permission, its result is final, and a question ends with the
+/// answer.
 #[derive(Default)]
 struct Model {
     record: Option<Record>,
     /// How often it has happened.
     done: usize,
-    /// How often it may have happened: the first time, and whenever somebody said that it did not, or is to again.
+    /// How often it may have happened: the first time, and each time a tool or a person reported that it did not happen or
+    /// ordered it again.
     permitted: usize,
     result: Option<Result<Json, Failure>>,
 }
@@ -41,7 +42,7 @@ fn facts() -> Facts {
 }
 
 impl Model {
-    /// Hands a request to the run; twice, as a request that was repeated is.
+    /// Sends a request to the run; twice if the request is repeated.
     fn request(&mut self, request: &TurnRequest) {
         for _ in 0..2 {
             match decide(RequestKey { turn: 1, ordinal: 0 }, self.record.as_ref(), request, facts()).unwrap() {

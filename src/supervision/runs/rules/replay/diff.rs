@@ -1,4 +1,4 @@
-//! Where two runs went apart.
+//! The differences between two runs.
 //!
 //! Ids, times and nonces differ between any two runs and are not compared. Turns are matched by what caused them and not by
 //! their numbers, so two runs whose branches took turns in another order have the same turns.
@@ -97,15 +97,14 @@ fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<ReplaySte
     Some((steps.get(at).cloned(), others.get(at).cloned()))
 }
 
-/// Whether a run begins with what was copied from another one, which had happened before it was submitted.
+/// Whether a run is a fork: it begins with copied events that happened before it was submitted.
 fn is_fork(replay: &Replay) -> bool {
     let submitted = replay.submission().at;
     replay.steps.iter().any(|step| matches!(step.event, RunEvent::Forked { .. }) || step.at < submitted)
 }
 
-/// Whether an event says where two runs went apart. Of turns that were copied some events are missing, whatever they did:
-/// notices, tokens, failed attempts and questions of consent. And that a run was found unfinished says nothing about what its
-/// agents did.
+/// Whether an event is compared. Some events of copied turns are missing in a fork in any case: notices, tokens, failed attempts
+/// and questions of consent. That a run was recovered is not something its agents did.
 fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
     match event {
         // A fork belongs to no conversation.
@@ -144,12 +143,12 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
     }
 }
 
-/// What both runs have where one thing caused a turn.
+/// The turns of both runs that have the same cause.
 #[derive(Default)]
 struct Place<'a> {
     first: Option<&'a TurnStory>,
     second: Option<&'a TurnStory>,
-    /// Places of turns that come from this one, by how.
+    /// The indices of the turns that this one caused, by kind of cause.
     next: BTreeMap<(u8, u32, usize, &'a str), usize>,
 }
 
@@ -170,7 +169,7 @@ fn turn_differences(first: &Replay, second: &Replay) -> Vec<TurnDifference> {
     found
 }
 
-/// The turns of both runs as one tree of what caused what. The first place is that of no turn.
+/// The turns of both runs as one tree of causes. The first entry has no turn.
 fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
     let mut places = vec![Place::default()];
     for (replay, is_first) in [(first, true), (second, false)] {
@@ -184,7 +183,7 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
                 Cause::Answer { from } => (Some(from), (3, 0, 0, "")),
                 Cause::Node { node } => (None, (4, 0, 0, node.as_str())),
                 Cause::Compensation { node } => {
-                    // Each turn of a node that is repeated is taken back by itself.
+                    // Each turn of a repeated node is compensated separately.
                     let times = taken_back.entry(node).or_default();
                     *times += 1;
                     (None, (5, 0, *times, node.as_str()))
@@ -206,7 +205,7 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
 
 fn aspects(turn: &TurnStory, of: &Replay, other: &TurnStory, of_other: &Replay) -> Vec<Aspect> {
     let input = |turn: &TurnStory, of: &Replay| bare_input(&turn.input, of.run.id());
-    // A turn that was copied does not tell all of what the old one did.
+    // A copied turn does not have all events of the original one.
     let is_copied = is_copied(turn, of) || is_copied(other, of_other);
     let did = |turn: &TurnStory| -> Vec<Deed> {
         turn.did.iter().filter(|deed| !is_copied || is_copied_deed(deed)).cloned().collect()
@@ -221,14 +220,14 @@ fn aspects(turn: &TurnStory, of: &Replay, other: &TurnStory, of_other: &Replay) 
     differ.into_iter().filter_map(|(aspect, differs)| differs.then_some(aspect)).collect()
 }
 
-/// Whether a turn of a fork was over before that began.
+/// Whether a turn was over before the fork that contains it began.
 fn is_copied(turn: &TurnStory, of: &Replay) -> bool {
     let fork =
         of.steps.iter().rfind(|step| matches!(step.event, RunEvent::Forked { .. })).map_or(0, |step| step.number);
     turn.closed.is_some_and(|(step, at)| step < fork || at < of.submission().at)
 }
 
-/// Whether a fork has it of a turn that it copies.
+/// Whether a fork copies this event of a turn.
 fn is_copied_deed(deed: &Deed) -> bool {
     match deed {
         Deed::Step(_) | Deed::Delegated(_) | Deed::Asked => true,
@@ -244,7 +243,7 @@ fn bare_end(end: &TurnEnd) -> TurnEnd {
     bare
 }
 
-/// An event without what differs between any two runs.
+/// An event without the parts that differ between any two runs.
 fn bare(event: &RunEvent, run: RunId) -> RunEvent {
     let never = Timestamp::default();
     let mut bare = event.clone();
@@ -340,8 +339,7 @@ impl fmt::Display for Aspect {
     }
 }
 
-/// As text fit for a terminal: what begins with `-` is the first run's, what begins with `+` the second's. Empty if nothing
-/// is different.
+/// As text fit for a terminal: lines with `-` are the first run's, lines with `+` the second's. Empty if the runs do not differ.
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((first, second)) = &self.first {
@@ -393,7 +391,7 @@ impl fmt::Display for Diff {
     }
 }
 
-/// Which event, and whose turn it is about.
+/// An event with its turn, for output.
 struct Whose<'a>(&'a ReplayStep);
 
 impl fmt::Display for Whose<'_> {

@@ -1,7 +1,7 @@
-//! A run's journal taken apart again: event by event, and turn by turn. Pure.
+//! Replay of a run's journal: event by event, and turn by turn. Pure.
 //!
-//! A replay is the fold that the runtime itself makes, stopped at any event. It asks nothing outside, runs no agent, and
-//! has the result of the run.
+//! A replay is the runtime's own fold, stopped at any event. It has no inputs besides the journal, runs no agent, and ends with
+//! the run's result.
 
 mod diff;
 mod story;
@@ -166,7 +166,7 @@ impl Replay {
     /// The channels at the end: the run's own once it has ended, until then as the turn of the last step has them.
     #[must_use]
     pub fn state(&self) -> &Json {
-        // There is one at least: the submission.
+        // There is at least one step: the submission.
         let last = &self.steps[self.steps.len() - 1];
         self.run.result().map_or(last.state(), |result| &result.state)
     }
@@ -217,13 +217,13 @@ impl Replay {
         let before = state_of(&self.run, branch);
         let agent = event.turn().and_then(|turn| Some(self.turns.get(&turn)?.agent.clone()));
         let takes_back = branch.is_some_and(|branch| takes_back(&self.run, branch));
-        // A branch that ends takes its view along.
+        // The view is gone once its branch has ended, so it is read before.
         let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
         let effects = self.run.step(&event);
         let at = event.at().unwrap_or(self.run.last_at());
         let is_gone = branch.is_some_and(|branch| !self.run.branches().contains(branch));
         let (left, saved) = left.filter(|_| is_gone).map_or((None, None), |left| (Some(left.view), left.saved));
-        // What takes back leaves nothing behind, not even to the run that ends with it.
+        // The writes of compensating turns are dropped, also when the run ends with them.
         let after = match left {
             Some(left) if self.run.result().is_none() => left,
             None if is_gone && (takes_back || self.run.result().is_none()) => before.clone(),
@@ -287,7 +287,7 @@ impl ReplayStep {
     }
 }
 
-/// The branch in which a turn is open, or has parked its handoff.
+/// The branch in which a turn is open, or whose parked handoff it made.
 fn branch_at_work(run: &Run, turn: u32) -> Option<u32> {
     if let Some(open) = run.turns().get(turn) {
         return Some(open.branch);
@@ -295,7 +295,7 @@ fn branch_at_work(run: &Run, turn: u32) -> Option<u32> {
     run.branches().parked_by(turn).map(|(id, _)| id)
 }
 
-/// What a branch sees, or the run itself.
+/// The state that a branch sees; without a branch, that of the run.
 fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
     if let Some(result) = run.result() {
         return result.state.clone();
@@ -303,19 +303,19 @@ fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
     run.branches().get(branch.unwrap_or_default()).map(|branch| branch.view.clone()).unwrap_or_default().into()
 }
 
-/// Whether a branch takes back what another one has done.
+/// Whether a branch compensates another one.
 fn takes_back(run: &Run, branch: u32) -> bool {
     run.branches().get(branch).is_some_and(|branch| matches!(branch.origin, Origin::Compensation { .. }))
 }
 
-/// What the end of a turn leaves, if its branch ends with it.
+/// The state and the saved output of a turn whose branch ends with it.
 struct Left {
     view: FinalState,
     /// What its node saves of its output.
     saved: Option<Update>,
 }
 
-/// What a turn leaves with its end; nothing if what it wrote is dropped.
+/// The state at the end of a turn whose branch ends with it; `None` if what it wrote is dropped.
 fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
     let RunEvent::TurnEnded { turn, command, verdict, .. } = event else { return None };
     if takes_back(run, branch) || matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
@@ -323,7 +323,7 @@ fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
     }
     let children = run.children_of(run.turn(*turn)?);
     let (mut view, _) = run.settle(*turn, branch, &children, &command.update).ok()?;
-    // A node that does not finish saves nothing.
+    // A node that does not finish saves no output.
     let origin = run.branches().get(branch)?.origin;
     let output = command.output.clone().unwrap_or_default();
     let saved = if matches!(verdict, Verdict::Refused(_)) { None } else { run.saved(origin, &output) };

@@ -156,8 +156,8 @@ impl TurnStory {
         wrote
     }
 
-    /// Enters an event about the turn, which `run` has taken already as the step `step`. `resumed_with` are the verdicts that
-    /// overwrites brought along.
+    /// Records an event about the turn, which `run` has already applied as the step `step`. `resumed_with` are the verdicts of
+    /// overwrites.
     pub(super) fn tell(&mut self, event: &RunEvent, run: &Run, step: usize, resumed_with: &mut BTreeMap<u32, Verdict>) {
         let is_over = self.closed.is_some();
         match event {
@@ -241,7 +241,7 @@ impl TurnStory {
         }
     }
 
-    /// The turn is over with a step; without an end of its own it was cancelled.
+    /// Closes the turn with a step; a turn without an end of its own was cancelled.
     pub(super) fn close(&mut self, step: usize, at: Timestamp) {
         self.closed = Some((step, at));
         if matches!(self.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }) {
