@@ -153,7 +153,7 @@ pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
 /// Text for people with words of agents, folded at the width of the terminal if standard output is one, as lines on standard error are: no
 /// row begins with text from the middle of a line. Tables fit already.
 pub(crate) fn folded(text: &str) -> String {
-    /// The width of a terminal that does not say how wide it is, as for standard error.
+    /// The width of a terminal that reports no width, as for standard error.
     const COLUMNS: usize = 80;
     if !std::io::stdout().is_terminal() {
         return text.to_owned();

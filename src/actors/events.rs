@@ -113,7 +113,7 @@ impl Hub {
         self.count.store(watchers.len(), Ordering::Release);
     }
 
-    /// Whether anybody may want to be shown what agents do.
+    /// Whether there may be an observer of what agents do.
     pub(crate) fn is_watched(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long it takes whoever has sent a message to notice that it was lost.
+/// The time after which a sender notices that its message was lost.
 const NOTICED_AFTER: Duration = Duration::from_secs(1);
 
 /// What a fault point does when a fault plan hits it.
@@ -32,7 +32,7 @@ pub enum Fault {
 
 /// Decides what happens at the named fault points (tests and simulations only).
 pub trait Faults: Send + Sync + 'static {
-    /// Called each time execution passes `point`; `subject` says whose it is (an agent, a key), where that matters.
+    /// Called each time execution passes `point`; `subject` names the agent or key that it is about, where that matters.
     fn at(&self, point: &'static str, subject: &str) -> Option<Fault>;
 }
 
@@ -53,10 +53,10 @@ impl Fault {
         }
     }
 
-    /// Hands a message over as often and as late as the fault says, where the code cannot wait.
+    /// Delivers a message as often and as late as the fault plan has it, where the code cannot wait.
     ///
     /// # Panics
-    /// When the plan says so.
+    /// If the fault plan has a panic here.
     pub(crate) fn hand_over<M: Clone + Send + 'static>(self, message: M, deliver: impl Fn(M) + Send + 'static) {
         let times = self.deliveries();
         if let Self::Wait(time) | Self::Hold(time) = self {
@@ -78,7 +78,7 @@ impl Fault {
 /// The text of the planned error.
 ///
 /// # Panics
-/// When the plan says so.
+/// If the fault plan has a panic here.
 pub(crate) async fn happen_slowly(fault: Fault) -> Result<(), String> {
     match fault {
         Fault::Wait(time) | Fault::Hold(time) => tokio::time::sleep(time).await,
@@ -100,7 +100,7 @@ pub(crate) async fn happen_slowly(fault: Fault) -> Result<(), String> {
 /// The text of the planned error.
 ///
 /// # Panics
-/// When the plan says so.
+/// If the fault plan has a panic here.
 pub(crate) fn happen(fault: Fault) -> Result<(), String> {
     match fault {
         Fault::Error(text) => Err(text),

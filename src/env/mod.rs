@@ -152,7 +152,7 @@ impl Env {
         self.faults.is_some()
     }
 
-    /// Passes a fault point with a message, and says how many times it is to be handed over: once, if nothing is planned.
+    /// Passes a fault point with a message; returns how many times it is to be delivered: once, without a fault.
     pub(crate) async fn message_point(&self, point: &'static str, subject: &str) -> Result<usize, String> {
         let Some(fault) = self.fault_at(point, subject) else { return Ok(1) };
         let times = fault.deliveries();

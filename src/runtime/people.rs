@@ -272,7 +272,7 @@ impl RunHandle {
         mut is_wanted: impl FnMut(&Pending) -> bool,
     ) -> Result<Option<Pending>, RunError> {
         let mut asked = self.board.board.router.asked();
-        // Another handle than this one, whose receiver of the result stays for whoever waits with it.
+        // A separate handle: the receiver of the result in `self` stays with its callers.
         let handle = self.board.run(self.id());
         let mut ended = pin!(handle.result());
         loop {

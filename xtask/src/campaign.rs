@@ -1,5 +1,5 @@
 //! Campaigns: tests that repeat with chance, as often as asked. `cargo xtask test` repeats each as often as a run of all tests
-//! has time for; here one is run by its name, and says in one line what came of it.
+//! has time for; here one is run by its name, and prints its result in one line.
 //!
 //! A campaign is a test binary that takes its count from the environment. It may print lines that begin with `campaign `;
 //! for one that does not, the count that it was given and its exit say it.
@@ -18,14 +18,14 @@ struct Campaign {
     /// contain, or one of several parts.
     test: &'static str,
     filter: &'static str,
-    /// The variable by which it is told how much to do, and what that counts.
+    /// The variable that sets how much to do, and the unit of the amount.
     variable: &'static str,
     unit: &'static str,
     fast: u64,
     long: u64,
 }
 
-/// The variables by which tests are told how many cases to run, or for how long, and the seed to begin with.
+/// The variables that set the number of cases or the time of a test, and its first seed.
 const COUNT: &str = "CALLBOARD_SEEDS";
 const SECONDS: &str = "CALLBOARD_SECONDS";
 const SEED: &str = "CALLBOARD_SEED";

@@ -40,7 +40,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// The test that must go red, and a part of what it says then.
+/// The test that must fail, and a part of its message.
 fn check_of(mutant: Mutant) -> (Check, &'static str) {
     let (room, test, says) = match mutant {
         Mutant::AcknowledgeEarly => {

@@ -132,7 +132,7 @@ fn run_area(Area { name, files, tests }: &Area) -> Result<bool, String> {
     Ok(is_enough)
 }
 
-/// What became of each mutant, by file. Those that do not compile say nothing.
+/// What became of each mutant, by file. Mutants that do not compile do not count.
 fn read(outcomes: &Path) -> Result<BTreeMap<String, Count>, String> {
     let mut counts = BTreeMap::<String, Count>::new();
     for (list, is_killed) in [("caught.txt", true), ("timeout.txt", true), ("missed.txt", false)] {

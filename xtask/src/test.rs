@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::commands::cargo;
 use crate::{book, circles, injected, public_names, tools, words};
 
-/// Where tests that could not run say why, one line each.
+/// The file in which tests report that they could not run, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
 
 /// What a part of the run does.

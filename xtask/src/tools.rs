@@ -28,8 +28,7 @@ pub(crate) fn provide_command(package: &str, command: &str) -> bool {
     provide_package(package, || crate::commands::succeeds(&[command, "--version"]))
 }
 
-/// Installs a program into cargo's home: a binary that somebody else has built where `cargo-binstall` is there to get it, or else
-/// from its source.
+/// Installs a program into cargo's home: a prebuilt binary where `cargo-binstall` is there to get it, or else from its source.
 fn provide_package(package: &str, is_there: impl Fn() -> bool) -> bool {
     if is_there() {
         return true;
@@ -50,14 +49,14 @@ fn provide_package(package: &str, is_there: impl Fn() -> bool) -> bool {
     is_installed && is_there()
 }
 
-/// `powercut` records system calls with `strace`. Where it is missing, and this may be done, it is installed; a machine on
-/// which it cannot be is told what that means, and the run goes on.
+/// `powercut` records system calls with `strace`. Where it is missing, and this may be done, it is installed; a machine on if it
+/// cannot be installed, the consequence is printed and the run continues.
 pub(crate) fn provide_strace() {
     if has_strace() {
         return;
     }
     eprintln!("── strace: missing; trying to install it with apt-get");
-    // As root, or as somebody who need not be asked for a password.
+    // As root, or as a user who needs no password for sudo.
     let is_done = [&["apt-get"][..], &["sudo", "-n", "apt-get"]].iter().any(|apt_get| {
         // What the machine knows of its packages may be too old, or nothing.
         install(apt_get)

@@ -116,7 +116,7 @@ impl Store {
         Arc::clone(&self.sled)
     }
 
-    /// Closes the store: whatever was written to it is on the disk, or the error says that it may not be.
+    /// Closes the store. On success, everything that was written to it is on the disk; an error means that it may not be.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
         self.sled().close().await.map_err(trouble)
     }

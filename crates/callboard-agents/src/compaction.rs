@@ -1,6 +1,6 @@
 //! How a conversation that has become long is made short: which messages are summed up, and what stands in their place. Pure.
 //!
-//! What stays is the task, and the newest messages from an answer of the model on: so a call is never parted from what it came to.
+//! What stays is the task, and the newest messages from an answer of the model on: so a call is never separated from its result.
 //! Task and summary are one message, because not every model takes two of one side in a row.
 
 use std::ops::Range;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use callboard::messages::ToolCall;
 
-    /// One answer of a model: how long each of its calls is answered, and how long what it says is.
+    /// One answer of a model: the sizes of its calls' results, and of its text.
     type Round = (usize, Vec<usize>, bool);
 
     fn conversation(earlier: &[Round], rounds: &[Round]) -> (Vec<Message>, usize) {

@@ -29,7 +29,7 @@ use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest, Mod
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeModel;
 
-/// How much of what it was told it repeats, in characters.
+/// The most characters of a text that it repeats.
 const SHOWN: usize = 200;
 
 /// The most agents that it gives tasks to.

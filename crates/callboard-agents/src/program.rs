@@ -7,7 +7,7 @@ use callboard_text::quoted;
 /// Variables with names that end so have secrets in them.
 const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];
 
-/// A program and its arguments. `example` says how they are written.
+/// A program and its arguments. `example` shows the syntax.
 pub(super) fn command(field: Field<'_>, example: &str, found: &mut Found) -> Option<Vec<String>> {
     let before = found.len();
     let items = list(field, example, found);
@@ -31,7 +31,7 @@ pub(super) fn command(field: Field<'_>, example: &str, found: &mut Found) -> Opt
     Some(words)
 }
 
-/// Variables with their values, which everybody may read. Their lines are not shown: somebody may have written a secret there.
+/// Variables with values that are no secrets. Errors do not show their lines, because a user may have written a secret there.
 pub(super) fn environment(item: &Item<'_>, header: &Place, found: &mut Found) -> Vec<(String, String)> {
     let DeValue::Table(table) = item.get_ref() else {
         found.add(Defect::new(header, "`env` must be a table").advise("write env = { NAME = \"value\" }"));

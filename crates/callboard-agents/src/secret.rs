@@ -25,7 +25,7 @@ impl Secret {
         Self(key.into())
     }
 
-    /// The key of a variable: white space around it is a slip of the hand, and nothing but that is no key.
+    /// The key in a variable: surrounding white space is removed, and an empty text is no key.
     pub(super) fn of_variable(value: &str) -> Option<Self> {
         let key = value.trim();
         (!key.is_empty()).then(|| Self::new(key))

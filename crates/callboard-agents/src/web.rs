@@ -40,7 +40,7 @@ pub(super) fn client(way: Way) -> Result<ClientBuilder, rustls::Error> {
 /// The address of a server.
 ///
 /// # Errors
-/// What is wrong with it, as it goes on after "the url". The address is not shown: somebody may have written a key into it.
+/// The error about an address, to be printed after "the url". The address is not shown, because it may contain a key.
 pub(super) fn address(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is none: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {

@@ -13,7 +13,7 @@ const PATTERN: usize = 256 << 10;
 /// The most patterns of schemas that are compiled together.
 pub const MAX_PATTERNS: usize = 256;
 
-/// The most schemas that one schema comes to when each `$ref` is put in the place where it stands, and how deep they may lie.
+/// The most schemas that one schema contains once each `$ref` is replaced by its target, and how deep they may lie.
 const MAX_UNFOLDED: usize = 10_000;
 const MAX_DEPTH: usize = 128;
 
@@ -96,7 +96,7 @@ impl<'a> Unfolding<'a> {
         Unfolding { whole, known: BTreeMap::new() }.size(whole, 0).schemas
     }
 
-    /// What a schema comes to that lies `above` levels deep.
+    /// The number of schemas in one that lies `above` levels deep.
     fn size(&mut self, schema: &'a Value, above: usize) -> Unfolded {
         if above > MAX_DEPTH {
             return Unfolded::ENDLESS;

@@ -118,8 +118,8 @@ fn is_drawn_over(c: char) -> bool {
     matches!(c, '\u{334}'..='\u{338}' | '\u{488}' | '\u{489}' | '\u{20d0}'..='\u{20ff}')
 }
 
-/// Whether it says how the character before it is drawn, and nobody can see that it does: it is one of those that choose between a
-/// sign and its picture where there is no picture.
+/// Whether it invisibly selects how the character before it is drawn: it is one of those that choose between a sign and its
+/// picture where there is no picture.
 fn is_lost_selector(before: Option<char>, c: char) -> bool {
     let has_picture = |before: char| {
         matches!(before, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'

@@ -24,7 +24,7 @@ impl Faults {
             abort();
         }
         if self.crash.as_deref() == Some(agent) && !self.has_crashed.swap(true, Ordering::Relaxed) {
-            // A panic without the default hook's lines on the terminal; the run tells it anyway.
+            // A panic without the default hook's output on the terminal; the run reports it.
             resume_unwind(Box::new(format!("injected by --crash {agent}")));
         }
     }

@@ -133,8 +133,8 @@ pub(crate) struct Observation {
 
 /// Turns the observations in `file` into findings in line order.
 ///
-/// A fingerprint is made of kind, file, subject and snippet, never of the line; equal ones are told apart by their
-/// order in the file.
+/// A fingerprint is made of kind, file, subject and snippet, never of the line; equal ones are distinguished by their order in
+/// the file.
 pub(crate) fn seal(file: &str, mut observations: Vec<Observation>) -> Vec<Finding> {
     observations.sort_by(|a, b| (a.line, a.kind, &a.subject).cmp(&(b.line, b.kind, &b.subject)));
     let mut seen: HashMap<u64, u64> = HashMap::new();

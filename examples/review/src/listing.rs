@@ -222,7 +222,7 @@ fn is_generated(path: &str, text: &str) -> bool {
     path.contains(".min.") || minified || head_comments(text).any(says_generated)
 }
 
-/// Whether a comment says that its file is generated, and not that something else is.
+/// Whether a comment states that its own file is generated, and not another one.
 fn says_generated(line: &str) -> bool {
     const BEGINNINGS: [&str; 9] = [
         "automatically generated",

@@ -1,8 +1,8 @@
 //! Reviews a source tree with a team of supervised agents, offline and without a key.
 //!
-//! `cargo run --release -p review -- PATH` asks before it writes REVIEW.md; `--help` tells the rest. A second
-//! review of the same tree says what is new, fixed and unchanged. [`team`] shows how agents hand off, delegate and ask for
-//! consent; [`session`] shows how a program embeds a board.
+//! `cargo run --release -p review -- PATH` asks before it writes REVIEW.md; `--help` prints the rest. A second review of the same
+//! tree lists what is new, fixed and unchanged. [`team`] shows how agents hand off, delegate and ask for consent; [`session`]
+//! shows how a program embeds a board.
 
 mod advising;
 mod comparing;

@@ -1,5 +1,5 @@
 //! A closer look at one file: where its findings gather, and what it would gain from dealing with the worst of them. Items
-//! without a description are left out: where they stand tells nothing about the code.
+//! without a description are left out: their position has no information about the code.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One session: opens the store, starts the board, has the tree reviewed, and tells how it went.
+//! One session: opens the store, starts the board, has the tree reviewed, and prints the result.
 
 use std::error::Error;
 use std::fmt::Write as _;

@@ -71,7 +71,7 @@ impl Actor for GatewayActor {
             GatewayMsg::Expired(id) => {
                 let decider = state.decider.clone();
                 tokio::spawn(async move {
-                    // Any other error means that somebody else decided first.
+                    // Any other error means that another channel or person decided first.
                     if let Err(AnswerError::Storage(error)) = decider.expire(id).await {
                         tracing::warn!(%id, %error, "an approval could not expire; it is tried again");
                         me.send_after(EXPIRE_AGAIN, move || GatewayMsg::Expired(id));

@@ -1,4 +1,4 @@
-//! The person at the terminal: a question with a prompt goes out, a line comes back.
+//! The person at the terminal: prints a question with a prompt, and reads a line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, Write};
@@ -16,7 +16,7 @@ pub enum Typed {
     Withdrawn,
 }
 
-/// The width of a terminal that does not say how wide it is, in columns.
+/// The assumed width of a terminal that reports none, in columns.
 const COLUMNS: usize = 80;
 
 /// The terminal at which this process is used, opened apart from standard input and closed in every program that is started.

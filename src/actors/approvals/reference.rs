@@ -311,7 +311,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                 let shown = decider.open();
                 prop_assert!(shown.is_sorted_by_key(|envelope| (envelope.expires_at, envelope.request)), "{shown:?}");
                 prop_assert_eq!(decider.pending(), model.open[number].len());
-                // People are not shown what has expired, though nobody has said so yet.
+                // Expired approvals are not shown to people, though no expiry was recorded yet.
                 let now = decider.queue.env.now().wall;
                 let in_time = |question: &&Asked| envelopes[**question].expires_at > now;
                 let expected: Vec<&Asked> = model.open[number].iter().filter(in_time).collect();

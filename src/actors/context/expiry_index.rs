@@ -13,7 +13,7 @@ use super::rules::{Existing, is_live};
 const ROOT: &str = "context-expiry";
 const MARKER: &str = "context-expiry-index";
 
-/// What deleting by the index came to.
+/// The result of a deletion by the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expired {
     /// How many entries were deleted.

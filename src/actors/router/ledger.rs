@@ -1,7 +1,7 @@
 //! The delegation ledger: their statuses, and the messages in agents' inboxes. Pure; the router holds it.
 //!
-//! It is a cache of what the journals of runs say: messages come as their events are journaled, or are derived from the
-//! journals again, and both ways lead to the same message in the same place (SEMANTICS 11).
+//! It is a cache of the journals of runs: messages arrive as their events are journaled, or are derived from the journals again,
+//! and both ways lead to the same message in the same place (SEMANTICS 11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What needs the consent of people, before anybody is asked.
+//! Decides whether an action needs the consent of people.
 
 use std::sync::Arc;
 

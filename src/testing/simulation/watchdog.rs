@@ -67,7 +67,7 @@ impl Watchdog {
                          the thread",
                         pause * PATIENCE
                     );
-                    // Where the thread is blocked this is all that anybody hears.
+                    // If the thread is blocked, this is the only report.
                     eprintln!("seed {seed}: {text}");
                     world.violate(&text);
                 }

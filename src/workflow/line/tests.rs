@@ -64,7 +64,7 @@ fn without_places(draft: &Draft) -> String {
     parts.fold(first, |text, part| text + "place: None" + part.split_once(')').unwrap().1)
 }
 
-/// The formatted text, after a look at whether it says the same.
+/// The formatted text, after a check that it parses to the same plan.
 fn formatted(text: &str) -> String {
     let draft = read(text);
     let formatted = format(&draft).unwrap_or_else(|| panic!("it has no text: {text}\n{}", graph(text)));

@@ -204,7 +204,7 @@ fn the_guide_shows_what_is_taken() {
         } else if block.starts_with('[') {
             vec![vec![head(block)]]
         } else {
-            // Each line by itself: of a task, of a task that is told what it does, or of the workflow.
+            // Each line by itself: of a task, of a task that gets its instructions, or of the workflow.
             let lines = block.lines();
             lines
                 .map(|line| vec![with_lines(line), with_lines(&format!("agent = \"b\"\n{line}")), head(line)])

@@ -103,7 +103,7 @@ fn names() -> Result<Vec<String>, String> {
         .args(["doc", "--workspace", "--no-deps", "--all-features"])
         .env(RUSTDOC, std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
         .env("RUSTDOC", program)
-        // The cfg tells cargo these outputs from those of a `cargo doc` that did not run this program.
+        // The cfg separates these outputs from those of a `cargo doc` that did not run this program.
         .env("RUSTDOCFLAGS", "-D warnings --cfg public_names")
         .status()
         .map_err(|error| format!("cargo doc: {error}"))?;

@@ -88,7 +88,7 @@ fn filtered(history: &[Message], task: &str, max_tokens: u64) -> Briefing {
             chosen.push(place);
         }
     }
-    // As they were said.
+    // In the order of the conversation.
     chosen.sort_unstable();
     let reported: Vec<&str> = chosen.iter().map(|place| passages[*place].text.as_str()).collect();
     let (count, left_out) = (as_u32(reported.len()), as_u32(passages.len() - reported.len()));

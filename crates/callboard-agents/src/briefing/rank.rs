@@ -1,10 +1,11 @@
 //! Full-text rank: which texts have most of what is asked for, by Okapi BM25.
 //!
-//! Written here, because the one library for it alone stands on a hash that nobody keeps any more.
+//! It is implemented here, because the only crate for it depends on an unmaintained hash function.
 
 use std::collections::BTreeMap;
 
-/// How soon more of a word says less, and how much a long text is held against it: the usual values.
+/// BM25's usual parameters: how fast the weight of a repeated word levels off, and how much the length of a text reduces its
+/// rank.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
@@ -39,7 +40,7 @@ fn score(wanted: &BTreeMap<String, f64>, text: &[String], mean: f64) -> u64 {
     (sum * 1e6).round() as u64
 }
 
-/// How much a word says: the more, the fewer texts have it. Above zero, also for one that all have.
+/// The weight of a word: the fewer texts have it, the higher. It is above zero even if all texts have it.
 fn rarity(word: &str, texts: &[Vec<String>]) -> f64 {
     let all = texts.len() as f64;
     let having = texts.iter().filter(|text| text.iter().any(|other| other == word)).count() as f64;

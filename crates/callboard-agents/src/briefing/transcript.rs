@@ -1,4 +1,5 @@
-//! A conversation as text. Each message begins with who says it, in brackets at the beginning of a line; its own lines are set in.
+//! A conversation as text. Each message begins with its speaker, in brackets at the beginning of a line; its own lines are set
+//! in.
 
 use callboard::messages::{Message, ToolCall};
 
@@ -17,13 +18,13 @@ pub(crate) struct Transcript {
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Passage {
-    /// With who says it.
+    /// With the speaker.
     pub(super) text: String,
-    /// What is said, and nothing else.
+    /// The text alone, without the speaker.
     pub(super) words: String,
 }
 
-/// How long a passage is at most, in bytes of what is said.
+/// The longest passage, in bytes of text.
 const PASSAGE: usize = 1_000;
 
 /// A conversation in at most (about) so many tokens: the newest messages, of which one alone has no more than half of them.
@@ -44,7 +45,7 @@ pub(crate) fn transcript(history: &[Message], max_tokens: u64) -> Transcript {
     Transcript { text: reported.join("\n"), messages: super::as_u32(reported.len()), left_out }
 }
 
-/// What is said in a conversation, in parts of at most so many tokens.
+/// The text of a conversation, in parts of at most so many tokens.
 pub(super) fn passages(history: &[Message], max_tokens: u64) -> Vec<Passage> {
     let longest = bytes(max_tokens).clamp(1, PASSAGE);
     let of_message = |message: &Message| {
@@ -72,7 +73,7 @@ fn text(message: &Message, max_tokens: u64) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// Who says what in a message.
+/// The speaker and the text of a message.
 fn said(message: &Message) -> Vec<(String, String)> {
     match message {
         Message::User { text } => vec![("user".to_owned(), text.to_string())],

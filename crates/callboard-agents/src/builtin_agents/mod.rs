@@ -1,7 +1,7 @@
 //! Agents that come with the library: what the others need of a model beside their own work.
 //!
 //! Each is declared as any other is, in a text that is compiled in. None has a tool, and none has an effect. They are not on a
-//! board unless somebody puts them there; a definition of the user's with the same name takes the place of one.
+//! board unless they are added to it; a definition of the user's with the same name takes the place of one.
 
 mod definitions;
 

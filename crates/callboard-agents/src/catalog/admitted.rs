@@ -8,7 +8,7 @@ use callboard::supervision::runs::{BreakerPolicy, BreakerTicket, Signal};
 
 use super::registry::Listed;
 
-/// A call that both breakers have let through. Dropped, it says nothing about the model; see [`Admitted::end`].
+/// A call that both breakers have let through. If it is dropped, the breakers count nothing; see [`Admitted::end`].
 pub(super) struct Admitted {
     listed: Arc<Listed>,
     env: Env,

@@ -1,4 +1,4 @@
-//! Models in place of others: what goes on with those that are the same.
+//! Replacing models: which state of the old models the new ones keep.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The models that agents of a folder choose among, as a file says that is read again with theirs.
+//! The models file of a folder of agents, which is read again together with the agents.
 
 use std::fmt;
 use std::io;
@@ -161,7 +161,7 @@ impl Catalog {
         }
     }
 
-    /// What would stand if this is what the file says.
+    /// The models that would be in effect if the file had these.
     ///
     /// # Errors
     /// What is wrong with it.

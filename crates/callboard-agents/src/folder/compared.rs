@@ -38,7 +38,7 @@ pub(crate) struct Put {
 type ByFile<'a, T> = BTreeMap<&'a str, T>;
 
 impl AgentFolder {
-    /// What the files say by themselves.
+    /// What the files contain, each read by itself.
     pub(super) fn definitions(&self, read: &Files) -> impl Iterator<Item = Result<Definition, String>> {
         let reader = Definition::reader().tools(&self.tools).root(&self.root);
         read.agents.iter().map(move |(file, bytes)| {
@@ -47,7 +47,7 @@ impl AgentFolder {
         })
     }
 
-    /// What has to be done for the agents to be as these files say.
+    /// The changes that make the agents match these files.
     pub(crate) fn compare(&self, read: &Files) -> Changes {
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
         for (file, definition) in read.agents.keys().zip(self.definitions(read)) {
@@ -171,7 +171,7 @@ impl AgentFolder {
             match self.agent(&wanted, catalog) {
                 Ok(spec) => drop(made.insert(*file, (wanted, spec))),
                 Err(why) if new.contains_key(file) => return Err((*file, why)),
-                // An older one goes on as it is.
+                // The older definition remains.
                 Err(_) => {}
             }
         }
@@ -291,7 +291,7 @@ impl Changes {
     }
 }
 
-/// What a file says by itself. Its name is compared with those of all agents that are to be, in [`AgentFolder::check_names`].
+/// A file read by itself. Its name is compared with the names of all other agents in [`AgentFolder::check_names`].
 fn definition(reader: &DefinitionReader, file: &str, bytes: &[u8]) -> Result<Definition, String> {
     let source = DefinitionSource { origin: file.to_owned(), bytes: bytes.to_vec() };
     reader.read_source(&source).map_err(|defects| defects.to_string())

@@ -87,7 +87,7 @@ enum Programs {
 /// What its files may permit agents.
 #[derive(Clone, Debug, Default)]
 enum Permissions {
-    /// Whatever the files say: [`AgentFolder::keep_permissions`] was not called.
+    /// Whatever the files contain: [`AgentFolder::keep_permissions`] was not called.
     #[default]
     Any,
     /// What they permitted when it was loaded; `None` until then.

@@ -27,13 +27,13 @@ struct Answer {
     /// The ids of the conversation's calls: new ones must be others.
     ids: HashSet<Arc<str>>,
     estimated_input: u64,
-    /// Bytes that it has said.
+    /// Bytes of the answer so far.
     said: usize,
     /// How much of each call has come so far, in bytes.
     calls: HashMap<String, usize>,
-    /// Runs since it has said something: signs of life say nothing.
+    /// The timeout of silence. Text restarts it, keep-alive events do not.
     silence: Option<Pin<Box<Sleep>>>,
-    /// It has said something, or begun to call a tool: whatever goes wrong now, it has begun.
+    /// The answer has begun with text or a tool call: a later failure is one after the beginning.
     has_begun: bool,
     ready: VecDeque<ModelEvent>,
     is_over: bool,
@@ -156,14 +156,14 @@ impl Answer {
     }
 }
 
-/// Whether the provider has said that its answer is complete: with some, `genai` ends an answer by itself when the connection was closed in
-/// good order.
+/// Whether the provider has marked its answer as complete: with some, `genai` ends an answer by itself when the connection was
+/// closed in good order.
 fn is_complete(kind: AdapterKind, end: &StreamEnd) -> bool {
     let (has_reason, has_usage) = (end.captured_stop_reason.is_some(), end.captured_usage.is_some());
     match kind {
         // Each piece has what the answer has taken so far.
         AdapterKind::Gemini => has_reason,
-        // These tell it at the end, and older servers no reason.
+        // These providers send it at the end, and older servers send no reason.
         AdapterKind::GeminiIx | AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::OpenAIResp => {
             has_reason || has_usage
         }
@@ -233,7 +233,7 @@ fn arguments(arguments: Value) -> Json {
 
 fn stop(said: Option<Said>, has_calls: bool) -> StopReason {
     match said {
-        // Some say that they have finished when they want tools.
+        // Some providers report "finished" when the model calls tools.
         Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None if has_calls => {
             StopReason::ToolCalls
         }

@@ -60,7 +60,7 @@ fn tool(spec: &ToolSpec) -> Tool {
     Tool::new(spec.name.to_string()).with_description(&*spec.description).with_schema(spec.parameters.value().clone())
 }
 
-/// What the model said; nothing if that was nothing, because providers refuse empty messages.
+/// The model's text; `None` if it is empty, because providers refuse empty messages.
 fn assistant(text: &str, calls: &[ToolCall], kind: AdapterKind) -> Option<ChatMessage> {
     let mut parts: Vec<ContentPart> = Vec::new();
     let mut asked = Vec::new();

@@ -22,7 +22,7 @@ const ADVICE: &str = "split it into several catalogs";
 const EXAMPLE: &str = "write [[models]], and below it name = \"…\", provider = \"…\" and model = \"…\"";
 const EXAMPLE_PROVIDER: &str = "write [providers.NAME], and below it requests_per_minute = 60";
 
-/// Where somebody may write a key by mistake. Their lines are not shown.
+/// Settings into which a user may write a key by mistake. Errors do not show their lines.
 const KEYS_OF_KEYS: [&str; 6] = ["key", "api_key", "apikey", "api-key", "token", "secret"];
 
 impl Models {
@@ -212,7 +212,7 @@ fn prices(name: Option<&str>, item: &Item<'_>, found: &mut Found) -> Option<Pric
 fn price((key, item): Field<'_>, found: &mut Found) -> Option<f64> {
     let whole = |number: &DeInteger<'_>| i64::from_str_radix(number.as_str(), number.radix()).ok();
     let price = match item.get_ref() {
-        // The cast is exact for every price that anybody pays.
+        // The cast is exact for all realistic prices.
         DeValue::Integer(number) => whole(number).map(|number| number as f64),
         DeValue::Float(number) => number.as_str().parse().ok(),
         DeValue::String(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,

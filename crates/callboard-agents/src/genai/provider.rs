@@ -66,7 +66,7 @@ impl Provider {
         Ok(Self { name, kind })
     }
 
-    /// The provider that has a model of this name, as its beginning tells; none if nothing does.
+    /// The provider of a model by the prefix of its name; `None` if the prefix is unknown.
     pub(super) fn of_model(model: &str) -> Option<Self> {
         let kind = AdapterKind::from_model(model).ok().filter(|kind| *kind != AdapterKind::Ollama)?;
         // One wire format of a provider is another kind, but not another provider.

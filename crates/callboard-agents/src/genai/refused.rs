@@ -27,7 +27,7 @@ impl Teller {
         &self.model.name
     }
 
-    /// An error of `genai`. `has_begun` says whether the model had said anything.
+    /// An error of `genai`. `has_begun` is true if the answer had begun.
     pub(super) fn error(&self, error: Error, has_begun: bool) -> ModelError {
         match error {
             Error::HttpError { status, body, headers, .. } => self.status(status, &body, &headers),
@@ -59,12 +59,12 @@ impl Teller {
         }
     }
 
-    /// How long it may say nothing.
+    /// The longest silence.
     pub(super) fn patience(&self, has_begun: bool) -> Duration {
         if has_begun { self.model.timeouts.piece } else { self.model.timeouts.begin }
     }
 
-    /// It has said nothing for that long, though the connection may be there.
+    /// Nothing was received for that long, though the connection may be open.
     pub(super) fn silent(&self, has_begun: bool) -> ModelError {
         let time = self.patience(has_begun).as_secs_f64();
         if has_begun {
@@ -210,7 +210,7 @@ impl Teller {
     }
 }
 
-/// What a provider says in the body of an error: its message, if it is one as they write them.
+/// The message in a provider's error body, if the body has the usual form.
 fn message(body: &str) -> String {
     let parsed = serde_json::from_str::<Value>(body).ok();
     let reported = parsed.as_ref().and_then(|body| {
@@ -235,7 +235,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The innermost cause: what is around it says again and again that something failed.
+/// The innermost cause: the outer errors only repeat that something failed.
 fn innermost(error: &dyn StdError) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

@@ -80,7 +80,7 @@ impl Stream for LoopRun {
     type Item = AgentEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
-        // What was said before it was stopped is sent first.
+        // Text that arrived before the stop is sent first.
         if let Some(event) = self.handle.pending.shown.lock().pop_front() {
             return Poll::Ready(Some(event));
         }

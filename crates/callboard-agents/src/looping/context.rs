@@ -162,7 +162,7 @@ impl LoopContext {
             return After::Use(calls);
         }
         match stop {
-            // A model that wants tools and names none has said all that it will say.
+            // A model that stops for tools and calls none has finished its answer.
             StopReason::Finished | StopReason::ToolCalls | StopReason::Other(_) => After::Answer(said),
             StopReason::Length => After::Fail("the model's answer was cut: raise its `max_tokens`"),
             StopReason::Filtered => After::Fail("the provider withheld the model's answer"),
@@ -183,7 +183,7 @@ impl LoopContext {
         }
     }
 
-    /// Calls that can be distinguished: some models number theirs anew in each answer, or not at all.
+    /// Calls that can be distinguished: some models restart their numbering in each answer, or use no ids.
     fn with_unique_ids(&mut self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
         for (position, call) in calls.iter_mut().enumerate() {
             let mut again = 0;

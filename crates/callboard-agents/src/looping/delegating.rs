@@ -118,7 +118,7 @@ impl AgentLoop {
     }
 }
 
-/// The conversation before the calls that are being made; what the model said with them is part of it.
+/// The conversation before the current calls, including the text with which the model made them.
 fn so_far(context: &LoopContext) -> Vec<Message> {
     let mut history: Vec<Message> = (*context.history).clone();
     if let Some(Message::Assistant { text, calls }) = history.last_mut() {

@@ -1,4 +1,4 @@
-//! What a loop asks of whoever runs it: a turn of a board, or nobody but its caller.
+//! The interface of a loop to its host: a turn of a board, or a caller without a board.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) trait Host: Send + Sync {
     /// Asks people a question, and waits for their answer.
     fn ask(&self, call: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>>;
 
-    /// Has people consent; `each_time` says that what they have decided for a whole run does not count.
+    /// Has people consent; `each_time` ignores decisions for the whole run.
     fn approve(&self, call: &Arc<str>, action: Action, each_time: bool)
     -> BoxFuture<'_, Result<Permission, TurnError>>;
 

@@ -166,7 +166,7 @@ impl Host for InTurn<'_> {
     }
 
     fn handed_over(&self) -> Json {
-        // Who had control before is said beside it, and figures are of no use to a model.
+        // The previous agent is passed separately, and models do not need the run's figures.
         let state = self.0.written().to_json();
         let previous = self.0.previous_agent();
         serde_json::json!({ "previous_agent": previous, "state": state }).into()

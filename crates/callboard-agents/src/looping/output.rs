@@ -20,7 +20,7 @@ impl AgentLoop {
         }
     }
 
-    /// What an answer comes to; nothing if the model is asked again.
+    /// The value of an answer; `None` if the model is asked again.
     pub(super) fn judged(&self, host: &dyn Host, context: &Mutex<LoopContext>, text: &str) -> Option<Finish> {
         let Some(schema) = &self.means.output else { return Some(Finish::Answered(Json::from(text))) };
         let problem: Arc<str> = match schema.read(text) {

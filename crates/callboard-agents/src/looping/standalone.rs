@@ -42,7 +42,7 @@ impl Pending {
     }
 }
 
-/// What people are asked about, and where what they say goes.
+/// A request to people, and the channel for their answer.
 type Asked = (Action, oneshot::Sender<Permission>);
 
 impl Alone {

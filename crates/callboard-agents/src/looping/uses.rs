@@ -1,4 +1,4 @@
-//! What becomes of a call, before anybody is asked.
+//! Decides about a tool call before people are asked.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Use {
 }
 
 impl AgentLoop {
-    /// What a call results in, before anybody is asked.
+    /// The decision about a call before people are asked.
     pub(super) fn judge(&self, host: &dyn Host, call: &ToolCall, context: &LoopContext) -> Use {
         let meta = self.meta_there(host).find(|(_, spec)| spec.name == call.name);
         let fits = |error: serde_json::Error| {

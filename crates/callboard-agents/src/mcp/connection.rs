@@ -33,7 +33,7 @@ struct State {
     last: Option<Starting>,
 }
 
-/// A start, which goes on also if whoever asked for it has gone, and ends with the connection.
+/// A start of a server. It continues if its caller is dropped, and ends with the connection.
 struct Starting {
     ready: Ready,
     task: AbortHandle,

@@ -41,7 +41,7 @@ const EFFECTS: [(&str, Effect); 5] = [
     ("executes", Effect::Executes),
 ];
 
-/// Where somebody may write a secret by mistake. Their lines are not shown.
+/// Settings into which a user may write a secret by mistake. Errors do not show their lines.
 const KEYS_OF_SECRETS: [&str; 7] = ["bearer", "token", "key", "api_key", "secret", "password", "headers"];
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;

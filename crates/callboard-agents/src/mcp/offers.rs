@@ -1,4 +1,4 @@
-//! What a server says that it has, taken within bounds.
+//! The tools that a server lists, read within bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const MAX_TOOLS: usize = 256;
 /// The most pages that a list may come in: more than a tool to each, also if some are not taken.
 const MAX_PAGES: usize = 300;
 
-/// The longest description of a tool, in bytes; the rest is cut, and said to be.
+/// The longest description of a tool, in bytes; the rest is cut, with a note.
 const MAX_DESCRIPTION: usize = 4 << 10;
 
 /// The longest schema of a tool, in bytes.
@@ -33,7 +33,7 @@ const MAX_NAME: usize = 256;
 pub(super) struct Offer {
     description: String,
     schema: Value,
-    /// The server says that a repeated use changes nothing more.
+    /// The server declares that a repeated use has no further effect.
     is_idempotent: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Listing<'a> {
     /// Takes a page. Each of its items is a tool, or should be one.
     ///
     /// # Errors
-    /// There is too much: why, as it goes on after the server's name.
+    /// There is too much: the reason, to be printed after the server's name.
     pub(super) fn add(&mut self, page: Vec<Value>) -> Result<(), String> {
         self.pages += 1;
         if self.pages > MAX_PAGES {
@@ -159,7 +159,7 @@ pub(super) fn spec(settings: &Settings, name: &str, offer: &Offer) -> ToolSpec {
     if spec.class == EffectClass::Once && offer.is_idempotent {
         spec.class = EffectClass::Idempotent;
     }
-    // A use may have to start the server first; each part has its own bound, and says more than this one.
+    // A use may have to start the server first; each step has its own timeout with a more precise error than this one.
     spec.timeout = settings.start_timeout + settings.timeout + MAX_PING + std::time::Duration::from_secs(1);
     spec.max_output = settings.max_output;
     spec.is_untrusted = true;

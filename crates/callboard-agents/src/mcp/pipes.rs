@@ -22,10 +22,10 @@ use crate::process::lines::Line;
 /// How much may wait for the program to read it, in bytes.
 const MAX_UNREAD: usize = 16 << 20;
 
-/// How many lines that are no messages are passed over: some programs greet whoever starts them.
+/// The most lines that are skipped because they are no messages: some programs print a greeting.
 const MAX_NOISE: usize = 100;
 
-/// How it stands with a server, for whoever asks it.
+/// The status of a server, for its callers.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     is_over: AtomicBool,
@@ -46,12 +46,12 @@ impl Fate {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Why it has ended, as it goes on after its name.
+    /// The reason of the end, to be printed after the server's name.
     pub(super) fn why(&self) -> Option<String> {
         self.why.lock().clone()
     }
 
-    /// What else there is to say about a silent one.
+    /// Details for the error about a silent server.
     pub(super) fn remark(&self) -> String {
         let noise = self.noise.lock();
         noise.as_ref().map(|line| format!("; it wrote what is no message: {line}")).unwrap_or_default()

@@ -28,7 +28,7 @@ use crate::process::group::GroupGuard;
 use crate::process::scrubbed;
 use crate::tool::{ToolError, ToolOutput};
 
-/// How long a server may take to say that it is there.
+/// The timeout of a ping.
 pub(super) const MAX_PING: Duration = Duration::from_secs(2);
 
 /// Where in a request the key of a use stands, which is the same for all tries of it.
@@ -51,7 +51,8 @@ struct Listed {
     changes: u64,
 }
 
-/// What a server receives about us, and what it may ask: nothing. What it says by itself is that its tools have changed.
+/// The client that a server sees: it has no capabilities, so the server may request nothing. The only notification that is used
+/// is that its tools have changed.
 pub(super) struct Client(Arc<Fate>);
 
 impl ClientHandler for Client {
@@ -197,8 +198,7 @@ impl Session {
         }
     }
 
-    /// After a call without an answer: a server that does not even say that it is there is begun anew by the next call.
-    /// While others wait for its answers it may be at work on theirs.
+    /// After a call without an answer: if the server does not answer a ping either, the next call starts it again.
     pub(super) async fn end_if_deaf(&self, patience: Duration) {
         if Arc::strong_count(&self.waiting) > 1 {
             return;
@@ -210,17 +210,17 @@ impl Session {
         }
     }
 
-    /// What else there is to say about a silent server.
+    /// Details for the error about a silent server.
     pub(super) fn remark(&self) -> String {
         self.fate.remark()
     }
 
-    /// Why a request failed, as it goes on after the server's name.
+    /// The reason why a request failed, to be printed after the server's name.
     fn why(&self, error: &ServiceError, before: &str) -> String {
         match error {
             ServiceError::McpError(error) => refused(error),
             ServiceError::TransportSend(error) => {
-                // Whatever has happened to it, the next call begins anew.
+                // In any case, the next call starts it again.
                 self.fate.end();
                 self.service.cancellation_token().cancel();
                 self.fate.why().unwrap_or_else(|| undelivered(error))
@@ -243,9 +243,9 @@ impl Session {
 /// Why a server cannot be used.
 #[derive(Clone, Debug)]
 pub(super) struct Unready {
-    /// As it goes on after its name.
+    /// The text to be printed after the server's name.
     pub(super) why: String,
-    /// It has not said anything in time.
+    /// It has not answered in time.
     pub(super) is_silence: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the document says of a server.
+//! The settings of a server in the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::secret::Secret;
 use crate::tool::{USUAL_OUTPUT, USUAL_TIMEOUT};
 use crate::web;
 
-/// How long a server may take to start and to list its tools, if nobody says otherwise: some are fetched first.
+/// How long a server may take to start and to list its tools, by default: some programs are downloaded first.
 pub(super) const USUAL_START: Duration = Duration::from_secs(30);
 
 /// A server as a document declares it.

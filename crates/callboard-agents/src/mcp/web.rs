@@ -35,7 +35,7 @@ pub(super) fn transport(
                 bearer.variable
             ));
         };
-        // It is not shown by whoever shows headers.
+        // Marked as sensitive, so that the `Debug` output of headers does not show it.
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
@@ -48,7 +48,7 @@ pub(super) fn transport(
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE)
         .max_error_response_size(MAX_ERROR)
-        // The tools of a session that begins anew are looked at again.
+        // A restarted session lists its tools again.
         .reinit_on_expired_session(false);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }

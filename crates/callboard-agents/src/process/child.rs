@@ -29,7 +29,7 @@ pub(crate) const MAX_LINE: usize = 8 << 20;
 /// How much of a line on standard error is logged, in bytes.
 const MAX_LOGGED: usize = 4 << 10;
 
-/// How much of what a program said last stands in an error, in lines and in bytes.
+/// The most of a program's last standard error that an error shows, in lines and in bytes.
 const KEPT_LINES: usize = 20;
 const KEPT_BYTES: usize = 4 << 10;
 
@@ -64,11 +64,11 @@ pub(crate) struct Output {
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// `None` if somebody else received it.
+    /// `None` if it was already taken.
     status: Option<ExitStatus>,
     /// It went on after it had closed its standard output, and was killed.
     was_mute: bool,
-    /// What it said last on its standard error.
+    /// The last lines of its standard error.
     said: String,
 }
 
@@ -202,8 +202,8 @@ impl Drop for Keeping {
     }
 }
 
-/// The processes that a program has started and that have left its group. They are found by what they have of its environment, and
-/// end when this is dropped: also if the runtime ends before anybody has looked for them. That reads `/proc`, so it blocks.
+/// The processes that a program has started and that have left its group. They are found by what they have of its environment,
+/// and end when this is dropped: also if the runtime ends before they were searched for. That reads `/proc`, so it blocks.
 struct Orphans(String);
 
 impl Drop for Orphans {
@@ -212,8 +212,7 @@ impl Drop for Orphans {
     }
 }
 
-/// Sees a program to its end: logs what it says on its standard error, and takes its status once its group is killed, so that
-/// no zombie stays.
+/// Sees a program to its end: logs its standard error, and takes its status once its group is killed, so that no zombie stays.
 async fn keep(
     (mut child, started): (Child, Started),
     (pid, mark): (Pid, String),

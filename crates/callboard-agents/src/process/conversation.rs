@@ -31,16 +31,16 @@ const MAX_NOTICES: usize = 1_000;
 pub(super) enum Broken {
     /// The process has closed its output.
     Ended {
-        /// It has said something in this turn.
+        /// It has sent a line in this turn.
         has_spoken: bool,
     },
-    /// It said what it must not say.
+    /// It broke the protocol.
     Unfit(String),
     /// The turn itself cannot go on.
     Turn(TurnError),
 }
 
-/// How a turn came to its end.
+/// The way in which a turn ended.
 pub(super) struct Ended {
     pub(super) result: Result<Command, TurnError>,
     /// Nothing is left open: the process may take another one.
@@ -256,7 +256,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// What is asked of the turn; `Err` says why that cannot be.
+    /// The request to the turn; `Err` is the reason why the line is no valid request.
     fn ask(&mut self, id: Id, request: Request) -> Result<BoxFuture<'static, Reply>, String> {
         let turn = self.turn.clone();
         Ok(match request {

@@ -13,7 +13,7 @@ use crate::definition::{Definition, DefinitionError, ProcessSettings};
 
 use super::{ProcessAgent, StartFolder};
 
-/// Where programs are looked for if nothing says where.
+/// The `PATH` for programs if none is set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 impl ProcessAgent {
@@ -99,7 +99,7 @@ pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defe
     Err(Defect::new(&None, problem).advise("install it, or write its path"))
 }
 
-/// A path is relative to the folder; a name is looked for in `PATH` by whoever starts it.
+/// A path is relative to the folder; a name is searched for in `PATH` when it is started.
 pub(super) fn located(program: &OsStr, folder: &Path) -> OsString {
     if !program.as_bytes().contains(&b'/') {
         return program.to_owned();

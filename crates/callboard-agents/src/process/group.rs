@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The group of a program, for as long as its number cannot be anybody else's.
+/// The process group of a program, valid as long as its number cannot be reused.
 #[derive(Debug)]
 pub(crate) struct Group(Mutex<Option<Pid>>);
 

@@ -307,7 +307,7 @@ pub(super) fn scrubbed(program: &OsStr) -> Program {
     program
 }
 
-/// Keeps a program until it is asked for, or the agent is gone. One that says anything meanwhile is ended.
+/// Keeps a program until it is asked for, or the agent is gone. A program that prints anything meanwhile is ended.
 async fn watch(
     mut process: Process,
     claimed: oneshot::Receiver<Claim>,

@@ -24,7 +24,7 @@ use super::tool::Tools;
 pub use section::Section;
 use usual::USUAL;
 
-/// Templates that agents have, by their text: a compiled one is large, and many agents say the same.
+/// The compiled templates of agents by their text: a compiled template is large, and many agents share one.
 static COMPILED: LazyLock<Mutex<ByText>> = LazyLock::new(Mutex::default);
 
 type ByText = HashMap<Box<str>, Weak<Template<PromptVar>>>;

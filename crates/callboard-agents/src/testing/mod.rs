@@ -1,4 +1,4 @@
-//! A model that says what a test wrote down for it.
+//! A scripted model for tests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

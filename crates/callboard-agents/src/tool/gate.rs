@@ -25,7 +25,7 @@ impl Gate {
     }
 }
 
-/// A use that was let through. Dropped, it says nothing about the tool.
+/// An admitted use. If it is dropped, nothing is counted for the tool.
 pub(crate) struct Admitted<'a> {
     gate: &'a Gate,
     ticket: Option<BreakerTicket>,

@@ -49,7 +49,7 @@ impl ToolSpec {
             })
             .into_generator()
             .into_root_schema_for::<A>();
-        // What is said of the type is for whoever reads the source.
+        // The type's description is for readers of the source.
         parameters.remove("title");
         parameters.remove("description");
         Self::new(name, description, parameters.to_value(), effect)

@@ -97,7 +97,7 @@ pub fn context_query() -> impl Tool {
         let context = context_of(&scope)?;
         let namespace = query.namespace.unwrap_or_else(|| context.memory());
         let limit = query.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MAX_ENTRIES);
-        // One more than is shown tells whether there are more.
+        // One more entry than is shown is read, to learn whether there are more.
         let found = match &query.prefix {
             Some(prefix) => newest(context.query_by_prefix(&namespace, prefix, usize::MAX).await?, limit + 1),
             None => context.query(&namespace, limit + 1).await?,

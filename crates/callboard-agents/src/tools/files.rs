@@ -23,7 +23,7 @@ const MAX_WRITE: usize = 1 << 20;
 /// The most bytes of a line that are shown.
 const MAX_LINE: usize = 2000;
 
-/// What is left for what is said below the lines.
+/// The bytes that remain for the note below the lines.
 const REMARKS: usize = 512;
 
 /// How often another name is tried for a file that is written beside the old one.
@@ -233,8 +233,8 @@ fn standing(root: &Root, path: &str) -> Standing {
     }
 }
 
-/// What came of a write whose result was lost. A file is replaced whole, so it is as it was before, or as it was to become;
-/// where it is neither, somebody has changed it since, and it is not known.
+/// What came of a write whose result was lost. A file is replaced whole, so it is as it was before, or as it was to become; where
+/// it is neither, another writer has changed it since, and the outcome is unknown.
 fn reconciled(standing: &Standing, before: &Json, write: &Write) -> Reconciled<ToolOutput> {
     if !before.is_null() && standing.hash() == *before {
         // To write again what is there already changes nothing.
@@ -386,7 +386,7 @@ fn put(
     done
 }
 
-/// Without the bits by which whoever runs the file is its owner or of its group: what is in it now, a tool has written.
+/// The mode without the setuid and setgid bits: a tool has written the present content.
 #[cfg(unix)]
 fn without_set_id(permissions: cap_std::fs::Permissions) -> cap_std::fs::Permissions {
     use cap_std::fs::PermissionsExt as _;

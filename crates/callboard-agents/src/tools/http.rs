@@ -32,7 +32,7 @@ const MAX_PAGE: usize = 1 << 20;
 /// The longest address, in bytes.
 const MAX_URL: usize = 2048;
 
-/// The most bytes of an answer, and what of it is for what is said around the page.
+/// The most bytes of an answer, and the part of it that is reserved for the text around the page.
 const OUTPUT: usize = 64 << 10;
 const REMARKS: usize = 1024;
 
@@ -89,7 +89,7 @@ impl HttpGet {
         page(response, get.from.unwrap_or(0)).await
     }
 
-    /// Whether this may be asked for, as far as its text tells. What a name leads to is checked when it is looked up.
+    /// Whether this may be asked for, judged by its text. The addresses of a name are checked when it is resolved.
     fn check(&self, url: &Url) -> Result<(), Refused> {
         if !["http", "https"].contains(&url.scheme()) {
             return Err(Refused::Scheme);
@@ -191,7 +191,7 @@ fn target_of(response: &Response) -> Option<String> {
     Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
 }
 
-/// What is said of a page, and its text from this byte on.
+/// The text around a page, and the page's text from this byte on.
 async fn page(mut response: Response, from: usize) -> Result<ToolOutput, ToolError> {
     let kind = response.headers().get(CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
     let said = kind.as_deref().map_or("of no type", |kind| beginning(kind, 100));
@@ -266,7 +266,7 @@ impl Resolve for Checked {
         let found = (self.lookup)(name);
         async move {
             let found = found.await?;
-            // One that is refused among others is enough: which of them a connection takes is not ours to say.
+            // One refused address among several is enough: the connection may take any of them.
             if !is_allowed && !found.iter().all(|address| is_public(address.ip())) {
                 return Err(Refused::Private.into());
             }

@@ -1,5 +1,5 @@
-//! Files and folders that tools may read and not change, such as those that define agents and models. They are paths, because some
-//! of them are not there yet: each is looked at anew whenever a tool is used, name by name, with the links on the way.
+//! Files and folders that tools may read and not change, such as those that define agents and models. They are paths, because
+//! some of them are not there yet: each is looked up again at every use of a tool, name by name, with the links on the way.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -176,7 +176,7 @@ pub(super) fn name_below(root: &Path, kept: &Path) -> Option<PathBuf> {
     below.components().all(|part| matches!(part, Component::Normal(_))).then(|| below.to_owned())
 }
 
-/// Whether a path below the root leads to what is to stay, or into it, as far as its text tells. After a name, links decide where `..`
+/// Whether a path below the root leads to a protected path, or into it, judged by its text. After a name, links decide where `..`
 /// leads.
 pub(super) fn is_kept_by_text(path: &str, kept: &Path) -> bool {
     let mut parts = Path::new(path).components().filter(|part| *part != Component::CurDir);
@@ -246,7 +246,7 @@ mod tests {
             kept.add(&step(folder.join("gone"), kind)).unwrap_err();
         }
         kept.add(&step(folder.clone(), StepKind::Missing)).unwrap();
-        // A name that is too long cannot be looked at by anybody.
+        // No process can open a name that is too long.
         let long = folder.join("x".repeat(300)).join("models.toml");
         assert_eq!(steps(&long).last().map(|step| (step.kind, &step.folder)), Some((StepKind::Unknown, &folder)));
         assert!(KeptNames::of(&[long]).is_closed(own));

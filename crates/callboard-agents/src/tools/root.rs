@@ -29,7 +29,7 @@ pub struct Root {
     pub(super) kept: Arc<[PathBuf]>,
     /// Those of them that lie below the root by their text, as seen from there.
     kept_below: Arc<[PathBuf]>,
-    /// Held by whoever changes a file, so that two changes of one file do not lose either.
+    /// Locked by each change of a file, so that of two concurrent changes neither is lost.
     pub(super) change: Arc<Mutex<()>>,
 }
 
@@ -118,7 +118,7 @@ impl Root {
         Ok(self)
     }
 
-    /// Whether a path may lead to something that is changed, as far as its text tells.
+    /// Whether a path may lead to a file that is changed, judged by its text.
     ///
     /// # Errors
     /// It leads nowhere that a tool may go, or to what is to stay as it is.
@@ -321,7 +321,7 @@ fn opened(path: &Path) -> Result<(Dir, PathBuf), RootError> {
     Ok((folder, place))
 }
 
-/// Whether a path may be looked for at all, as far as its text tells: after a name, links decide where `..` leads.
+/// Whether a path may be looked up, judged by its text: after a name, links decide where `..` leads.
 ///
 /// # Errors
 /// It leads nowhere that a tool may go.

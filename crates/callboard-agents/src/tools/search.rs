@@ -36,7 +36,7 @@ const MAX_IGNORE_LINES: usize = 10_000;
 const SHOWN: usize = 300;
 const BEFORE: usize = 100;
 
-/// What is left for what is said below the places.
+/// The bytes that remain for the note below the matches.
 const REMARKS: usize = 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -296,8 +296,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What the `.gitignore` of a folder says. It is read by handle like any other file; of the `ignore` crate only the meaning
-    /// of its lines is used, because its walk goes by paths.
+    /// The rules of the `.gitignore` of a folder. It is read by handle like any other file; of the `ignore` crate only the
+    /// meaning of its lines is used, because its walk goes by paths.
     fn ignore(&mut self, folder: &Dir) -> Option<Gitignore> {
         let (file, _) = open_file(folder, ".gitignore").ok()?;
         let Some(text) = whole(file, MAX_IGNORE).ok()? else {
@@ -318,7 +318,7 @@ impl Walk<'_> {
         builder.build().ok()
     }
 
-    /// The nearest folder that says something about it decides.
+    /// The nearest folder with a rule for it decides.
     fn is_ignored(&self, path: &str, is_folder: bool) -> bool {
         let said = |(begin, ignore): &(usize, Gitignore)| match ignore.matched(Path::new(&path[*begin..]), is_folder) {
             ignore::Match::None => None,

@@ -23,7 +23,7 @@ enum Kind {
     Repetition,
 }
 
-/// What a slip in a name may have meant.
+/// The name that a misspelt one may have meant.
 pub(super) const FILTERS: &str = "abs attr batch bool capitalize chain count default dictsort first float format groupby indent int items join \
                        last length lines list lower map max min pprint reject rejectattr replace reverse round select \
                        selectattr slice sort split string sum title tojson trim unique upper zip";

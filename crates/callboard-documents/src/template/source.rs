@@ -1,4 +1,4 @@
-//! The source of a template or an expression: how long it may be, how it is parsed, and what its errors say.
+//! The source of a template or an expression: its limit of length, its parsing, and the texts of its errors.
 
 use callboard_text::cut;
 use minijinja::{Error, ErrorKind};
@@ -9,7 +9,7 @@ use super::fault::Fault;
 /// The longest template or expression, in bytes.
 const MAX_SOURCE: usize = 64 << 10;
 
-/// The longest source that is read on the stack of whoever asks, in bytes.
+/// The longest source that is parsed on the caller's stack, in bytes.
 const SHORT: usize = 256;
 
 /// The stack for any other: room for one that nests as deep as [`MAX_SOURCE`] lets it. What of it is not used takes no memory.
@@ -43,7 +43,7 @@ fn fault(source: &str, error: &Error) -> Fault {
 }
 
 pub(super) fn text_of(error: &Error) -> String {
-    // What bounds the text says so itself.
+    // The length limit has its own error.
     if let (ErrorKind::WriteFailure, Some(reason)) = (error.kind(), std::error::Error::source(error)) {
         return reason.to_string();
     }

@@ -1,4 +1,4 @@
-//! What docs/workflow-templates.md says of the language.
+//! The rules of the language in docs/workflow-templates.md.
 
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 //! reason.
 //!
 //! The tree of the `toml` crate is as deep as its brackets times the dots of its keys, and dropping it takes stack for each
-//! level; a table of one key takes more than a KiB, for each dot too; its errors are as many as the text has characters. So
-//! no text comes to it that this has not let pass.
+//! level; a table of one key takes more than a KiB, for each dot too; its errors are as many as the text has characters. So it
+//! parses only texts that passed this scan.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! JavaScript and TypeScript: template literals and, as well as tokens alone can tell, regular expressions.
+//! JavaScript and TypeScript: template literals and, as well as tokens alone allow, regular expressions.
 
 use super::cursor::{Cursor, is_word_char};
 use super::lexed::{Lexed, Token, TokenKind};

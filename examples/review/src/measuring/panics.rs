@@ -1,7 +1,7 @@
 //! Code outside tests that panics instead of returning an error (Rust).
 //!
-//! Not counted: `assert!` and `unreachable!`, which state a belief; the unwrapping of a lock, which passes on a panic
-//! that already happened; and `expect` methods of other types, told by an argument that is not a text.
+//! Not counted: `assert!` and `unreachable!`, which state a belief; the unwrapping of a lock, which passes on a panic that
+//! already happened; and `expect` methods of other types, recognized by an argument that is not a text.
 
 use super::source::Source;
 use crate::findings::{Kind, Observation, Severity};

@@ -1,4 +1,5 @@
-//! What a board has to know of an agent, whether it thinks or is a program: how it is found, how much it may use, as a file says it.
+//! Reads the settings that a board needs of every agent, whether it uses a model or is a program: how it is found, and its
+//! limits.
 
 use std::sync::Arc;
 use std::time::Duration;

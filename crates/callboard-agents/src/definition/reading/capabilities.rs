@@ -1,4 +1,4 @@
-//! Which tools an agent that thinks may use, and what it may cause, as a file says it.
+//! Reads the tools and the authority of an agent that uses a model.
 
 use callboard::actors::Mode;
 use callboard_documents::toml::{Fields, Item, count, duration};

@@ -105,7 +105,7 @@ impl DefinitionReader {
         self
     }
 
-    /// What it reads is compiled in: no text can say that of itself.
+    /// The definition is compiled in; no file can claim this.
     pub(crate) fn built_in(mut self) -> Self {
         self.tier = Tier::BuiltIn;
         self
@@ -218,7 +218,7 @@ impl DefinitionReader {
         name.map(|_| definition)
     }
 
-    /// What is said of an agent that thinks with a model.
+    /// The settings of an agent that uses a model.
     fn thinking(&self, fields: &mut Fields<'_>, definition: &mut Definition, found: &mut Found) {
         if let Some(mode) = fields.field("mode").and_then(|field| mode(field, found)) {
             definition.mode = mode;

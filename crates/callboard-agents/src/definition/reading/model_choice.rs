@@ -1,4 +1,4 @@
-//! Which models an agent asks, as a file says it.
+//! Reads the models of an agent.
 
 use std::collections::BTreeSet;
 

@@ -21,7 +21,7 @@ pub(super) fn checked(kind: &'static str, name: Placed<String>, found: &mut Foun
     }
 }
 
-/// What is wrong with a name that people cannot tell from one of these. A plain one is none that others are mistaken for.
+/// The defect of a name that people would confuse with one of these. An ASCII name is never reported: its look-alike is.
 pub(crate) fn name_alike<'a>(name: &AgentName, others: impl Iterator<Item = &'a AgentName>) -> Option<Defect> {
     let name = name.as_str();
     if name.is_ascii() {

@@ -1,4 +1,4 @@
-//! What the answer of an agent must look like, as a file says it.
+//! Reads the schema that an agent's answer has to match.
 
 use callboard_documents::toml::{Fields, Item, placed_json};
 use callboard_documents::{Defect, Found};

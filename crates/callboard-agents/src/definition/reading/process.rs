@@ -1,4 +1,4 @@
-//! An agent that is a program, as a file says it: no model thinks for it, so nothing that is for models can be said of it.
+//! Reads an agent that is a program: it has no model, so settings for models are refused.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::definition::{Definition, ProcessSettings, READY_WITHIN};
 const EXAMPLE: &str = "write [agent.process], and below it command = [\"python3\", \"agent.py\"]";
 const EXAMPLE_COMMAND: &str = "write command = [\"python3\", \"agent.py\"]: the program and its arguments";
 
-/// Why a key says nothing of a program, and what to do instead.
+/// The reason why a key does not apply to programs, and the advice.
 type Thinking = (&'static str, &'static str, &'static str);
 
 /// Keys of agents that think.
@@ -48,7 +48,7 @@ const THINKING_WITH_TOOLS: [Thinking; 5] = [
     ("max_iterations", "a program asks models itself, if any", "remove it; `timeout` and `tokens` bound a turn"),
 ];
 
-/// What a file says of a program. With `root`, it is looked whether all is there.
+/// Reads the settings of a program. With `root`, it is checked that its files exist.
 pub(super) fn process(item: &Item<'_>, root: Option<&Path>, found: &mut Found) -> Option<ProcessSettings> {
     let mut fields = Fields::of("the program of an agent", item, EXAMPLE, found)?;
     let header: Place = Some(fields.place.clone());

@@ -1,4 +1,4 @@
-//! The prompt of an agent and its sections, as a file says them.
+//! Reads the prompt of an agent and its sections.
 
 use std::collections::BTreeSet;
 

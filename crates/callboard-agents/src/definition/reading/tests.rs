@@ -247,7 +247,7 @@ fn errors_of_texts_that_are_no_agents_name_what_to_write() {
     );
 }
 
-/// A page's example that says everything.
+/// The example in the docs that has every key.
 fn whole_example(page: &'static str) -> &'static str {
     page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The lines between callboard and a process agent (docs/process-agents.md). Pure: what may be said, not what comes of it.
+//! The lines between callboard and a process agent (docs/process-agents.md). Pure: only the format, not the effects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) struct TurnLine<'a> {
     pub(super) conversation: Vec<Message>,
 }
 
-/// What a delegation came to that the asking turn had made before.
+/// The result of a delegation that the asking turn had made before.
 #[derive(Debug, Serialize)]
 pub(super) struct AnswerLine<'a> {
     pub(super) to: &'a str,
@@ -88,7 +88,7 @@ impl<'a> From<&'a EarlierAnswer> for AnswerLine<'a> {
 pub(super) enum Unmet {
     /// The guard refused it.
     Refused,
-    /// People or a policy said no, or nobody answered in time.
+    /// People or a policy denied it, or nobody answered in time.
     Denied,
     /// The delegation ended otherwise than finished.
     NotFinished,
@@ -195,7 +195,7 @@ pub(super) enum Line {
     Settle { id: Id, reservation: Id, input_tokens: u64, output_tokens: u64 },
     /// That call was not sent.
     Release { id: Id, reservation: Id },
-    /// Tells whoever watches the run.
+    /// A notice for the observers of the run.
     Notice { text: String },
     /// The turn has read untrusted input, and is tainted.
     Taint { source: String },
@@ -281,7 +281,7 @@ pub(super) enum Said {
     Asks(Id, Request),
     /// It has done a step.
     Did(Id, Json),
-    /// It tells something.
+    /// A notice.
     Tells(String),
     /// The process has read untrusted input: its turn is tainted.
     Reads(String),
@@ -325,8 +325,8 @@ pub(super) fn read(line: &[u8]) -> Result<Said, BadLine> {
     line.meaning().map_err(|why| bad(&why))
 }
 
-/// The version that a process says it speaks, with its first line. What else that line of another version holds is up to that
-/// version; one of this version holds nothing else.
+/// The protocol version in the first line of a process. What else that line of another version holds is up to that version; one
+/// of this version holds nothing else.
 pub(super) fn read_ready(line: &[u8]) -> Result<u64, BadLine> {
     let fields = object(line)?;
     let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
@@ -359,7 +359,7 @@ pub(super) fn refused_version(version: u64) -> String {
     format!("speaks version {version} of the protocol, and callboard speaks version {VERSION}, {change}")
 }
 
-/// What is said of lines that were written where none may be, beside the lines themselves.
+/// The error text about lines that are not allowed here, besides the lines themselves.
 pub(super) fn hint_of_misplaced(lines: &[u8]) -> Option<&'static str> {
     let first = lines.split(|byte| *byte == b'\n').next()?;
     renamed(&object(first).ok()?)
@@ -451,7 +451,7 @@ fn entry(id: Id, entry: Entry) -> Said {
     Said::Asks(id, Request::Context(entry))
 }
 
-/// No longer than it may be: what is cut is said.
+/// A text within the limit: what was cut is noted.
 fn shortened(text: String) -> String {
     match text.char_indices().nth(MAX_TEXT) {
         None => text,

@@ -197,7 +197,7 @@ fn allowed() -> Result<Rules, String> {
         libc::SYS_sched_setattr,
         libc::SYS_personality,
     ];
-    // With which arguments they are refused, the second filter says.
+    // The second filter determines the arguments with which they are refused.
     rules.extend(any(conditional.iter()));
     Ok(rules)
 }

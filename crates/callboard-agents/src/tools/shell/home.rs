@@ -135,7 +135,7 @@ mod flat {
     use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
     use rustix::io::Errno;
 
-    /// The most times that the folder is read: somebody may go on adding to it.
+    /// The most times that the folder is read: another process may keep adding entries.
     const MAX_LOOKS: u32 = 1_000_000;
 
     pub(super) fn remove(place: &Path) -> Result<(), Errno> {

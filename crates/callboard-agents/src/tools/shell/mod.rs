@@ -52,7 +52,7 @@ const MAX_COMMAND: usize = 32 << 10;
 /// What a shell is given of the environment.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
 
-/// Where programs are looked for if the environment does not say.
+/// The default `PATH`.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Runs command lines with `sh -c` in the folder of the tools. Name: `ShellExec`.
@@ -196,7 +196,7 @@ impl ShellExec {
             },
             End::TimedOut => format!("stopped after {} s, with what it had started", limit.as_secs()),
         };
-        // A command may have asked anybody on the network.
+        // A command may have read input from the network.
         Ok(ToolOutput { text: format!("{said}\n{}", printed.shown()), is_untrusted })
     }
 
@@ -325,7 +325,7 @@ mod tests {
         let mut pipe = io::BufReader::new(std::fs::File::open(alive).unwrap());
         let mut said = String::new();
         io::BufRead::read_line(&mut pipe, &mut said).unwrap();
-        // It runs, and that it does has been said, or is about to be; nobody hears it.
+        // The command runs; the report of its start was sent or is about to be, and is not received.
         drop(start);
         io::Read::read_to_string(&mut pipe, &mut said).unwrap();
         assert_eq!(said, "begun\n");

@@ -1,7 +1,7 @@
 //! Empty folders in the places of files that commands must not make: the kernel keeps a name from a command only where something
 //! is that can be mounted over. Whoever reads such a file takes a folder for no file, and version control has no empty folders.
 //!
-//! Commands of several processes share one. Each holds a shared lock on it; whoever is the last removes it. What a process leaves
+//! Commands of several processes share one. Each holds a shared lock on it; the last process removes it. What a process leaves
 //! that was killed is removed after the next command there, unless commands of that process have outlived it: with the folder
 //! they would lose what is mounted on it. Then it stays until a command ends there after them.
 

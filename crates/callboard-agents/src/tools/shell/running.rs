@@ -13,7 +13,7 @@ use super::printed::Printed;
 use crate::ToolError;
 use crate::process::group::{Group, GroupGuard};
 
-/// The most that a pipe can hold when whoever wrote into it has ended.
+/// The most bytes that a pipe can hold after its writer has ended.
 const MAX_PIPE: usize = 1 << 20;
 
 /// A command that runs.
