@@ -26,7 +26,7 @@ fn write_file() -> Action {
     Action::new("write_file", "REVIEW.md", json!({ "text": "fine", "n": [1, 2.5, null] }))
 }
 
-/// Asks for consent to one action and says what came of it.
+/// Asks for consent to one action and returns the result.
 fn asking(builder: Builder) -> Builder {
     builder.agent("writer", |turn: Turn| async move {
         let output = match turn.people().approve(write_file()).await {

@@ -1,4 +1,4 @@
-//! A loop is stopped wherever it waits: nothing of it goes on, and on a board nothing is left of its run.
+//! A loop is stopped wherever it waits: nothing of it continues, and on a board nothing is left of its run.
 
 use std::future::ready;
 use std::num::NonZeroU32;
@@ -105,7 +105,7 @@ impl Place {
     }
 }
 
-/// A model that says a word, and then nothing more.
+/// A model that sends one word, and then nothing more.
 struct Hangs(Place);
 
 impl Model for Hangs {
@@ -176,7 +176,7 @@ async fn a_run_that_is_cancelled_wherever_its_agent_waits_leaves_nothing() {
         }
         assert_nothing_left(&board, 5).await;
         assert_eq!((place.0.inside(), people::questions(&run).await.len()), (0, 0), "{wait:?}: it goes on");
-        // Nor does anything come back later.
+        // Nor does anything arrive later.
         pass(secs(90)).await;
         assert_eq!(script.requests().len(), asked, "{wait:?}: the model is asked again");
         assert_nothing_left(&board, 5).await;

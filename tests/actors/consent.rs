@@ -19,7 +19,7 @@ fn write(text: &str) -> Action {
     Action::new("write_file", "REVIEW.md", json!({ "text": text }))
 }
 
-/// Asks for consent, and says what came of it.
+/// Asks for consent, and returns the result.
 async fn writer(turn: Turn) -> Result<Command, TurnError> {
     Ok(Command::output(match turn.people().approve(write("the review")).await {
         Ok(action) => action.to_string(),

@@ -19,7 +19,7 @@ fn run_shell(arguments: Value) -> Action {
     Action::new("ShellExec", &target, arguments)
 }
 
-/// Asks for each of its actions, one after the other, and says what it did.
+/// Asks for each of its actions, one after the other, and returns what it did.
 fn asks(actions: Vec<Action>) -> AgentSpec {
     AgentSpec::new("coder", move |turn: Turn| {
         let actions = actions.clone();

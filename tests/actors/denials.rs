@@ -1,4 +1,4 @@
-//! What is denied does not happen, and the run says so (SEMANTICS 5 and 9).
+//! What is denied does not happen, and the run reports it (SEMANTICS 5 and 9).
 
 use callboard::messages::{Action, Consent, RunEvent};
 use callboard::prelude::*;

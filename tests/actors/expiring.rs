@@ -38,7 +38,7 @@ impl Stage {
         self.world.env.now().wall
     }
 
-    /// A board whose agent asks for consent to what its input says, and hands nothing on.
+    /// A board whose agent asks for consent to the action in its input, and hands nothing off.
     fn board(&self) -> Builder {
         let env = self.world.env.clone();
         let diary = Diary { reported: Arc::clone(&self.reported), began: env.now().monotonic, env };
@@ -302,7 +302,7 @@ async fn a_decision_is_kept_for_its_approval_s_life_and_sixty_days() {
     board.shutdown().await;
 }
 
-/// Asks questions: one that says how long, and one that does not.
+/// Asks two questions: one with a time to live, and one without.
 fn curious(builder: Builder) -> Builder {
     let spec = AgentSpec::new("curious", |turn: Turn| async move {
         let asked = match turn.input::<Option<u64>>()? {

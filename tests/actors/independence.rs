@@ -1,4 +1,4 @@
-//! Agents that may not pass control on, or cannot, finish alone within the same limits, and the result says so.
+//! Agents that may not pass control on, or cannot, finish alone within the same limits, and the result lists them.
 
 use crate::common::{assert_nothing_left, builder, finish, models};
 use callboard::messages::{Alone, Refusal, RunEvent, SendTo};

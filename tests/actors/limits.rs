@@ -395,7 +395,7 @@ async fn a_time_without_end_is_as_good_as_none() {
     board.shutdown().await;
 }
 
-/// Does what its task says.
+/// Follows the instructions of its task.
 fn moody(tries: &Counter, inside: &Peak) -> AgentSpec {
     let (tries, inside) = (tries.clone(), inside.clone());
     AgentSpec::new("moody", move |turn: Turn| {

@@ -558,14 +558,14 @@ async fn paid(sim: &Sim, pay: &Pay, rule: &str) -> Result<(Callboard, RunId, Scr
     board.people().approve(people::approval(&board).await.id(), "ann").await.unwrap();
     pay.shop.is_charged().await;
     sim.crash().await;
-    // What the first model said may be lost with the crash; the intent comes after it and is on disk with all before.
+    // The first model's answer may be lost with the crash; the intent comes after it and is on disk with everything before it.
     let model = ScriptedModel::new().says("done");
     let board = start(model.clone()).await?;
     board.recovered().await;
     Ok((board, run, model))
 }
 
-/// What the model was told by the tool, once the run has finished.
+/// The tool result that the model received, once the run has finished.
 async fn reported(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
     let result = board.run(run).result().await.unwrap();
     assert_eq!(result.output, "done", "{}", result.outcome);
@@ -584,7 +584,7 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
         assert_eq!(reported(&board, run, &model).await, "paid as ann says");
         assert_eq!(tool.shop.charged(), 1);
 
-        // The tool says so, or the agent's file does, unless the tool says otherwise.
+        // The rule is set by the tool, or by the agent's file if the tool sets none.
         for (of_tool, of_file) in [(Some(OnUnknown::Report), "repeat"), (None, "report")] {
             let mut tool = pay(&Shop::default());
             tool.spec.on_unknown = of_tool;

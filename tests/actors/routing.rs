@@ -15,7 +15,7 @@ async fn help(turn: Turn) -> Result<Command, TurnError> {
     Ok(Command::output(format!("helped with {}", turn.input::<String>()?)))
 }
 
-/// `lead` asks whoever the task says.
+/// `lead` delegates to the target in its task.
 fn with_lead(builder: Builder) -> Builder {
     builder.agent("lead", |turn: Turn| async move {
         let to = turn.task().body.clone();

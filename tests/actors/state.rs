@@ -142,7 +142,7 @@ async fn an_end_inside_a_delegation_ends_only_that() {
     board.shutdown().await;
 }
 
-/// A lead that delegates as it is told; the helpers write.
+/// A lead that delegates as its input has it; the helpers write.
 fn delegating() -> Builder {
     builder()
         .agent("lead", |turn: Turn| async move {
@@ -317,7 +317,7 @@ fn turn(then: BoxedStrategy<Then>, delegations: BoxedStrategy<Vec<Script>>) -> B
 
 const DEPTH: usize = 8;
 
-/// Follows its script; one agent for each depth, so that no chain comes back.
+/// Follows its script; one agent for each depth, so that no chain has a cycle.
 async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     let script: Script = turn.input()?;
     let spread = (u64::from(turn.id().number) * 7919 + u64::from(turn.attempt())).wrapping_mul(delays | 1) % 97;

@@ -261,7 +261,7 @@ async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
     board.shutdown().await;
 }
 
-/// The one that reads a page begins anew without reading it; beside it another one has read a page, or nobody has.
+/// The one that reads a page starts again without reading it; beside it another one has read a page, or nobody has.
 #[tokio::test(start_paused = true)]
 async fn a_fork_keeps_the_taint_of_the_turns_that_it_copies() {
     for (line, is_tainted) in [("(reading | waiting -> telling) -> last", true), ("(reading | waiting) -> last", false)]

@@ -150,7 +150,7 @@ async fn an_error_without_text_names_the_agent_that_gave_it() {
     board.shutdown().await;
 }
 
-/// Panics when asked to; says which of its agent's values it is.
+/// Panics when asked to; otherwise returns the number of its agent's value.
 struct Fragile {
     value: usize,
     resume: Arc<Notify>,
@@ -306,7 +306,7 @@ async fn time_spent_waiting_does_not_count_towards_the_timeout_and_time_before_i
     assert!(error.starts_with("timeout"), "{error}");
 }
 
-/// What the test and a deaf agent tell each other.
+/// The channels between the test and an agent that ignores cancellation.
 struct Ropes {
     begun: mpsc::Receiver<()>,
     release: mpsc::Sender<()>,

@@ -1,4 +1,4 @@
-//! A thousand agents wait for their model when the process is killed, and go on in the next.
+//! A thousand agents wait for their model when the process is killed, and continue in the next one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

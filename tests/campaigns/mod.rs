@@ -1,4 +1,4 @@
-//! What campaigns share: how much they do, where their chance comes from, and the line that says what came of it.
+//! The shared parts of campaigns: how much they do, their seeds, and the line with the result.
 //!
 //! `cargo xtask campaign NAME` sets the variables and shows the line.
 
@@ -24,12 +24,12 @@ fn number_in(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is not a number")))
 }
 
-/// How many cases to run: what `CALLBOARD_SEEDS` says, or `fast`.
+/// How many cases to run: `CALLBOARD_SEEDS`, or `fast`.
 pub(crate) fn cases(fast: u64) -> u64 {
     number_in("CALLBOARD_SEEDS").unwrap_or(fast)
 }
 
-/// How long to go on: `CALLBOARD_SECONDS`, or `fast`.
+/// How long to run: `CALLBOARD_SECONDS`, or `fast`.
 pub(crate) fn seconds(fast: u64) -> Duration {
     Duration::from_secs(number_in("CALLBOARD_SECONDS").unwrap_or(fast))
 }

@@ -1,4 +1,4 @@
-//! Waits for what tells of itself by no event. All of them end.
+//! Waits for conditions that have no event. All of them end.
 
 use std::panic::Location;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the compiler says when an agent is written wrongly: it names what was expected.
+//! The compiler's errors about an agent that is written wrongly: they name what was expected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn library(folder: &Path) -> PathBuf {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(is_library).max_by_key(built).unwrap()
 }
 
-/// What the compiler says of a program with these lines in `main`; `None` if it takes them.
+/// The compiler's output for a program with these lines in `main`; `None` if it compiles.
 fn errors(lines: &str) -> Option<String> {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();

@@ -1,7 +1,7 @@
 //! A process under load is killed again and again on one growing store; nothing that was acknowledged is lost.
 //!
-//! The oracle is outside: the driver keeps what the child said it had acknowledged, effects go to a file of their own, and
-//! the runtime is never asked what it lost.
+//! The oracle is outside: the driver keeps what the child printed as acknowledged, effects go to a file of their own, and the
+//! runtime is never asked what it lost.
 //!
 //! Whether it can fail was tried by hand. With the sled writer answering `Sync` writes before its batch was applied and
 //! synced, and again with the last journal record removed at each opening, `nothing_acknowledged_is_lost_to_kills` failed
@@ -80,7 +80,7 @@ fn task() -> Task {
     Task::new("work").to("a").schema(Schema::swarm().channel("turns", Reducer::Sum))
 }
 
-/// Submits for ever, eight at a time, and says what was acknowledged.
+/// Submits endlessly, eight at a time, and prints what was acknowledged.
 async fn child_under_load(folder: &Path) {
     let board = board(folder).await;
     println!("started");
@@ -99,13 +99,13 @@ async fn child_under_load(folder: &Path) {
     futures::future::join_all(submitters.collect::<Vec<_>>()).await;
 }
 
-/// Waits until everything has ended and says how.
+/// Waits until everything has ended, and prints how.
 async fn child_that_finishes(folder: &Path) {
     let board = board(folder).await;
     for line in std::io::stdin().lock().lines() {
         let run: RunId = line.unwrap().parse().unwrap();
         let handle = board.run(run);
-        // A person looks into the shop's own books, and says that it was done.
+        // A person checks the shop's own ledger, and answers that it was done.
         while let Ok(Some(open)) = people::next_question(&handle).await {
             println!("asked {run}");
             board.people().answer(open.id, serde_json::json!({ "done": null }), "ann").await.unwrap();

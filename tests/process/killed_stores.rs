@@ -41,7 +41,7 @@ fn a_second_process_is_refused_with_the_folder_and_its_holder() {
     Sled::open(folder.path()).unwrap();
 }
 
-/// Appends to four streams and says so after each acknowledgement, in a process of its own, until it is killed.
+/// Appends to four streams and prints each acknowledgement, in a process of its own, until it is killed.
 #[test]
 fn helper_that_appends_until_it_is_killed() {
     let Some(folder) = std::env::var_os("CALLBOARD_TEST_APPEND") else { return };
@@ -85,7 +85,7 @@ async fn whatever_a_killed_process_acknowledged_is_there() {
         (&mut lines).take(120 + round * 37).for_each(|line| note(&line.unwrap()));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it died, the last line possibly cut.
+        // What it printed before it was killed; the last line may be cut.
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         rest.iter().take(rest.len().saturating_sub(1)).for_each(|line| note(line));
         let store = Sled::open(folder.path()).unwrap();

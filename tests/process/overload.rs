@@ -305,7 +305,7 @@ fn of_context(change: ContextChange) -> Option<u64> {
     }
 }
 
-/// Runs a second when the board is as busy as it can be without refusing anybody.
+/// Runs a second when the board is as busy as it can be without refusing a task.
 async fn capacity() -> f64 {
     const FOR: Duration = Duration::from_secs(1);
     let board = start().await;

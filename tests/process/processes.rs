@@ -78,7 +78,7 @@ impl Ended {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }
 
-    /// Everything that it said, for messages of failing tests.
+    /// Everything that it printed, for messages of failing tests.
     pub(crate) fn reported(&self) -> String {
         format!("exit {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code(), self.stdout(), self.stderr())
     }

@@ -343,7 +343,7 @@ fn where_there_is_no_terminal_nobody_is_asked() {
         let mut program = program(one(), denies_at_end);
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = program.spawn().unwrap();
-        // What comes over a pipe is not said by a person, whatever it is.
+        // Input from a pipe does not come from a person, whatever it is.
         child.stdin.take().unwrap().write_all(b"y\ny\n").unwrap();
         let both: Box<dyn Read> =
             if denies_at_end { Box::new(child.stdout.take().unwrap()) } else { Box::new(child.stderr.take().unwrap()) };

@@ -55,7 +55,7 @@ async fn answer(board: &Callboard, run: &RunHandle, text: &str) -> Json {
     run.result().await.unwrap().output
 }
 
-/// What is stored of a conversation: what the runs said, and how many have failed.
+/// What is stored of a conversation: the messages of the runs, and how many have failed.
 async fn stored(board: &Callboard, id: &ConversationId) -> (Vec<String>, usize) {
     let runs = board.conversations().read(id).await.unwrap();
     (runs.iter().map(|run| lines(&run.messages)).collect(), runs.iter().filter(|run| run.failure.is_some()).count())

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::common::{Counter, World, builder, pass, people, quiet, secs};
 
-/// Works for as many seconds as its input says, one turn at a time.
+/// Works for the number of seconds in its input, one turn at a time.
 fn worker(begun: &Counter) -> AgentSpec {
     let begun = begun.clone();
     let agent = move |turn: Turn| {

@@ -1,6 +1,6 @@
 //! A person at a pseudo-terminal, with echo and line editing, where end of input is a key, and a program on it.
 //!
-//! The person reads and types on the other side, and waits for what the program says before each answer.
+//! The person reads and types on the other side, and waits for the program's output before each answer.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Longer than any program takes to say something on a busy machine.
+/// Longer than any program takes to print something on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The person's side of a terminal, and the program on the other.

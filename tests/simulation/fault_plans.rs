@@ -109,7 +109,7 @@ async fn morning(sim: &Sim, run: RunId, plan: impl FnOnce(FaultPlan) -> FaultPla
     board.shutdown().await;
 }
 
-/// The afternoon: another board goes on, and people answer.
+/// The afternoon: another board continues, and people answer.
 async fn afternoon(sim: &Sim, run: RunId) {
     let board = start(sim, MINUTE * 60).await;
     let run = board.run(run);
@@ -131,7 +131,7 @@ async fn answer(board: &Callboard, run: &RunHandle) {
     }
 }
 
-/// What was on no screen is found by somebody who looks.
+/// What was on no screen is found by asking for it.
 async fn look_after_approvals(sim: &Sim, board: &Callboard) {
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! The test kit tells the truth: what it expects it waits for, and what fails says what was expected and what came.
+//! The test kit: it waits for what it expects, and a failure reports what was expected and what came.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

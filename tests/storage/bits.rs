@@ -84,7 +84,7 @@ async fn fill(folder: &Path) -> Kept {
 }
 
 impl Kept {
-    /// Reads everything; the keys of which the store says that they are damaged.
+    /// Reads everything; returns the keys that the store reports as damaged.
     async fn compare(&self, store: &Sled) -> Result<BTreeSet<Key>, String> {
         let mut damaged = BTreeSet::new();
         let mut judge = |key: &Key, is_right: Result<bool, StorageError>| match is_right {

@@ -1,4 +1,4 @@
-//! Faults at every supervised child of a started board: it goes on, with nothing acknowledged lost, or stops and says why.
+//! Faults at every supervised child of a started board: it continues with nothing acknowledged lost, or stops and reports why.
 
 #![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 

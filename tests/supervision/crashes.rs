@@ -116,7 +116,7 @@ fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
     });
 }
 
-/// One run supervisor that goes down as the plan says.
+/// One run supervisor that crashes where the plan has it.
 fn faulty(builder: Builder) -> (Builder, FaultPlan) {
     let plan = FaultPlan::default();
     (builder.env(plan.env()).capacity(|capacity| capacity.run_supervisors(1)), plan)

@@ -1,8 +1,8 @@
 //! Agents' turns, their actors and the board's own panic, are killed, fail and hang under load, on real threads: no
 //! delegation is lost, none counts twice, and each comes to an end.
 //!
-//! The oracle is outside: the driver keeps what it submitted and what was acknowledged, agents write down what they
-//! began and what they were answered, and a plan says what must come of it. The runtime is never asked what it lost.
+//! The oracle is outside: the driver keeps what it submitted and what was acknowledged, agents write down what they began and
+//! what they were answered, and a plan determines the expected results. The runtime's own account of losses is not used.
 //!
 //! Whether it can fail was tried by hand: an answer in a hundred not given, a run in a crashed supervisor's roster not
 //! read back, and a turn in five hundred not begun were found as never-ending; one answer's updates in fifty taken
@@ -40,7 +40,7 @@ const GENEROUS: Duration = Duration::from_secs(60);
 /// After so many rounds a kind of fault that has hit nothing is not waited for any more.
 const MOST_ROUNDS: usize = 40;
 
-/// Layers of agents: who delegates or hands off does so to the next one, so that no chain comes back.
+/// Layers of agents: each delegates or hands off to the next one, so that no chain has a cycle.
 const DEPTH: usize = 4;
 
 /// How the agents of each layer are run: as tasks, each turn on a thread of its own, one turn at a time.
@@ -343,7 +343,7 @@ impl Faults for Chaos {
 /// Something that the driver does to a board under load.
 #[derive(Clone, Debug)]
 enum Blow {
-    /// The next one who comes to this point panics, fails or waits.
+    /// The next execution of this point panics, fails or waits.
     Arm(&'static str, Fault),
     Kill(&'static [&'static str]),
     KillAgent,

@@ -1,4 +1,4 @@
-//! Recovery: what was acknowledged goes on after a restart of the process, the supervisor or the agent (SEMANTICS 8, 10).
+//! Recovery: what was acknowledged continues after a restart of the process, the supervisor or the agent (SEMANTICS 8, 10).
 //!
 //! A board is abandoned in the middle by a shutdown without grace: its turns stay leased, as after a crash. Killed
 //! processes are the matter of `kill.rs`.
@@ -45,7 +45,7 @@ impl Stage {
         self.world.board()
     }
 
-    /// Counts an effect, and says how often it happened.
+    /// Counts an effect, and returns how often it happened.
     fn effect(&self, name: impl Into<String>) -> u32 {
         let mut effects = self.effects.lock();
         let count = effects.entry(name.into()).or_default();
@@ -732,7 +732,7 @@ async fn runs_change_hands_at_once_when_their_board_is_shut_down() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_another_board_has_taken_over_is_let_go() {
     let world = World::new();
-    // Its storage actor hangs when it should say that the board lives.
+    // Its storage actor hangs when it should renew the board's claim.
     let hangs = FaultPlan::default();
     hangs.arm("storage.handle", Fault::Wait(100 * HOUR), u32::MAX);
     let mute = world.board().env(world.env.clone().with_faults(Arc::new(hangs)));
@@ -745,7 +745,7 @@ async fn a_run_that_another_board_has_taken_over_is_let_go() {
     let late = first.people().answer(name.id, "too late", "tester").await;
     assert!(matches!(late, Err(AnswerError::Storage(StorageError::Fenced { .. }))), "{late:?}");
     tokio::time::sleep(HOUR).await;
-    // The board that has it now says that it lives: nobody takes it from that one.
+    // The board that has it now renews its claim: no other board takes the run over.
     let third = asker(world.board()).start().await.unwrap();
     tokio::time::sleep(HOUR).await;
     assert!(people::questions(&third.run(run.id())).await.is_empty());

@@ -1,4 +1,4 @@
-//! Replays tell what happened: what every turn saw, what it left, and the result that the run came to.
+//! Replays: what every turn saw, what it left, and the result of the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

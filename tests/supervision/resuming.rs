@@ -1,4 +1,4 @@
-//! A run that ended because branches wrote one place side by side goes on with what a person writes over it (SEMANTICS 6).
+//! A run that ended because of concurrent writes continues with a person's overwrite (SEMANTICS 6).
 
 use crate::common::{World, assert_nothing_left, builder, finish, quiet, secs};
 use callboard::OverwriteError;

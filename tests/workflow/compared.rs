@@ -1,4 +1,4 @@
-//! What docs/compared-with-langgraph.md says of workflows here, where no other test shows it.
+//! The claims of docs/compared-with-langgraph.md about workflows, where no other test shows it.
 
 use std::fs;
 use std::path::Path;

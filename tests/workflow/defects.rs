@@ -1,5 +1,5 @@
-//! What is wrong with a workflow is told before anything runs: each defect with its line, and within limits whatever the text
-//! is (SEMANTICS 7).
+//! Defects of a workflow are reported before anything runs: each defect with its line, and within limits whatever the text is
+//! (SEMANTICS 7).
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use callboard::messages::{Reducer, visible_lines};
 use callboard::workflow::{Form, Node, Source, Workflow, WorkflowBuilder};
 use serde_json::Value;
 
-/// What is told of a text.
+/// The report about a text.
 fn reported(text: &str) -> String {
     match Workflow::from_toml("flow.toml", text) {
         Ok(workflow) => panic!("nothing is wrong with it: {workflow:?}"),
@@ -15,8 +15,8 @@ fn reported(text: &str) -> String {
     }
 }
 
-/// A workflow whose tasks these lines are: a name, and what else is said of it. Without a word on what it does, it is a turn
-/// of the agent `x`.
+/// A workflow whose tasks these lines are: a name, and its other keys. Without one that sets its work, it is a turn of the agent
+/// `x`.
 fn tasks(tasks: &[(&str, &str)]) -> String {
     let mut text = "[workflow]\nname = \"w\"\nchannels = { notes = \"append\", best = \"last_value\" }\n".to_owned();
     for (name, lines) in tasks {

@@ -188,7 +188,7 @@ async fn a_run_in_flight_can_be_drawn() {
         .unwrap();
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(workflow.task("x")).await.unwrap();
-    // Everything that can be done has been done: the clock goes on only then.
+    // Everything that could run has run: only then does the clock advance.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let states = Run::node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
     insta::assert_snapshot!("states_of_a_run_in_flight", reported(&states));

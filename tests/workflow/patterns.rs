@@ -1,4 +1,4 @@
-//! Ready-made ways for agents to work together: who is given what, when it ends, and what it comes to.
+//! Ready-made patterns of agents that work together: the inputs, the end, and the result.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Model, ModelErrorKind, Tools};
 use serde_json::{Value, json};
 
-/// An agent from a file that says no more than its name.
+/// An agent from a file with only a name.
 fn thinker(name: &str, model: impl Model) -> AgentSpec {
     let text = format!("[agent]\nname = \"{name}\"\nsystem_prompt = \"You are {{{{ agent.name }}}}.\"");
     models::agent(&text, model, &Tools::new())

@@ -35,7 +35,7 @@ pub(crate) async fn run_on(builder: Builder, workflow: WorkflowBuilder, input: i
     run_plan(builder, &workflow.build().unwrap_or_else(|defects| panic!("{defects}")), input).await
 }
 
-/// Runs a workflow to its end on a board of its own. Its journal tells the same, and nothing is left of it.
+/// Runs a workflow to its end on a board of its own. The replay of its journal has the same result, and nothing is left of it.
 pub(crate) async fn run_plan(builder: Builder, workflow: &Workflow, input: impl Into<Json>) -> RunResult {
     let board = builder.start().await.unwrap();
     let run = board.submit(workflow.task(input)).await.unwrap_or_else(|error| panic!("{error}"));

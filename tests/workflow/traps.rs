@@ -23,13 +23,13 @@ fn cast(builder: Builder) -> Builder {
             Ok(Command::output(given.clone()).with("seen", given))
         })
         .agent("fail", |_: Turn| async { Err::<Command, _>(TurnError::terminal("no")) })
-        // Waits so many seconds, then goes where it is told with what it is told.
+        // Waits the given seconds, then goes to the given node with the given input.
         .agent("send", |turn: Turn| async move {
             let (seconds, to, what): (u64, String, Value) = turn.input()?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(Command::output("sent").goto_many([SendTo::new(&to, what)]))
         })
-        // Writes how long it has waited, and ends everything if it is told to.
+        // Writes how long it has waited, and ends the run if its input asks for that.
         .agent("wait", |turn: Turn| async move {
             let (seconds, ends): (u64, bool) = turn.input()?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;

@@ -1,4 +1,4 @@
-//! A workflow's graph says which turns start, what they see, and what a run comes to (SEMANTICS 7).
+//! The workflow's graph determines which turns start, what they see, and the result of the run (SEMANTICS 7).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-/// Agents that put a mark behind what they were given, fail with it, or go where it says.
+/// Agents that put a mark behind what they were given, fail with it, or go to the node that it names.
 fn cast(builder: Builder) -> Builder {
     runs::cast(builder)
         .agent("mark", |turn: Turn| async move {

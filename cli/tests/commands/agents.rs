@@ -159,8 +159,8 @@ fn the_agents_of_the_project_are_used_from_its_folders() {
     assert_eq!(callboard(root.join("own"), &["check"]).error, remark);
 }
 
-/// An attack: somebody puts agents and servers, which start programs, where all users may write, such as in `/tmp`, or changes a file that
-/// they may write to, and a person works there or in a folder below it.
+/// An attack: another user puts agents and servers, which start programs, where all users may write, such as in `/tmp`, or
+/// changes a file that they may write to, and a person works there or in a folder below it.
 #[test]
 fn agents_that_another_user_may_have_put_or_changed_start_nothing() {
     let folder = tempfile::tempdir().unwrap();

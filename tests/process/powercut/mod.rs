@@ -2,8 +2,8 @@
 //! that was synced is there, and any part of what was not. Each has to open, to hold what was acknowledged as synced, and
 //! of the rest a beginning; or to be refused with an error.
 //!
-//! What was acknowledged is known from the same record: the process said so on its output. Recording takes `strace`; where
-//! there is none the campaign says so and ends, and fails on CI. `cargo xtask test` installs it where it can.
+//! What was acknowledged is known from the same record: the process printed it. Recording takes `strace`; where there is none the
+//! campaign reports that and ends, and fails on CI. `cargo xtask test` installs it where it can.
 
 #![cfg(feature = "sled")]
 
@@ -31,7 +31,7 @@ const SEED: &str = "CALLBOARD_POWERCUT_SEED";
 const LIVES: u64 = 3;
 const WRITES: u64 = 40;
 
-/// The scripts of all lives: each goes on where the one before was closed.
+/// The scripts of all lives: each continues where the one before was closed.
 fn scripts(seed: u64) -> Vec<CrashScript> {
     let mut base = Contents::default();
     (0..LIVES)

@@ -18,7 +18,7 @@ pub(crate) fn read(trace: &Path, disk: &mut Disk) {
         let call = call.trim_start();
         if let Some(call) = call.strip_suffix(" <unfinished ...>") {
             begun.insert(process.to_owned(), (moment, call.to_owned()));
-            // What a process is about to say may be heard before the call returns.
+            // The output of a write may be read before the call returns.
             disk.hear(moment, &words(call));
             continue;
         }

@@ -1,4 +1,4 @@
-//! One test for each metric: the names are public, and what they count is what their docs say.
+//! One test for each metric: the names are public, and they count what their docs describe.
 
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ async fn refusals_are_counted_by_kind_and_circles_of_waits_among_them() {
     };
     let board = builder()
         .agent("echo", |turn: Turn| async move {
-            // Its own delegation comes back to it; what it hands on, it hands on again.
+            // A target that is the delegating agent itself: what it hands off, it hands off again.
             let refused = turn.delegate("echo", "again").await;
             assert!(matches!(refused, Err(DelegationError::Refused(Refusal::AlreadyInChain { .. }))), "{refused:?}");
             Ok(Command::output("the same").goto("echo"))

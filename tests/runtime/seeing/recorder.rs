@@ -15,7 +15,7 @@ pub(crate) struct Recorder(Arc<Mutex<BTreeMap<String, Arc<Meter>>>>);
 struct Meter(Mutex<Vec<f64>>);
 
 impl Recorder {
-    /// What a counter or gauge stands at; `None` if nothing was ever said about it.
+    /// The value of a counter or gauge; `None` if it was never reported.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.values(name).last().copied()
     }

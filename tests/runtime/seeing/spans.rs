@@ -1,4 +1,4 @@
-//! Tracing: what an agent logs is in a span that says whose turn of which run and trace it is.
+//! Tracing: the log lines of an agent are in a span that names turn, run and trace.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -188,7 +188,7 @@ async fn a_reader_may_begin_anywhere_and_misses_nothing_between_past_and_present
     board.shutdown().await;
 }
 
-/// Tells ten things, waits to be asked, tells ten more and ends.
+/// Sends ten events, waits for an answer, sends ten more and ends.
 fn talkative(builder: Builder) -> Builder {
     builder.agent("talker", |turn: Turn| async move {
         for n in 0..10 {

@@ -500,7 +500,7 @@ fn any_line_is_a_workflow_or_refused_and_is_formatted_as_the_same() {
     });
 }
 
-/// The run of a plan whose turns end in any way: it comes to its end, and what it does is bounded.
+/// The run of a plan whose turns end in any way: it ends, and its work is bounded.
 fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
     let agent = AgentName::new("x").unwrap();
     let at = ManualClock::START;

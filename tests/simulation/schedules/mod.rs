@@ -1,5 +1,4 @@
-//! Random swarms under random schedules and faults: every run ends as its plan says, every command counts once, and
-//! nothing is left.
+//! Random swarms under random schedules and faults: every run ends as planned, every command counts once, and nothing is left.
 
 mod people;
 mod plans;

@@ -24,7 +24,7 @@ struct Order {
     plan: Plan,
     fate: Fate,
     is_submitted: bool,
-    /// What the cancel came to, if that is known.
+    /// The result of the cancel, if it is known.
     was_cancelled: Option<bool>,
 }
 
@@ -163,7 +163,7 @@ async fn work(sim: &Sim, orders: &mut [Order], boards: &[Callboard], restart_aft
         let history = insist(sim, async || boards[0].run(order.id).history().await).await;
         assert_eq!(**Run::of(history, &StateRules::default()).unwrap().result().unwrap(), result);
     }
-    // A turn whose run has ended under it may go on until it lets go.
+    // The turn of a run that has ended may continue until it yields.
     sim.assert_nothing_left().await;
     let effects = sim.effects().count();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -207,11 +207,11 @@ async fn play(sim: Sim, fault: fn(&Sim, FaultPlan) -> FaultPlan) -> Result<(), T
 /// Seeds that once failed.
 #[test]
 fn what_went_wrong_with_people_once_does_not_again() {
-    // 328: two boards took over one run. 1340: a submission was acknowledged that a claim alone had refused. 1819: a cancel
-    // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left.
-    // 18,982: an effect of a turn was counted whose run had just ended. 30,224: a run that waited for a claim to end was
-    // submitted again, its supervisor panicked, and nobody came back to it. 32,079: two boards worked on one run.
-    // 36,625: a board that had ended claimed a run late, which took it from the board that had it.
+    // 328: two boards took over one run. 1340: a submission was acknowledged that a claim alone had refused. 1819: a cancel was
+    // confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left. 18,982: an
+    // effect of a turn was counted whose run had just ended. 30,224: a run that waited for a claim to end was submitted again,
+    // its supervisor panicked, and it was not resumed. 32,079: two boards worked on one run. 36,625: a board that had ended
+    // claimed a run late, which took it from the board that had it.
     for seed in [328, 1340, 1819, 3658, 18_982, 30_224, 32_079, 36_625] {
         Seeds::only(seed).simulate(async |sim| play(sim, one_fault).await);
     }

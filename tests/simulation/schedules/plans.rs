@@ -23,9 +23,9 @@ struct Spec {
     /// Its own condition does not hold.
     is_skipped: bool,
     fails: bool,
-    /// It names somebody to take back what it has done.
+    /// It names an agent that compensates it.
     is_undone: bool,
-    /// A person has to say that it may start.
+    /// A person has to let it start.
     is_interrupted: bool,
     /// The nodes that it comes after: their places, and whether it does if they fail.
     after: Vec<(usize, bool)>,

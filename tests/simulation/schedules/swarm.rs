@@ -13,7 +13,7 @@ use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What planned faults say.
+/// The text of planned faults.
 const PLANNED: &str = "planned";
 
 /// What one turn does.
@@ -49,7 +49,7 @@ enum Then {
     Fork(Vec<Plan>),
 }
 
-/// Deep enough for every plan: one agent for each depth, so that no chain comes back.
+/// Deep enough for every plan: one agent for each depth, so that no chain has a cycle.
 const DEPTH: usize = 6;
 
 impl Plan {

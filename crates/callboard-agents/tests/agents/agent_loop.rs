@@ -1,4 +1,4 @@
-//! The agent loop by itself: what it tells, what it may do, and how it ends.
+//! The agent loop by itself: its events, its permissions, and how it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

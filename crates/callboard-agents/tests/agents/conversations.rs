@@ -1,4 +1,4 @@
-//! What other agents are told of a conversation, and conversations that have become too long.
+//! The part of a conversation that other agents receive, and conversations that have become too long.
 
 use crate::common::models::{self, Path};
 use crate::common::{assert_nothing_left, builder};
@@ -40,7 +40,7 @@ fn asks(agent: &str, task: &str) -> (&'static str, Json) {
     ("Task", json!({ "agent": agent, "task": task }).into())
 }
 
-/// The last message of a person, or whoever stands for one.
+/// The last message with the role of the user.
 fn asked(request: &ModelRequest) -> &str {
     let text = |message: &Message| matches!(message, Message::User { .. });
     match request.messages.iter().rfind(|message| text(message)) {
@@ -49,7 +49,7 @@ fn asked(request: &ModelRequest) -> &str {
     }
 }
 
-/// Has the lead work, and says what it came to and what the lead did.
+/// Runs a task for the lead; returns its result and what the lead did.
 async fn work(board: &Callboard, task: &str) -> (RunResult, Vec<AgentEvent>) {
     let mut watched = board.watch(&[StreamMode::Live]);
     let run = board.submit(Task::new(task).to("lead")).await.unwrap();

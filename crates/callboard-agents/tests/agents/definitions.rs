@@ -1,4 +1,4 @@
-//! What a file says of an agent, as it works on a board: its tools by its mode, its models, and what it announces and may use.
+//! The settings of an agent's file, on a board: its tools by its mode, its models, and what it announces and may use.
 
 #![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 
@@ -85,7 +85,7 @@ async fn a_tool_that_does_not_fit_its_mode_is_not_shown_and_not_used_whatever_th
             })
         };
         let tools = effects.into_iter().fold(Tools::new(), |tools, effect| tools.with(make(effect)).unwrap());
-        // The model calls all of them, those too that it was not told of.
+        // The model calls all tools, also those that it was not given.
         let model =
             ScriptedModel::new().calls_all(effects.map(|effect| (effect.name(), json!({}).into()))).says("done");
         let names: Vec<_> = effects.iter().map(|effect| format!("{:?}", effect.name())).collect();

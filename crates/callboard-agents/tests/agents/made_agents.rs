@@ -279,8 +279,8 @@ fn next(seed: &mut u64) -> usize {
     (*seed >> 33) as usize
 }
 
-/// Agents of random authority pass a task on, by delegation or handoff, along random ways: whoever works on it may cause what
-/// everybody in the chain may, and no more.
+/// Agents of random authority pass a task on, by delegation or handoff, along random ways: the agent that works on it may cause
+/// what everybody in the chain may, and no more.
 #[tokio::test(start_paused = true)]
 async fn no_chain_does_what_anybody_in_it_may_not() {
     const AGENTS: usize = 8;
@@ -318,14 +318,14 @@ async fn no_chain_does_what_anybody_in_it_may_not() {
                 way.push((!next(&mut seed).is_multiple_of(3), to));
             }
         }
-        // Who works on it in the end is bound by its own, the grant, and whoever gave a task away on the way.
+        // The last agent is bound by its own authority, the grant, and each agent that delegated the task on the way.
         let (mut expected, mut chain, mut at, mut was_given) = (Vec::new(), grant, first, false);
         for (is_delegation, to) in way.iter().chain([&(true, AGENTS)]) {
             if *is_delegation {
                 expected.push(chain.and(own[at]));
                 chain = chain.and(own[at]);
             } else if was_given {
-                // Whom a task was given to stays in the chain; whoever got control by a handoff does not.
+                // An agent that was delegated to stays in the chain; one that got control by a handoff does not.
                 chain = chain.and(own[at]);
             }
             (at, was_given) = (*to, *is_delegation);

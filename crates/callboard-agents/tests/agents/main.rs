@@ -1,5 +1,5 @@
-//! Kinds of agents: those that think with a model, what files say of them, their conversations, the models of providers, and what
-//! hostile texts try on them.
+//! Kinds of agents: those that use a model, their files, their conversations, the models of providers, and what hostile texts try
+//! on them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

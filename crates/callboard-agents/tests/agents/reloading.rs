@@ -18,7 +18,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-/// A definition that says little more than these words.
+/// A definition with little more than this prompt.
 fn agent(name: &str, prompt: &str) -> String {
     format!("[agent]\nname = \"{name}\"\ndescription = \"{prompt}\"\nsystem_prompt = \"{prompt}\"\n")
 }
@@ -47,7 +47,7 @@ async fn reload(board: &Callboard, folder: &mut AgentFolder) -> Vec<String> {
     board.reload(folder).await.unwrap().iter().map(ToString::to_string).collect()
 }
 
-/// The first lines of what the model was told about its part, request by request.
+/// The first lines of the model's system prompt, request by request.
 fn parts(model: &ScriptedModel) -> Vec<String> {
     model.requests().iter().map(|request| request.system.lines().next().unwrap_or_default().to_owned()).collect()
 }

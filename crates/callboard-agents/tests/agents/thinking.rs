@@ -59,7 +59,7 @@ async fn what_providers_report_is_what_a_run_has_spent() {
     board.shutdown().await;
 }
 
-/// Each try may be counted by its provider, whatever the next one says.
+/// The provider may count each try, whatever the result of the next one.
 #[tokio::test(start_paused = true)]
 async fn a_try_that_may_have_been_paid_for_stays_spent_when_another_has_answered() {
     let usage = Usage::of(700, 30);

@@ -41,7 +41,7 @@ fn zombies(name: &str) -> usize {
     stats.filter(|stat| stat.contains(&format!(" ({name}) Z {own} "))).count()
 }
 
-/// Starts 300 processes whose parents end, lets them end, and goes on until it may end itself.
+/// Starts 300 processes whose parents end, lets them end, and then waits until it may end itself.
 const FORKS: &str = concat!(
     "import os\n",
     include_str!("orphans.py"),

@@ -338,7 +338,7 @@ async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
 async fn a_command_that_a_signal_ends_is_reported_with_that_signal() {
     let inside = tempfile::tempdir().unwrap();
     let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
-    // The C library keeps 32 and 33 to itself, and whoever has started this process may have it ignore signals.
+    // The C library keeps 32 and 33 to itself, and the parent process may have set signals to be ignored.
     let program = format!(
         "import ctypes, os, sys\nsignal = int(sys.argv[1])\nctypes.CDLL(None).syscall({}, signal, bytes(64), None, 8)\nos.kill(os.getpid(), signal)\n",
         libc::SYS_rt_sigaction

@@ -1,5 +1,5 @@
-//! Programs as agents that files declare: they work among the others, are bound by what their files say, and change with their
-//! files. The programs are real, and in Python.
+//! Programs as agents that files declare: they work among the others, are bound by their files, and change with their files. The
+//! programs are real, and in Python.
 
 #![cfg(all(unix, feature = "process"))]
 
@@ -80,7 +80,7 @@ async fn output(board: &Callboard, task: Task) -> Json {
     ended(&board.submit(task).await.unwrap()).await
 }
 
-/// What the teller has said: its word, and its process.
+/// The answer of the program `teller`: its word, and its process id.
 fn reported(output: &Json) -> (String, Pid) {
     let (word, pid): (String, i32) = output.parse().unwrap();
     (word, Pid::from_raw(pid).unwrap())

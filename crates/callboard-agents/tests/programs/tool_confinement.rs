@@ -752,7 +752,7 @@ mod shell {
         used(shell, json!({ "command": command, "timeout_seconds": 100 })).await.map(|output| output.text)
     }
 
-    /// A shell that is confined; none where the kernel cannot, and then it says so and runs nothing.
+    /// A shell that is confined; none where the kernel cannot, and then it reports that and runs nothing.
     async fn confined(root: &Root) -> Option<ShellExec> {
         let shell = ShellExec::new(root);
         match run(&shell, "true").await {
@@ -1031,7 +1031,7 @@ mod shell {
         let shell = ShellExec::new(&world.root).unconfined();
         fifo(world.inside("sub/left"));
         fifo(world.inside("sub/go"));
-        // It holds the output open until it is told to go.
+        // It holds the output open until it is signalled to end.
         let leaves = "setsid sh -c 'echo left > sub/left; cat sub/go' & cat sub/left; echo end";
         let said = run(&shell, leaves).await.unwrap();
         assert_eq!(said, "exit code 0\nleft\nend\n");

@@ -1,4 +1,4 @@
-//! Files of agents that claim more than files may say, and agents that would write their own.
+//! Files of agents that claim more than files may, and agents that would write their own.
 
 use std::collections::BTreeMap;
 use std::fs;

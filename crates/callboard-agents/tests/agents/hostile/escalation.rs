@@ -62,7 +62,7 @@ fn attempt<'a>(by: &'static str, calls: impl IntoIterator<Item = (&'a str, Value
     Attempt { by, calls, reported, asked: 0, grant: Authority::ALL }
 }
 
-/// Nothing is done that nobody approved, and the model is told why; those who are asked are asked as often as it says.
+/// Nothing is done that nobody approved, and the model receives the reason; people are asked as often as the case has it.
 async fn nothing_comes_of(attempts: &[Attempt]) {
     for attempt in attempts {
         let Attempt { by, calls, reported: expected, asked, grant } = attempt;
@@ -283,7 +283,7 @@ async fn nobody_does_for_an_agent_what_it_may_not_do_and_nobody_else_is_its_own(
     let give = |agent: &str| json!({ "agent": agent, "task": "write, run and send" });
     let go = |agent: &str| json!({ "agent_name": agent, "task": "write, run and send" });
     let mut attempts = Vec::new();
-    // Whoever is compiled in may by itself, and may not for this one, by whatever name it is found and whatever it is told.
+    // A compiled-in agent may do it by itself, but not on behalf of this one, under any name and with any task.
     for agent in ["doer", "admin", "everything"] {
         attempts.push(attempt("lead", [("Task", give(agent))], MAY_NOT));
     }

@@ -40,7 +40,7 @@ impl Sink {
         self.0.lock().push((tool.to_owned(), arguments.into()));
     }
 
-    /// What was done by a tool with effects that people should have a say in.
+    /// The effects of tools that need the consent of people.
     fn effects(&self) -> Vec<(String, Json)> {
         let is_dangerous = |tool: &str| Effect::ALL.iter().any(|one| one.name() == tool && one.is_dangerous());
         self.0.lock().iter().filter(|(tool, _)| is_dangerous(tool)).cloned().collect()
@@ -113,7 +113,7 @@ async fn question(board: &Callboard, run: &RunHandle) -> Envelope {
     }
 }
 
-/// What a model says: calls, or a text that ends its turn.
+/// An answer of the model: calls, or a text that ends its turn.
 fn saying(text: String, calls: Vec<(&str, Value)>, nonce: usize) -> ModelStream {
     let stop = if calls.is_empty() { StopReason::Finished } else { StopReason::ToolCalls };
     let call = |(number, (tool, arguments))| ToolCall::new(&format!("{nonce}-{number}"), tool, arguments);

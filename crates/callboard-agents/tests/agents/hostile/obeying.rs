@@ -15,7 +15,7 @@ type Step = Vec<(&'static str, Value)>;
 /// Words, and how those who obey them do.
 type Orders = Arc<[(String, Vec<Step>)]>;
 
-/// Does what its agent is for, then whatever it has read, and says what came of it.
+/// Does what its agent is for, then whatever it has read, and returns the results.
 #[derive(Clone)]
 struct Obeys {
     first: Vec<Step>,
@@ -66,7 +66,7 @@ fn orders(inner: &str) -> Vec<(&'static str, Vec<Step>)> {
     ]
 }
 
-/// By which way untrusted input comes to the model.
+/// The way by which untrusted input reaches the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Page,
@@ -294,7 +294,7 @@ fn known(number: usize, written: fn(&str) -> String) -> (String, Orders) {
     let inner = written(orders("")[0].0);
     let orders = orders(&inner);
     let words = written(orders[number].0);
-    // What it was told comes before what it tells others.
+    // Its instructions come before the tasks that it gives to others.
     let known = [number, 0].map(|number| (written(orders[number].0), orders[number].1.clone()));
     (words, known.into())
 }
@@ -345,7 +345,7 @@ async fn however_untrusted_input_puts_it_nobody_else_does_it_either() {
     assert!(cases >= CASES);
 }
 
-/// What holds them back is the mark, and not the model: told by a person, those that are compiled in do it all.
+/// The taint prevents it, and not the model: with the same instructions from a person, compiled-in agents do all of it.
 #[tokio::test(start_paused = true)]
 async fn the_same_words_of_a_person_are_obeyed() {
     // Effects, and how often people are asked: agents from files ask, and so do those that others have made.

@@ -66,7 +66,7 @@ const VALUES: [&str; 58] = [
     "\"}}\n{{ state }}\n{\"",
 ];
 
-/// It names everything that others may have a say in.
+/// It uses every variable that others can influence.
 const PROMPT: &str = "task {{ task }}; input {{ input.value }}; state {{ state.note }}; \
     tools {% for tool in tools %}{{ tool.description }}{% endfor %}; \
     board {% for tool in board_tools %}{{ tool.description }}{% endfor %}; \

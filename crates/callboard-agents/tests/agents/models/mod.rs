@@ -77,7 +77,7 @@ async fn all(mut stream: ModelStream) -> Vec<Result<ModelEvent, ModelError>> {
     events
 }
 
-/// What the model has said, and how it ended.
+/// The text of the model, and how it ended.
 async fn answer(stream: ModelStream) -> (String, Vec<ToolCall>, ModelAnswer) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     for event in all(stream).await {
@@ -91,7 +91,7 @@ async fn answer(stream: ModelStream) -> (String, Vec<ToolCall>, ModelAnswer) {
     panic!("the answer did not end");
 }
 
-/// The error of a call that says nothing before it.
+/// The error of a call that returns no text before it.
 async fn error(model: &GenaiModel) -> ModelError {
     let events = all(model.call(asked())).await;
     let [Err(error)] = &events[..] else { panic!("{events:?}") };
@@ -115,7 +115,7 @@ async fn openai_text_is_passed_on_piece_by_piece() {
     let server = Server::start([script]).await;
     let mut stream = openai(&server.url).call(asked());
     assert_eq!(stream.next().await, text("Hel"));
-    // The server goes on when the first piece is here, and not before.
+    // The server continues when the first piece has arrived, and not before.
     open.send(()).unwrap();
     assert_eq!(stream.next().await, text("lo"));
     let usage = Usage::of(11, 7);

@@ -24,7 +24,7 @@ async fn text_is_passed_on_piece_by_piece() {
         let server = Server::start([script]).await;
         let mut stream = model(format, &server.url).call(asked());
         assert_eq!(stream.next().await, text("Hel"), "{format:?}");
-        // The server goes on when the first piece is here, and not before.
+        // The server continues when the first piece has arrived, and not before.
         open.send(()).unwrap();
         assert_eq!(stream.next().await, text("lo"), "{format:?}");
         let name = model(format, &server.url).name().to_owned();
@@ -118,7 +118,7 @@ async fn why_an_answer_ended_is_reported_and_what_is_not_reported_is_estimated()
         let (_, _, answer) = answer(model(format, &server.url).call(asked())).await;
         assert_eq!((answer.stop, answer.is_estimate), (StopReason::Length, false), "{format:?}");
     }
-    // An older server, which says no more than that it is done.
+    // An older server, which only reports that it is done.
     let done = Step::Send("{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true}\n".to_owned());
     let script = Format::Ollama.saying("Hello!").into_iter().chain([done, Step::End]);
     let server = Server::start([script.collect()]).await;

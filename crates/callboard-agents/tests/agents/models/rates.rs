@@ -1,4 +1,4 @@
-//! Rates that a catalog says. Nothing is sent: the models have no key, and are turned away once it is their turn.
+//! Rates of a catalog. Nothing is sent: the models have no key, and are refused once it is their turn.
 
 #![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 

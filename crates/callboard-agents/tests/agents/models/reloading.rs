@@ -1,4 +1,4 @@
-//! A catalog that changes while agents work: what counts from when, what a mistake does, and what goes on.
+//! A catalog that changes while agents work: when a change takes effect, what a mistake does, and what continues.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! A key is shown nowhere: not in a journal, not to whoever watches, not in the log, in errors or in panics, also if a provider
-//! repeats it in what it refuses.
+//! A key is shown nowhere: not in a journal, not to observers, not in the log, in errors or in panics, also if a provider repeats
+//! it in what it refuses.
 
 use std::fmt::Debug;
 use std::sync::Arc;

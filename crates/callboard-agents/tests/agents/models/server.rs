@@ -1,4 +1,4 @@
-//! A server on this machine that speaks the wire formats of providers, as a test tells it to.
+//! A scripted server on this machine that speaks the wire formats of providers.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(crate) enum Step {
     Send(String),
     /// The same piece, until the other side closes.
     SendForEver(String),
-    /// Waits until the test says so.
+    /// Waits for the test's permission to continue.
     Gate(oneshot::Receiver<()>),
     /// Ends the answer in good order.
     End,
     /// Closes the connection in the middle.
     Cut,
-    /// Waits until the other side closes, and says so.
+    /// Waits until the other side closes, and reports it.
     UntilClosed(oneshot::Sender<()>),
     /// Says nothing until the test ends.
     Hang,
@@ -44,7 +44,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that does with the first request what the first script says, and so on.
+    /// A server that answers the first request with the first script, and so on.
     pub(crate) async fn start(scripts: impl IntoIterator<Item = Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -72,13 +72,13 @@ pub(crate) fn anthropic_end(reason: &str) -> [Step; 3] {
     ]
 }
 
-/// One event of Gemini's `streamGenerateContent`: what it says, and what the answer has taken so far.
+/// One event of Gemini's `streamGenerateContent`: its text, and the usage of the answer so far.
 pub(crate) fn gemini(parts: Value, finished: Option<&str>, written: u32) -> Step {
     let mut candidate = json!({ "content": { "parts": parts, "role": "model" }, "index": 0 });
     if let Some(reason) = finished {
         candidate["finishReason"] = json!(reason);
     }
-    // What it thought counts beside what it said.
+    // Tokens of thoughts are counted beside those of the text.
     let usage = json!({ "promptTokenCount": 13, "candidatesTokenCount": written, "thoughtsTokenCount": 3 });
     gemini_event(&json!({ "candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash" }))
 }
@@ -150,7 +150,7 @@ impl Format {
         }
     }
 
-    /// An answer that has begun and said nothing yet.
+    /// An answer that has begun and has no text yet.
     pub(crate) fn begun(self) -> Vec<Step> {
         match self {
             Self::OpenAi | Self::Gemini | Self::Ollama => vec![self.head()],
@@ -158,7 +158,7 @@ impl Format {
         }
     }
 
-    /// An answer that has said this, and goes on.
+    /// An answer that has this text and continues.
     pub(crate) fn saying(self, text: &str) -> Vec<Step> {
         let mut steps = self.begun();
         match self {
@@ -227,7 +227,7 @@ impl Format {
         }
     }
 
-    /// What a whole answer says that it took.
+    /// The usage that a whole answer reports.
     pub(crate) fn usage(self) -> Usage {
         match self {
             Self::OpenAi => Usage::of(11, 7),

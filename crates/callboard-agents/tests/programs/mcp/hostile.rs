@@ -22,7 +22,7 @@ async fn a_server_that_never_answers_is_not_waited_for() {
     assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
 }
 
-/// What an agent on a board is told that uses the tool so often.
+/// The texts that an agent on a board receives when it uses the tool so often.
 async fn reported_on_a_board(tools: &Tools, times: usize) -> Vec<String> {
     let definition = "[agent]\nname = \"asker\"\n[agent.capabilities]\nallowed_tools = [\"mcp__bad__bad\"]";
     let definition = Definition::reader().tools(tools).read("asker.toml", definition).unwrap();
@@ -44,7 +44,7 @@ const LEFT_ALONE: &str = "mcp__bad__bad has not answered in time again and again
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_left_alone_after_three_times() {
-    // It says that it is there, so it is not begun anew.
+    // It answers pings, so it is not started again.
     let silent = r#"
 while True:
     message = hear()

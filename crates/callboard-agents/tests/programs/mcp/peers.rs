@@ -32,7 +32,7 @@ pub(crate) fn with_another(source: &str) -> String {
     program("good", "serve()") + &program("bad", &format!("TOOLS = [tool(\"bad\")]\n{source}"))
 }
 
-/// Servers that are not started yet, and are told of nothing in the environment.
+/// Servers that are not started yet, with an empty environment.
 pub(crate) fn servers(document: &str) -> McpServers {
     McpServers::from_toml_with(&Env::system(), "mcp.toml", document, |_| None).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -65,7 +65,7 @@ pub(crate) struct Answered {
     pub(crate) is_tainted: bool,
 }
 
-/// A loop that calls these tools at once, and says then that it is done.
+/// A loop that calls these tools at once, and then answers that it is done.
 pub(crate) fn calling<'a>(tools: &Tools, calls: impl IntoIterator<Item = (&'a str, Value)>) -> AgentLoop {
     let calls = calls.into_iter().map(|(tool, arguments)| (tool, Json::from(arguments)));
     let model = ScriptedModel::new().calls_all(calls).says("done");
@@ -91,7 +91,7 @@ pub(crate) async fn use_one(tools: &Tools, name: &str, arguments: Value) -> Answ
     use_all(tools, [(name, arguments)]).await.pop().unwrap()
 }
 
-/// What it says when it fails.
+/// The text of its failure.
 pub(crate) async fn failure(tools: &Tools, name: &str, arguments: Value) -> String {
     let answered = use_one(tools, name, arguments).await;
     assert!(answered.is_error, "{answered:?}");

@@ -138,7 +138,7 @@ serve(wait, heard)
     let tools = tools(&(program("peer", source) + &wired(&wire))).await;
     let end = wire.taken().await;
     let mut run = calling(&tools, [("mcp__peer__wait", json!({}))]).run(vec![Message::user("x")]);
-    // The loop goes on while its events are read.
+    // The loop runs while its events are read.
     let called = tokio::select! {
         called = end.line() => called,
         () = run.by_ref().for_each(|_| ready(())) => panic!("it does not wait"),
