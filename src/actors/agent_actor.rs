@@ -1,5 +1,5 @@
-//! The actor of one agent: it makes the agent's value and makes it again after a panic, within a restart window. Turns
-//! run in workers beside it, so it always answers.
+//! The actor of one agent: it builds the agent's value, and rebuilds it after a panic, within a restart window. Turns run in
+//! workers beside it, so it always answers messages.
 
 use std::collections::VecDeque;
 use std::future::ready;
@@ -19,7 +19,7 @@ use super::scheduler::Scheduler;
 /// The actor.
 pub(crate) struct AgentActor;
 
-/// What the actor starts with.
+/// The actor's start arguments.
 #[derive(Clone)]
 pub(crate) struct Arguments {
     pub(crate) name: AgentName,
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 /// The actor's state.
 pub(crate) struct AgentState {
     me: ActorRef<AgentMsg>,
-    /// As it was started, or replaced.
+    /// The arguments of its start, or of the last replacement.
     agent: Arc<Arguments>,
     /// The generation of the value that was announced last, until it is withdrawn.
     generation: Option<u64>,
@@ -62,7 +62,7 @@ impl Actor for AgentActor {
         Ok(())
     }
 
-    /// It has no children.
+    /// The actor has no children.
     fn handle_supervisor_evt(
         &self,
         _: ActorRef<AgentMsg>,
@@ -72,7 +72,7 @@ impl Actor for AgentActor {
         ready(Ok(()))
     }
 
-    // Boxed, because an actor's task has room for this several times, and an agent is rarely sent a message.
+    // Boxed, because an actor's task reserves this size several times, and an agent rarely receives a message.
     fn handle(
         &self,
         me: ActorRef<AgentMsg>,
@@ -87,7 +87,7 @@ impl Actor for AgentActor {
     }
 }
 
-/// An actor that is killed, or fails as it stops, has gone too.
+/// Withdraws the announcement also if the actor is killed or fails as it stops.
 impl Drop for AgentState {
     fn drop(&mut self) {
         self.end_life();
@@ -138,7 +138,7 @@ impl AgentState {
         }
     }
 
-    /// Counts one rebuild, and makes the value or gives up.
+    /// Counts one rebuild, and builds the value or gives up.
     fn rebuild(&mut self, turn: Option<TurnId>, text: &str) {
         let is_within = self.rebuilds.add(self.agent.scheduler.env.now().monotonic, turn, self.agent.window);
         self.agent.scheduler.note_restart(&self.agent.name, text);
@@ -171,8 +171,8 @@ impl AgentState {
 struct Rebuilds(VecDeque<(Duration, Option<TurnId>)>);
 
 impl Rebuilds {
-    /// Enters a rebuild at `now` and returns whether there are not too many in the window. As in the restart window of a
-    /// supervisor, one that is exactly a window's length old still counts. A turn counts once, with its last rebuild.
+    /// Adds a rebuild at `now`; returns whether the window allows it. As in the restart window of a supervisor, a rebuild that is
+    /// exactly one window old still counts. A turn counts once, with its last rebuild.
     fn add(&mut self, now: Duration, turn: Option<TurnId>, window: RestartWindow) -> bool {
         let is_recent = |at: Duration| at.saturating_add(window.within) >= now;
         self.0.retain(|&(at, before)| is_recent(at) && (turn.is_none() || before != turn));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use ractor::{ActorRef, Message};
 use tokio::task::AbortHandle;
 
-/// A message that is on its way. Dropped, it is not sent.
+/// A message that will be sent, unless this is dropped before.
 pub(super) struct DelayedMessage(AbortHandle);
 
 impl DelayedMessage {
-    /// Sends a message to the actor when this time is over, unless the actor is down by then.
+    /// Sends a message to the actor after this time, unless the actor is down by then.
     pub(super) fn send<M: Message>(
         actor: &ActorRef<M>,
         after: Duration,

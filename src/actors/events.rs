@@ -1,4 +1,4 @@
-//! Events of runs for those who watch: bounded buffers, and a marker in place of what a slow watcher missed.
+//! Events of runs for observers: bounded buffers, and a marker in place of the events that a slow observer missed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,18 +38,18 @@ pub enum Watched {
     Missed(u64),
 }
 
-/// Hands events to watchers.
+/// Sends events to watchers.
 #[derive(Default)]
 pub(crate) struct Hub {
     watching: Mutex<Watching>,
-    /// How many watchers there are, so that publishing to nobody takes no lock. Who reads what has happened before watches first, and
-    /// reads the journal then.
+    /// The number of watchers, so that publishing without watchers takes no lock. Code that also reads past events watches first,
+    /// and reads the journal then.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Watching {
-    /// A stream that was dropped leaves at the next event, or when the next one comes.
+    /// A dropped stream is removed at the next event, or when the next stream is added.
     watchers: Vec<Watcher>,
     /// The board has ended: later streams end at once.
     is_closed: bool,
@@ -62,8 +62,8 @@ struct Watcher {
     missed: Missed,
 }
 
-/// How many events found no room in the buffer and were not reported yet. Locked while an event is sent, and while the watcher finds that
-/// there is none: so it hears of a gap as soon as it has read what came before.
+/// The number of events that found no room in the buffer and were not reported yet. Locked while an event is sent, and while the
+/// watcher finds the buffer empty: so the watcher receives the marker directly after the events before the gap.
 type Missed = Arc<Mutex<u64>>;
 
 impl Hub {
@@ -86,7 +86,7 @@ impl Hub {
         futures::stream::poll_fn(move |context| {
             let mut missed = missed.lock();
             match receiver.poll_recv(context) {
-                // Pending may also mean that it is another task's turn.
+                // Pending may also mean that tokio's cooperative budget is used up.
                 Poll::Pending | Poll::Ready(None) if *missed > 0 && receiver.is_empty() => {
                     Poll::Ready(Some(Watched::Missed(std::mem::take(&mut *missed))))
                 }
@@ -118,7 +118,7 @@ impl Hub {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Shows what an agent does to those who watch it just now.
+    /// Sends what an agent does to the current watchers.
     pub(crate) fn show(&self, turn: TurnId, agent: &AgentName, event: AgentEvent) {
         if !self.is_watched() {
             return;
@@ -131,7 +131,7 @@ impl Hub {
         }
     }
 
-    /// Ends the streams of those who watch this run alone.
+    /// Ends the streams that watch only this run.
     pub(crate) fn ended(&self, run: RunId) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -141,7 +141,7 @@ impl Hub {
         self.count.store(watchers.len(), Ordering::Release);
     }
 
-    /// Ends all streams, and those that are asked for later: the board has ended.
+    /// Ends all streams, and later ones at once: the board has ended.
     pub(crate) fn close(&self) {
         let mut watching = self.watching.lock();
         watching.is_closed = true;
@@ -153,7 +153,7 @@ impl Hub {
 impl Watcher {
     fn send(&self, watched: Watched) {
         let mut missed = self.missed.lock();
-        // The event, and the marker if there is one to send.
+        // Capacity for the event, and for the marker if there is one to send.
         let needed = 1 + usize::from(*missed > 0);
         if self.sender.capacity() < needed {
             *missed += 1;
@@ -162,7 +162,7 @@ impl Watcher {
         if *missed > 0 {
             let _ = self.sender.try_send(Watched::Missed(std::mem::take(&mut *missed)));
         }
-        // Only a receiver that is gone takes nothing now.
+        // There is room, so only a closed receiver refuses it.
         let _ = self.sender.try_send(watched);
     }
 }

@@ -16,7 +16,7 @@ use super::scheduler::Scheduler;
 /// Reads the gauges at intervals.
 pub(crate) struct Gauges;
 
-/// What the gauges are read from.
+/// The sources of the gauges.
 #[derive(Clone)]
 pub(crate) struct GaugeSources {
     pub(crate) scheduler: Arc<Scheduler>,

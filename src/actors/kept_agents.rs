@@ -22,7 +22,7 @@ impl Stored for StoredAgent {
     const NAME: &'static str = "kept-agent";
 }
 
-/// The kept agents of the hosts that a board has.
+/// The kept agents of a board's hosts.
 #[derive(Debug)]
 pub(crate) struct KeptAgents {
     storage: Arc<dyn Storage>,
@@ -38,7 +38,7 @@ impl KeptAgents {
         Self { storage, agents: RwLock::default() }
     }
 
-    /// Reads those of a host.
+    /// Reads the kept agents of a host.
     pub(crate) async fn load(&self, host: &AgentName) -> Result<(), StorageError> {
         let (prefix, mut after) = (Key::new([ROOT, host.as_str()]).children(), None);
         loop {
@@ -55,7 +55,7 @@ impl KeptAgents {
         }
     }
 
-    /// Keeps an agent, in place of what it was before. It is on disk when this returns.
+    /// Stores an agent, or replaces its definition. It is on disk when this returns.
     pub(super) async fn keep(&self, kept: KeptAgent) -> Result<(), StorageError> {
         let (key, value) = (key_of(&kept.agent), codec::encode_shared(&StoredAgent(kept.clone())));
         let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Sync };
@@ -78,7 +78,7 @@ impl KeptAgents {
         Ok(self.agents.write().remove(&agent).is_some())
     }
 
-    /// The agent that others call by this name.
+    /// The kept agent with this name.
     pub(crate) fn named(&self, name: &str) -> Option<AgentName> {
         let agents = self.agents.read();
         agents.values().find(|kept| kept.name() == name || kept.agent.as_str() == name).map(|kept| kept.agent.clone())

@@ -1,5 +1,5 @@
 //! The board's metrics, all of them, through the `metrics` facade with the feature of that name. Install a recorder before the
-//! board starts; without one they cost next to nothing.
+//! board starts; without one they cost almost nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,14 +35,14 @@ pub(crate) const BREAKER_STATE: &str = "callboard_breaker_state";
 /// Permits of the pool that nobody holds. Gauge.
 pub(crate) const FREE_PERMITS: &str = "callboard_free_permits";
 
-/// A call: its run, its turn, and its number in it.
+/// The key of a call: its run, its turn, and its number in the turn.
 type Call = (RunId, u32, u32);
 
-/// The handles of the counters that events move; looked up once for each agent.
+/// The counters that events change, by agent; each is looked up once.
 #[derive(Default)]
 pub(crate) struct Counters {
     agents: RwLock<HashMap<AgentName, Arc<AgentCounters>>>,
-    /// Whose calls are under way: a call may report in the moment in which its turn ends.
+    /// The counters of calls under way: a call may report just as its turn ends.
     calls: Mutex<BTreeMap<Call, Arc<AgentCounters>>>,
 }
 

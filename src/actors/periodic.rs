@@ -1,4 +1,4 @@
-//! Work that an actor has done at intervals, beside its mailbox, so that it continues to answer meanwhile.
+//! Work that an actor starts at intervals in a task of its own, so that it continues to answer messages.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -11,14 +11,14 @@ use ractor::{ActorProcessingErr, ActorRef, Message};
 use crate::env::Env;
 use crate::supervision::panic_text;
 
-/// What is deleted at intervals, and how often.
+/// A deletion that is repeated, and its interval.
 #[derive(Clone)]
 pub(super) struct Periodic {
     pub(super) env: Env,
-    /// For the log: what is deleted.
+    /// The name of what is deleted, for the log.
     pub(super) what: &'static str,
     pub(super) fault_point: &'static str,
-    /// Counted from the end of one run of the work to the beginning of the next, however long the work takes.
+    /// The time from the end of one deletion to the beginning of the next.
     pub(super) every: Duration,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct Periodic {
 pub(super) type Ended = Result<(), String>;
 
 impl Periodic {
-    /// Sends the actor `due` when the next interval is over.
+    /// Sends the actor `due` after the next interval.
     ///
     /// # Errors
-    /// When the work has panicked before: the actor goes down with it, is counted, and is restarted.
+    /// If the work has panicked: the actor fails with this error, and its supervisor counts and restarts it.
     pub(super) fn schedule<M: Message>(
         &self,
         actor: &ActorRef<M>,
@@ -42,7 +42,7 @@ impl Periodic {
         Ok(())
     }
 
-    /// Does the work in a task, and sends the actor how it ended. `work` returns how many were deleted.
+    /// Does the work in a task, and sends the result to the actor. `work` returns the number of deletions.
     pub(super) fn begin<M: Message, E: Display>(
         &self,
         actor: &ActorRef<M>,
@@ -62,7 +62,7 @@ impl Periodic {
                     tracing::warn!(%error, what, "could not be deleted; it is tried again at the next interval")
                 }
             });
-            // An actor that went down meanwhile begins by itself when it is back.
+            // An actor that failed meanwhile starts the work itself after its restart.
             let _ = actor.cast(ended(result.map_err(|panic| panic_text(&*panic))));
         });
     }

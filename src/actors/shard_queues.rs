@@ -1,4 +1,4 @@
-//! Which run supervisor owns which run.
+//! Maps runs to the run supervisors that own them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The storage actor: it forgets runs that ended long ago, holds the board's claim on its runs, and is the one that goes
-//! down when the store stops, which takes the board down with it. It owns no data.
+//! The storage actor: it deletes runs that ended long ago, holds the board's claim on its runs, and fails when the store stops,
+//! which ends the board. It owns no data.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,21 +25,21 @@ pub(crate) struct Arguments {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) retention: Duration,
     pub(crate) conversations: ConversationQueue,
-    /// After the last run of one.
+    /// Counted from the end of a conversation's last run.
     pub(crate) conversation_retention: Duration,
     pub(crate) every: Duration,
     pub(crate) claims: Claims,
-    /// Why the store acknowledges nothing any more.
+    /// The error with which the store stopped.
     pub(crate) store_failure: Arc<OnceLock<StorageError>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum StorageActorMsg {
-    /// The interval is over: forget what is old enough.
+    /// The interval has passed: delete old runs.
     Forget,
-    /// That has ended.
+    /// The deletion has ended.
     Forgotten(Ended),
-    /// Renew the claim, so that other boards see that this one lives.
+    /// Renew the claim, so that other boards see that this one is alive.
     Renew,
     /// The claim was renewed, or could not be.
     Renewed(Result<Fence, StorageError>),
@@ -105,7 +105,7 @@ impl Actor for StorageActor {
             }
             StorageActorMsg::Forgotten(ended) => expiry.schedule(&me, ended, || StorageActorMsg::Forget)?,
             StorageActorMsg::Renew => {
-                // Asked for now, so that a renewal that goes wrong or never ends is not the last.
+                // Scheduled now, so that a renewal that fails or never ends does not prevent the next one.
                 me.send_after(RENEW_EVERY, || StorageActorMsg::Renew);
                 let (claims, fence) = (arguments.claims.clone(), *fence);
                 tokio::spawn(async move { me.cast(StorageActorMsg::Renewed(claims.renew(fence).await)) });
@@ -122,7 +122,7 @@ impl Actor for StorageActor {
         Ok(())
     }
 
-    /// The board's runs have stopped: another board may have them at once.
+    /// The board's runs have stopped: another board may take them over at once.
     async fn post_stop(
         &self,
         _: ActorRef<StorageActorMsg>,

@@ -1,4 +1,4 @@
-//! Which events of a run belong to which stream. Pure.
+//! The mapping of a run's events to streams. Pure.
 
 use crate::messages::{Plan, RunEvent};
 

@@ -10,10 +10,10 @@ use crate::supervision::runs::rules::requests::{Attempt, TurnRequest};
 #[derive(Debug)]
 pub(crate) struct TurnTaint {
     is_set: AtomicBool,
-    /// The run has journaled that the turn has read something itself: a fork copies the turn, and not what else had tainted
-    /// the run.
+    /// The run has journaled that this turn itself has read untrusted input: a fork that copies the turn needs that, because it
+    /// does not copy what else had tainted the run.
     is_recorded: AtomicBool,
-    /// That of the run when the attempt began.
+    /// Whether the run was tainted when the attempt began.
     is_run_tainted: bool,
     turn: RequestId,
     attempt: Attempt,
@@ -21,7 +21,7 @@ pub(crate) struct TurnTaint {
 }
 
 impl TurnTaint {
-    /// That of the run when the turn was admitted.
+    /// The taint of the run when the turn was admitted.
     pub(super) fn of(ready: &ReadyTurn) -> Self {
         let ReadyTurn { id, attempt, is_tainted, is_run_tainted, sink, .. } = ready;
         let turn = RequestId { turn: *id, ordinal: u32::MAX };
@@ -33,18 +33,18 @@ impl TurnTaint {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// Whether what the turn writes for other runs is tainted. A repeated attempt asks where the first one asked, and so begins without
-    /// the taint of what that one read; but it may know of it, from a file or a memory of its own.
+    /// Whether what the turn writes for other runs is tainted. A repeated attempt begins without the taint of what the first one
+    /// read, because it makes the same requests again; but it may know the content from a file or a memory of its own.
     pub(super) fn taints_writes(&self) -> bool {
         self.is_set() || self.is_run_tainted
     }
 
-    /// Taints the turn by what others have read: of that the run knows already.
+    /// Taints the turn because of input that others have read: the run has already recorded it.
     pub(super) fn inherit(&self) {
         self.is_set.store(true, Ordering::Release);
     }
 
-    /// Taints the turn, and has its run journal that before whatever the turn asks for next.
+    /// Taints the turn, and has its run journal that before the turn's next request.
     pub(super) fn set(&self, source: &str) {
         self.is_set.store(true, Ordering::Release);
         if !self.is_recorded.swap(true, Ordering::AcqRel) {

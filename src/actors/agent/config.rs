@@ -1,4 +1,4 @@
-//! How an agent is run, and what it announces of itself: the parts of an [`AgentSpec`](super::AgentSpec).
+//! The configuration and the description of an agent: the parts of an [`AgentSpec`](super::AgentSpec).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::actors::turn::TurnSettings;
 use crate::messages::{Authority, OnUnknown};
 
-/// How an agent is run.
+/// The configuration of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentConfig {
     /// How many turns and typed requests run at once.
@@ -19,18 +19,18 @@ pub(crate) struct AgentConfig {
     pub(crate) timeout: Duration,
     /// The context namespaces that it was granted; without a list, that of its run.
     pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
-    /// What it may cause.
+    /// Its authority.
     pub(crate) authority: Authority,
-    /// What follows when the outcome of an effect is unknown; without it, as the board is configured.
+    /// The rule for effects with an unknown outcome; the board's if unset.
     pub(crate) on_unknown: Option<OnUnknown>,
-    /// How long its questions to people wait; without it, for ever.
+    /// The time to live of its questions to people; unlimited if unset.
     pub(crate) question_ttl: Option<Duration>,
-    /// Dynamic agents that it makes may be kept after their run.
+    /// Dynamic agents that it creates may be kept after their run.
     pub(crate) keeps_agents: bool,
 }
 
 impl AgentConfig {
-    /// What of it its turns need.
+    /// The part of the configuration that its turns need.
     pub(in crate::actors) fn turn_settings(&self) -> TurnSettings {
         TurnSettings {
             namespaces: self.namespaces.clone(),
@@ -41,16 +41,16 @@ impl AgentConfig {
     }
 }
 
-/// How often the value may be rebuilt.
+/// The restart window of the agent's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RestartWindow {
-    /// So many times within the window; at the next one the agent counts as failed.
+    /// The most rebuilds within the window; one more, and the agent fails.
     pub(crate) max: u32,
     /// The length of the window.
     pub(crate) within: Duration,
 }
 
-/// What an agent announces of itself.
+/// The description of an agent that is announced on the board.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Description {
     pub(crate) role: Option<Arc<str>>,

@@ -1,4 +1,4 @@
-//! How the values of dynamic agents are built: each by its maker, from the draft in the journal of its run.
+//! How the values of dynamic agents are built: each by its maker, from the draft in the run's journal.
 
 use std::sync::Arc;
 
@@ -12,21 +12,22 @@ pub(in crate::actors) struct DynamicValue {
     pub(in crate::actors) namespaces: Option<Arc<[Arc<str>]>>,
 }
 
-/// The value that takes a turn of this agent: its host's, or for a dynamic agent what the host's makes of the drafts.
+/// The value that takes a turn of this agent: its host's value, or for a dynamic agent the one that the host's builds from the
+/// drafts.
 pub(in crate::actors) fn value_for(
     agent: &AgentName,
     host: &Arc<dyn AgentValue>,
     drafts: Option<&[Json]>,
 ) -> Result<DynamicValue, String> {
     let drafts = drafts.unwrap_or_default();
-    // Without its draft it would be its host.
+    // If a draft were missing, the host's value would take the turn.
     if drafts.len() != agent.makers().count() {
         return Err("the run does not know what it is".to_owned());
     }
     dynamic_value(host, drafts)
 }
 
-/// The namespaces that two makers both let an agent have; without a list, one lets it have all that it has itself.
+/// The namespaces that both makers grant. A maker without a list grants all that it has.
 fn granted_by_both(one: Option<Arc<[Arc<str>]>>, other: Option<Arc<[Arc<str>]>>) -> Option<Arc<[Arc<str>]>> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.iter().filter(|name| other.contains(name)).cloned().collect()),
@@ -34,7 +35,7 @@ fn granted_by_both(one: Option<Arc<[Arc<str>]>>, other: Option<Arc<[Arc<str>]>>)
     }
 }
 
-/// The last of a row of dynamic agents: the host makes the first, and each the next.
+/// The value of the last of several nested dynamic agents: the host builds the first, and each builds the next.
 pub(in crate::actors) fn dynamic_value(host: &Arc<dyn AgentValue>, drafts: &[Json]) -> Result<DynamicValue, String> {
     let mut built = DynamicValue { value: Arc::clone(host), namespaces: None };
     for draft in drafts {

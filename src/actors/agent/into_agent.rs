@@ -16,8 +16,8 @@ use crate::messages::{Command, Json};
 
 use super::{Agent, AgentSpec, AgentValue, Factory, TypedAnswer};
 
-/// What can become an agent: a closure over turns, or a factory of a type that implements [`Agent`] (fallible or not).
-/// `Kind` only keeps the cases apart.
+/// What can become an agent: a closure over turns, or a factory of a type that implements [`Agent`] (fallible or not). `Kind`
+/// only makes the implementations distinct.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot become an agent",
     label = "expected `|turn: Turn| async move {{ … }}` that returns `Result<Command, TurnError>`",

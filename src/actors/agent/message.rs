@@ -1,4 +1,4 @@
-//! What the actor of an agent reacts to.
+//! The messages of an agent's actor.
 
 use ractor::RpcReplyPort;
 
@@ -6,7 +6,7 @@ use crate::messages::TurnId;
 
 use super::{Description, Factory, RestartWindow};
 
-/// A message to the actor that makes an agent's value.
+/// A message to the actor that builds an agent's value.
 pub(crate) enum AgentMsg {
     /// The value is unusable: a turn, or a typed request, panicked.
     Panicked {
@@ -17,8 +17,8 @@ pub(crate) enum AgentMsg {
     },
     /// The wait after a failed rebuild is over.
     Rebuild,
-    /// Later turns are to use what this factory makes.
+    /// Replace the factory: later turns use its value.
     Replace(Factory, RestartWindow, Description, RpcReplyPort<Result<(), String>>),
-    /// Make the value again, by hand.
+    /// Rebuild the value on request.
     Restart(RpcReplyPort<Result<(), String>>),
 }

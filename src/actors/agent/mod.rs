@@ -57,7 +57,7 @@ pub trait Agent: Send + Sync + 'static {
     }
 }
 
-/// What the runtime holds of an agent: one value behind a pointer.
+/// The runtime's interface to an agent's value.
 pub(crate) trait AgentValue: Send + Sync {
     fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>>;
 
@@ -76,5 +76,5 @@ pub(crate) trait AgentValue: Send + Sync {
 /// The answer to a typed request, or the request if it is of another type.
 pub(crate) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Send>, TurnError>>, Box<dyn Any + Send>>;
 
-/// Makes the agent's value; called at each start.
+/// Builds the agent's value; called at each start.
 pub(crate) type Factory = Arc<dyn Fn() -> Result<Arc<dyn AgentValue>, String> + Send + Sync>;

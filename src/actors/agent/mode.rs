@@ -1,4 +1,4 @@
-//! What an agent may do by itself.
+//! What an agent may do without consent.
 
 use crate::messages::Effect;
 

@@ -1,4 +1,4 @@
-//! What a person sees of a question before they decide it.
+//! The card that shows a question to a person who decides about it.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,16 @@ use crate::messages::{Envelope, Json};
 /// The longest text of a card's arguments, in characters; a card states what was cut.
 const MAX_SHOWN: usize = 2_000;
 
-/// How much of it is the end: what is to deceive is put where nobody looks.
+/// The part of it that is taken from the end: a deceptive part could be placed where a reader does not look.
 const MAX_TAIL: usize = 600;
 
-/// How many digits the code of a card has.
+/// The number of digits in a card's code.
 const CODE: usize = 4;
 
-/// What the first line of a card begins with.
+/// The beginning of a card's first line.
 pub(super) const TITLE: &str = "── approval ";
 
-/// What the lines of arguments begin with.
+/// The beginning of lines with arguments.
 pub(super) const BAR: &str = "  │ ";
 
 /// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
@@ -86,13 +86,14 @@ fn head(envelope: &Envelope) -> String {
     format!("{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{code}")
 }
 
-/// A text in the head of a card, where a blank in front would pass for what parts it from its name.
+/// A text in the head of a card. A leading blank is made visible, because it would look like the separator after the field's
+/// name.
 fn field(text: &str) -> String {
     let shown = exact(text);
     shown.strip_prefix(' ').map(|rest| format!("\\u{{20}}{rest}")).unwrap_or(shown)
 }
 
-/// The lines of a card that hold these, each of them marked as such.
+/// The lines of a card for this text, each with [`BAR`] in front.
 fn framed(text: &str) -> String {
     text.split('\n').fold(String::new(), |mut lines, line| {
         let _ = writeln!(lines, "{BAR}{line}");
@@ -100,7 +101,7 @@ fn framed(text: &str) -> String {
     })
 }
 
-/// The beginning and the end of a long text, with what is between them counted.
+/// The beginning and the end of a long text, with the number of characters between them.
 fn cut(text: &str) -> String {
     let total = text.chars().count();
     if total <= MAX_SHOWN {
@@ -109,7 +110,7 @@ fn cut(text: &str) -> String {
     let place = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(place, _)| place);
     let (head, tail) = (&text[..place(MAX_SHOWN - MAX_TAIL)], &text[place(total - MAX_TAIL)..]);
     let more = total - MAX_SHOWN;
-    // What begins in the middle of a line could pass for one that begins there.
+    // A cut in the middle of a line is shown, because the rest of the line could pass for a line of its own.
     format!(
         "{}  … {more} more characters; the hash above covers all of them\n{}",
         framed(head),
@@ -117,7 +118,7 @@ fn cut(text: &str) -> String {
     )
 }
 
-/// Arguments as they are read: JSON, but for texts of several lines. What could deceive is escaped.
+/// Arguments in a readable form: JSON, except texts of several lines. Deceptive characters are escaped.
 fn arguments(value: &Json) -> String {
     if let Some(text) = value.as_str() {
         return text.split('\n').map(exact).collect::<Vec<_>>().join("\n");
@@ -155,7 +156,7 @@ fn write_block<'v>(
         let _ = write!(out, "{indent}{key}{}", if key.is_empty() { "" } else { ":" });
         match value {
             Value::String(text) if text.contains('\n') => {
-                // A JSON text begins with a quotation mark, so none of these lines passes for anything but a part of this one.
+                // A JSON text begins with a quotation mark, so none of these lines can pass for another value.
                 let bar = if key.is_empty() { "│ ".to_owned() } else { format!("\n{indent}  │ ") };
                 let next = if key.is_empty() { format!("\n{indent}│ ") } else { bar.clone() };
                 let mut lines = text.split('\n').map(exact);

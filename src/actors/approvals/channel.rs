@@ -1,4 +1,4 @@
-//! Channels: somewhere people see questions. The gateway has for each of them what its people see, and an actor that shows it.
+//! Channels show questions to people. The gateway keeps for each channel the questions that it shows, and has an actor for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub trait Channel: Send + Sync + 'static {
     }
 }
 
-/// A channel, and the questions that its people may still see. It outlives the channel's actor, so that whatever was shown is
+/// A channel, and the questions that its people may still see. It outlives the channel's actor, so that every shown question is
 /// closed.
 pub(crate) struct ChannelView {
     channel: Arc<dyn Channel>,
@@ -49,13 +49,13 @@ impl ChannelView {
         self.channel.name()
     }
 
-    /// An actor that is down reviews what is open when it is back.
+    /// Sends a message to the channel's actor. An actor that is down reviews the open questions when it restarts.
     pub(super) fn send(&self, message: ChannelMsg) {
         self.shown.wake(message);
     }
 
     fn settle(&self, id: ApprovalId, decision: Option<&Decision>) {
-        // Forgotten first: a channel that panics over it is not called again.
+        // Removed first, so that a channel that panics over the question is not called again for it.
         let shown = self.shown.lock().remove(&id);
         if let Some(envelope) = shown {
             self.channel.settled(&envelope, decision);
@@ -63,12 +63,12 @@ impl ChannelView {
     }
 }
 
-/// Shows questions on one channel; its panics are its own.
+/// The actor of one channel. A panic of the channel ends only this actor.
 pub(crate) struct ChannelActor;
 
 #[derive(Debug)]
 pub(crate) enum ChannelMsg {
-    /// Show a question, also if it is shown already when it is to be seen `again`.
+    /// Show a question; with `again`, also if it is already shown.
     Ask { id: ApprovalId, envelope: Box<Envelope>, again: bool },
     /// Remind people of a question.
     Remind(Box<Envelope>),
@@ -81,7 +81,7 @@ pub(crate) enum ChannelMsg {
 pub(crate) struct ChannelActorState {
     view: Arc<ChannelView>,
     decider: Decider,
-    /// Kept so that a question is shown once in a life of this actor.
+    /// Questions that this actor has shown; each is shown once, until the actor restarts.
     asked: BTreeSet<ApprovalId>,
 }
 
@@ -128,7 +128,7 @@ impl Actor for ChannelActor {
 
 impl ChannelActorState {
     /// # Errors
-    /// At a fault point only.
+    /// Only with an injected fault.
     async fn ask(&mut self, id: ApprovalId, envelope: &Envelope, again: bool) -> Result<(), String> {
         if self.asked.insert(id) || again {
             self.view.shown.lock().insert(id, envelope.clone());
@@ -159,7 +159,7 @@ impl ChannelActorState {
         Ok(())
     }
 
-    /// Has the channel close a question as the store says that it was decided.
+    /// Has the channel close a question with the stored decision.
     fn look_up(&self, id: ApprovalId) {
         let (view, queue) = (Arc::clone(&self.view), Arc::clone(&self.decider.queue));
         tokio::spawn(async move {
@@ -167,7 +167,7 @@ impl ChannelActorState {
                 tracing::error!(%id, %error, "a stored approval cannot be read");
                 None
             });
-            // It may have been asked again meanwhile; then it is shown as it is.
+            // If it was asked again meanwhile, it stays open.
             if !queue.is_open(id) {
                 view.send(ChannelMsg::Settled(id, decision));
             }

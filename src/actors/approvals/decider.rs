@@ -46,7 +46,7 @@ impl Decider {
         }
     }
 
-    /// How many questions wait for a decision, those too that have expired and whose runs do not know yet.
+    /// The number of questions without a decision, including expired ones whose runs have not been notified yet.
     pub(crate) fn pending(&self) -> usize {
         self.queue.open().len()
     }
@@ -145,7 +145,7 @@ impl Decider {
         decided
     }
 
-    /// Brings a decision to the queue; where it arrives several times, the first time counts.
+    /// Sends a decision to the queue; if several arrive, the first counts.
     async fn bring(&self, id: ApprovalId, decision: Decision) -> Result<Decision, AnswerError> {
         let unavailable = |detail| StorageError::Unavailable { detail };
         let times = self.queue.env.message_point("decision.dispatch", &decision.by).await.map_err(unavailable)?;
@@ -157,7 +157,7 @@ impl Decider {
         decided.unwrap_or_else(|| Err(unavailable("the decision was lost".to_owned()).into()))
     }
 
-    /// Denies a question whose time is up.
+    /// Denies an expired question.
     pub(super) async fn expire(&self, id: ApprovalId) -> Result<Decision, AnswerError> {
         let at = self.queue.env.now().wall;
         let silence = Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at, terms: Terms::Once };

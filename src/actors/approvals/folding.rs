@@ -1,4 +1,4 @@
-//! Texts for people in rows that fit their terminal: what is in the middle of a line begins no row, where it could pass for the
+//! Wraps texts into rows that fit the terminal: the continuation of a line never begins a row in a way that could pass for the
 //! head of a card.
 
 use unicode_width::UnicodeWidthChar as _;
@@ -8,10 +8,10 @@ use super::card::{BAR, TITLE};
 /// On narrower terminals what continues a line is not indented.
 const NARROW: usize = 24;
 
-/// The most columns that a tab takes. Cards have none, because they are shown as escapes.
+/// The most columns that a tab takes. Cards have none, because they show tabs as escapes.
 const TAB: usize = 8;
 
-/// Narrower terminals wrap rows; no word fits into them that could deceive.
+/// Narrower terminals wrap rows themselves; no deceptive word fits into so few columns.
 const MIN_COLUMNS: usize = 6;
 
 /// Folds a text of which one part comes after the other, as [`Rows::fold`] does: words of a model as they arrive. The last line is
@@ -28,9 +28,9 @@ const MIN_COLUMNS: usize = 6;
 pub struct Rows {
     /// The first characters of the line, as many as [`BAR`] has.
     beginning: String,
-    /// How many columns of the last row are taken.
+    /// The columns of the last row that are in use.
     used: usize,
-    /// Whether what comes next is the rest of a colour.
+    /// Whether the next characters belong to a colour's escape sequence.
     is_colour: bool,
 }
 
@@ -47,7 +47,7 @@ impl Rows {
     #[must_use]
     pub fn fold(text: &str, columns: usize) -> String {
         text.split_inclusive('\n').fold(String::with_capacity(text.len()), |mut rows, line| {
-            // The title has the hash alone, and nothing that others wrote begins so.
+            // Only the title begins with these characters, and nothing that others wrote does.
             if line.starts_with(TITLE) || !line.ends_with('\n') {
                 rows.push_str(line);
             } else {
@@ -97,7 +97,8 @@ impl Rows {
     }
 }
 
-/// Terminals differ over characters of ambiguous width and over combining ones: the widest that any of them may take.
+/// The width of a character. Terminals disagree about ambiguous and combining characters, so this is the widest that any of them
+/// uses.
 fn width(c: char) -> usize {
     if c == '\t' { TAB } else { c.width_cjk().unwrap_or(1).max(1) }
 }

@@ -15,7 +15,7 @@ use super::Decider;
 use super::channel::{ChannelMsg, ChannelView};
 use super::message::GatewayMsg;
 
-/// When an expiry that could not be stored is tried again.
+/// The delay before an expiry that could not be stored is tried again.
 const EXPIRE_AGAIN: Duration = Duration::from_secs(10);
 
 /// Passes questions on to channels, delivers decisions that were stored before, and denies questions that expire.
@@ -24,8 +24,8 @@ pub(crate) struct GatewayActor;
 pub(crate) struct GatewayState {
     decider: Decider,
     views: Arc<[Arc<ChannelView>]>,
-    /// Of each open question the messages at its expiry, and when people are reminded of it. A next life of the actor finds
-    /// the questions open, and sends its own.
+    /// The delayed messages of each open question: its expiry and its reminder. A restarted actor finds the open questions in the
+    /// queue and sends its own.
     scheduled: BTreeMap<ApprovalId, [Option<DelayedMessage>; 2]>,
 }
 
@@ -44,7 +44,7 @@ impl Actor for GatewayActor {
         for envelope in decider.open() {
             me.cast(GatewayMsg::Requested(envelope.id()))?;
         }
-        // For what the actor of the life before had received, and not passed on.
+        // For messages that the actor had received before a crash and not passed on.
         views.iter().for_each(|view| view.send(ChannelMsg::Review));
         Ok(GatewayState { decider, views, scheduled: BTreeMap::new() })
     }
@@ -93,11 +93,11 @@ impl GatewayState {
         let Some((envelope, again)) = queue.question(id) else { return };
         let now = queue.env.now().wall;
         let expiry = DelayedMessage::send(me, envelope.expires_at.since(now), move || GatewayMsg::Expired(id));
-        // People who are asked after that moment need not be reminded as well.
+        // People who are asked after the reminder's time are not reminded as well.
         let reminder = envelope.remind_at.filter(|at| *at > now);
         let reminder = reminder.map(|at| DelayedMessage::send(me, at.since(now), move || GatewayMsg::Remind(id)));
         self.scheduled.insert(id, [Some(expiry), reminder]);
-        // What has expired is asked of nobody.
+        // An expired question is not shown.
         if envelope.expires_at > now {
             for view in &*self.views {
                 view.send(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });

@@ -79,14 +79,14 @@ impl Keyboard {
                 return Typed::End;
             }
             if columns() >= width {
-                // What is not UTF-8 is no clear answer; it is not the end of the input.
+                // Invalid UTF-8 is no clear answer, but not the end of the input either.
                 return Typed::Line(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
             }
             show("the terminal has become narrower: this is shown again, and your answer was not taken\n");
         }
     }
 
-    /// Waits until a line is complete, or the question is withdrawn, which is noticed by the end of the pipe.
+    /// Waits until a line is complete, or the question is withdrawn, which the end of the pipe signals.
     #[cfg(unix)]
     fn is_withdrawn_first(&self, withdrawal: &PipeReader) -> bool {
         use rustix::event::{PollFd, PollFlags, poll};
@@ -98,7 +98,7 @@ impl Keyboard {
                 Ok(_) if !ready[0].revents().is_empty() => return true,
                 Ok(_) if !ready[1].revents().is_empty() => return false,
                 Ok(_) | Err(Errno::INTR) => {}
-                // Reading returns what is wrong.
+                // The following read returns the error.
                 Err(_) => return false,
             }
         }
@@ -109,14 +109,14 @@ impl Keyboard {
         false
     }
 
-    /// Discards what was typed and not read.
+    /// Discards typed input that was not read.
     fn forget(&mut self) {
         let buffered = self.input.buffer().len();
         self.input.consume(buffered);
         #[cfg(unix)]
         {
             use rustix::termios::{QueueSelector, tcdrain, tcflush};
-            // What a person has not seen yet they cannot have answered.
+            // Input that was typed before the card was shown cannot be an answer to it.
             let _ = tcdrain(io::stderr());
             let _ = tcflush(self.input.get_ref(), QueueSelector::IFlush);
         }
@@ -135,12 +135,12 @@ pub(super) fn columns() -> usize {
 /// Shows a text on standard error.
 pub(super) fn show(text: &str) {
     let mut out = io::stderr().lock();
-    // A terminal that is gone shows nothing; the approval stays open.
+    // If the terminal is gone, nothing is shown and the approval stays open.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// A descriptor of its own, so that no program that was given standard input shares its state. It does not become the
-/// controlling terminal.
+/// Opens the terminal anew: programs that inherited standard input do not share the state of this descriptor. It does not become
+/// the controlling terminal.
 #[cfg(unix)]
 fn open_terminal() -> Option<File> {
     use std::os::fd::AsFd as _;
@@ -155,7 +155,7 @@ fn open_terminal() -> Option<File> {
         let flags = i32::try_from(OFlags::NOCTTY.bits()).ok()?;
         File::options().read(true).custom_flags(flags).open(path).ok()
     });
-    // A terminal of another user, or of another mount namespace, can be used and not opened.
+    // A terminal of another user or of another mount namespace can be used, but not opened.
     opened.or_else(|| Some(File::from(stdin.as_fd().try_clone_to_owned().ok()?)))
 }
 

@@ -1,5 +1,5 @@
-//! The approval queue: the questions that are open, and where decisions are stored. It lies outside the gateway's actor, so a
-//! restart loses no question.
+//! The approval queue: the open questions, and the store of their decisions. It is outside the gateway's actor, so a restart of
+//! the actor loses no question.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::supervision::{Mailbox, answer_of};
 
 use super::message::GatewayMsg;
 
-/// How long a decision is kept after its approval has expired, so that a late click finds it.
+/// How long a decision is kept after its approval has expired, so that a late answer finds it.
 const KEEP_SECS: u64 = 60 * 24 * 3600;
 
 pub(super) struct ApprovalQueue {
@@ -38,7 +38,7 @@ pub(super) struct ApprovalQueue {
 /// A question that is open.
 struct Question {
     envelope: Envelope,
-    /// Whether people are to see it once more, because an answer was lost.
+    /// Whether people are asked once more, because an answer was lost.
     asks_again: bool,
 }
 
@@ -67,7 +67,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// A new life of the gateway's actor begins. It looks at what is open after this.
+    /// Sets the address of a gateway actor that starts. The actor reads the open questions after this.
     pub(super) fn attach(&self, actor: ActorRef<GatewayMsg>) {
         self.open.attach(actor);
     }
@@ -103,7 +103,7 @@ impl ApprovalQueue {
         self.wake(GatewayMsg::Requested(id));
     }
 
-    /// Has everybody see the question again, unless the lost answer turns out to be stored.
+    /// Shows the question again on all channels, unless the lost answer turns out to be stored.
     pub(super) fn ask_again(&self, id: ApprovalId) {
         if let Some(question) = self.open.lock().get_mut(&id) {
             question.asks_again = true;
@@ -118,7 +118,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// Stores the decision if it is the first, and brings it to its run.
+    /// Stores the decision if it is the first, and sends it to its run.
     pub(super) async fn decide(&self, id: ApprovalId, decision: Decision) -> Result<Decision, AnswerError> {
         if !self.is_open(id) {
             let decided = self.stored(id).await?;
@@ -141,7 +141,7 @@ impl ApprovalQueue {
             }
             Err(error @ StorageError::WrongRevision { .. }) => match self.stored(id).await? {
                 Some(decision) => {
-                    // The caller that stored it may not know that it did.
+                    // The caller that stored it may not have learned that it did.
                     self.deliver(id, decision.clone());
                     Err(AnswerError::AlreadyDecided { decision })
                 }
@@ -151,7 +151,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// Brings a stored decision to its run, once.
+    /// Sends a stored decision to its run, once.
     pub(super) fn deliver(&self, id: ApprovalId, decision: Decision) {
         let Some(Question { envelope, .. }) = self.open.lock().remove(&id) else { return };
         let (run, asked) = (envelope.request.turn.run, envelope.request.into());
@@ -168,7 +168,8 @@ impl ApprovalQueue {
         Ok(Some(stored.decision))
     }
 
-    /// An actor that is down finds everything open when it is back, and has channels close what is not.
+    /// Wakes the gateway's actor. An actor that is down finds all open questions when it restarts, and has channels close the
+    /// others.
     fn wake(&self, message: GatewayMsg) {
         self.open.wake(message);
     }

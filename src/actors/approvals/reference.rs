@@ -1,5 +1,5 @@
-//! The rules of decisions against a model: which answer counts, and what reaches the run that asked. Two gateways share a
-//! store, as one and the one after it do, or those of two processes.
+//! The rules of decisions against a model: which answer counts, and what reaches the run that asked. Two gateways share a store,
+//! like two successive ones of a board, or those of two processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,12 +60,12 @@ enum Op {
         by: usize,
         is_long: bool,
     },
-    /// The timer of a question goes off, or the clock has gone back since.
+    /// The timer of a question fires, possibly after the clock was set back.
     TimeIsUp {
         question: usize,
         gateway: usize,
     },
-    /// The run needs no answer any more.
+    /// The run no longer needs an answer.
     Withdraw {
         question: usize,
         gateway: usize,
@@ -133,7 +133,7 @@ fn envelope(fields: Fields) -> Envelope {
     }
 }
 
-/// A question by the place of the first that is equal to it: equal questions are one.
+/// The index of the first question that is equal to this one: equal questions are one.
 type Asked = usize;
 
 #[derive(Default)]
@@ -142,7 +142,7 @@ struct Model {
     /// The first decision of each question.
     decided: BTreeMap<Asked, Decision>,
     open: [Vec<Asked>; GATEWAYS],
-    /// What each gateway has brought to runs.
+    /// The decisions that each gateway has sent to runs.
     brought: [Vec<(Asked, Decision)>; GATEWAYS],
 }
 
@@ -159,8 +159,8 @@ impl Model {
         }
     }
 
-    /// What becomes of a decision about a question whose time is not up: it counts, or there is an earlier one, or nothing to
-    /// decide.
+    /// The expected result of a decision about a question that has not expired: it counts, or there is an earlier one, or there
+    /// is nothing to decide.
     fn decide(&mut self, gateway: usize, question: Asked, decision: Decision) -> Result<Decision, Option<Decision>> {
         let earlier = self.decided.get(&question).cloned();
         if !self.open[gateway].contains(&question) {
@@ -280,7 +280,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                 }
                 Op::TimeIsUp { question, gateway } => {
                     let question = first(question);
-                    // The gateway's timers never go off early.
+                    // The gateway's timers never fire early.
                     if envelopes[question].expires_at > at {
                         continue;
                     }

@@ -16,7 +16,7 @@ use crate::supervision::runs::rules::errors::AnswerError;
 use super::keyboard::{columns, show};
 use super::{Card, Channel, Decider, Keyboard, Rows, Typed};
 
-/// When a denial at the end of the input that could not be stored is tried again.
+/// The delay before a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks on standard error and reads answers from the terminal: `y` with the code that is on the card, or `n` with a reason; `s`
@@ -33,7 +33,7 @@ pub struct TerminalChannel {
 struct Queue {
     open: VecDeque<(Envelope, Decider)>,
     is_reading: bool,
-    /// The card that is on the terminal. Dropped, it is taken from there.
+    /// The card on the terminal. Dropping it removes the card.
     shown: Option<(ApprovalId, PipeWriter)>,
 }
 
@@ -52,7 +52,7 @@ impl TerminalChannel {
         self
     }
 
-    /// Asks one question after the other, on a thread that may block for ever.
+    /// Asks one question after the other, on a thread that may block without limit.
     fn read(&self, runtime: &Handle) {
         let queue = &self.queue;
         let mut keyboard = Keyboard::open();
@@ -128,7 +128,7 @@ impl TerminalChannel {
                     queue.lock().is_reading = false;
                     return;
                 }
-                // The card stays, and is shown again.
+                // The card stays open and is shown again.
                 Err(_) => show("nothing was decided; please answer again\n"),
             }
         }
@@ -168,7 +168,7 @@ impl Channel for TerminalChannel {
             queue.shown.take_if(|(shown, _)| *shown == id)
         };
         if shown.is_some() {
-            // What comes next begins a line.
+            // The next output begins a line.
             show("\n");
         }
         if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
@@ -177,7 +177,7 @@ impl Channel for TerminalChannel {
                 format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by));
             show(&Rows::fold(&text, columns()));
         }
-        // Now the thread that reads the answer may show the next card.
+        // Lets the thread that reads the answers show the next card.
         drop(shown);
     }
 
@@ -195,7 +195,7 @@ impl Channel for TerminalChannel {
     }
 }
 
-/// Nobody is left who could be asked again, so this tries again by itself.
+/// Denies a question at the end of the input. Nobody can be asked again, so a failed attempt is repeated.
 fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<Decision, AnswerError> {
     loop {
         match runtime.block_on(decider.deny(id, "terminal", "nobody is there to answer")) {

@@ -217,7 +217,7 @@ impl ContextAccess {
         self.store.write(&namespace, key, value, &self.agent, origin, mode).await
     }
 
-    /// Reading a tainted entry taints the turn.
+    /// Taints the turn if one of the entries is tainted.
     fn read<'e>(&self, entries: impl IntoIterator<Item = &'e ContextEntry>) {
         let Some(Writer { taint, .. }) = &self.writer else { return };
         if let Some(ContextEntry { namespace, key, .. }) = entries.into_iter().find(|entry| entry.is_untrusted()) {
@@ -225,7 +225,7 @@ impl ContextAccess {
         }
     }
 
-    /// The namespace that the agent means by a name.
+    /// The namespace for a name that the agent uses.
     fn granted<'n>(&self, namespace: &'n str) -> Result<Cow<'n, str>, ContextError> {
         let run = self.writer.as_ref().map(|writer| writer.run);
         let grant = Grant { agent: &self.agent, namespaces: self.namespaces.as_deref(), run };

@@ -11,8 +11,8 @@ use crate::supervision::actor_point;
 use super::ContextStore;
 use super::expiry_timer::ExpiryMsg as Msg;
 
-/// The context-store actor: deletes what has expired, at intervals, and, while there are watchers, when it expires. Reads and
-/// writes do not pass it.
+/// The context-store actor: deletes expired entries at intervals and, while there are watchers, when they expire. Reads and
+/// writes do not go through it.
 pub(crate) struct ContextActor;
 
 pub(crate) struct ContextActorState {

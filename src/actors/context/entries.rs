@@ -1,4 +1,4 @@
-//! Where entries are stored, and as what.
+//! The keys and the stored form of entries.
 
 use callboard_text::{check_key, check_name};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::storage::{CONTEXT, Entry, Key, KeyPrefix, StorageError};
 
 use super::rules::{MAX_KEY, MAX_NAMESPACE, is_live};
 
-/// What is stored under a namespace and key.
+/// The stored value of a namespace and key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredEntry {
     pub(super) value: String,

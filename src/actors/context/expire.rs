@@ -1,4 +1,4 @@
-//! What deletes expired entries: the rows of the expiry index whose time has come, and the entries that they name.
+//! Deletes expired entries: reads the due rows of the expiry index, and the entries that they name.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use super::{ContextError, ContextStore};
 
 const PAGE: usize = 256;
 
-/// Pages of a scan that goes past values that cannot be read.
+/// The pages of a scan that skips unreadable values.
 struct Pages<'a> {
     storage: &'a dyn Storage,
     prefix: KeyPrefix,
@@ -25,7 +25,7 @@ impl<'a> Pages<'a> {
         Self { storage, prefix, after: None, limit: PAGE, is_over: false }
     }
 
-    /// The next ones; none after the last.
+    /// The next page; empty after the last.
     async fn next(&mut self) -> Result<Vec<(Key, Entry)>, StorageError> {
         while !self.is_over {
             match self.storage.scan(&self.prefix, self.after.as_ref(), self.limit).await {
@@ -36,7 +36,7 @@ impl<'a> Pages<'a> {
                     }
                     return Ok(page);
                 }
-                // What stands before and behind it is read all the same: one by one up to it, then past it.
+                // The values before and after an unreadable one are still read: one by one up to it, then past it.
                 Err(StorageError::Corrupt { .. }) if self.limit > 1 => self.limit = 1,
                 Err(StorageError::Corrupt { key, detail }) if self.after.as_ref().is_none_or(|after| *after < key) => {
                     tracing::warn!(%key, detail, "a context entry cannot be read, and is not deleted when it expires");
@@ -117,7 +117,7 @@ impl ContextStore {
                     }
                     Err(error) => return Err(error),
                 }
-                // One that was written meanwhile has another revision, and stays.
+                // A row that was written meanwhile has another revision, and stays.
                 match self.storage.delete_if_revision(row, stored.revision, Durability::Memory).await {
                     Ok(()) | Err(StorageError::WrongRevision { .. }) => {}
                     Err(error) => return Err(error.into()),
@@ -130,7 +130,7 @@ impl ContextStore {
         }
     }
 
-    /// Deletes an entry if it has expired and nobody writes it meanwhile.
+    /// Deletes an entry if it has expired and is not written meanwhile.
     async fn delete_expired(&self, name: &Key) -> Result<Looked, ContextError> {
         loop {
             let Some((revision, entry)) = self.read(name).await? else { return Ok(Looked::Lasts) };
@@ -146,12 +146,12 @@ impl ContextStore {
         }
     }
 
-    /// Notes that an entry may have expired at a time.
+    /// Writes a row for an entry that may expire at this time.
     pub(super) async fn put_row(&self, at: Timestamp, name: &Key) -> Result<(), StorageError> {
         self.put_note(expiry_index::row(at, name)).await
     }
 
-    /// Where a write is acknowledged when it is on disk, whatever was written before it is there too.
+    /// Writes an index row without waiting for the disk: a later write that is acknowledged on disk includes earlier ones.
     async fn put_note(&self, key: Key) -> Result<(), StorageError> {
         let (value, durability) = ([].as_slice().into(), Durability::Memory);
         let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability };
@@ -159,10 +159,10 @@ impl ContextStore {
     }
 }
 
-/// What became of an entry whose row's time has come.
+/// The result for an entry whose row is due.
 enum Looked {
     Deleted,
-    /// It is not there, or does not expire any more.
+    /// It does not exist any more, or no longer expires.
     Lasts,
     ExpiresAt(Timestamp),
 }

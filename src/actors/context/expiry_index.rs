@@ -1,8 +1,8 @@
 //! The expiry index: rows in order of time that name the entries that may have expired by then (SEMANTICS 12).
 //!
-//! Each entry that expires has a row of a time that is not after its expiry. A row is written before its entry, and an expiry
-//! that moves later leaves the row where it is: when its time comes, the entry is found alive and the row is moved. So a
-//! row too many does no harm, and nothing is written for reading. The index follows from the entries and can be built again.
+//! Each entry that expires has a row with a time that is not after its expiry. A row is written before its entry. An expiry that
+//! moves later leaves the row unchanged: when the row is due, the entry is found alive and the row is moved. So a superfluous row
+//! does no harm, and reads write nothing. The index can be rebuilt from the entries.
 
 use crate::messages::Timestamp;
 use crate::storage::{Key, KeyPrefix};
@@ -18,7 +18,7 @@ const MARKER: &str = "context-expiry-index";
 pub(super) struct Expired {
     /// How many entries were deleted.
     pub(super) deleted: usize,
-    /// The time of the first row that is left.
+    /// The time of the first remaining row.
     pub(super) next: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn rows() -> KeyPrefix {
     Key::new([ROOT]).children()
 }
 
-/// There if all entries that expire have rows.
+/// The key that exists if all entries that expire have rows.
 pub(super) fn marker() -> Key {
     Key::new([MARKER])
 }
@@ -46,7 +46,7 @@ pub(super) fn of_row(row: &Key) -> Option<(Timestamp, Key)> {
     entries::entry(&namespace, &key).ok().map(|entry| (at, entry))
 }
 
-/// Whether an entry that is to expire then needs a row: the one that was there before may have one that is early enough.
+/// Whether an entry with this expiry needs a row: an earlier row of the entry may be early enough.
 pub(super) fn needs_row(before: Option<Existing>, now: Timestamp, expires_at: Timestamp) -> bool {
     let row = before.and_then(|before| before.expires_at).filter(|at| is_live(Some(*at), now));
     row.is_none_or(|row| expires_at < row)

@@ -1,4 +1,4 @@
-//! When the context-store actor is to look for expired entries, so that those who watch a namespace receive an expiry when it
+//! When the context-store actor is to look for expired entries, so that watchers of a namespace receive an expiry when it
 //! happens.
 
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::actors::periodic::Ended;
 use crate::messages::Timestamp;
 use crate::supervision::Mailbox;
 
-/// What the context-store actor reacts to.
+/// A message to the context-store actor.
 #[derive(Debug)]
 pub(crate) enum ExpiryMsg {
-    /// The interval is over.
+    /// The interval has passed.
     Expire,
-    /// What the interval was over for has ended.
+    /// The deletion that the interval started has ended.
     Expired(Ended),
-    /// Something expires at this time.
+    /// An entry expires at this time.
     DueAt(Timestamp),
-    /// Something has expired, or there is a new watcher.
+    /// An entry has expired, or there is a new watcher.
     Look,
-    /// What was looked for has been deleted, or could not be.
+    /// The deletion that `Look` started has ended.
     Looked(Ended),
 }
 
-/// Shared by the handles of a context and its actor. While nobody watches, expired entries wait for the next interval.
+/// Shared by the handles of a context and its actor. Without watchers, expired entries wait for the next interval.
 #[derive(Default)]
 pub(super) struct ExpiryTimer {
     watchers: AtomicUsize,
-    /// The earliest time of which the actor has been notified and at which it has not looked yet.
+    /// The earliest time that was sent to the actor and at which it has not looked yet.
     next: Mailbox<ExpiryMsg, Option<Timestamp>>,
 }
 
@@ -43,16 +43,16 @@ impl Drop for Watching {
 }
 
 impl ExpiryTimer {
-    /// A new life of the actor begins. It knows of no time yet.
+    /// Sets the address of an actor that starts, without a time.
     pub(super) fn attach(&self, actor: ActorRef<ExpiryMsg>) {
         self.next.attach(actor);
         *self.next.lock() = None;
     }
 
-    /// Counts a watcher until the guard is dropped, and has the actor look for what was written before.
+    /// Counts a watcher until the guard is dropped, and has the actor look for entries that were written before.
     pub(super) fn watched(self: &Arc<Self>) -> Watching {
         self.watchers.fetch_add(1, Ordering::AcqRel);
-        // An actor that is down looks when it is back.
+        // An actor that is down looks when it restarts.
         self.next.wake(ExpiryMsg::Look);
         Watching(Arc::clone(self))
     }
@@ -61,7 +61,7 @@ impl ExpiryTimer {
         self.watchers.load(Ordering::Acquire) > 0
     }
 
-    /// Something expires at a time.
+    /// Notifies the actor of an expiry.
     pub(super) fn is_due_at(&self, at: Option<Timestamp>) {
         let Some(at) = at.filter(|_| self.is_watched()) else { return };
         let mut next = self.next.lock();
@@ -71,7 +71,7 @@ impl ExpiryTimer {
         }
     }
 
-    /// The actor looks now: what is found, or written meanwhile, counts from here.
+    /// The actor looks now: expiries that it finds, and those of later writes, are sent again.
     pub(super) fn looks(&self) {
         *self.next.lock() = None;
     }

@@ -1,4 +1,4 @@
-//! How entries are read: one, or those of namespaces. What has expired is absent.
+//! Reads of single entries and of namespaces. Expired entries are absent.
 
 use serde::de::DeserializeOwned;
 

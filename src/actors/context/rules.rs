@@ -16,24 +16,24 @@ pub(crate) const MAX_KEY: usize = 128;
 pub(crate) const MAX_VALUE: usize = 64 << 10;
 /// What `set_with_extension` keeps an entry for by default.
 pub(crate) const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
-/// What agents call the namespace of their run.
+/// The name by which agents address the namespace of their run.
 pub(super) const OF_RUN: &str = "run";
 
-/// What an agent has of the shared context.
+/// An agent's access to the shared context.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant<'a> {
     pub(super) agent: &'a AgentName,
-    /// Those that it was granted; without a list, that of its run alone.
+    /// The granted namespaces; without a list, only that of its run.
     pub(super) namespaces: Option<&'a [Arc<str>]>,
     pub(super) run: Option<RunId>,
 }
 
 impl Grant<'_> {
-    /// The namespace that the agent means, if it may use it. Memory belongs to its agent, and what belongs to a run to the
-    /// agents of that run, whatever else was granted.
+    /// The namespace for a name, if the agent may use it. An agent's memory is its own, and a run's namespace is for the agents
+    /// of that run, whatever else was granted.
     pub(super) fn resolve<'n>(&self, namespace: &'n str) -> Option<Cow<'n, str>> {
         if let Some(owner) = namespace.strip_prefix("memory:") {
-            // A dynamic agent is gone with its run, and would leave its memory to another one of the same name.
+            // A dynamic agent ends with its run; its memory would pass to another agent of the same name.
             return (owner == self.agent.as_str() && self.agent.maker().is_none()).then_some(Cow::Borrowed(namespace));
         }
         let is_granted = |name: &str| match self.namespaces {
@@ -48,8 +48,8 @@ impl Grant<'_> {
     }
 }
 
-/// The namespaces of a dynamic agent: those of its host (without a list: its run's) that its makers let it have (without
-/// a list: all of them).
+/// The namespaces of a dynamic agent: those of its host (without a list: its run's) that its makers grant (without a list: all of
+/// them).
 pub(in crate::actors) fn within_host(
     host: Option<Arc<[Arc<str>]>>,
     makers: Option<&[Arc<str>]>,
@@ -62,7 +62,7 @@ pub(in crate::actors) fn within_host(
     Some(makers.iter().filter(|name| is_of_host(name)).cloned().collect())
 }
 
-/// How to write.
+/// The mode of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mode {
     /// Value, agent and expiry together; no time to live means for ever.
@@ -73,7 +73,7 @@ pub(super) enum Mode {
     Compare(Option<u64>, Option<Duration>),
 }
 
-/// Who writes what, and when.
+/// The value, the writer and the time of a write.
 #[derive(Clone, Debug)]
 pub(super) struct Writing {
     pub(super) value: String,
@@ -82,7 +82,7 @@ pub(super) struct Writing {
     pub(super) now: Timestamp,
 }
 
-/// What a write has to know of the entry that is there.
+/// The part of an existing entry that a write needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Existing {
     pub(super) revision: u64,
@@ -100,17 +100,17 @@ impl Existing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Changed(pub(super) Option<u64>);
 
-/// Whether an entry exists that expires then.
+/// Whether an entry with this expiry exists.
 pub(super) fn is_live(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
     expires_at.is_none_or(|expires_at| now < expires_at)
 }
 
-/// When an entry stops existing that lives for `ttl`: rounded up, so that no entry is born dead.
+/// The expiry of an entry that lives for `ttl`: rounded up, so that no entry is expired at once.
 fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
     now + ttl.saturating_add(Duration::from_nanos(999_999))
 }
 
-/// What a write makes of the entry that is there; a live one keeps its birthday.
+/// The entry after a write; a live one keeps its time of creation.
 pub(super) fn write(there: Option<Existing>, mode: Mode, writing: Writing) -> Result<StoredEntry, Changed> {
     let Writing { value, agent, origin, now } = writing;
     let live = there.filter(|entry| is_live(entry.expires_at, now));

@@ -19,7 +19,7 @@ use super::expiry_timer::ExpiryTimer;
 use super::rules::{self, Changed, EXTENSION, Existing, MAX_VALUE, Mode, Writing};
 use super::{ContextChange, ContextError, expiry_index, watch};
 
-/// Entries of which a store remembers what a write has to know.
+/// The most entries whose revisions a store remembers.
 const REMEMBERED: usize = 16_384;
 
 /// The shared context as its owner sees it: all namespaces, writing in the name of any agent. A cheap clone.
@@ -29,11 +29,11 @@ pub struct ContextStore {
     pub(in crate::actors) env: Env,
     default_ttls: Arc<BTreeMap<String, Duration>>,
     pub(super) durability: Durability,
-    /// The expiry index is known to be whole.
+    /// The expiry index is known to be complete.
     pub(super) is_indexed: Arc<AtomicBool>,
     pub(super) expiry_timer: Arc<ExpiryTimer>,
-    /// What was written through this store, so that a write need not read first. The storage compares revisions, so what
-    /// is out of date here costs a second attempt and nothing else.
+    /// The entries written through this store, so that a write need not read first. The storage compares revisions, so an
+    /// outdated entry here only costs a second attempt.
     written: Arc<Mutex<Recent<Key, Existing>>>,
 }
 

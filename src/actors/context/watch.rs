@@ -23,7 +23,7 @@ pub enum ContextChange {
 }
 
 impl ContextChange {
-    /// What a change of the store is to a watcher of the namespace; an entry that does not decode is no news.
+    /// The event for watchers of the namespace; `None` for an entry that does not decode.
     fn of(namespace: &str, change: Change) -> Option<Self> {
         match change {
             Change::Put(name, entry) => {

@@ -1,4 +1,4 @@
-//! Instruments of the `metrics` facade: what they measure goes to the recorder of the process, if there is one.
+//! Instruments of the `metrics` facade: measurements go to the recorder of the process, if there is one.
 
 use metrics::SharedString;
 pub(crate) use metrics::{Counter, Histogram};
@@ -8,7 +8,7 @@ pub(crate) fn counter(name: &'static str, label: &'static str, value: impl Into<
     metrics::counter!(name, label => value)
 }
 
-/// Records what runs come to.
+/// Records a measurement about a run.
 pub(crate) fn record(histogram: &'static str, value: f64) {
     metrics::histogram!(histogram).record(value);
 }

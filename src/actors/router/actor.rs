@@ -1,4 +1,4 @@
-//! The router's actor: it enters what run supervisors and agents put in the outbox in the ledger and the directory.
+//! The router's actor: it drains the outbox into the ledger and the directory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From a run's events to the messages of its delegations: as they are journaled, and again from the journal.
+//! Derives the messages of delegations from a run's events, as they are journaled or later from the journal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::supervision::runs::snapshot::{Past, past};
 
 use super::ledger::{InboxMessage, Placed};
 
-/// The messages that an event alone makes, the `sequence`-th of its run.
+/// The messages of one event, the `sequence`-th of its run.
 pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed> {
     match event {
         RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
@@ -74,7 +74,7 @@ fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<Inbox
     })
 }
 
-/// A delegation was answered. `named` is the agent that a name, as an agent wrote it, stands for.
+/// The message about an answered delegation. `named` resolves a name that an agent wrote.
 pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> Option<AgentName>) -> Placed {
     let Answered { request, asker, to, answer, at, sequence } = answered;
     let is_complete = answer.outcome.is_finished();
@@ -93,16 +93,16 @@ pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> 
     Placed { at: *at, sequence: *sequence, message }
 }
 
-/// Which messages of a run are wanted.
+/// A selection of a run's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// All of them.
     All,
-    /// Not those that a fork has copied from another run, which has them in its own journal.
+    /// Without those that a fork has copied from another run, which has them in its own journal.
     Own,
 }
 
-/// All messages of a run's delegations, by its journal, in the order of the events.
+/// All messages about a run's delegations, from its journal, in the order of the events.
 ///
 /// # Errors
 /// What the store reports. A run whose fold panics is reported as corrupt.
@@ -117,7 +117,7 @@ pub(super) async fn of_run(
         let detail = format!("its replay panicked: {}", panic_text(&*panic));
         StorageError::Corrupt { key: Journal::stream(run), detail }
     };
-    // The first turn of a plan is begun while the run is read.
+    // Reading the run begins the first turn of its plan.
     let Some(past) = past(journal, run, rules).await? else { return Ok(Vec::new()) };
     catch_unwind(AssertUnwindSafe(|| replayed(past, wanted, named))).map_err(corrupt)
 }

@@ -1,4 +1,4 @@
-//! The router's directory: who has announced what. Pure; the router's actor enters what agents announce.
+//! The router's directory: the announcements of agents. Pure; the router's actor adds them.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use callboard_text::nearest;
 
 use crate::messages::{AgentName, Presence};
 
-/// Agents that were ever here, by name. An agent that has withdrawn stays known: what is given to it waits for its return.
+/// All agents that were ever announced, by name. An agent that has withdrawn stays known: its work waits for its return.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     agents: BTreeMap<AgentName, Presence>,
 }
 
 impl Directory {
-    /// Enters an announcement or withdrawal. That of an earlier life of the agent does not touch the present one.
+    /// Adds an announcement or withdrawal. That of an earlier start of the agent does not change the present one.
     pub(super) fn enter(&mut self, presence: &Presence) {
         let Presence { agent, instance, is_available, .. } = presence;
         if *is_available {
@@ -23,7 +23,7 @@ impl Directory {
         }
     }
 
-    /// The announcements of the agents that are here, by name.
+    /// The announcements of present agents, by name.
     pub(super) fn present(&self) -> Vec<Presence> {
         self.agents.values().filter(|known| known.is_available).cloned().collect()
     }
@@ -38,13 +38,13 @@ impl Directory {
         self.agents.iter().filter(move |(_, known)| known.role.as_deref() == Some(role)).map(|(name, _)| name)
     }
 
-    /// The agents that can do this, in order.
+    /// The agents with this capability, in order.
     pub(super) fn capable_of<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a AgentName> {
         let can = move |known: &Presence| known.capabilities.iter().any(|capability| **capability == *wanted);
         self.agents.iter().filter(move |(_, known)| can(known)).map(|(name, _)| name)
     }
 
-    /// The name, role or capability most like this one.
+    /// The name, role or capability that is most similar to this one.
     pub(super) fn nearest(&self, target: &str) -> Option<String> {
         let known = self.agents.iter().flat_map(|(name, known)| {
             let Presence { role, capabilities, .. } = known;

@@ -1,4 +1,4 @@
-//! What run supervisors have the router carry out.
+//! Carries out the effects of run supervisors.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{Router, derive};
 
 impl Dispatch for Router {
     fn start(&self, mut turn: Box<ReadyTurn>) {
-        // A run knows what its own agents are; what was kept is known to the board.
+        // A run knows its own dynamic agents; kept ones are known to the board.
         if turn.made.as_deref().is_some_and(<[Json]>::is_empty)
             && let Some(kept) = self.kept(&turn.agent)
         {
@@ -65,7 +65,7 @@ impl Dispatch for Router {
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
         self.counters.count(run, event);
         if may_ask(event) {
-            // Nobody may wait for it.
+            // There may be no receiver.
             let _ = self.asked.send(run.id());
         }
         self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
@@ -82,7 +82,7 @@ impl Dispatch for Router {
     }
 }
 
-/// Whether a run may wait for a person after this event, who was not asked before. Approvals and nodes are reported apart.
+/// Whether a run may begin to wait for a person with this event. Approvals and nodes are reported apart.
 fn may_ask(event: &RunEvent) -> bool {
     matches!(
         event,

@@ -1,5 +1,5 @@
-//! Messages of delegations, by the journals of their runs: read when an inbox is first looked at, the runs that ended last first, and only as
-//! far back as that inbox needs.
+//! Messages of delegations from the journals of their runs: read when an inbox is first opened, the runs that ended last first,
+//! and only as far back as that inbox needs.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::Router;
 use super::derive::{Wanted, of_run};
 use super::ledger::DelegationStatus;
 
-/// The runs whose journals have not been read for messages yet, and when each ended, the latest last. Of those that are
-/// open, or whose note of the end was lost, the end counts as later than any other.
+/// The runs whose journals have not been read for messages yet, with the time of their end, the latest last. Runs that are open,
+/// or whose note of the end was lost, come last.
 #[derive(Debug)]
 pub(super) struct UnreadRuns(Vec<(Timestamp, RunId)>);
 
@@ -28,7 +28,7 @@ impl UnreadRuns {
 }
 
 impl Router {
-    /// Enters what the journals have of an agent's inbox. Each run is read at most once, for all inboxes together.
+    /// Adds the messages of an agent's inbox from the journals. Each run is read at most once, for all inboxes together.
     ///
     /// # Errors
     /// What the store reports; the next call continues where this one stopped. A run that cannot be read is left out.
@@ -58,7 +58,7 @@ impl Router {
         Ok(())
     }
 
-    /// The status of a delegation of which no inbox has news, by its run's journal.
+    /// The status of a delegation that is in no inbox, from its run's journal.
     pub(super) async fn recalled(&self, request: RequestId) -> Result<Option<DelegationStatus>, StorageError> {
         let run = request.turn.run;
         let messages = of_run(&self.journal, run, &self.rules, Wanted::All, |name| self.named(name)).await?;

@@ -67,7 +67,7 @@ impl InboxMessage {
     }
 }
 
-/// A message with its place among all messages.
+/// A message with its position among all messages.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed {
     /// When its event happened.
@@ -125,7 +125,7 @@ pub(super) struct DelegationLedger {
     inboxes: HashMap<AgentName, BTreeMap<Place, InboxMessage>>,
 }
 
-/// What was entered of a delegation, as far as an inbox still has it.
+/// The messages about a delegation that an inbox still has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entered {
     request: Option<Place>,
@@ -137,8 +137,8 @@ impl DelegationLedger {
         Self { limits, delegations: HashMap::default(), inboxes: HashMap::default() }
     }
 
-    /// Enters a message at its place. A request is entered once, and statuses only move forward: what comes after an end,
-    /// and what is there already, is dropped.
+    /// Inserts a message at its position. A request is inserted once, and statuses only move forward: later messages than the
+    /// end, and duplicates, are dropped.
     pub(super) fn enter(&mut self, placed: Placed) {
         let place = placed.place();
         let owner = placed.message.owner().clone();
@@ -150,7 +150,7 @@ impl DelegationLedger {
             InboxMessage::Request { .. } if entered.request.is_some() => return,
             InboxMessage::Request { .. } => entered.request = Some(place),
             InboxMessage::Status { status, .. } => match entered.last {
-                // Derived after what it came before.
+                // The later message was derived first.
                 Some((after, later)) if place < later => {
                     if !status.may_become(after) {
                         return;
@@ -169,7 +169,7 @@ impl DelegationLedger {
         }
     }
 
-    /// Many delegations are never answered, because their runs were cancelled: what no inbox shows any more is forgotten.
+    /// Forgets a delegation that no inbox shows any more: many are never answered, because their runs were cancelled.
     fn forget(&mut self, request: RequestId, place: Place) {
         let Some(entered) = self.delegations.get_mut(&request) else { return };
         entered.request = entered.request.filter(|entered| *entered != place);
@@ -184,13 +184,13 @@ impl DelegationLedger {
         self.inboxes.get(agent).map(|inbox| inbox.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Whether an inbox is full of messages that came after a time, so that no earlier one has room.
+    /// Whether an inbox is full of messages after this time, so that it has no room for an earlier one.
     pub(super) fn is_full_since(&self, agent: &str, time: Timestamp) -> bool {
         let Some(inbox) = self.inboxes.get(agent) else { return self.limits.inbox == 0 };
         inbox.len() >= self.limits.inbox && inbox.first_key_value().is_none_or(|(oldest, _)| oldest.at > time)
     }
 
-    /// The status of a delegation that an inbox has news of.
+    /// The status of a delegation that has messages in an inbox.
     pub(super) fn status(&self, request: RequestId, now: Timestamp) -> Option<DelegationStatus> {
         let (status, Place { at, .. }) = self.delegations.get(&request)?.last?;
         Some(self.limits.status(status, at, now))
@@ -202,7 +202,7 @@ impl LedgerLimits {
         DelegationStatus { status, at, is_stale: !status.is_terminal() && now.since(at) >= self.stale_after }
     }
 
-    /// The status of a delegation by all messages of its run, in the order of the events.
+    /// The status of a delegation from all messages of its run, in the order of the events.
     pub(super) fn last_of(self, request: RequestId, messages: &[Placed], now: Timestamp) -> Option<DelegationStatus> {
         let mut last: Option<(Status, Timestamp)> = None;
         for placed in messages {
@@ -228,7 +228,7 @@ mod tests {
         RequestId { turn: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 }, ordinal }
     }
 
-    /// News of a delegation from the event of this number.
+    /// A status of a delegation from the event of this number.
     fn update(ordinal: u32, status: Status, secs: u64, sequence: u64) -> Placed {
         let [from_agent, to_agent] = ["coder", "lead"].map(|name| AgentName::new(name).unwrap());
         let at = Timestamp::from_millis(secs * 1000);

@@ -1,4 +1,4 @@
-//! The delegation router: who takes a delegation, and where it stands. It is also what run supervisors dispatch through.
+//! The delegation router: resolves the targets of delegations, and records their statuses. Run supervisors dispatch through it.
 
 // - `directory`, `policy`: who has announced what, and what needs consent. `dispatch`: what run supervisors have carried out.
 // - `ledger`: statuses and inboxes. `derive`, `history`: the same from the events of runs, and from their journals.
@@ -48,14 +48,14 @@ use super::events::Hub;
 use super::metrics::Counters;
 use super::scheduler::Scheduler;
 
-/// Which agents there are, and where their delegations stand. A restart of its actor leaves it as it is.
+/// The agents of the board, and the statuses of delegations. A restart of the router's actor does not change it.
 pub(crate) struct Router {
     /// Agents that this board hosts.
     hosted: RwLock<BTreeMap<AgentName, HostedAgent>>,
-    /// Agents as they announce themselves.
+    /// The announced agents.
     directory: RwLock<Directory>,
     presence: broadcast::Sender<Presence>,
-    /// Runs that have begun to wait for a person, or were read back and may; for those who wait for the next.
+    /// Sends the runs that have begun to wait for a person, or were read back and may wait for one.
     asked: broadcast::Sender<RunId>,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) hub: Arc<Hub>,
@@ -65,13 +65,13 @@ pub(crate) struct Router {
     env: Env,
     journal: Journal,
     rules: StateRules,
-    /// What is not entered yet.
+    /// Entries that are not applied yet.
     outbox: Arc<Outbox>,
     ledger: Mutex<DelegationLedger>,
     limits: LedgerLimits,
     /// `None` until an inbox is read for the first time.
     unread: tokio::sync::Mutex<Option<UnreadRuns>>,
-    /// Turns that a planned fault has kept on their way to their agents, and that are still wanted there.
+    /// Turns whose delivery a planned fault delays, and which their agents still wait for.
     delayed: Arc<Mutex<BTreeSet<TurnId>>>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct HostedAgent {
     pub(crate) actor: ChildRef<AgentMsg>,
 }
 
-/// What a router is made of.
+/// The parts of a router.
 pub(crate) struct RouterParts {
     pub(crate) env: Env,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -97,7 +97,7 @@ pub(crate) struct RouterParts {
 }
 
 impl Router {
-    /// Receives the runs that begin to wait for a person from now on, and those that were read back and may.
+    /// Receives the runs that begin to wait for a person from now on, and those that are read back and may wait for one.
     pub(crate) fn asked(&self) -> broadcast::Receiver<RunId> {
         self.asked.subscribe()
     }
@@ -141,13 +141,13 @@ impl Router {
         self.hosted.read().keys().cloned().collect()
     }
 
-    /// What announces and withdraws an agent.
+    /// The handle that announces and withdraws an agent.
     pub(crate) fn presence_handle(&self, agent: &AgentName, description: Description) -> PresenceHandle {
         let (outbox, env) = (Arc::clone(&self.outbox), self.env.clone());
         PresenceHandle { agent: agent.clone(), description, outbox, env }
     }
 
-    /// What the agents that are here have announced, by name.
+    /// The announcements of present agents, by name.
     pub(crate) fn present(&self) -> Vec<Presence> {
         self.drain_outbox();
         self.directory.read().present()
@@ -172,7 +172,7 @@ impl Router {
         if status.is_some() { Ok(status) } else { self.recalled(request).await }
     }
 
-    /// Enters what is in the outbox, in order: the ledger is locked before the outbox is emptied.
+    /// Applies the entries of the outbox, in order: the ledger is locked before the outbox is emptied.
     pub(crate) fn drain_outbox(&self) {
         let mut ledger = self.ledger.lock();
         for entry in self.outbox.take() {
@@ -180,7 +180,7 @@ impl Router {
                 Entry::Message(placed) => ledger.enter(placed),
                 Entry::Presence(presence) => {
                     self.directory.write().enter(&presence);
-                    // Nobody has to watch.
+                    // There may be no watcher.
                     let _ = self.presence.send(presence);
                 }
             }
@@ -189,7 +189,7 @@ impl Router {
 }
 
 impl Router {
-    /// The agent of this name, or the name alone if there is none; `None` if it can be nobody's.
+    /// The agent of this name, or the name alone if there is none; `None` if it is no valid name.
     fn named(&self, name: &str) -> Option<AgentName> {
         let known = self.directory.read().named(name).cloned();
         known.or_else(|| AgentName::new(name).ok())
@@ -242,7 +242,7 @@ impl AgentDirectory for Router {
     fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent {
         let known = self.hosted.read().get(agent.host()).map(|listed| (listed.mode, listed.has_effects));
         let (mode, has_effects) = known.unwrap_or_default();
-        // What an agent may not do, nobody does that it has made.
+        // What an agent may not do, its dynamic agents may not do either.
         let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
         let ask =
             |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, kind, action, each_time });

@@ -1,5 +1,4 @@
-//! What waits to be entered in the router's ledger and directory. It lies outside the router's actor, so a restart loses
-//! none of it.
+//! Entries that wait for the router's ledger and directory. They are kept outside the router's actor, so a restart loses none.
 
 use std::sync::Arc;
 
@@ -12,16 +11,16 @@ use crate::supervision::Mailbox;
 
 use super::ledger::Placed;
 
-/// Something for the router to enter.
+/// An entry for the router.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// Into an inbox, and the statuses with it.
+    /// A message for an inbox and the ledger.
     Message(Placed),
-    /// Into the directory.
+    /// An announcement or withdrawal for the directory.
     Presence(Presence),
 }
 
-/// Has the router's actor drain the outbox.
+/// Message to the router's actor: drain the outbox.
 #[derive(Debug)]
 pub(crate) struct Drain;
 
@@ -31,13 +30,13 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// A new life of the actor begins. It drains the outbox after this.
+    /// Sets the address of an actor that starts. It drains the outbox after this.
     pub(super) fn attach(&self, actor: ActorRef<Drain>) {
         self.waiting.attach(actor);
     }
 
-    /// Those who watch who comes and goes are to be notified at once, so for that the actor is woken. Messages are entered
-    /// by the next reader of an inbox, so for them the actor is woken only when many have come together.
+    /// Adds an entry. Watchers of announcements are notified at once, so for an announcement the actor is woken. Messages are
+    /// applied by the next reader of an inbox, so for them the actor is woken only when many are waiting.
     pub(super) fn add(&self, entry: Entry) {
         const MANY: usize = 64;
         let is_presence = matches!(entry, Entry::Presence(_));

@@ -1,4 +1,4 @@
-//! What the scheduler has of one agent: its value, its slots, and what waits for it.
+//! One agent in the scheduler: its value, its slots, and its waiting turns and requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use super::permits::{AgentSlot, AgentSlots};
 use super::running::RunningTurn;
 use super::status::AgentSnapshot;
 
-/// One agent's entry. It stays when the agent is stopped, because its turns wait for its return.
+/// One agent's entry. It stays when the agent is stopped, because its turns wait until the agent is started again.
 pub(super) struct AgentQueue {
     pub(super) name: AgentName,
     pub(super) config: AgentConfig,
-    /// Whether it takes turns, and what takes them.
+    /// Whether it takes turns, and its value.
     pub(super) availability: Availability,
-    /// How many values it has had.
+    /// The number of its values so far.
     pub(super) generation: u64,
-    /// A task turns its ready turns away when they have waited too long for its return.
+    /// A task refuses its ready turns when they have waited too long for a stopped agent.
     pub(super) offline_is_watched: bool,
     pub(super) slots: AgentSlots,
-    /// Made the value, and makes it again. Its supervisor may not know yet that it runs.
+    /// The actor that builds and rebuilds the value. Its supervisor may not know yet that it runs.
     pub(super) actor: Option<ActorRef<AgentMsg>>,
-    /// When the time limits of its turns are looked at next; set while it has one in the list of deadlines.
+    /// The time of the next check of its turns' time limits; set while the agent is in the list of deadlines.
     pub(super) deadline: Option<Duration>,
     /// It is in the wait queue.
     pub(super) is_queued: bool,
@@ -45,18 +45,17 @@ pub(super) struct AgentQueue {
     pub(super) ready: VecDeque<Box<ReadyTurn>>,
     /// Typed requests that wait for a slot.
     pub(super) typed_requests: VecDeque<oneshot::Sender<TypedGrant>>,
-    /// Callers outside that wait until there is room among the ready turns hold this one after the other. `None` until one
-    /// waits.
+    /// Callers outside of the board wait for room among the ready turns by holding this lock in turn. `None` until one waits.
     pub(super) callers: Option<Arc<tokio::sync::Mutex<()>>>,
     /// The turns that are ready, or have begun and not ended.
     pub(super) turns: HashMap<TurnId, KnownTurn>,
     /// How many turns were evicted because they ignored their stop.
     pub(super) stuck: u64,
-    /// How often the value was made again.
+    /// How often the value was rebuilt.
     pub(super) restarts: u64,
-    /// Why it was made again the last time.
+    /// The reason of the last rebuild.
     pub(super) last_error: Option<String>,
-    /// From a turn's admission to its beginning.
+    /// The time from a turn's admission to its beginning.
     pub(super) latency: Histogram,
 }
 
@@ -71,13 +70,13 @@ pub(super) struct KnownTurn {
 }
 
 impl KnownTurn {
-    /// Its outcome was enqueued with its run; its worker has not released what it holds yet.
+    /// Its outcome was enqueued with its run, and its worker has not released its permit and slot yet.
     pub(super) fn has_reported(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.turn.has_reported.load(Ordering::Acquire))
     }
 }
 
-/// A turn that has waited and wants a permit again.
+/// A turn that waits for a permit to continue.
 pub(super) struct Reacquiring {
     pub(super) turn: Arc<RunningTurn>,
     pub(super) granted: oneshot::Sender<()>,
@@ -111,7 +110,7 @@ impl AgentQueue {
         !(self.ready.is_empty() && self.reacquiring.is_empty() && self.typed_requests.is_empty())
     }
 
-    /// What it gets when it is first in the wait queue.
+    /// The grant for the agent when it is first in the wait queue.
     pub(super) fn next_grant(&self, has_permit: bool, is_closed: bool) -> Grant {
         let lacks = |turn: &RunningTurn| if turn.keeps_slot { Continuing::WithSlot } else { Continuing::WithoutSlot };
         let demand = Demand {
@@ -125,7 +124,7 @@ impl AgentQueue {
         demand.next_grant()
     }
 
-    /// Whether this worker's turn is the attempt that the agent has of it.
+    /// Whether this worker's turn is the agent's current attempt of it.
     pub(super) fn has(&self, turn: &Arc<RunningTurn>) -> bool {
         let known = self.turns.get(&turn.turn.ready.id).and_then(|known| known.running.as_ref());
         known.is_some_and(|running| Arc::ptr_eq(running, turn))

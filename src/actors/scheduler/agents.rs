@@ -1,4 +1,4 @@
-//! Agents come, are replaced, and go.
+//! Adds, replaces, stops and fails agents.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::availability::Availability;
 use super::dispatch::turn_away;
 
 impl Scheduler {
-    /// Gives an agent its queue, or another configuration.
+    /// Adds an agent's queue, or changes its configuration.
     pub(crate) fn register(&self, name: &AgentName, config: AgentConfig) {
         let mut facts = self.facts.lock();
         if config.is_reentrant {
@@ -46,7 +46,7 @@ impl Scheduler {
         let index = state.index_of(name.host())?;
         let agent = &mut state.agents[index];
         agent.actor = Some(actor);
-        // Its `Drop` is users' code: not under the lock.
+        // Dropped after the lock is released, because its `Drop` is users' code.
         let replaced = std::mem::replace(&mut agent.availability, Availability::Running(value));
         agent.generation += 1;
         let generation = agent.generation;
@@ -58,19 +58,19 @@ impl Scheduler {
         Some(generation)
     }
 
-    /// The agent was stopped and takes no more work. Turns that have not begun wait a while for it to be there again.
+    /// The agent was stopped and takes no more work. Turns that have not begun wait a while until it is started again.
     pub(crate) fn stop_agent(self: &Arc<Self>, name: &AgentName) {
         let mut state = self.state.lock();
         let Some(index) = state.index_of(name.host()) else { return };
         let agent = &mut state.agents[index];
         let since = agent.availability.stopped_since().unwrap_or_else(|| self.env.now().monotonic);
         let replaced = std::mem::replace(&mut agent.availability, Availability::Stopped { since });
-        // Callers notice by the dropped senders.
+        // Dropping the senders notifies the callers.
         agent.typed_requests.clear();
         self.watch_offline(&mut state, index);
         drop(state);
         self.capacity_changed.notify_waiters();
-        // The `Drop` of its value is users' code: not under the lock.
+        // Dropped after the lock is released, because its `Drop` is users' code.
         drop(replaced);
     }
 
@@ -86,7 +86,7 @@ impl Scheduler {
         for ready in &turned_away {
             agent.turns.remove(&ready.id);
         }
-        // Callers notice by the dropped senders.
+        // Dropping the senders notifies the callers.
         agent.typed_requests.clear();
         drop(state);
         self.capacity_changed.notify_waiters();
@@ -112,13 +112,13 @@ impl Scheduler {
         drop(state);
         drop(discarded);
         if let Some(actor) = actor {
-            // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
+            // If this actor is down, or ends before it reads the message, its successor builds a value when it starts.
             let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });
         }
         true
     }
 
-    /// Counts that the agent's value had to be made again.
+    /// Counts a rebuild of the agent's value.
     pub(in crate::actors) fn note_restart(&self, name: &AgentName, error: &str) {
         if let Some(agent) = self.state.lock().agent(name) {
             agent.restarts += 1;
@@ -126,19 +126,19 @@ impl Scheduler {
         }
     }
 
-    /// The actor that made the agent's value last.
+    /// The actor that built the agent's last value.
     pub(super) fn actor(&self, agent: usize) -> Option<ActorRef<AgentMsg>> {
         self.state.lock().agents[agent].actor.clone()
     }
 
-    /// What an agent may cause, also one that was stopped; nothing if there never was one of that name.
+    /// The authority of an agent, also of a stopped one; empty if the agent is unknown.
     pub(in crate::actors) fn authority(&self, name: &str) -> Authority {
         let state = self.state.lock();
         let agent = state.index_of(name).and_then(|index| state.agents.get(index));
         agent.map_or(Authority::of([]), |agent| agent.config.authority)
     }
 
-    /// Whether the last of these dynamic agents can be made, each by the one before it.
+    /// Checks that the last of these dynamic agents can be built, each by the one before it.
     pub(in crate::actors) fn check_dynamic(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
         let state = self.state.lock();
         let agent = state.index_of(host).and_then(|index| state.agents.get(index));
@@ -146,7 +146,7 @@ impl Scheduler {
             .and_then(|agent| agent.availability.value().cloned())
             .ok_or_else(|| format!("{host} is not there"))?;
         drop(state);
-        // It is the users' code.
+        // Users' code may panic.
         catch_unwind(AssertUnwindSafe(|| dynamic_value(&value, drafts)))
             .unwrap_or_else(|panic| Err(format!("{host} panicked: {}", panic_text(&*panic))))
             .map(drop)

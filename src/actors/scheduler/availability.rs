@@ -1,4 +1,4 @@
-//! Whether an agent takes turns.
+//! The availability of an agent for turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +7,16 @@ use crate::actors::agent::AgentValue;
 
 use super::status::AgentStatus;
 
-/// Whether an agent takes turns, and the value that takes them. Dropping a value is users' code: not under the scheduler's lock.
+/// Whether an agent takes turns, and its value. A value's `Drop` is users' code, so values are dropped without the scheduler's
+/// lock.
 pub(super) enum Availability {
-    /// Its value is being made, for the first time or again after a panic; its turns wait.
+    /// Its value is being built or rebuilt; its turns wait.
     Starting,
     /// Its value takes turns.
     Running(Arc<dyn AgentValue>),
     /// It was rebuilt too often, the last time because of this error. Its turns fail.
     Failed(String),
-    /// It was stopped. Turns that have not begun wait a while for its return.
+    /// It was stopped. Turns that have not begun wait a while until it is started again.
     Stopped {
         /// The clock's reading when it was stopped.
         since: Duration,
@@ -25,7 +26,7 @@ pub(super) enum Availability {
 }
 
 impl Availability {
-    /// What takes its turns, while it takes any.
+    /// The value, while the agent takes turns.
     pub(super) fn value(&self) -> Option<&Arc<dyn AgentValue>> {
         match self {
             Self::Running(value) => Some(value),
@@ -41,7 +42,7 @@ impl Availability {
         }
     }
 
-    /// What is reported of it. An agent stays as it was when its board ended.
+    /// The status that is reported. An agent keeps its last status when its board ends.
     pub(super) fn status(&self) -> AgentStatus {
         match self {
             Self::Starting => AgentStatus::Starting,

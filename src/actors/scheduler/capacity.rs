@@ -1,4 +1,4 @@
-//! How much an agent has to do, and whether it may be given more.
+//! The load of agents, and whether they accept more work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ impl Scheduler {
         }
     }
 
-    /// Waits until an agent's queue is not full, or the agent takes no work. Callers that wait for the same agent come one
-    /// after the other: the next one looks when what is returned is dropped.
+    /// Waits until an agent's queue is not full, or the agent takes no work. Callers that wait for the same agent are served one
+    /// after the other: the next one checks when the returned guard is dropped.
     pub(crate) async fn wait_for_capacity(&self, name: &AgentName) -> Option<OwnedMutexGuard<()>> {
         let callers = self.state.lock().agent(name).map(|agent| Arc::clone(agent.callers.get_or_insert_default()))?;
         let first_of_callers = callers.lock_owned().await;
@@ -40,7 +40,7 @@ impl Scheduler {
         }
     }
 
-    /// How much an agent has to do. `Err` is why it takes nothing.
+    /// The load of an agent. `Err` is the reason why it takes no work.
     pub(crate) fn load(&self, name: &AgentName) -> Result<AgentLoad, Refusal> {
         let mut state = self.state.lock();
         let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };

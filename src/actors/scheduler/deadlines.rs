@@ -1,13 +1,13 @@
-//! When which agent's time limits are looked at next.
+//! The list of agents by the time of the next check of their time limits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// An agent is in the list once at most, at the time that its [`deadline`](super::agent_queue::AgentQueue::deadline) has too.
+/// An agent is in the list at most once, at the time of its [`deadline`](super::agent_queue::AgentQueue::deadline).
 #[derive(Default)]
 pub(super) struct Deadlines {
     due: BTreeSet<(Duration, usize)>,
-    /// A task sleeps until the first of them.
+    /// A task sleeps until the first deadline.
     pub(super) is_watched: bool,
 }
 
@@ -16,7 +16,7 @@ impl Deadlines {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Has an agent looked at by then, if it is not looked at before; `true` if that is now the first deadline of all.
+    /// Schedules a check of an agent, unless there is an earlier one; `true` if it is now the first of all.
     pub(super) fn bring_forward(&mut self, index: usize, of_agent: &mut Option<Duration>, deadline: Duration) -> bool {
         if of_agent.is_some_and(|before| before <= deadline) {
             return false;
@@ -28,14 +28,14 @@ impl Deadlines {
         self.due.first() == Some(&(deadline, index))
     }
 
-    /// Takes the first agent whose deadline has come.
+    /// Removes and returns the first agent whose deadline has passed.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<usize> {
         let first = self.due.first().copied().filter(|(at, _)| *at <= now)?;
         self.due.remove(&first);
         Some(first.1)
     }
 
-    /// Has an agent that was popped looked at again.
+    /// Schedules the next check of an agent that was popped.
     pub(super) fn push(&mut self, index: usize, deadline: Duration) {
         self.due.insert((deadline, index));
     }

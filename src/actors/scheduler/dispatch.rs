@@ -1,4 +1,4 @@
-//! Who runs next: turns become ready, start when there is a permit and a slot, yield them while they wait, and end.
+//! Starts turns: they become ready, start with a permit and a slot, yield them while they wait, and end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ impl Scheduler {
             return turn_away(ready, &error);
         }
         match agent.turns.get(&ready.id) {
-            // It arrives twice, or after a later attempt.
+            // The turn was delivered twice, or after a later attempt.
             Some(known) if known.attempt > ready.attempt => return,
             Some(known) if known.attempt == ready.attempt && !known.has_reported() => return,
             Some(_) | None => {}
         }
         let before = agent.turns.insert(ready.id, KnownTurn { attempt: ready.attempt, running: None });
         if let Some(KnownTurn { running: Some(running), .. }) = before {
-            // An attempt whose twin has ended already: nobody waits for it.
+            // The earlier delivery of this attempt has reported already, or the attempt is obsolete: its result is not needed.
             running.turn.stop.set(StopReason::Cancelled);
         }
         agent.ready.push_back(ready);
@@ -59,7 +59,7 @@ impl Scheduler {
         state.agent(agent).and_then(|agent| agent.turns.get(&turn)).is_some_and(KnownTurn::has_reported)
     }
 
-    /// Ends a worker's turn and finds it another one to run.
+    /// Ends a worker's turn and returns its next one.
     pub(super) fn next(self: &Arc<Self>, ended: &Job) -> Next {
         let (index, turn) = (ended.agent, &ended.turn);
         let mut state = self.state.lock();
@@ -85,7 +85,7 @@ impl Scheduler {
         next
     }
 
-    /// Gives the permit and slot of a turn that waits to others.
+    /// Releases the permit and the slot of a turn that waits.
     pub(super) fn yield_permit(self: &Arc<Self>, job: &Job) {
         let now = self.env.now().monotonic;
         let mut state = self.state.lock();
@@ -100,7 +100,7 @@ impl Scheduler {
         self.capacity_changed.notify_waiters();
     }
 
-    /// A turn whose wait is over continues: at once (`None`), or when what is returned resolves.
+    /// Continues a turn after a wait: at once (`None`), or when the returned receiver resolves.
     pub(super) fn reacquire(self: &Arc<Self>, job: &Job) -> Option<oneshot::Receiver<()>> {
         let (index, turn) = (job.agent, &job.turn);
         let mut state = self.state.lock();
@@ -117,7 +117,7 @@ impl Scheduler {
         Some(when_granted)
     }
 
-    /// Starts whatever may start now. Called after each change by which something may.
+    /// Starts all turns that can start now. Called after every change that may allow a start.
     pub(super) fn start_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         while let Some(job) = self.next_job(&mut state) {
             let idle = if job.is_blocking { None } else { state.idle_workers.pop() };
@@ -131,7 +131,7 @@ impl Scheduler {
         }
     }
 
-    /// The next turn that may start. Turns that continue after a wait, and typed requests, are granted theirs on the way.
+    /// The next turn that may start. Grants turns that continue after a wait, and typed requests, on the way.
     fn next_job(self: &Arc<Self>, state: &mut State) -> Option<Job> {
         while let Some(index) = state.pop_waiting() {
             match state.agents[index].next_grant(state.pool.free() > 0, state.is_closed) {
@@ -160,7 +160,7 @@ impl Scheduler {
         None
     }
 
-    /// Lets the turn continue that has waited longest for a permit of this agent.
+    /// Continues the turn of this agent that has waited longest for a permit.
     fn grant_again(self: &Arc<Self>, state: &mut State, index: usize) {
         let agent = &mut state.agents[index];
         let Some(Reacquiring { turn, granted }) = agent.reacquiring.pop_front() else { return };
@@ -168,7 +168,7 @@ impl Scheduler {
             && let Some((permit, slot)) = acquire_again(state, index, &turn)
         {
             self.resume(state, index, &turn, permit, slot);
-            // A worker that is being stopped does not listen; it releases everything when it ends.
+            // A worker that is being stopped does not receive it; it releases everything when it ends.
             let _ = granted.send(());
         }
     }
@@ -204,7 +204,7 @@ impl Scheduler {
         let slot = agent.slots.try_acquire(|| keeps_slot.then(wait))?;
         let ready = agent.ready.pop_front()?;
         if agent.ready.is_empty() {
-            // Most agents have one turn at a time, and room for several is long.
+            // Most agents have one turn at a time, so the capacity for several is freed.
             agent.ready = VecDeque::new();
         }
         let now = self.env.now().monotonic;
@@ -214,7 +214,7 @@ impl Scheduler {
         let ready = &turn.turn.ready;
         match agent.turns.get_mut(&ready.id).filter(|known| known.attempt == ready.attempt) {
             Some(known) => known.running = Some(Arc::clone(&turn)),
-            // A later attempt became ready before this one began: nobody waits for it.
+            // A later attempt became ready before this one began: its result is not needed.
             None => turn.turn.stop.set(StopReason::Cancelled),
         }
         let (generation, is_blocking) = (agent.generation, agent.config.is_blocking && self.env.has_threads());
@@ -224,7 +224,7 @@ impl Scheduler {
     }
 }
 
-/// What a turn lacks to continue, if it is free.
+/// Acquires what a turn needs to continue, if it is free.
 fn acquire_again(state: &mut State, index: usize, turn: &RunningTurn) -> Option<(Permit, Option<AgentSlot>)> {
     let slots = &mut state.agents[index].slots;
     let slot = if turn.keeps_slot { None } else { Some(slots.try_acquire(|| None)?) };
@@ -235,7 +235,7 @@ fn grant_typed_request(agent: &mut AgentQueue) {
     let value = agent.availability.value().cloned();
     let (Some(value), Some(slot)) = (value, agent.slots.try_acquire(|| None)) else { return };
     if let Some(request) = agent.typed_requests.pop_front() {
-        // A caller that is gone drops the slot.
+        // If the caller is gone, the slot is dropped and so released.
         let _ = request.send((value, agent.generation, slot));
     }
 }

@@ -1,6 +1,6 @@
-//! What the agent gets that is first in the wait queue. Pure.
+//! The rule of what the agent gets that is first in the wait queue. Pure.
 
-/// What an agent gets.
+/// The grant for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// A turn that has waited continues.
@@ -9,26 +9,26 @@ pub(super) enum Grant {
     TypedRequest,
     /// A ready turn begins.
     BeginTurn,
-    /// Something of it may run as soon as a permit is free.
+    /// A permit is missing; something of the agent may run as soon as one is free.
     AwaitPermit,
     /// Nothing of it may run now.
     Nothing,
 }
 
-/// What an agent has to run, and what is free for it.
+/// The waiting work of an agent, and the free resources for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     /// The turn that has waited longest to continue; `None` if no turn wants to.
     pub(super) continuing: Option<Continuing>,
     pub(super) has_typed_request: bool,
     pub(super) has_ready_turn: bool,
-    /// It has a value, and the board does not stop. Turns that have begun continue without either.
+    /// It has a value, and the board is not stopping. Turns that have begun continue in either case.
     pub(super) takes_new_work: bool,
     pub(super) has_slot: bool,
     pub(super) has_permit: bool,
 }
 
-/// What a turn lacks to continue.
+/// What a turn needs to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Continuing {
     /// A permit: it kept the slot of its non-reentrant agent while it waited.

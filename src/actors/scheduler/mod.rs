@@ -1,9 +1,9 @@
 //! The scheduler: ready turns wait here until their agent has a slot and the pool a permit, and are then run by workers.
 //!
-//! Turns are pulled. When a turn becomes ready and may start, a worker takes it: one that is idle, or a new one. A worker
-//! that ends a turn continues with the next one that may start, and is idle when there is none. A turn that waits for the
-//! runtime yields its permit and slot, and acquires them again before it continues. So a full queue never blocks a run
-//! supervisor, and a chain of any depth finishes with a pool of one.
+//! Workers pull turns. When a turn becomes ready and may start, a worker takes it: one that is idle, or a new one. A worker that
+//! ends a turn continues with the next one that may start, and is idle when there is none. A turn that waits for the runtime
+//! yields its permit and slot, and acquires them again before it continues. So a full queue never blocks a run supervisor, and a
+//! chain of any depth finishes with a pool of one.
 //!
 //! - `permits`: the values that a turn holds; dropped, they release themselves.
 //! - `running`, `agent_queue` with `availability`, `state`: the data, from one turn to all agents. All of it is behind one lock, `Scheduler::state`.
@@ -56,32 +56,32 @@ pub(crate) struct Scheduler {
     state: Mutex<State>,
     pub(in crate::actors) env: Env,
     facts: Arc<SharedFacts>,
-    /// Where workers and timers are spawned, whichever thread makes a turn ready.
+    /// The runtime on which workers and timers are spawned, whichever thread makes a turn ready.
     runtime: Handle,
     ready_bound: usize,
     offline_after: Duration,
     stuck_after: Duration,
-    /// What every turn is given.
+    /// The services for turns.
     services: TurnServices,
-    /// Notified, after `state` is unlocked, when a permit or a place among an agent's ready turns has become free, or an agent takes
-    /// no more work. `quiet` and `wait_for_capacity` wait for it.
+    /// Notified, after `state` is unlocked, when a permit, or room among an agent's ready turns, has become free, or an agent
+    /// takes no more work. `quiet` and `wait_for_capacity` wait for it.
     capacity_changed: Notify,
-    /// Notified when there is a deadline before that of which the watching task knows.
+    /// Notified when a deadline is added that is earlier than the one for which the watching task sleeps.
     earlier_deadline: Arc<Notify>,
 }
 
-/// How much may run and wait at once, and for how long.
+/// The limits of what runs and waits at once, and timeouts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchedulerConfig {
     /// Permits of the pool: how many turns of all agents run at once.
     pub(crate) permits: usize,
-    /// As many ready turns of one agent refuse new work for it.
+    /// New work for an agent with this many ready turns is refused.
     pub(crate) ready_bound: usize,
     /// How long turns wait for an agent that was stopped.
     pub(crate) offline_after: Duration,
-    /// How long a turn may ignore that it was stopped before its permit and slot are given to others.
+    /// The time after which the permit and slot of a turn that ignores its stop are given to others.
     pub(crate) stuck_after: Duration,
-    /// How long finding out what came of an effect may take.
+    /// The timeout of finding out the outcome of an effect.
     pub(crate) reconcile_within: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Scheduler {
         })
     }
 
-    /// Those who watch runs, and the agents in their turns.
+    /// The observers of runs and of agents in their turns.
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.services.hub
     }

@@ -1,5 +1,5 @@
-//! Turns of an agent that was stopped: they stay in its queue, hold nothing, and begin when it is back. After a while they
-//! are turned away (SEMANTICS 11).
+//! Turns of a stopped agent: they stay in its queue without permit and slot, and begin when the agent is started again. After a
+//! timeout they are refused (SEMANTICS 11).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::dispatch::report;
 use super::state::State;
 
 impl AgentQueue {
-    /// How much longer the turn that has waited longest waits for the agent; `None` if no turn waits for it.
+    /// The remaining time for which the oldest ready turn waits for the agent; `None` if no turn waits.
     fn patience(&self, now: impl FnOnce() -> Duration, offline_after: Duration) -> Option<Duration> {
         let (first, offline_since) = (self.ready.front()?, self.availability.stopped_since()?);
         Some(first.ready_at.max(offline_since).saturating_add(offline_after).saturating_sub(now()))
@@ -20,7 +20,7 @@ impl AgentQueue {
 }
 
 impl Scheduler {
-    /// Sees to it that turns of an agent that was stopped do not wait for ever.
+    /// Starts the task that refuses turns of a stopped agent after a timeout.
     pub(super) fn watch_offline(self: &Arc<Self>, state: &mut State, index: usize) {
         let agent = &mut state.agents[index];
         if let Some(wait) = agent.patience(|| self.env.now().monotonic, self.offline_after)
@@ -30,7 +30,7 @@ impl Scheduler {
         }
     }
 
-    /// Turns away what has waited long enough; ends when nothing waits. Holds nothing while it sleeps.
+    /// Refuses turns that have waited too long; ends when none waits. Holds no reference to the scheduler while it sleeps.
     async fn wait_for_agent(scheduler: Weak<Self>, index: usize, first: Duration) {
         let mut wait = first;
         loop {

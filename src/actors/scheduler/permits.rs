@@ -15,7 +15,7 @@ pub(super) struct Pool {
     held: Arc<AtomicUsize>,
 }
 
-/// The right of one turn to run, whatever its agent. Dropped, it goes back to the pool.
+/// The right of one turn to run, whatever its agent. Dropping it releases it to the pool.
 #[derive(Debug)]
 pub(super) struct Permit {
     held: Arc<AtomicUsize>,
@@ -57,11 +57,11 @@ pub(super) struct AgentSlots {
     held: Arc<AtomicUsize>,
 }
 
-/// The right of one turn, or typed request, to run at its agent. Dropped, it goes back to the agent.
+/// The right of one turn, or typed request, to run at its agent. Dropping it releases it to the agent.
 #[derive(Debug)]
 pub(super) struct AgentSlot {
     held: Arc<AtomicUsize>,
-    /// Of a non-reentrant agent alone.
+    /// Only for a non-reentrant agent.
     _wait: Option<Box<SlotWait>>,
 }
 
@@ -78,7 +78,7 @@ impl AgentSlots {
         self.held() < self.limit
     }
 
-    /// A slot; with `wait`, which ends with it, if others may wait for its holder.
+    /// Acquires a slot. With `wait`, the slot holds the edge for the turns that may wait for its holder.
     pub(super) fn try_acquire(&mut self, wait: impl FnOnce() -> Option<SlotWait>) -> Option<AgentSlot> {
         if !self.has_free() {
             return None;
@@ -95,7 +95,7 @@ impl Drop for AgentSlot {
 }
 
 /// An edge of the wait-for graph: a turn that waits for the slot of a non-reentrant agent waits for the turn that holds it.
-/// The edge is there as long as this value.
+/// Dropping this value removes the edge.
 pub(super) struct SlotWait {
     facts: Arc<SharedFacts>,
     slot: Waiting,

@@ -1,4 +1,4 @@
-//! A turn that a worker runs: what it holds of the scheduler, and how long it has run.
+//! A turn that a worker runs: its permit and slot, and its running time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ pub(super) struct RunningTurn {
     /// Its agent is non-reentrant: the turn holds the slot also while it waits.
     pub(super) keeps_slot: bool,
     acquired: Mutex<Acquired>,
-    /// `acquired.permit` is there. Read at each poll, without the lock.
+    /// `acquired.permit` is set. Read at each poll, without the lock.
     holds_permit: AtomicBool,
     is_evicted: AtomicBool,
 }
 
-/// Changed under the scheduler's lock alone; the mutex is there because the turn's worker has it too.
+/// Changed only under the scheduler's lock; the mutex is needed because the turn's worker shares it.
 struct Acquired {
     slot: Option<AgentSlot>,
     permit: Option<Permit>,
@@ -46,7 +46,7 @@ impl RunningTurn {
         self.holds_permit.load(Ordering::Acquire)
     }
 
-    /// The turn ignored its stop for too long: what it held was given to others, and what it returns is dropped.
+    /// The turn ignored its stop for too long: its permit and slot were given to others, and its result is dropped.
     pub(super) fn is_evicted(&self) -> bool {
         self.is_evicted.load(Ordering::Acquire)
     }

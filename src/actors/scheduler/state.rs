@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) deadlines: Deadlines,
 }
 
-/// What an idle worker receives: its next turn, and the scheduler that it belongs to.
+/// The message to an idle worker: its next turn, and the scheduler.
 pub(super) type Assignment = (Arc<Scheduler>, Job);
 
 /// A turn that a worker is to run. It moves into the worker's task, so it is small.
@@ -37,16 +37,16 @@ pub(super) struct Job {
     pub(super) agent: usize,
     pub(super) turn: Arc<RunningTurn>,
     pub(super) value: Arc<dyn AgentValue>,
-    /// Which of the agent's values this is.
+    /// The generation of the value.
     pub(super) generation: u64,
     /// It needs a thread on which it may block.
     pub(super) is_blocking: bool,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 pub(super) enum Next {
     Run(Job),
-    /// Nothing may start; the next job comes here.
+    /// No turn may start; the next job arrives here.
     Wait(oneshot::Receiver<Assignment>),
     End,
 }
@@ -69,7 +69,7 @@ impl State {
         self.agents.push(agent);
     }
 
-    /// The index of the agent of this name. Not of a dynamic agent: ask for its host.
+    /// The index of the agent of this name. Dynamic agents are not found: pass their host.
     pub(super) fn index_of(&self, name: &str) -> Option<usize> {
         self.indexes.get(name).copied()
     }
@@ -91,7 +91,7 @@ impl State {
         Some(index)
     }
 
-    /// Puts an agent last in the wait queue if it has work and is not there.
+    /// Appends an agent to the wait queue if it has work and is not in the queue.
     pub(super) fn push_waiting(&mut self, index: usize) {
         let agent = &mut self.agents[index];
         if agent.has_work() && !std::mem::replace(&mut agent.is_queued, true) {
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Puts an agent that was popped back where it was.
+    /// Puts an agent that was popped back to the front.
     pub(super) fn unpop_waiting(&mut self, index: usize) {
         if !std::mem::replace(&mut self.agents[index].is_queued, true) {
             self.wait_queue.push_front(index);

@@ -1,24 +1,24 @@
-//! What others see of an agent in the scheduler.
+//! The state of an agent that the scheduler reports.
 
 use crate::messages::AgentName;
 
-/// Where an agent is in its life.
+/// The status of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AgentStatus {
-    /// Its value is being made; its turns wait.
+    /// Its value is being built; its turns wait.
     Starting,
     /// It takes turns.
     Running,
     /// It was rebuilt too often; it refuses until it is restarted by hand.
     Failed(String),
-    /// It was stopped; turns that have begun finish, and others wait a while for its return.
+    /// It was stopped; turns that have begun finish, and others wait a while until it is started again.
     Stopped,
 }
 
-/// How much an agent has to do; the least comes first, and an agent that is stopped last.
+/// The load of an agent; the least load sorts first, a stopped agent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AgentLoad {
-    /// It was stopped: what it is given waits for its return.
+    /// It was stopped: its work waits until it is started again.
     pub(crate) is_offline: bool,
     /// Ready turns, and turns and typed requests that hold a slot.
     pub(crate) turns: usize,
@@ -39,8 +39,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) waiting: usize,
     /// How many turns were evicted because they ignored their stop.
     pub(crate) stuck: u64,
-    /// How often its value was made again.
+    /// How often its value was rebuilt.
     pub(crate) restarts: u64,
-    /// Why it was made again the last time.
+    /// The reason of the last rebuild.
     pub(crate) last_error: Option<String>,
 }

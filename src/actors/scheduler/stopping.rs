@@ -1,4 +1,4 @@
-//! How turns are stopped, and when the scheduler has come to rest.
+//! Stops turns, and waits until the scheduler is idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::availability::Availability;
 use super::running::RunningTurn;
 use super::{Scheduler, worker};
 
-/// How long no turn may have held a permit for the scheduler to count as settled.
+/// The time without a held permit after which the scheduler counts as settled.
 const SETTLING: Duration = Duration::from_millis(50);
 
 impl Scheduler {
-    /// Stops a turn. One that has not begun is taken from its queue.
+    /// Stops a turn. A turn that has not begun is removed from its queue.
     pub(in crate::actors) fn stop_turn(self: &Arc<Self>, turn: TurnId, agent: &AgentName, why: StopReason) {
         let mut state = self.state.lock();
         let Some(index) = state.index_of(agent.host()) else { return };
@@ -31,7 +31,7 @@ impl Scheduler {
         let running = Arc::clone(running);
         drop(state);
         running.turn.stop.set(why);
-        // Held weakly: a turn that obeys releases everything at once.
+        // Weak references, because a turn that obeys its stop releases everything at once.
         let (scheduler, running, stuck_after) = (Arc::downgrade(self), Arc::downgrade(&running), self.stuck_after);
         self.runtime.spawn(async move {
             tokio::time::sleep(stuck_after).await;
@@ -41,7 +41,7 @@ impl Scheduler {
         });
     }
 
-    /// Gives the permit and slot of a turn that ignores its stop to others. What it still returns is dropped.
+    /// Gives the permit and slot of a turn that ignores its stop to others. Its later result is dropped.
     fn evict(self: &Arc<Self>, index: usize, running: &Arc<RunningTurn>, why: StopReason) {
         let mut state = self.state.lock();
         let agent = &mut state.agents[index];
@@ -65,11 +65,11 @@ impl Scheduler {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        // Callers notice by the dropped senders.
+        // Dropping the senders notifies the callers.
         state.agents.iter_mut().for_each(|agent| agent.typed_requests.clear());
     }
 
-    /// Returns when the turns that have begun have ended, or wait for something that does not come soon.
+    /// Returns when all turns that have begun have ended, or wait for something that takes longer.
     pub(crate) async fn settled(&self) {
         let mut has_begun = self.has_begun_turns();
         loop {
@@ -97,7 +97,7 @@ impl Scheduler {
     async fn quiet(&self) {
         loop {
             let mut released = std::pin::pin!(self.capacity_changed.notified());
-            // From here on a release is noticed, also one between the look and the wait.
+            // Enabled before the check, so that a release between the check and the wait is noticed.
             released.as_mut().enable();
             if self.is_quiet() {
                 return;

@@ -1,4 +1,4 @@
-//! Turns that run longer than they may. One task looks at all agents, at each when the time of its turns may be up.
+//! The time limits of turns. One task checks all agents, each at the time at which one of its turns may exceed its limit.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::agent_queue::AgentQueue;
 use super::state::State;
 
 impl AgentQueue {
-    /// Its turns whose time is up.
+    /// Its turns that have exceeded their time.
     fn overdue(&self, now: Duration) -> impl Iterator<Item = (TurnId, AgentName)> {
         let overdue = self.running().filter(move |(_, running)| running.left(now, self.config.timeout).is_zero());
         overdue.map(|(turn, _)| (*turn, self.name.clone()))
     }
 
-    /// When the time of one of its turns may be up next.
+    /// The next time at which one of its turns may exceed its limit.
     fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let usual = self.config.timeout;
         let at_work = self.running().filter(|(_, running)| running.holds_permit());
@@ -29,7 +29,7 @@ impl AgentQueue {
 }
 
 impl State {
-    /// The turns whose time is up.
+    /// The turns that have exceeded their time.
     fn overdue(&mut self, now: Duration) -> Vec<(TurnId, AgentName)> {
         let mut overdue = Vec::new();
         while let Some(index) = self.deadlines.pop_due(now) {
@@ -46,7 +46,7 @@ impl State {
 }
 
 impl Scheduler {
-    /// Has the turns of an agent looked at by then.
+    /// Schedules a check of an agent's turns for this time.
     pub(super) fn look_by(self: &Arc<Self>, state: &mut State, index: usize, deadline: Duration) {
         let State { agents, deadlines, .. } = state;
         if !deadlines.bring_forward(index, &mut agents[index].deadline, deadline) {
@@ -59,8 +59,8 @@ impl Scheduler {
         }
     }
 
-    /// Stops turns that run longer than they may; ends when none is under way. Holds nothing while it sleeps, so that a
-    /// board that was shut down closes its store.
+    /// Stops turns that have exceeded their time; ends when no turn runs. Holds no reference to the scheduler while it sleeps, so
+    /// that a board that was shut down closes its store.
     async fn watch_deadlines(scheduler: Weak<Self>, earlier_deadline: Arc<Notify>) {
         loop {
             let wait = {

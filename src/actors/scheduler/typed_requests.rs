@@ -18,14 +18,14 @@ use super::availability::Availability;
 use super::permits::AgentSlot;
 
 impl Scheduler {
-    /// Whether the agent answers typed requests, and has no turns of runs; unknown while there is no value of it.
+    /// Whether the agent answers typed requests instead of turns of runs; `None` while it has no value.
     pub(crate) fn is_typed(&self, name: &AgentName) -> Option<bool> {
         let state = self.state.lock();
         let agent = &state.agents[state.index_of(name.as_str())?];
         agent.availability.value().map(|value| value.types().is_some())
     }
 
-    /// A slot of the agent for a typed request outside any run. `None` when the agent is gone.
+    /// Acquires a slot of the agent for a typed request outside any run. `None` if the agent takes no work.
     pub(crate) async fn typed_slot(self: &Arc<Self>, name: &AgentName) -> Result<Option<TypedSlot>, Refusal> {
         let (index, granted) = {
             let mut state = self.state.lock();
@@ -50,7 +50,7 @@ impl Scheduler {
             agent.typed_requests.push_back(request);
             (index, granted)
         };
-        // A sender that is dropped means that the agent takes no more work.
+        // A dropped sender means that the agent takes no more work.
         let granted = granted.await.ok();
         Ok(granted.map(|(value, generation, slot)| TypedSlot::new(self, index, value, generation, slot)))
     }
@@ -76,12 +76,12 @@ impl TypedSlot {
         Self { scheduler: Arc::clone(scheduler), agent, value, generation, slot: Some(slot) }
     }
 
-    /// The types that the agent answers, if it answers any.
+    /// The types of the agent's requests and replies, if it is a typed one.
     pub(crate) fn types(&self) -> Option<(&'static str, &'static str)> {
         self.value.types()
     }
 
-    /// Begins an answer; gives the request back if it is of another type.
+    /// Begins an answer; returns the request if it is of another type.
     pub(crate) fn answer(&self, request: Box<dyn Any + Send>) -> TypedAnswer {
         catch_unwind(AssertUnwindSafe(|| Arc::clone(&self.value).answer(request))).unwrap_or_else(|panic| {
             let text = panic_text(&*panic);
@@ -96,7 +96,7 @@ impl TypedSlot {
     }
 }
 
-/// What waits for the slot starts.
+/// Releases the slot and starts what waits for it.
 impl Drop for TypedSlot {
     fn drop(&mut self) {
         let mut state = self.scheduler.state.lock();

@@ -48,13 +48,13 @@ async fn work(scheduler: Arc<Scheduler>, first: Job) {
             Err(panic) => End::Panicked(panic),
         };
         match finish(&scheduler, &job, end) {
-            // That agent's turns run on another kind of thread.
+            // That agent's turns run on a different kind of thread.
             Next::Run(next) if next.is_blocking != job.is_blocking => {
                 return spawn(&scheduler, &Handle::current(), next);
             }
             Next::Run(next) => job = next,
             Next::Wait(assigned) => {
-                // Nothing is held meanwhile, neither what the turn shares nor the scheduler.
+                // An idle worker keeps neither the ended turn nor the scheduler alive.
                 drop((scheduler, job));
                 match assigned.await {
                     Ok(assignment) => (scheduler, job) = assignment,
@@ -66,7 +66,7 @@ async fn work(scheduler: Arc<Scheduler>, first: Job) {
     }
 }
 
-/// Has the agent make the turn's future; `Err` is the text of its panic.
+/// Calls the agent for the turn's future; `Err` is the text of its panic.
 fn begin<'a>(scheduler: &'a Arc<Scheduler>, job: &'a Job) -> Result<Instrumented<PermittedTurn<'a>>, String> {
     let ready = &job.turn.turn.ready;
     let span = tracing::info_span!(
@@ -83,7 +83,7 @@ fn begin<'a>(scheduler: &'a Arc<Scheduler>, job: &'a Job) -> Result<Instrumented
     Ok(PermittedTurn { future, scheduler, job, reacquiring: None }.instrument(span))
 }
 
-/// The agent's future, between two fault points if there is a plan.
+/// The agent's future; with a fault plan, between two fault points.
 fn take_turn(scheduler: &Scheduler, job: &Job, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
     let ready = &job.turn.turn.ready;
     let value = match value_for(&ready.agent, &job.value, ready.made.as_deref()) {
@@ -124,8 +124,8 @@ async fn turn_point(
     Ok(())
 }
 
-/// Ends the turn and finds another one. The permit is released before the shard's queue is drained: a worker that is idle
-/// by then came last, so it is the one that gets the turn which comes of that work, and no task is switched.
+/// Ends the turn and finds another one. The permit is released before the shard's queue is drained, so this worker is already the
+/// last in the list of idle ones: if draining the queue makes a turn ready, this worker gets it without a task switch.
 fn finish(scheduler: &Arc<Scheduler>, job: &Job, end: End) -> Next {
     let outcome = report(scheduler, job, end);
     let next = scheduler.next(job);
@@ -135,7 +135,7 @@ fn finish(scheduler: &Arc<Scheduler>, job: &Job, end: End) -> Next {
     next
 }
 
-/// Enqueues how the turn ended. What an evicted turn still returns is late, and dropped.
+/// Enqueues the outcome of the turn. The late outcome of an evicted turn is dropped.
 fn report<'a>(scheduler: &Scheduler, job: &'a Job, end: End) -> Option<EnqueueGuard<'a>> {
     let turn = &job.turn.turn;
     let outcome = match end {
@@ -162,7 +162,7 @@ fn report<'a>(scheduler: &Scheduler, job: &'a Job, end: End) -> Option<EnqueueGu
     None
 }
 
-/// The text of an error, or that its agent gave none, so that a reader knows where to look.
+/// The text of an error. If it is empty, a text that names the agent as its source.
 fn or_that_there_is_none(text: String, agent: &AgentName) -> String {
     if text.trim().is_empty() { format!("agent {agent} gave an error without text") } else { text }
 }
@@ -210,7 +210,7 @@ impl PermittedTurn<'_> {
             self.reacquiring = self.scheduler.reacquire(self.job);
         }
         if let Some(reacquiring) = &mut self.reacquiring {
-            // A sender that is gone means that the turn is known no more: the stop follows.
+            // A dropped sender means that the turn was removed: its stop follows.
             let _ = ready!(reacquiring.poll_unpin(context));
             self.reacquiring = None;
         }

@@ -1,4 +1,4 @@
-//! Agents that a turn makes, changes, and has kept after its run.
+//! Dynamic agents: a turn creates them, changes them, and has them kept after its run.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl TurnAgents<'_> {
         let effects = Effect::ALL.into_iter().filter(|effect| authority.allows(*effect)).map(Effect::name);
         let asked = serde_json::json!({ "draft": draft, "may_cause": effects.collect::<Vec<_>>() });
         let action = Action::new("keep_agent", &name, asked);
-        // The order of the calls counts, so all are numbered before the first is awaited.
+        // Ordinals depend on the order of the calls, so all are taken before the first await.
         let (consent, change) = (turn.take_ordinal(), turn.take_ordinal());
         async move {
             let not_kept = |why: &str| Refusal::AgentNotMade { name: name.to_string(), why: why.to_owned() };

@@ -84,7 +84,7 @@ pub struct OutsideEffect<'w> {
 
 type Reconcile<'w> = Box<dyn FnOnce(Intent) -> BoxFuture<'w, Result<Reconciled, TurnError>> + Send + 'w>;
 
-/// What a turn does in one place of its requests.
+/// The position of an effect in the requests of its turn.
 struct Place {
     turn: Turn,
     ordinal: u32,
@@ -252,7 +252,7 @@ impl Place {
     {
         let name = || Arc::clone(&self.intent.name);
         let failed = |mut failure: Failure| {
-            // Another attempt would only receive the same result.
+            // Another attempt would receive the same recorded result.
             if matches!(failure.kind, FailureKind::Transient | FailureKind::Timeout) {
                 failure.kind = FailureKind::Terminal;
             }
@@ -283,7 +283,7 @@ impl Place {
         Ok(())
     }
 
-    /// Asks the function given to [`OutsideEffect::reconcile`] what came of it.
+    /// Asks the function given to [`OutsideEffect::reconcile`] for the outcome.
     async fn reconciled(&self, find_out: Option<Reconcile<'_>>, intent: Intent) -> Reconciled {
         let Some(find_out) = find_out else { return Reconciled::Unknown };
         let found = async move { find_out(intent).await };

@@ -1,4 +1,4 @@
-//! Why a turn cannot continue.
+//! The errors of turns.
 
 use std::any::Any;
 use std::error::Error;
@@ -133,7 +133,7 @@ pub(super) fn unexpected(reply: &TurnReply) -> TurnError {
     TurnError::terminal(format!("the run answered something else: {reply:?}"))
 }
 
-/// The error's text, with what caused it.
+/// The error's text, with its sources.
 fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

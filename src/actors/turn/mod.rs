@@ -1,4 +1,4 @@
-//! A turn as an agent sees it: its input and view, and what it may ask its run for.
+//! A turn as an agent sees it: its input and view, and its requests to its run.
 
 // `mod.rs` has the turn itself. A file for each kind of request: `delegation`, `people` (questions and consent), `step`, `effect`
 // (outside effects), `reservation` (tokens), `dynamic_agents`. `requests`: how a request is sent and answered. `shared`: what the
@@ -263,7 +263,7 @@ impl Turn {
         self.shared.hub.show(self.id(), self.agent(), event);
     }
 
-    /// Waits for something else that the runtime does, without permit and slot.
+    /// Waits for other work of the runtime, without permit and slot.
     pub(crate) async fn waiting_for<T>(&self, something: impl Future<Output = T>) -> T {
         let _waiting = Waiting::begin(&self.shared);
         something.await

@@ -1,4 +1,4 @@
-//! What a turn asks people: questions, and consent to actions.
+//! Requests of a turn to people: questions, and consent to actions.
 
 use std::future::Future;
 use std::time::Duration;

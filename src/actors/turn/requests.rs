@@ -1,4 +1,4 @@
-//! How a turn asks its run for something, and waits for the answer.
+//! Sends requests of a turn to its run, and waits for the replies.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use super::error::{changed, no_longer_wanted};
 use super::shared::Waiting;
 use super::{Turn, TurnError};
 
-/// Where a request is: on its way to its run, or its answer on the way back.
+/// The direction of a request: to its run, or the reply on the way back.
 #[derive(Clone, Copy)]
 enum Leg {
     There,
@@ -22,7 +22,7 @@ enum Leg {
 }
 
 impl Leg {
-    /// The fault point of a request that others answer; its subject, if that is not the asking agent.
+    /// The fault point of a request that others answer, and the point's subject if that is not the asking agent.
     fn point_of(self, request: &TurnRequest) -> Option<(&'static str, Option<&str>)> {
         let (there, back, target) = match request {
             TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
@@ -47,11 +47,11 @@ impl Leg {
 }
 
 thread_local! {
-    /// The turn whose step this thread works on just now.
+    /// The turn whose step is being polled on this thread.
     static IN_STEP: Cell<Option<TurnId>> = const { Cell::new(None) };
 }
 
-/// Marks the work of a step while it is polled. No `async fn`: one has room for its arguments twice.
+/// Sets `IN_STEP` while the step's work is polled. No `async fn`, because its future would hold the arguments twice.
 pub(super) fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> impl Future<Output = T> {
     struct Left(Option<TurnId>);
     impl Drop for Left {
@@ -69,7 +69,7 @@ pub(super) fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> impl Fu
     }
 }
 
-/// What is journaled must be readable again.
+/// Checks that a request can be read back from the journal.
 pub(super) fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
     if !request.is_too_deep() {
         return Ok(());
@@ -86,7 +86,8 @@ pub(super) fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
 }
 
 impl Turn {
-    /// Once a step is answered from the journal, what its work asked for would be missing from the order of requests.
+    /// Refuses requests within a step: once the step is answered from the journal, its work does not run, and the ordinals of
+    /// later requests would change.
     pub(super) fn check_not_in_step(&self, what: &str) -> Result<(), TurnError> {
         if IN_STEP.get() != Some(self.id()) {
             return Ok(());
@@ -105,8 +106,8 @@ impl Turn {
         ready.sink.request(id, ready.attempt, is_tainted, request, reply).drain();
     }
 
-    /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request
-    /// recorded, or not yet made.
+    /// Sends a request and waits for its reply without permit and slot. If the supervisor restarts meanwhile, the request is sent
+    /// again: the run has recorded it, or not yet received it.
     pub(super) async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
         if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_)) {
             self.check_not_in_step("a request")?;
@@ -116,7 +117,7 @@ impl Turn {
         loop {
             let (reply, answer) = oneshot::channel();
             let mut reply = Some(reply);
-            // Nobody waits for the answer to a repetition; the sender of a lost request is dropped with it.
+            // Replies to repeated deliveries are not awaited; the sender of a lost request is dropped with it.
             for _ in 0..self.pass(Leg::There, &request).await? {
                 self.send(ordinal, request.clone(), reply.take());
             }
@@ -130,7 +131,7 @@ impl Turn {
         }
     }
 
-    /// Passes a fault point with a request or its answer; how many times it arrives.
+    /// Passes a fault point with a request or its reply; returns how often it is delivered.
     async fn pass(&self, leg: Leg, request: &TurnRequest) -> Result<usize, TurnError> {
         let env = &self.shared.store.env;
         match leg.point_of(request) {

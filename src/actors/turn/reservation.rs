@@ -1,4 +1,4 @@
-//! Tokens that a turn sets aside before a call.
+//! Token reservations of a turn.
 
 use std::future::IntoFuture;
 
@@ -24,7 +24,7 @@ impl Turn {
         self.reserve_for(tokens, false).await
     }
 
-    /// As [`Turn::reserve`], for what continues over attempts: what an earlier attempt has set aside is taken over.
+    /// As [`Turn::reserve`], for calls that continue over attempts: the reservation of an earlier attempt is taken over.
     pub(crate) async fn reserve_for(&self, tokens: u64, continues: bool) -> Result<Reservation, TurnError> {
         match self.request(u32::MAX, TurnRequest::Reserve { tokens, continues }).await? {
             TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number, is_new: true }),
@@ -42,7 +42,7 @@ impl Turn {
 pub struct Reservation {
     turn: Turn,
     number: u32,
-    /// No attempt before has used any of it.
+    /// No earlier attempt has used any of it.
     is_new: bool,
 }
 
@@ -52,7 +52,7 @@ impl Reservation {
         Settlement::begin(self, Some(usage))
     }
 
-    /// What it was for has not been begun: the tokens are given back, unless an attempt before had begun it.
+    /// The call was not begun: the tokens are released, unless an earlier attempt had begun it.
     pub(crate) fn release_if_new(self) {
         if self.is_new {
             drop(self.release());
@@ -102,7 +102,7 @@ impl IntoFuture for Settlement {
                 match reply.await {
                     Ok(TurnReply::Gone) => return Err(too_late(&reservation.turn)),
                     Ok(_) => return Ok(()),
-                    // Its supervisor was restarted; settling twice changes nothing.
+                    // The run's supervisor was restarted; settling twice has no further effect.
                     Err(_) => tokio::task::yield_now().await,
                 }
                 reply = Self::send(&reservation, usage);

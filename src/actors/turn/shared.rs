@@ -1,4 +1,4 @@
-//! What the clones of a turn, its worker and the scheduler share.
+//! The state that the clones of a turn, its worker and the scheduler share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,27 +13,27 @@ use crate::supervision::runs::dispatch::ReadyTurn;
 
 use super::stop::StopSignal;
 
-/// What all turns of a board use.
+/// The services that all turns of a board use.
 #[derive(Clone)]
 pub(in crate::actors) struct TurnServices {
     pub(in crate::actors) context: Arc<ContextStore>,
-    /// Those who watch runs.
+    /// The observers of runs.
     pub(in crate::actors) hub: Arc<Hub>,
-    /// Where dynamic agents are kept after their run.
+    /// The store of dynamic agents that are kept after their run.
     pub(in crate::actors) kept_agents: Arc<KeptAgents>,
-    /// How long finding out what came of an effect may take.
+    /// The timeout of finding out the outcome of an effect.
     pub(in crate::actors) reconcile_within: Duration,
 }
 
-/// What a turn has of its agent's configuration.
+/// The part of an agent's configuration that its turns use.
 pub(in crate::actors) struct TurnSettings {
     /// The context namespaces that its agent was granted; without a list, that of its run.
     pub(in crate::actors) namespaces: Option<Arc<[Arc<str>]>>,
-    /// What follows when the outcome of an effect is unknown; without it, as the board is configured.
+    /// The rule for effects with an unknown outcome; the board's if unset.
     pub(in crate::actors) on_unknown: Option<OnUnknown>,
-    /// How long its questions to people wait; without it, for ever.
+    /// The time to live of its questions to people; unlimited if unset.
     pub(in crate::actors) question_ttl: Option<Duration>,
-    /// Dynamic agents that it makes may be kept after their run.
+    /// Dynamic agents that it creates may be kept after their run.
     pub(in crate::actors) keeps_agents: bool,
 }
 
@@ -44,22 +44,22 @@ pub(in crate::actors) struct TurnShared {
     pub(super) namespaces: Option<Arc<[Arc<str>]>>,
     pub(super) on_unknown: Option<OnUnknown>,
     pub(super) question_ttl: Option<Duration>,
-    /// Where dynamic agents that it makes are kept, if they may be.
+    /// The store of kept agents, if the agent may keep the ones that it creates.
     pub(super) kept_agents: Option<Arc<KeptAgents>>,
     pub(super) reconcile_within: Duration,
-    /// The namespaces that the makers of its dynamic agent let it have; set before the turn begins, if that is less.
+    /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
-    /// Made when the turn asks for it first; most never do.
+    /// Created at first use; most turns do not use it.
     pub(super) context: OnceLock<Box<ContextAccess>>,
-    /// As `context`: the view with what the runtime writes, where there is any.
+    /// Created at first use: the view with the channels that the runtime writes.
     pub(super) state: OnceLock<Box<State>>,
     /// Requests that wait for the runtime. While there are any, the turn needs neither permit nor slot.
     pub(in crate::actors) waits: AtomicUsize,
     /// The number of the turn's next request.
     pub(super) next_ordinal: AtomicU32,
-    /// There are results of steps that may not be on disk yet. The next step waits for them where the run is durable.
+    /// Results of steps may not be on disk yet. In a durable run, the next step waits until they are.
     pub(super) is_unsynced: AtomicBool,
-    /// Made when it may change for the first time; until then the turn is as tainted as when it was admitted.
+    /// Created when it may change for the first time; until then the turn has the taint of its admission.
     taint: OnceLock<Arc<TurnTaint>>,
     pub(in crate::actors) stop: StopSignal,
     /// The attempt's outcome was enqueued with the run.
@@ -90,7 +90,7 @@ impl TurnShared {
         }
     }
 
-    /// Grants the turn of a dynamic agent no more than its makers let it have. Called before the turn begins.
+    /// Restricts the turn of a dynamic agent to the namespaces that its makers grant. Called before the turn begins.
     pub(in crate::actors) fn narrow(&self, namespaces: Option<Arc<[Arc<str>]>>) {
         if let Some(namespaces) = namespaces {
             let _ = self.narrowed.set(namespaces);

@@ -52,7 +52,7 @@ impl Turn {
                         .map_err(|error| changed(format!("the result of step {name:?} no longer fits: {error}")));
                 }
                 Some(Record::StepStarted { name: recorded }) if *recorded == name => {}
-                // It was declared not to be repeatable then.
+                // When it was recorded, the step was declared not repeatable.
                 Some(Record::StepFailed { name: recorded, failure, .. }) if *recorded == name => {
                     return Err(TurnError { failure: failure.clone() });
                 }
@@ -63,12 +63,12 @@ impl Turn {
                 None => {}
             }
             if self.shared.has_reported.load(Ordering::Acquire) {
-                // A clone that outlives its turn: what it did would be kept nowhere.
+                // A clone of the turn outlives it: the step's result would not be recorded.
                 return Err(no_longer_wanted());
             }
             let is_durable = self.shared.ready.durability == Durability::Sync;
             if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
-                // Boxed: most steps do without it, and wait long with the room for it.
+                // Boxed to keep the future small: most steps do not need this request.
                 Box::pin(self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name)))).await?;
             }
             let env = &self.shared.store.env;

@@ -1,4 +1,4 @@
-//! How a turn is stopped from outside.
+//! The stop signal of a turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,19 +8,19 @@ use parking_lot::Mutex;
 /// Has a worker drop its turn's future.
 #[derive(Default)]
 pub(in crate::actors) struct StopSignal {
-    /// The first reason counts.
+    /// The first reason is kept.
     reason: Mutex<Option<StopReason>>,
-    /// `reason` is there. Read at each poll, without the lock.
+    /// `reason` is set. Read at each poll, without the lock.
     is_set: AtomicBool,
-    /// Of the worker that polls the turn.
+    /// The waker of the worker that polls the turn.
     pub(in crate::actors) waker: AtomicWaker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::actors) enum StopReason {
-    /// Nobody wants the result.
+    /// The result is no longer needed.
     Cancelled,
-    /// The agent took longer than it may.
+    /// The turn exceeded its time.
     TimedOut,
 }
 
