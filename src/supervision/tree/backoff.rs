@@ -1,4 +1,4 @@
-//! How long a restart waits.
+//! The wait before a restart.
 
 use std::time::Duration;
 
@@ -42,9 +42,9 @@ impl RestartBackoff {
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    /// What the first so many restarts of a series wait at most, all together.
+    /// The most that the first `restarts` restarts of a series wait in total.
     pub(super) fn total(&self, restarts: u32) -> Duration {
-        /// From this restart on the waits are equal.
+        /// The waits are equal from this restart on.
         const GROWN: u32 = 34;
         let equal = self.longest(GROWN).saturating_mul(restarts.saturating_sub(GROWN));
         (1..=restarts.min(GROWN)).map(|attempt| self.longest(attempt)).fold(equal, Duration::saturating_add)

@@ -1,4 +1,4 @@
-//! A supervisor's book-keeping of one child.
+//! The record that a supervisor keeps of one child.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::spec::ChildSpec;
 /// A wait before a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
-    /// The incident that asked for it.
+    /// The incident that caused it.
     pub(super) incident: u64,
-    /// When it is over, by the monotonic clock. For show: a timer ends it.
+    /// Its end by the monotonic clock, for snapshots; a timer ends the pause.
     pub(super) until: Duration,
 }
 
-/// What comes after a stop.
+/// What follows a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Stay,
@@ -47,12 +47,12 @@ pub(super) enum Phase {
     Failed,
 }
 
-/// Why a child is being started, which decides what its failure means.
+/// The reason of a start, which determines what its failure means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// With its supervisor: a failure fails the supervisor's start.
     Initial,
-    /// Added at run time: a failure takes it off the list again.
+    /// Added at run time: a failure removes it from the list.
     Added,
     /// Started again by hand: a failure leaves it down.
     ByHand,
@@ -60,14 +60,14 @@ pub(super) enum Origin {
     Restart,
 }
 
-/// The queue that a child is in.
+/// The queue of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Queue {
     /// To run for the first time, with its supervisor.
     First,
     /// To be started again, or in addition.
     Start,
-    /// The same, when its pause is over or the start that is under way has succeeded.
+    /// To be started when its pause is over or the start in progress has succeeded.
     Pending,
     /// To stop, or for its stop to end.
     Stop,
@@ -124,7 +124,7 @@ impl Child {
         &self.phase
     }
 
-    /// The queue it belongs in.
+    /// The queue for its phase.
     pub(super) fn due(&self) -> Option<Queue> {
         match (&self.phase, self.origin) {
             (Phase::Waiting(_) | Phase::Starting, Origin::Initial) => Some(Queue::First),
@@ -200,7 +200,7 @@ impl Child {
 
     pub(super) fn answer_start(&mut self, result: Result<(), ControlError>) {
         if let Some(reply) = self.start_reply.take() {
-            // The caller may have left.
+            // The caller may have stopped waiting.
             let _ = reply.send(result);
         }
     }
@@ -221,7 +221,7 @@ impl Child {
     }
 }
 
-/// A supervisor that is gone leaves no reference behind that looks alive.
+/// Marks the references as down if the supervisor is dropped.
 impl Drop for Child {
     fn drop(&mut self) {
         self.spec.slot.vacate(self.slot_owner, Down::Stopped);

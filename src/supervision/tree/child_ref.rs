@@ -199,9 +199,9 @@ struct Current<M> {
     actor: Option<ActorRef<M>>,
     /// The reason, while `actor` is `None`.
     down: Down,
-    /// Which life of the supervisor may write here; an older one is ignored.
+    /// The life of the supervisor that may write here; earlier ones are ignored.
     owner: u64,
-    /// The latest actor, which may still be on its way out.
+    /// The latest actor, which may still be stopping.
     last: Option<ActorCell>,
 }
 
@@ -211,7 +211,7 @@ pub(super) trait ChildSlot: Send + Sync {
     fn claim(&self) -> u64;
     fn occupy(&self, owner: u64, cell: ActorCell);
     fn vacate(&self, owner: u64, down: Down);
-    /// The latest actor, whoever started it.
+    /// The latest actor, whichever supervisor started it.
     fn last(&self) -> Option<ActorCell>;
 }
 

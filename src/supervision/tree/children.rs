@@ -1,5 +1,5 @@
-//! A supervisor's children, in start order. What happens to one of them costs the same however many there are: it is
-//! found by its position, its id or its actor, and those that have to start or stop stand in queues.
+//! A supervisor's children, in start order. Operations on one child do not depend on the number of children: it is found by its
+//! position, its id or its actor, and those that have to start or stop are in queues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Index, IndexMut, RangeInclusive};
@@ -121,8 +121,8 @@ impl Children {
         queued.any(|position| self[position].origin == Origin::Initial)
     }
 
-    /// The doomed child whose turn to stop has come: the last one, once nothing after it is still stopping; children without
-    /// an order do not wait for each other.
+    /// The doomed child that stops next: the last one, once nothing after it is still stopping; children without an order do not
+    /// wait for each other.
     pub(super) fn next_to_stop(&self, strategy: Strategy) -> Option<(Position, Then)> {
         let doomed = |position: Position| match *self[position].phase() {
             Phase::Doomed(then) => Some((position, then)),
@@ -137,7 +137,7 @@ impl Children {
         }
     }
 
-    /// The children whose turn to start has come.
+    /// The children that may start now.
     ///
     /// A first start waits for the one before it. Under one_for_one a restart waits for nothing; in a group it also waits
     /// for everything that stops and for the start before it.
@@ -180,7 +180,7 @@ mod tests {
     use crate::supervision::tree::child::Pause;
     use crate::supervision::tree::{ChildSpec, SupervisorSpec};
 
-    /// A reference model of the queues: each question walks the list.
+    /// A reference model of the queues: each query walks the list.
     fn next_to_stop(children: &Children) -> Option<Position> {
         let leaves = |child: &Child| matches!(child.phase(), Phase::Doomed(_) | Phase::Stopping(_));
         let (position, last) = children.list.iter().rfind(|(_, child)| leaves(child))?;

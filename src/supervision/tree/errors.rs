@@ -1,4 +1,4 @@
-//! Why a tree does not start, ends, or refuses a request.
+//! The errors of trees: failed starts, ends, and refused requests.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -100,7 +100,7 @@ impl fmt::Display for TreeEventKind {
     }
 }
 
-/// Where a tree's supervisors send their events.
+/// The channel for the events of a tree's supervisors.
 #[derive(Clone)]
 pub(super) struct Events {
     sender: broadcast::Sender<TreeEvent>,

@@ -119,7 +119,7 @@ impl<M: Message> ProcessGroups<M> {
     }
 }
 
-/// Whether it runs, or its supervisor may still start it.
+/// Whether the member runs, or its supervisor may still start it.
 fn can_return<M: Message>(member: &ChildRef<M>) -> bool {
     match member.down() {
         None | Some(Down::Starting | Down::Exiting | Down::Restarting) => true,

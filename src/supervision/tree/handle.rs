@@ -1,4 +1,4 @@
-//! The handles: one to own a tree, one to manage the children of any supervisor in it.
+//! The handles: one that owns a tree, and one that manages the children of any supervisor in it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::spec::{ChildSpec, Kind, SupervisorSpec};
 use super::supervisor::SupervisorActor;
 use crate::env::Env;
 
-/// How long a snapshot may take.
+/// The timeout of a snapshot.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A reference to a supervisor that survives its restarts; a cheap clone.
@@ -200,7 +200,7 @@ impl Supervisor {
     /// Stops the tree: children in reverse order, each within its timeout or killed. Returns when it is down, with the
     /// reason why it ended; a tree that has ended before is fine.
     pub async fn stop(&self) -> EndReason {
-        // A supervisor that is gone needs no stop.
+        // The supervisor may have ended already.
         let _ = self.root.send(Msg::Shutdown);
         self.join().await
     }
@@ -212,7 +212,7 @@ impl Supervisor {
             Ok(reason) => reason.clone(),
             Err(_) => None,
         };
-        // Boxed: this is part of the futures of all who wait for runs, and few come here.
+        // Boxed, because it is part of many futures that wait for runs and rarely executed.
         let _ = Box::pin(self.actor.wait(None)).await;
         reason.unwrap_or(EndReason::Killed)
     }

@@ -1,4 +1,4 @@
-//! What a supervisor does when a child has started, ended or stopped.
+//! Handles starts, ends and stops of children.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -91,12 +91,12 @@ impl SupervisorState {
         };
         match *self.children[position].phase() {
             Phase::Running => self.crashed(position, exit),
-            // Its turn to stop had not come; now it is down anyway.
+            // It was to be stopped later; now it is down already.
             Phase::Doomed(then) => {
                 self.note_exit(position, &exit);
                 self.settle(position, then);
             }
-            // The stop that is under way reports when the actor is gone.
+            // The stop in progress reports when the actor is gone.
             Phase::Stopping(_) => {
                 if let Exit::Crashed(error) = exit {
                     self.children[position].last_error = Some(error);
@@ -137,7 +137,7 @@ impl SupervisorState {
                 self.children.enter(position, Phase::Failed);
                 let (child, error) = (&self.children[position], exit.cause());
                 if let Some(on_failed) = &child.spec.on_failed {
-                    // What a panic in it breaks is not the tree's.
+                    // A panic of this callback does not affect the tree.
                     let _ = catch_unwind(AssertUnwindSafe(|| on_failed(&error)));
                 }
                 self.events.emit(&child.path, child.generation, TreeEventKind::Failed { error });
@@ -171,7 +171,7 @@ impl SupervisorState {
         for &position in stop {
             let child = &self.children[position];
             match child.phase() {
-                // Asked for by hand: that holds.
+                // A stop that was requested by hand remains.
                 Phase::Doomed(Then::Stay | Then::Remove) => {}
                 Phase::Doomed(Then::Restart(_)) | Phase::Starting | Phase::Running => {
                     let then = child.after_stop(then);
@@ -188,7 +188,7 @@ impl SupervisorState {
             match *child.phase() {
                 Phase::Doomed(_) => {}
                 Phase::Stopping(Then::Restart(_)) => self.children.enter(position, Phase::Stopping(then)),
-                // Being stopped by hand: that holds.
+                // A stop that was requested by hand remains.
                 Phase::Stopping(Then::Stay | Then::Remove) => {}
                 Phase::Down => {
                     child.origin = Origin::Restart;
@@ -208,7 +208,7 @@ impl SupervisorState {
         }
     }
 
-    /// The stop of a child has ended like this.
+    /// Handles the end of a child's stop.
     pub(super) fn halted(&mut self, key: Key, end: TreeEventKind) {
         if !self.children.is_latest(key) {
             return;
@@ -222,7 +222,7 @@ impl SupervisorState {
         }
     }
 
-    /// A child is down: answers the callers that waited for that, and keeps, removes or restarts it.
+    /// A child is down: answers the waiting callers, and keeps, removes or restarts it.
     pub(super) fn settle(&mut self, position: Position, then: Then) {
         let child = &mut self.children[position];
         child.answer_stop();

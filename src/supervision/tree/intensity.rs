@@ -1,4 +1,4 @@
-//! How many restarts are too many, and the window in which they are counted.
+//! The limit of restarts, and the window in which they are counted.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -48,7 +48,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Enters an incident at `now` and returns whether the restarts are still within `intensity`.
+    /// Adds an incident at `now` and returns whether the restarts are still within `intensity`.
     pub(super) fn add_restart(&mut self, now: Duration, intensity: Intensity) -> bool {
         self.times.extend((!Mutant::RestartUncounted.is_injected()).then_some(now));
         self.times.retain(|&time| time.saturating_add(intensity.period) >= now);

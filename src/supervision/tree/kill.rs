@@ -1,4 +1,4 @@
-//! Kills actors inside a tree, which nothing outside can reach, for tests.
+//! Kills actors inside a tree, for tests: code outside has no reference to them.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl SupervisorState {
         let Some((child, cell)) = child.and_then(|child| Some((child, child.actor()?))) else { return };
         if below.is_empty() {
             cell.kill();
-            // The caller may have left.
+            // The caller may have stopped waiting.
             let _ = reply.send(true);
         } else if child.spec.is_supervisor() {
             // A supervisor that has just ended drops the reply.

@@ -1,4 +1,4 @@
-//! Starting and stopping one child, in a task of its own, so that the supervisor never waits.
+//! Tasks that start or stop one child, so that the supervisor never waits.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use super::supervisor::SupervisorActor;
 use crate::env::Env;
 use crate::supervision::panic_text;
 
-/// How long a killed child may take to be gone. Only one that blocks its thread needs any time.
+/// The time that a killed child gets to end. Only one that blocks its thread needs it.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// One start of a child.
@@ -28,13 +28,13 @@ pub(super) struct Launch {
     pub(super) supervisor: ActorCell,
     pub(super) env: Env,
     pub(super) events: Events,
-    /// Filled as soon as there is an actor; for a supervisor that is before its children run.
+    /// Set as soon as there is an actor; for a supervisor, before its children run.
     pub(super) spawned: Arc<OnceLock<ActorCell>>,
 }
 
 impl Launch {
-    /// Starts the child, unless `cancel` cancels it. Whatever a failed or cancelled start leaves behind is
-    /// stopped before this returns.
+    /// Starts the child, unless `cancel` cancels the start. Everything that a failed or cancelled start has begun is stopped
+    /// before this returns.
     pub(super) async fn run(self, cancel: oneshot::Receiver<()>) -> Launched {
         let start = async {
             // Two generations of a child never run at once, even if the earlier one's supervisor was killed.
@@ -129,7 +129,7 @@ pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> TreeEventKind {
     killed
 }
 
-/// Waits until the actor has ended; false when the time is up first.
+/// Waits until the actor has ended; `false` if the limit is reached first.
 async fn gone(cell: &ActorCell, limit: Option<Duration>) -> bool {
     cell.get_status() == ActorStatus::Stopped || cell.wait(limit).await.is_ok()
 }

@@ -13,10 +13,10 @@ use super::restart::Position;
 use super::spec::{ChildSpec, SupervisorSpec};
 use crate::env::Env;
 
-/// Answers a request once the child is in the state that the caller wants.
+/// The reply to a request, sent once the child is in the requested state.
 pub(super) type Reply = oneshot::Sender<Result<(), ControlError>>;
 
-/// One start of one child; reports of an earlier start do not match.
+/// The key of one start of a child; reports of earlier starts do not match it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) position: Position,
@@ -76,7 +76,7 @@ pub(super) enum Msg {
     },
 }
 
-/// What a supervisor starts with.
+/// The start arguments of a supervisor.
 pub(super) struct Arguments {
     pub(super) spec: Arc<SupervisorSpec>,
     pub(super) path: Arc<str>,

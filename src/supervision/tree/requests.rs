@@ -1,4 +1,4 @@
-//! What a supervisor is asked from outside.
+//! Handles requests from outside of the tree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl SupervisorState {
         };
         let children = self.children.iter().map(|child| NodeDraft::new(child, now)).collect();
         self.spawn(async move {
-            // The caller may have left.
+            // The caller may have stopped waiting.
             let _ = reply.send(complete(node, children, budget).await);
         });
     }
@@ -129,6 +129,6 @@ impl SupervisorState {
 }
 
 fn refuse(reply: Reply, error: ControlError) {
-    // The caller may have left.
+    // The caller may have stopped waiting.
     let _ = reply.send(Err(error));
 }

@@ -163,7 +163,7 @@ impl ChildSpec {
         }
     }
 
-    /// Whether the supervisor can take the child.
+    /// Checks that the supervisor accepts the child.
     pub(super) fn check(&self, supervisor: &SupervisorSpec) -> Result<(), SpecError> {
         let policy = &supervisor.policy;
         let child = || Arc::clone(&self.id);

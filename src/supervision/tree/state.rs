@@ -1,7 +1,7 @@
 //! A supervisor's state, and how it starts and stops children in their order.
 //!
-//! Children move through [`Phase`]s. Each change only sets phases; [`SupervisorState::advance`] then starts and stops those whose
-//! turn it is, in tasks that report back with a message.
+//! Children move through [`Phase`]s. Each change only sets phases; [`SupervisorState::advance`] then starts and stops those that
+//! are due, in tasks that report back with a message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -37,7 +37,7 @@ pub(super) struct SupervisorState {
     pub(super) myself: ActorRef<Msg>,
     pub(super) spec: Arc<SupervisorSpec>,
     pub(super) path: Arc<str>,
-    /// Which start of this supervisor.
+    /// The generation of this supervisor.
     pub(super) generation: u64,
     pub(super) env: Env,
     pub(super) events: Events,
@@ -104,7 +104,7 @@ impl SupervisorState {
         }
     }
 
-    /// Starts and stops those whose turn it is, and ends the supervisor when it is done.
+    /// Starts and stops the children that are due, and ends the supervisor when it is done.
     ///
     /// # Errors
     /// When the supervisor gives up; its own supervisor then sees a failed child.
@@ -124,7 +124,7 @@ impl SupervisorState {
             Life::Starting(ready) if self.children.are_starting() => self.life = Life::Starting(ready),
             Life::Starting(ready) => {
                 if ready.send(Ok(())).is_err() {
-                    // The caller that started this supervisor is gone, so nothing could ever stop it.
+                    // The caller that started this supervisor has stopped waiting, so nothing could ever stop it.
                     self.end(EndReason::Stopped);
                     return self.advance();
                 }
@@ -183,7 +183,7 @@ impl SupervisorState {
         let Life::Ending(reason, ready) = std::mem::replace(&mut self.life, Life::Over) else { return Ok(()) };
         self.ended.send_replace(Some(reason.clone()));
         if let Some(ready) = ready {
-            // The caller may have left.
+            // The caller may have stopped waiting.
             let _ = ready.send(Err(reason.clone()));
         }
         match reason {
@@ -206,7 +206,7 @@ impl SupervisorState {
         }
         self.children = Children::default();
         self.end(EndReason::Stopped);
-        // Nothing is left that could fail.
+        // A failure here has no consequence: all children are down.
         let _ = self.close();
     }
 
@@ -218,6 +218,6 @@ impl SupervisorState {
 
 /// Reports the end of a task to the supervisor.
 pub(super) fn report(supervisor: &ActorRef<Msg>, message: Msg) {
-    // A supervisor that is gone has nothing left to do about it.
+    // A supervisor that has ended does not need the report.
     let _ = supervisor.cast(message);
 }

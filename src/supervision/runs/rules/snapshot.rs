@@ -1,4 +1,4 @@
-//! Snapshots of runs: they shorten what has to be read at a start, not what is kept.
+//! Snapshots of runs: they reduce what has to be read at a start; the journal keeps everything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Snapshot {
-    /// The record.
+    /// The number of the record.
     last: Sequence,
     run: Run,
-    /// That of the run, which does not store it itself.
+    /// The conversation of the run, which is not part of the run's own stored form.
     conversing: Option<Box<Conversing>>,
 }
 
@@ -55,8 +55,8 @@ impl Stored for Snapshot {
     }
 }
 
-/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the longer the next
-/// one waits: what snapshots cost in all stays proportional to what is journaled.
+/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the later the next one is
+/// due: the total cost of snapshots stays proportional to what is journaled.
 #[derive(Debug, Default)]
 pub(in crate::supervision::runs) struct Cadence {
     events: usize,
@@ -101,8 +101,8 @@ pub(crate) async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Re
     Ok(read(journal, id, rules).await?.replay())
 }
 
-/// Whether a run has not ended and has no note with its board: a crash has lost the note alone. One that cannot be read is
-/// left alone, and one in memory only has none. `durability` is what tasks get that name none.
+/// Whether a run has not ended and has no note of its board because a crash lost the note alone. One that cannot be read is left
+/// alone, and one in memory only has none. `durability` is the default of tasks.
 pub(crate) async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
     let Ok(None) = journal.owner_of(id).await else { return false };
     let Ok(Loaded { run: Some(run), .. }) = answer_of(load(journal, id, rules)).await else { return false };
@@ -116,7 +116,7 @@ fn replay(mut run: Run, events: Vec<RunEvent>) -> Run {
     run
 }
 
-/// A run as it is stored: as it was once, and what has happened since.
+/// A run as it is stored: a snapshot or the submission, and the later events.
 pub(in crate::supervision::runs) struct Parts {
     pub(in crate::supervision::runs) base: Option<Run>,
     pub(in crate::supervision::runs) tail: Vec<RunEvent>,
@@ -136,11 +136,11 @@ pub(in crate::supervision::runs) async fn read(
     id: RunId,
     rules: &StateRules,
 ) -> Result<Parts, StorageError> {
-    // A snapshot that cannot be read is no loss: the journal has it all.
+    // An unreadable snapshot is ignored: the journal has everything.
     let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
     if let Some(Snapshot { last, run, conversing }) = snapshot {
         let mut tail = journal.read_from(id, last).await?;
-        // The record that the snapshot was taken after must be there: without it the snapshot is ahead of its journal.
+        // The record that the snapshot was taken after must exist; otherwise the snapshot is ahead of its journal.
         if tail.first == Some(last) {
             let base = Some(run.with_conversing(conversing).with_rules(rules.clone()));
             return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
@@ -162,7 +162,7 @@ pub(in crate::supervision::runs) async fn read(
     }
 }
 
-/// A run as far back as its journal has it, to be stepped through the events that came after.
+/// A run as far back as its journal has it, to step through the later events.
 #[derive(Debug)]
 pub(crate) struct Past {
     /// The run before the events.
@@ -173,8 +173,7 @@ pub(crate) struct Past {
     pub in_first: usize,
 }
 
-/// Reads a run back to its submission; one that has forgotten its first turns, back to its snapshot. `None` if nothing is
-/// journaled.
+/// Reads a run from its submission; if its first turns were trimmed, from its snapshot. `None` if nothing is journaled.
 ///
 /// # Errors
 /// As [`load`].
@@ -294,7 +293,7 @@ mod tests {
         assert_eq!(format!("{first:?}"), format!("{second:?}"));
     }
 
-    /// A workflow with something of everything, and its first state.
+    /// A workflow with every kind of node, in its first state.
     fn planned() -> Run {
         use crate::messages::state::Reducer;
         use crate::workflow::{Node, Workflow};
@@ -320,7 +319,7 @@ mod tests {
         Run::begin(Arc::new(submission), StateRules::default()).0
     }
 
-    /// What becomes of an open turn, by chance.
+    /// A random end of an open turn.
     fn end_of(run: &Run, turn: u32, way: u64) -> RunEvent {
         let (at, agent) = (run.last_at(), run.turn(turn).unwrap().agent().clone());
         let command = Command::output(way).with("seen", way);
@@ -370,7 +369,7 @@ mod tests {
         assert!((30..270).contains(&ended), "{ended} of 300 finished");
     }
 
-    /// As it was stored before turns had the figures of their run.
+    /// The form in which it was stored before turns had the figures of their run.
     fn without_figures(run: Run) -> Run {
         run.without_figures()
     }

@@ -1,4 +1,4 @@
-//! Who waits for whom, over all runs (SEMANTICS 4). An edge that would close a circle is found before it is added.
+//! The wait-for graph over all runs (SEMANTICS 4). An edge that would close a cycle is found before it is added.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// Names it, with the delegation whose answer it waits for.
+    /// The node as a part of a cycle's description, with the delegation whose answer it waits for.
     #[must_use]
     pub(crate) fn by(&self, request: Option<RequestId>) -> Wait {
         match self {
@@ -26,11 +26,11 @@ impl Waiting {
     }
 }
 
-/// What is waited for.
+/// An edge to another node.
 #[derive(Debug)]
 struct Edge {
     to: Waiting,
-    /// By which delegation, if it is an answer.
+    /// The delegation, if it waits for an answer.
     request: Option<RequestId>,
 }
 
@@ -61,7 +61,7 @@ impl WaitGraph {
         }
     }
 
-    /// `from` waits for nothing any more.
+    /// Removes all waits of `from`.
     pub(crate) fn forget(&mut self, from: &Waiting) {
         self.edges.remove(from);
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// The model closes the relation under composition, the slow way.
+        /// The model computes the transitive closure by repeated composition.
         #[test]
         fn a_path_exists_when_the_transitive_closure_reports_it(
             edges in prop::collection::vec((0_u8..7, 0_u8..7), 0..20),

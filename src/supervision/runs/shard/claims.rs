@@ -26,14 +26,14 @@ pub(crate) struct Claims {
     storage: Arc<dyn Storage>,
     journal: Journal,
     owner: Arc<str>,
-    /// Takeovers under way, by run: callers share one.
+    /// Takeovers in progress, by run: concurrent callers share one.
     taking: Arc<Mutex<HashMap<RunId, Taking>>>,
 }
 
 type Taking = Shared<BoxFuture<'static, Result<Fence, StorageError>>>;
 
 impl Claims {
-    /// The claims of the board named `owner`; no other board has the name, nor has one of an earlier process.
+    /// The claims of the board named `owner`; the name is unique, also among earlier processes.
     #[must_use]
     pub(crate) fn new(storage: Arc<dyn Storage>, journal: Journal, owner: &str) -> Self {
         Self { storage, journal, owner: owner.into(), taking: Arc::default() }
@@ -67,7 +67,7 @@ impl Claims {
 
     /// Releases the claim when the board ends: others may take its runs at once.
     pub(crate) async fn release(&self, fence: Fence) {
-        // A claim that is not released ends by itself.
+        // An unreleased claim expires by itself.
         let _ = self.storage.release(&board(&self.owner), fence).await;
     }
 
@@ -104,7 +104,7 @@ impl Claims {
             // Another run supervisor may have claimed it again and released it.
             let _ = self.storage.release(&board, fence).await;
             match self.journal.take_note(run, &self.owner, revision).await {
-                // Another board was quicker, and is alive.
+                // Another board was faster, and is alive.
                 Err(StorageError::WrongRevision { .. }) => {}
                 taken => {
                     taken?;

@@ -1,4 +1,4 @@
-//! Conversations: what a run leaves, what the next one reads, and when that one may start (SEMANTICS 15).
+//! Conversations: the messages that a run stores, those that the next one reads, and when that one may start (SEMANTICS 15).
 //!
 //! A run that enters a conversation takes a ticket and waits until every run with an earlier one has ended. Its end is
 //! journaled first, and its messages are stored after that; after a crash in between, the first reader of the open ticket
@@ -38,7 +38,7 @@ pub(crate) struct ConversationQueue {
     rules: StateRules,
     /// Runs that wait, by the run whose end they wait for. Kept in memory: a run of another board is polled.
     waiters: Arc<Mutex<Waiters>>,
-    /// Conversations of which a part was left at the last deletion of old ones.
+    /// Conversations whose last deletion was incomplete.
     unfinished: Arc<Mutex<BTreeSet<ConversationId>>>,
 }
 
@@ -94,8 +94,8 @@ impl ConversationQueue {
         if has_changed { self.store.tickets(conversation).await } else { Ok(tickets) }
     }
 
-    /// Deletes the conversations whose last run was submitted and ended before a time, and what earlier deletions and copies
-    /// have left that were cut short: what was there at the last call as well, since others may be under way.
+    /// Deletes the conversations whose last run was submitted and ended before a time, and the remains of interrupted deletions
+    /// and copies: only those that were there at the last call too, since others may be in progress.
     ///
     /// # Errors
     /// What the store reports.
@@ -111,7 +111,7 @@ impl ConversationQueue {
                 continue;
             }
             let tickets = self.settled(&id).await?;
-            // One that was submitted long ago and has not ended keeps the conversation, and so does one that has come since.
+            // An unfinished run keeps the conversation, however old its submission, and so does a newer run.
             let is_over = |taken: &Taken| taken.ticket.end.is_some() && is_old(taken);
             if tickets.iter().all(is_over) {
                 self.store.delete(&id, &tickets).await?;
@@ -141,7 +141,7 @@ impl ConversationQueue {
         Ok(taken)
     }
 
-    /// Stores what an ended run leaves, and wakes the runs that wait for it.
+    /// Stores the messages of an ended run, and wakes the runs that wait for it.
     ///
     /// # Errors
     /// What the store reports; then the next run or reader stores it from the journal.
@@ -155,7 +155,7 @@ impl ConversationQueue {
         let stored = async {
             let mut tickets = self.enter(conversation, (run, owner, at), durability).await?;
             loop {
-                // One that is gone was deleted meanwhile, and its messages with it.
+                // A missing ticket was deleted meanwhile, and its messages with it.
                 let Some(taken) = tickets.iter().find(|taken| taken.ticket.run == run) else { return Ok(()) };
                 let is_there = taken.ticket.end.as_ref() == Some(&end.0);
                 if is_there || self.store.store(conversation, taken, end.clone(), durability).await? {
@@ -169,7 +169,7 @@ impl ConversationQueue {
         stored
     }
 
-    /// Has the runs that wait for this one look again.
+    /// Has the runs that wait for this one look at the conversation again.
     fn wake(&self, run: RunId) {
         let waiting = self.waiters.lock().remove(&run).unwrap_or_default();
         for (run, queue) in waiting {
@@ -194,7 +194,7 @@ impl ConversationQueue {
         }
         tickets.truncate(own);
         for taken in tickets.iter_mut().rev().filter(|taken| taken.ticket.end.is_none()) {
-            // Before it is looked at: an end in between wakes the run.
+            // Registered before the ticket is read, so that an end in between wakes the run.
             self.waiters.lock().entry(taken.ticket.run).or_default().push((run, Arc::downgrade(queue)));
             *taken = self.settle_ticket(conversation, taken.clone()).await?;
             if taken.ticket.end.is_none() {
@@ -238,7 +238,7 @@ impl fmt::Debug for ConversationQueue {
     }
 }
 
-/// What an ended run leaves in its conversation.
+/// The messages of an ended run for its conversation.
 #[derive(Debug)]
 pub(in crate::supervision::runs) struct Left {
     run: RunId,
@@ -248,7 +248,7 @@ pub(in crate::supervision::runs) struct Left {
 }
 
 impl Left {
-    /// That of a run in a conversation; `None` if it is in none, or has not ended.
+    /// The end of a run in a conversation; `None` if it is in none, or has not ended.
     pub(in crate::supervision::runs) fn of(run: &Run) -> Option<(ConversationId, Self)> {
         let conversation = run.conversation()?.clone();
         let end = end_of(run)?;

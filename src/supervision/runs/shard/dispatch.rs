@@ -17,7 +17,7 @@ use crate::supervision::runs::rules::run::{Answered, Record, Run};
 
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
 
-/// Carries out what run supervisors decide. The agents' side implements it.
+/// Carries out what run supervisors decide. The router implements it.
 pub(crate) trait Dispatch: AgentDirectory {
     /// Queues a ready turn with its agent. Starting the same attempt of a turn again changes nothing.
     fn start(&self, turn: Box<ReadyTurn>);
@@ -34,7 +34,7 @@ pub(crate) trait Dispatch: AgentDirectory {
     /// Asks people for a decision. Asking again for the same envelope changes nothing.
     fn request_approval(&self, envelope: &Envelope);
 
-    /// The decision is no longer needed.
+    /// Withdraws the question: the decision is no longer needed.
     fn withdraw_approval(&self, approval: ApprovalId);
 
     /// A node of the run waits for a person.
@@ -103,8 +103,8 @@ pub(crate) struct ReadyTurn {
     pub sink: TurnSink,
 }
 
-/// Through which a worker sends a turn's outcome and requests to the run's supervisor. A cheap clone. Each call returns a
-/// guard: dropped, it wakes the supervisor, and [`EnqueueGuard::drain`] processes the message on this thread.
+/// The sink through which a worker sends a turn's outcome and requests to the run's supervisor. A cheap clone. Each call returns
+/// a guard: dropped, it wakes the supervisor, and [`EnqueueGuard::drain`] processes the message on this thread.
 #[derive(Clone, Debug)]
 pub(crate) struct TurnSink(Arc<ShardQueue>);
 

@@ -1,4 +1,4 @@
-//! A run in its supervisor's memory: the fold, and what lasts only as long as the process.
+//! A run in its supervisor's memory: the fold, and the state that ends with the process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,19 +20,19 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) run: Run,
     /// The journal's stream; follows from the run's id.
     pub(in crate::supervision::runs) stream: Key,
-    /// Every append carries it; raised when another board takes the run over.
+    /// The fence of every append; raised when another board takes the run over.
     pub(in crate::supervision::runs) fence: Fence,
     /// The last acknowledged record; 0 before the submission is journaled.
     pub(in crate::supervision::runs) last: Sequence,
-    /// What its task asks for, or the board's default.
+    /// The task's durability, or the board's default.
     pub(in crate::supervision::runs) durability: Durability,
-    /// Applied and not yet acknowledged: collected until the next append, then kept until that is acknowledged.
+    /// Applied events that are not yet acknowledged: collected until the next append, then kept until it is acknowledged.
     pub(in crate::supervision::runs) events: Vec<RunEvent>,
     /// The highest durability that one of `events` needs; `Memory` after each append.
     pub(in crate::supervision::runs) events_durability: Durability,
     /// The effects of the event that is being applied; empty in between.
     pub(in crate::supervision::runs) effects: Vec<Effect>,
-    /// Done when the commit of `events` is acknowledged.
+    /// Actions for the acknowledgement of `events`.
     pub(in crate::supervision::runs) on_commit: Vec<OnCommit>,
     /// An append is in flight; messages wait in `waiting` until it ends.
     pub(in crate::supervision::runs) is_committing: bool,
@@ -52,7 +52,7 @@ pub(in crate::supervision::runs) struct LiveRun {
     snapshots: VecDeque<(Sequence, u32)>,
 }
 
-/// What waits for a commit in the run: done, in order, when the commit is acknowledged.
+/// An action that waits for a commit of the run; actions are done in order when the commit is acknowledged.
 pub(in crate::supervision::runs) enum OnCommit {
     /// Performs an effect of an event.
     Effect(Effect),

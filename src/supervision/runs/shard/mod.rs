@@ -1,4 +1,4 @@
-//! What carries the rules of runs out: queues, supervisors, commits, recovery and timers.
+//! The machinery that carries out the rules of runs: queues, supervisors, commits, recovery and timers.
 //!
 //! - `queue`: the messages of a run supervisor (`message`), and which thread processes them (`flat_combining`).
 //! - `supervisor`: what each message does to the runs of one supervisor; see the map there.

@@ -1,4 +1,4 @@
-//! The runs of one run supervisor, kept outside it: what its next life has to find.
+//! The runs of one run supervisor, kept outside of it, so that it finds them when it restarts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Roster {
         }
     }
 
-    /// Another process may own the run by now: it has to be claimed before it is read.
+    /// Another process may own the run by now: it has to be claimed before it is read again.
     pub(crate) fn doubt(&self, run: RunId) {
         if let Some(enrolled) = self.runs.lock().get_mut(&run) {
             enrolled.fence = None;

@@ -26,7 +26,7 @@ pub(in crate::supervision::runs) enum Timer {
     Deadline(RunId),
     /// The deadline of a delegation or question.
     RequestDeadline(RunId, RequestKey),
-    /// A run that another process held may be free, or a store that did not answer may do so now.
+    /// Read a run again: another process held it, or the store did not answer.
     Adopt { run: RunId, new_process: bool },
 }
 
@@ -35,7 +35,7 @@ const CROWD: usize = 1024;
 
 pub(in crate::supervision::runs) struct Timers {
     heap: BinaryHeap<Reverse<(Duration, Timer)>>,
-    /// The number of timers at which those of ended runs are removed next; twice what was left at the last removal.
+    /// The number of timers at which those of ended runs are removed next: twice the number that remained at the last removal.
     crowd: usize,
     /// The sleeping task and the monotonic reading for which it was spawned; `None` once that timer was due.
     armed: Option<(Duration, AbortHandle)>,

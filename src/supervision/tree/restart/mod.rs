@@ -1,4 +1,4 @@
-//! What follows when a child ends: a pure rule over plain facts, without actors, tasks or a clock.
+//! The rule of what follows when a child ends: pure, over plain facts, without actors, tasks or a clock.
 //!
 //! The rule is Erlang/OTP's `supervisor`. Whether the child comes back depends on its [`Restart`] type; who goes down and
 //! up with it on the supervisor's [`Strategy`]; whether the supervisor gives up on its [`Intensity`].
@@ -70,7 +70,7 @@ pub(super) struct Policy {
 /// The position of a child in the start order. None is assigned twice.
 pub(super) type Position = u64;
 
-/// What the rule needs to know of one child.
+/// The facts about a child that the rule needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChildFacts {
     pub(super) restart: Restart,

@@ -1,4 +1,4 @@
-//! The branches of a run: lines of control, each one turn after another, until it forks or ends.
+//! The branches of a run. A branch is a line of control: one turn after another, until it forks or ends.
 
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -73,12 +73,12 @@ impl Branches {
         self.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| id)
     }
 
-    /// The branch that a detached delegation was asked in, whose turn has ended without waiting.
+    /// The branch that has this detached delegation outbound: the asking turn has ended without waiting.
     pub(in crate::supervision::runs) fn with_outbound(&self, request: RequestKey) -> Option<(u32, &Outbound)> {
         self.iter().find_map(|(id, branch)| Some((id, branch.outbound(request)?)))
     }
 
-    /// The branch of which the handoff that a turn ended with is parked.
+    /// The branch whose handoff was parked when this turn ended.
     pub(in crate::supervision::runs) fn parked_by(&self, turn: u32) -> Option<(u32, &ParkedHandoff)> {
         self.iter().find_map(|(id, branch)| Some((id, branch.parked().filter(|parked| parked.ended.number == turn)?)))
     }
@@ -97,9 +97,9 @@ impl Index<u32> for Branches {
 pub(crate) struct Branch {
     pub(in crate::supervision::runs) origin: Origin,
     pub(in crate::supervision::runs) view: State,
-    /// What its turns wrote, kept for the join; the root has none to come.
+    /// The writes of its turns, kept for the join; empty for the root, which has no join.
     pub(in crate::supervision::runs) deltas: Vec<Delta>,
-    /// How many of them there were when they were last taken together.
+    /// The number of deltas after their last compaction.
     pub(in crate::supervision::runs) shortened: usize,
     pub(in crate::supervision::runs) chain: Chain,
     pub(in crate::supervision::runs) recent: Vec<Handoff>,
@@ -109,28 +109,28 @@ pub(crate) struct Branch {
     pub(in crate::supervision::runs) outbound: Vec<Outbound>,
     /// What it was given when it began.
     pub(in crate::supervision::runs) brief: Brief,
-    /// What can be taken back of what was done in it and has ended, the first first.
+    /// The finished nodes in it that can be compensated, oldest first.
     pub(in crate::supervision::runs) reversible: Vec<Reversible>,
-    /// It has failed, and what was done in it is taken back.
+    /// Set when it has failed and its finished nodes are being compensated.
     pub(in crate::supervision::runs) undo: Option<Box<Undo>>,
     /// The failure with which it ends names the node that failed.
     pub(in crate::supervision::runs) has_failed_within: bool,
-    /// What may be caused in it at most: agents that others made may have passed control on.
+    /// The most authority that turns in it have: dynamic agents may have passed control on.
     pub(in crate::supervision::runs) authority: Authority,
 }
 
 impl Branch {
-    /// The detached delegation of this request, which a turn of it left behind.
+    /// The detached delegation with this request, if a turn of the branch left it behind.
     pub(in crate::supervision::runs) fn outbound(&self, request: RequestKey) -> Option<&Outbound> {
         self.outbound.iter().find(|outbound| outbound.request() == request)
     }
 
-    /// Whether it is that of a node of a plan, or takes one back.
+    /// Whether it works on a node of a plan, or compensates one.
     pub(in crate::supervision::runs) fn is_planned(&self) -> bool {
         matches!(self.origin, Origin::Node { .. } | Origin::Compensation { .. })
     }
 
-    /// The handoff of its last turn, if that waits for a decision.
+    /// The parked handoff of its last turn, if it waits for a decision.
     pub(in crate::supervision::runs) fn parked(&self) -> Option<&ParkedHandoff> {
         match &self.now {
             Now::Parked(parked) => Some(parked),
@@ -163,14 +163,14 @@ impl Branch {
     }
 }
 
-/// What a delegated branch is given beside its input; forks inside it have the same.
+/// What a delegated branch receives beside its input; its forks receive the same.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Brief {
     /// Answers that its parent had when it asked.
     pub(in crate::supervision::runs) answers: Option<Arc<[EarlierAnswer]>>,
-    /// The budget that its reservations count against, beside the run's.
+    /// The sub-budget in which its reservations count, besides the run's budget.
     pub(in crate::supervision::runs) sub_budget: Option<RequestKey>,
-    /// When its own time is up.
+    /// The deadline of the delegation.
     pub(in crate::supervision::runs) deadline: Option<Timestamp>,
 }
 
@@ -193,7 +193,7 @@ impl Outbound {
     }
 }
 
-/// Where a branch comes from, and so where its end goes.
+/// The origin of a branch, which determines where its result goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::supervision::runs) enum Origin {
     Root,
@@ -206,7 +206,7 @@ pub(in crate::supervision::runs) enum Origin {
         parent: u32,
         node: u32,
     },
-    /// What the parent has done in a node is taken back.
+    /// It compensates a finished node of the parent.
     Compensation {
         parent: u32,
     },
@@ -217,7 +217,7 @@ pub(in crate::supervision::runs) enum Origin {
 }
 
 impl Origin {
-    /// The branch that it is a part of.
+    /// The parent of a branch that is part of another one.
     pub(in crate::supervision::runs) fn parent(self) -> Option<u32> {
         match self {
             Self::Fork { parent, .. } | Self::Node { parent, .. } | Self::Compensation { parent } => Some(parent),
@@ -229,9 +229,9 @@ impl Origin {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) enum Now {
     Turn(u32),
-    /// Its last turn has ended, and answers to what it gave away are still to come.
+    /// Its last turn has ended, and answers to detached delegations are outstanding.
     Awaiting,
-    /// Its last turn has ended; where it goes waits for a decision.
+    /// Its last turn has ended, and its handoff waits for a decision.
     Parked(Box<ParkedHandoff>),
     Forked {
         children: Vec<u32>,
@@ -286,7 +286,7 @@ pub(in crate::supervision::runs) struct BranchEnd {
 }
 
 impl BranchEnd {
-    /// What a branch leaves that ends so.
+    /// The end of a branch with this outcome.
     pub(in crate::supervision::runs) fn of(branch: &mut Branch, outcome: Outcome, output: Json) -> Self {
         let (deltas, reversible) = (std::mem::take(&mut branch.deltas), std::mem::take(&mut branch.reversible));
         Self { outcome, output, deltas, reversible }

@@ -26,7 +26,7 @@ struct Consent {
 }
 
 impl Consents {
-    /// Keeps what a decision approves beyond the question that it answers, if it does.
+    /// Stores a decision that also approves later actions, if it does.
     pub(super) fn keep(&mut self, envelope: &Envelope, decision: &Decision) {
         if let Decision { approved: true, by, terms: Terms::Run { until }, .. } = decision {
             let (agent, action) = (envelope.agent.clone(), envelope.action.clone());
@@ -37,7 +37,7 @@ impl Consents {
         }
     }
 
-    /// Who has approved that an agent does exactly this, if that still holds.
+    /// The person who has approved exactly this action of the agent, if the approval still holds.
     pub(in crate::supervision::runs) fn given_by(
         &self,
         agent: &AgentName,

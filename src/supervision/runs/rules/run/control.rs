@@ -1,4 +1,4 @@
-//! How control continues after a turn: where its command goes, forks, and answers that come after it.
+//! How control continues after a turn: targets of commands, forks, and late answers.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// What an ended turn gave away without waiting stays open with its branch.
+    /// Moves the detached delegations of an ended turn to its branch.
     fn keep_outbound(&mut self, number: u32) {
         let Some(open) = self.turns.get_mut(number) else { return };
         let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
@@ -57,7 +57,7 @@ impl Run {
         }
     }
 
-    /// The asking agent gets a turn with the first answer that has come, if the branch has nothing else to do.
+    /// Begins a turn of the asking agent with the first answer that has arrived, if the branch has nothing else to do.
     pub(super) fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(branch) = self.branches.get(id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
         let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
@@ -72,7 +72,7 @@ impl Run {
             answer: answer.clone(),
             original_input: input,
         };
-        // Every part of it is JSON already.
+        // Serializing it cannot fail: all its parts are JSON.
         let input = Json::of(late).unwrap_or_default();
         let number = self.turns.next_number();
         effects.push(self.start_turn(id, agent, input));
@@ -89,7 +89,7 @@ impl Run {
         self.continue_with(id, parked.ended, verdict, WorkedOut::default(), effects);
     }
 
-    /// Applies what an ended turn wrote, unless where it goes was denied, and follows where it goes.
+    /// Applies the writes of an ended turn, unless its handoff was denied, and continues with the command's target.
     pub(super) fn continue_with(
         &mut self,
         id: u32,
@@ -121,7 +121,7 @@ impl Run {
                 branch.view = view;
                 branch.deltas.extend(deltas);
                 branch.previous_agent = Some(agent.clone());
-                // An agent that gets control from a dynamic agent is bound as that one is.
+                // An agent that gets control from a dynamic agent has at most that one's authority.
                 if let Some(authority) = self.agents.authority_of(&agent) {
                     branch.authority = branch.authority.and(authority);
                 }

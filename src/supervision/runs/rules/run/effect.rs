@@ -1,4 +1,4 @@
-//! What an event asks the machinery to do, and what deciding about an event has computed already.
+//! The effects of events, and values that deciding about an event has already computed.
 
 use std::sync::Arc;
 
@@ -7,40 +7,40 @@ use crate::messages::{AgentName, Answer, ApprovalId, State, Timestamp};
 use crate::supervision::runs::rules::guard::Fingerprint;
 use crate::supervision::runs::rules::requests::RequestKey;
 
-/// What an event asks the actors to do, once it is journaled.
+/// An effect of an event, to be carried out once the event is journaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The turn may be taken.
+    /// The turn may start.
     Start(u32),
     /// The turn waits for a person.
     Interrupted(u32),
-    /// The turn may be taken again at this time.
+    /// The turn may be retried at this time.
     Retry(u32, Timestamp),
-    /// The turn is over. A worker that still has it is to stop.
+    /// The turn is over. A worker that still runs it is to stop.
     Close {
         /// The turn.
         turn: u32,
-        /// Whose it was.
+        /// The turn's agent.
         agent: AgentName,
         /// The turn that waited for its branch, with its agent.
         waiter: Option<(u32, AgentName)>,
     },
-    /// The deadline of a delegation or question is to be armed.
+    /// Arm the deadline of a delegation or question.
     ArmDeadline {
         /// The delegation or question.
         request: RequestKey,
-        /// By when.
+        /// The deadline.
         at: Timestamp,
     },
     /// A request of a turn has its answer.
     Reply(RequestKey),
     /// A delegation was answered.
     Answered(Box<Answered>),
-    /// A decision is needed.
+    /// Ask people for a decision.
     RequestApproval(RequestKey),
-    /// A decision is no longer needed.
+    /// Withdraw the question.
     WithdrawApproval(ApprovalId),
-    /// It is to be found out when the run's turn in its conversation comes.
+    /// Find out when the run may start in its conversation.
     EnterConversation,
     /// The run has its result.
     Ended,
@@ -83,8 +83,8 @@ impl Effect {
     }
 }
 
-/// What deciding about an event has worked out already. It follows from the run and the event alone, so replay, which
-/// has none of it, computes it again with the same result.
+/// Values that were computed while deciding about an event. They follow from the run and the event alone, so a replay, which does
+/// not have them, computes them again with the same result.
 #[derive(Debug, Default)]
 pub(crate) struct WorkedOut {
     /// The view and the deltas that an ended turn's update makes.
@@ -93,7 +93,7 @@ pub(crate) struct WorkedOut {
     pub(in crate::supervision::runs) fingerprint: Option<Fingerprint>,
 }
 
-/// A delegation and what came of it.
+/// A delegation and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     /// Which one.

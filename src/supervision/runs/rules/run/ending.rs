@@ -1,4 +1,4 @@
-//! How branches end, and what ends with them: joins of forks, answers to delegations, the run.
+//! How branches end, and what follows: joins of forks, answers to delegations, the end of the run.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::record::{ChildDeltas, Record};
 use super::turn::OpenTurn;
 
 impl Run {
-    /// Ends a branch, and with it whatever only waited for it: joins of forks, the run, or the answer to a delegation.
+    /// Ends a branch, and what waited only for it: joins of forks, the run, or the answer to a delegation.
     pub(in crate::supervision::runs) fn end_branch(
         &mut self,
         id: u32,
@@ -48,7 +48,7 @@ impl Run {
         self.cascade(id, Outcome::Finished, output.clone(), Some(&output), effects);
     }
 
-    /// With `forced`, every join on the way up finishes with that output.
+    /// Ends branches upwards from this one; with `forced`, every join on the way finishes with that output.
     pub(super) fn cascade(
         &mut self,
         id: u32,
@@ -101,7 +101,8 @@ impl Run {
         }
     }
 
-    /// A delegated branch has ended: the answer goes to its asking turn, or to the branch that the turn left behind.
+    /// Answers a delegation whose branch has ended: the answer goes to its asking turn, or to the branch that the turn left
+    /// behind.
     pub(super) fn answered(
         &mut self,
         request: RequestKey,
@@ -150,8 +151,8 @@ impl Run {
         }
     }
 
-    /// Joins what the children of a forked branch wrote into its view, in the order of the sends. With `forced`, only a
-    /// join that fails keeps the branch from finishing with that output.
+    /// Joins the writes of a forked branch's children into its view, in the order of the sends. With `forced`, the branch
+    /// finishes with that output unless the join fails.
     pub(in crate::supervision::runs) fn join_ends(
         &mut self,
         parent: u32,
@@ -206,7 +207,7 @@ impl Run {
         self.finish(outcome, Json::null(), view, effects);
     }
 
-    /// Takes a turn out, with everything that only it waits for.
+    /// Removes a turn, with everything that only it waits for.
     pub(super) fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<Box<OpenTurn>> {
         let waiter =
             self.waiter_of(self.turns.get(number)?.branch).map(|(asked, agent)| (asked.turn.number, agent.clone()));
@@ -229,7 +230,7 @@ impl Run {
         Some(open)
     }
 
-    /// Takes a branch out with all its turns and children.
+    /// Removes a branch with all its turns and children.
     pub(in crate::supervision::runs) fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
         self.note_end_of(id);
         let mut ids = vec![id];

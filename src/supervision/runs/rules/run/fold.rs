@@ -1,4 +1,4 @@
-//! A run as data: what the fold over its journal has come to.
+//! The run as data: the state of the fold over its journal.
 
 use std::sync::Arc;
 
@@ -25,29 +25,29 @@ use super::turn::{OpenTurn, OpenTurns, Phase};
 pub struct Run {
     /// What was submitted; never changes.
     pub(super) submission: Arc<Submission>,
-    /// Schema, reducers and predicates. Not stored: the reader of a run supplies them.
+    /// Schema, reducers and predicates. Not stored: the code that reads a run supplies them.
     pub(super) rules: StateRules,
-    /// How many events it is the fold of.
+    /// The number of events that were applied.
     pub(super) sequence: u64,
     pub(super) tally: Tally,
     pub(super) budget: Budget,
     pub(super) branches: Branches,
     pub(super) turns: OpenTurns,
-    /// When its last event with a time happened.
+    /// The time of its last event that has one.
     pub(super) last_at: Timestamp,
     /// It has read untrusted input; never reset.
     pub(super) is_tainted: bool,
     pub(super) agents: DynamicAgents,
     pub(super) consents: Consents,
-    /// Turns that finished alone what they would have handed on; moved into the result.
+    /// Turns that finished alone although they had a handoff; moved into the result.
     pub(super) alone: Vec<Alone>,
     /// Set by the event that ends it; later events change nothing but reservations.
     pub(super) result: Option<Arc<RunResult>>,
-    /// Set by an overwrite for the next event, which its turn ends with. Not stored.
+    /// Set by an overwrite, for the turn that ends with the next event. Not stored.
     pub(super) overwrite: Option<Box<Overwrite>>,
     /// Not stored: the compiled plan follows from the submission, and its agenda is empty between events.
     pub(super) plan: PlanProgress,
-    /// The join that failed at the last event. Not stored.
+    /// The error of a join that failed at the last event. Not stored.
     pub(super) conflict: Option<Box<StateError>>,
     /// Its part in a conversation. Stored beside the run in its snapshots.
     pub(super) conversing: Option<Box<Conversing>>,
@@ -56,13 +56,13 @@ pub struct Run {
 /// A run's part in a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Conversing {
-    /// Where its messages go when it has ended; a fork leaves none.
+    /// The conversation in which it stores its messages when it has ended; a fork stores none.
     pub(in crate::supervision::runs) id: Option<ConversationId>,
-    /// The messages of the runs before it, an array; none before its turns may begin.
+    /// The messages of the runs before it, an array; `None` until its turns may begin.
     pub(in crate::supervision::runs) read: Option<Json>,
 }
 
-/// What a person wrote over a conflict, and where the turn goes at which it was found, if that was not decided then.
+/// A person's overwrite of a conflict, and the verdict on the turn at which it was found, if that was not decided then.
 #[derive(Clone, Debug)]
 pub(in crate::supervision::runs) struct Overwrite {
     pub(in crate::supervision::runs) written: Delta,
@@ -70,14 +70,14 @@ pub(in crate::supervision::runs) struct Overwrite {
 }
 
 impl Run {
-    /// The run with the schema and reducers that its updates go through; a task's own schema comes first.
+    /// The run with the schema and reducers for its updates; a task's own schema has precedence.
     pub(in crate::supervision::runs) fn with_rules(mut self, rules: StateRules) -> Self {
         let task = &self.submission.task;
         self.rules = match task.schema.as_ref().or(task.plan.as_ref().map(|plan| &plan.schema)) {
             Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
             None => rules,
         };
-        // A plan that does not compile was refused when it was submitted; a run of it ends at once.
+        // A submission with a plan that does not compile is refused; if there is such a run nevertheless, it ends at once.
         self.plan.set_graph(self.submission.task.plan.as_ref().and_then(|plan| Graph::of(plan).ok()));
         self
     }
@@ -165,7 +165,7 @@ impl Run {
         RequestId { turn: self.turn_id(turn), ordinal }
     }
 
-    /// What an open turn has asked for.
+    /// The record of a request of an open turn.
     pub(in crate::supervision::runs) fn record(&self, RequestKey { turn, ordinal }: RequestKey) -> Option<&Record> {
         self.turn(turn)?.record(ordinal)
     }
@@ -191,7 +191,7 @@ impl Run {
         }
     }
 
-    /// What it has used so far, as turns see it that are admitted now.
+    /// The run's figures for turns that are admitted now.
     #[must_use]
     pub(crate) fn figures(&self) -> RunFigures {
         RunFigures {
@@ -206,7 +206,7 @@ impl Run {
         &self.budget
     }
 
-    /// What it has used of its other limits.
+    /// The use of its limits other than tokens.
     pub(in crate::supervision::runs) fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -252,19 +252,19 @@ impl Run {
         self
     }
 
-    /// An open turn that waits until exactly this time before its next attempt.
+    /// Whether an open turn waits until exactly this time before its next attempt.
     pub(in crate::supervision::runs) fn waits_until(&self, number: u32, at: Timestamp) -> Option<&OpenTurn> {
         self.turn(number).filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
     }
 
-    /// Its next attempt begins: there is no event for it, since a repeated start would only wait again.
+    /// Begins its next attempt. There is no event for it, since a repeated start would only wait again.
     pub(in crate::supervision::runs) fn begin_attempt(&mut self, number: u32) {
         if let Some(turn) = self.turns.get_mut(number) {
             turn.phase = Phase::Leased;
         }
     }
 
-    /// The run as it was before turns had the figures of their run.
+    /// The run in its form before turns had the figures of their run.
     #[cfg(test)]
     pub(in crate::supervision::runs) fn without_figures(mut self) -> Self {
         self.turns.iter_mut().for_each(|(_, turn)| drop(turn.records.remove(&super::record::FIGURES_ORDINAL)));

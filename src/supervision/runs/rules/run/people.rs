@@ -1,4 +1,4 @@
-//! What a run waits for people with. Pure.
+//! The approvals, questions and interrupts for which a run waits for people. Pure.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -42,8 +42,8 @@ impl Run {
         pending
     }
 
-    /// The questions that wait for an answer, those of unknown outcomes too, in the order of their turns. Those whose time is over
-    /// and whose turns have yet to continue are among them.
+    /// The questions without an answer, in the order of their turns, including those about unknown outcomes. Expired questions
+    /// whose turns have not continued yet are among them.
     fn open_questions(&self) -> impl Iterator<Item = Question> {
         let turns = self.turns.iter();
         turns
@@ -84,7 +84,7 @@ impl Run {
 }
 
 impl OpenTurn {
-    /// Whether people are to decide or answer something before it continues. What else it does meanwhile is not known.
+    /// Whether the run needs a decision or an answer from people. It may have other work meanwhile.
     fn waits_for_people(&self) -> bool {
         match &self.phase {
             Phase::NeedsAttention { .. } | Phase::Interrupted => true,

@@ -1,4 +1,4 @@
-//! What an open turn has asked its run for, with the answers: a repeated attempt is answered from here.
+//! The requests of an open turn with their answers: a repeated attempt is answered from these records.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::messages::{
 
 pub(crate) use crate::messages::HANDOFF_ORDINAL;
 
-/// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
+/// The ordinal under which a turn has the late answer to a detached delegation.
 pub(in crate::supervision::runs) const LATE_ORDINAL: u32 = u32::MAX - 1;
 
-/// The ordinal under which a turn has what its run had used when it was admitted. It is nothing that the turn asked for.
+/// The ordinal of the record with the run's figures at the admission of the turn. It is not a request of the turn.
 pub(in crate::supervision::runs) const FIGURES_ORDINAL: u32 = u32::MAX - 2;
 
-/// What a turn asked for, and the answer if there is one yet. A repeated attempt is answered from here.
+/// A request of a turn, and its answer if there is one. A repeated attempt is answered from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Record {
     /// A step that has begun.
@@ -32,16 +32,16 @@ pub(crate) enum Record {
         name: Arc<str>,
         /// Its result.
         value: Json,
-        /// The turn had read untrusted input by then, so a turn that is given the result is tainted too.
+        /// The turn was tainted when it recorded the result, so an attempt that reads the result is tainted too.
         is_tainted: bool,
     },
     /// A delegation.
     Delegation {
-        /// What was asked.
+        /// The task that was delegated.
         order: Order,
         /// The answer, or why there will be none.
         reply: Option<Result<Answer, Refusal>>,
-        /// When it was asked and answered, in events; what the child wrote.
+        /// When it was asked and answered, in event numbers; the child's writes.
         deltas: ChildDeltas,
     },
     /// A question to people.
@@ -59,36 +59,36 @@ pub(crate) enum Record {
     Approval {
         /// The exact question.
         envelope: Box<Envelope>,
-        /// What the turn asked for, if people have changed it.
+        /// The turn's original action, if people have changed it.
         asked: Option<Box<Action>>,
         /// The decision.
         decision: Option<Decision>,
     },
-    /// An agent that was made, or changed.
+    /// A dynamic agent that was created or changed.
     Made {
-        /// What it is called by.
+        /// The agent's short name.
         name: Arc<str>,
-        /// What it is.
+        /// The agent's definition.
         draft: Json,
-        /// It was there before.
+        /// The agent existed and was changed.
         is_change: bool,
-        /// The agent, or why there is none.
+        /// The agent, or the reason of the refusal.
         made: Result<AgentName, Refusal>,
     },
-    /// Whether control might go.
+    /// The check of a handoff.
     HandoffCheck {
-        /// To whom.
+        /// The targets.
         to: Vec<Arc<str>>,
-        /// Why not, if not.
+        /// The refusal, if it would be refused.
         refusal: Option<Refusal>,
     },
-    /// Something that must not be repeated by itself was begun.
+    /// An effect that must not be repeated by itself was begun.
     Once(Once),
-    /// Something that must not be repeated by itself has failed.
+    /// An effect that must not be repeated by itself has failed.
     StepFailed {
         /// Its name.
         name: Arc<str>,
-        /// How.
+        /// The failure.
         failure: Failure,
         /// As for a step.
         is_tainted: bool,
@@ -101,17 +101,17 @@ pub(crate) enum Record {
         nonce: u64,
         /// When.
         asked_at: Timestamp,
-        /// When the turn continues without an answer.
+        /// The time at which the turn continues without an answer.
         expires_at: Timestamp,
-        /// What came of it.
+        /// The state of the question.
         state: QuestionState,
     },
-    /// What the run had used when the turn was admitted.
+    /// The figures of the run when the turn was admitted.
     Figures(RunFigures),
 }
 
 impl Record {
-    /// Whether people are to decide or answer it before its turn continues.
+    /// Whether it waits for a decision or answer of people.
     pub(super) fn waits_for_people(&self) -> bool {
         match self {
             Self::Question { answer, .. } => answer.is_none(),
@@ -129,14 +129,14 @@ impl Record {
     }
 }
 
-/// What came of a question that expires.
+/// The state of a question that expires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum QuestionState {
-    /// Nothing yet.
+    /// It has no answer yet.
     Open,
-    /// An answer.
+    /// It was answered.
     Answered(Json),
-    /// No answer came in time.
+    /// It expired without an answer.
     Expired,
 }
 
@@ -156,19 +156,19 @@ pub(crate) struct Once {
 pub(crate) enum OnceState {
     /// It was begun.
     Begun,
-    /// A person is asked.
+    /// A person was asked.
     Asked(AskedOutcome),
-    /// This is to follow.
+    /// The decision was made.
     Resolved(Resolution),
 }
 
-/// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
+/// The writes of a delegated branch, and when it ran, in event numbers of its parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChildDeltas {
     pub(in crate::supervision::runs) asked: u64,
     pub(in crate::supervision::runs) answered: Option<u64>,
     pub(in crate::supervision::runs) deltas: Vec<Delta>,
-    /// When it was answered, the run had read untrusted input.
+    /// The run was tainted when it was answered.
     pub(in crate::supervision::runs) is_tainted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The fold: one event after another makes a run. Pure and deterministic; what it wants done comes back as effects.
+//! The fold: applies one event after another to a run. Pure and deterministic; it returns effects for the runtime to carry out.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Run {
         effects
     }
 
-    /// As [`Run::step`], without working out again what is worked out; adds to what is there.
+    /// As [`Run::step`], without repeating the computations in `worked_out`; appends to `effects`.
     pub(crate) fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut, effects: &mut Vec<Effect>) {
         self.sequence += 1;
         if self.result.is_some() {
@@ -188,7 +188,7 @@ impl Run {
                 }
             }
             RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
-                // A second question under one ordinal is the first one as people have changed it.
+                // A second question under one ordinal is the first one after people have changed it.
                 let asked = match self.turns.record_mut(RequestKey { turn: *turn, ordinal: *ordinal }) {
                     Some(Record::Approval { envelope, asked, .. }) => {
                         asked.take().or_else(|| Some(envelope.action.clone().into()))
@@ -261,7 +261,7 @@ impl Run {
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
                 if *new_process {
-                    // The attempts that were under way have gone with the old one.
+                    // The attempts of the earlier process have ended with it.
                     self.turns.numbers().for_each(|turn| self.budget.end_attempt(turn));
                 }
                 let waits = self.waits_for_conversation();
@@ -323,7 +323,7 @@ impl Run {
                 self.conversing.get_or_insert_default().read = Some(messages.clone());
                 self.is_tainted |= is_tainted;
                 for (number, open) in self.turns.iter_mut() {
-                    // None has begun.
+                    // These turns have not begun yet.
                     open.is_tainted |= is_tainted;
                     if has_waited && open.phase == Phase::Leased {
                         effects.push(Effect::Start(number));
@@ -338,21 +338,22 @@ impl Run {
         self.drain_agenda(effects);
     }
 
-    /// What a turn has asked for does not fit it any more.
+    /// Drops the records of a turn that no longer match its requests.
     fn forget_records(&mut self, turn: u32) {
         let Some(open) = self.turns.get_mut(turn) else { return };
         let made = open.records.values().filter_map(|record| match &**record {
             Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent.clone()),
             _ => None,
         });
-        // It makes them again.
+        // The turn creates these agents again.
         let made: Vec<AgentName> = made.collect();
         self.agents.remove_all(&made);
-        // The answer that a late turn is about is not something that it asked for.
+        // These two records are not requests of the turn.
         open.records.retain(|ordinal, _| matches!(*ordinal, LATE_ORDINAL | FIGURES_ORDINAL));
     }
 
-    /// What was changed for a turn counts as written in its branch; the decision has checked that it can be applied.
+    /// Applies what a person changed for a turn: it counts as written in the turn's branch. The decision has checked that it can
+    /// be applied.
     fn change(&mut self, turn: u32, input: Option<&Json>, update: &Update) {
         let written = Delta { turn: self.turn_id(turn), update: Arc::new(update.clone()) };
         let Some(open) = self.turns.get_mut(turn) else { return };

@@ -17,7 +17,7 @@ use super::plan::progress::PlanProgress;
 use super::tally::Tally;
 use super::turn::{OpenTurn, OpenTurns};
 
-/// What is written.
+/// The form that is written.
 #[derive(Serialize)]
 #[serde(rename = "Run")]
 struct Written<'a> {
@@ -42,7 +42,7 @@ struct Written<'a> {
     result: &'a Option<Arc<RunResult>>,
 }
 
-/// What is read: the same fields.
+/// The form that is read: the same fields.
 #[derive(Deserialize)]
 #[serde(rename = "Run")]
 struct Read {

@@ -1,4 +1,4 @@
-//! What a run has used of its limits, apart from tokens.
+//! The use of a run's limits other than tokens.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ pub(in crate::supervision::runs) struct Tally {
     pub(super) handoffs: u32,
     /// Agents that took part, apart from `cast`.
     pub(super) agents: BTreeSet<AgentName>,
-    /// Agents of the run's plan that have begun; the limit of agents does not hold for them.
+    /// Agents of the run's plan that have begun; they do not count against the limit of agents.
     pub(super) cast: BTreeSet<AgentName>,
     pub(super) turns_ended: u32,
     pub(super) retries: u32,

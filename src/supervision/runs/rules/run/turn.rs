@@ -71,12 +71,12 @@ impl OpenTurns {
         number
     }
 
-    /// Takes a turn out that has ended.
+    /// Removes a turn that has ended.
     pub(super) fn close(&mut self, number: u32) -> Option<Box<OpenTurn>> {
         self.open.remove(&number)
     }
 
-    /// Keeps what an open turn has asked for; replaces an earlier record.
+    /// Stores the record of an open turn's request; replaces an earlier record.
     pub(super) fn record(&mut self, RequestKey { turn, ordinal }: RequestKey, record: Record) {
         if let Some(turn) = self.get_mut(turn) {
             turn.records.insert(ordinal, Box::new(record));
@@ -98,10 +98,11 @@ pub(crate) struct OpenTurn {
     pub(in crate::supervision::runs) phase: Phase,
     pub(in crate::supervision::runs) records: BTreeMap<u32, Box<Record>>,
     pub(in crate::supervision::runs) recoveries: u32,
-    /// The run had read untrusted input when the turn was admitted. What comes later does not change it: an attempt that
-    /// is repeated meets what the first one met.
+    /// The run was tainted when the turn was admitted. Later events do not change this: a repeated attempt runs under the same
+    /// conditions as the first.
     pub(in crate::supervision::runs) is_tainted: bool,
-    /// If others made its agent: what each of them is, from the one that the host made. A change counts for later turns.
+    /// The definitions of its dynamic agent and that agent's makers, from the one that the host created. A change counts for
+    /// later turns.
     pub(in crate::supervision::runs) made: Option<Arc<[Json]>>,
 }
 
@@ -112,7 +113,7 @@ pub(in crate::supervision::runs) enum Phase {
         until: Timestamp,
     },
     NeedsAttention {
-        /// What it had asked for before does not fit.
+        /// The records of an earlier attempt do not match its requests.
         has_changed: bool,
         why: Arc<str>,
     },
@@ -121,13 +122,13 @@ pub(in crate::supervision::runs) enum Phase {
 }
 
 impl OpenTurn {
-    /// Whose turn it is.
+    /// The turn's agent.
     #[must_use]
     pub(crate) fn agent(&self) -> &AgentName {
         &self.agent
     }
 
-    /// What it asked for under an ordinal.
+    /// The record under an ordinal.
     #[must_use]
     pub(crate) fn record(&self, ordinal: u32) -> Option<&Record> {
         self.records.get(&ordinal).map(|record| &**record)
@@ -148,7 +149,7 @@ impl OpenTurn {
         }
     }
 
-    /// The first handoff that it was refused when it asked.
+    /// The first handoff check of the turn that was refused.
     pub(in crate::supervision::runs) fn refused_handoff(&self) -> Option<(&[Arc<str>], &Refusal)> {
         self.records.values().find_map(|record| match &**record {
             Record::HandoffCheck { to, refusal: Some(refusal) } => Some((to.as_slice(), refusal)),
@@ -166,7 +167,7 @@ impl OpenTurn {
         })
     }
 
-    /// Whether it waits for an answer from outside it: a new process that finds it so does not count a recovery.
+    /// Whether it waits for an answer from outside of it: a recovery by a new process is then not counted.
     pub(in crate::supervision::runs) fn is_waiting(&self) -> bool {
         self.records.values().any(|record| match &**record {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
@@ -174,14 +175,14 @@ impl OpenTurn {
         })
     }
 
-    /// Whether it gave something away that is not answered and that it does not wait for.
+    /// Whether it has an unanswered delegation for which it does not wait.
     pub(in crate::supervision::runs) fn has_detached(&self) -> bool {
         self.records
             .values()
             .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
     }
 
-    /// What its delegations have come to so far, in the order in which they were asked.
+    /// The answers to its delegations so far, in the order of the requests.
     pub(in crate::supervision::runs) fn earlier_answers(&self) -> Option<Arc<[EarlierAnswer]>> {
         let answered = |record: &Record| match record {
             Record::Delegation { order, reply: Some(Ok(answer)), .. } => {
@@ -195,7 +196,7 @@ impl OpenTurn {
         (!answers.is_empty()).then(|| answers.into())
     }
 
-    /// What the children that were answered wrote.
+    /// The writes of its answered children.
     pub(in crate::supervision::runs) fn children(&self) -> Vec<ChildDeltas> {
         let answered = |record: &Record| match record {
             Record::Delegation { deltas, order, .. } if deltas.answered.is_some() && !order.is_detached => {

@@ -1,4 +1,4 @@
-//! What a turn of a run sees, what it may cause, and what its end makes of its branch.
+//! The state that a turn sees, its authority, and the result of its end for its branch.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use super::record::ChildDeltas;
 use super::turn::OpenTurn;
 
 impl Run {
-    /// The messages of its conversation that a turn sees: turns that work on a delegation see what the asking agent passes on.
+    /// The messages of the conversation that a turn sees. Turns that work on a delegation see none: the asking agent passes on
+    /// what they need.
     pub(in crate::supervision::runs) fn conversation_of(&self, turn: &OpenTurn) -> Option<&Json> {
         let read = self.conversing.as_ref()?.read.as_ref()?;
         self.delegation_of(turn).is_none().then_some(read)
     }
 
-    /// Whether turns see in their state who had control before.
+    /// Whether turns see in their state which agent had control before.
     pub(in crate::supervision::runs) fn shows_previous_agent(&self) -> bool {
         self.rules.schema.shows_previous_agent()
     }
@@ -31,7 +32,7 @@ impl Run {
         branch.view.with_runtime(previous.map(AgentName::as_str), turn.figures())
     }
 
-    /// What the children of an open turn wrote, with a person's overwrite.
+    /// The writes of an open turn's children, with a person's overwrite.
     pub(in crate::supervision::runs) fn children_of(&self, turn: &OpenTurn) -> Vec<ChildDeltas> {
         let mut children = turn.children();
         self.put_overwrite(children.iter_mut().map(|child| &mut child.deltas));
@@ -45,8 +46,8 @@ impl Run {
         }
     }
 
-    /// What the turn's end would make of its branch: the new view, and what goes to the join. Children's writes come
-    /// before the turn's own, in the order in which they were asked.
+    /// The changes that the turn's end makes to its branch: the new view, and the deltas for the join. The children's writes come
+    /// before the turn's own, in the order of the requests.
     pub(in crate::supervision::runs) fn settle(
         &self,
         number: u32,
@@ -73,8 +74,8 @@ impl Run {
         Ok((view, deltas))
     }
 
-    /// What an agent may cause in a branch: what the run was granted, what every agent in the chain has, and those that passed control
-    /// on or created it. With it, when the time is up: the deadline of the run, or of a delegation that the branch lies within.
+    /// The authority of an agent in a branch: the intersection of the run's grant, the authority of every agent in the chain, and
+    /// that of agents that passed control on or created it. Also the deadline of the run, or of an enclosing delegation.
     pub(in crate::supervision::runs) fn bounds_of(
         &self,
         branch: &Branch,
@@ -84,7 +85,7 @@ impl Run {
         let own = |agent: &AgentName| {
             let made = match (self.agents.authority_of(agent), agent.maker()) {
                 (Some(authority), _) => authority,
-                // It was kept, or made by a turn of which a fork knows nothing.
+                // It was kept, or created by a turn that a fork has not copied.
                 (None, Some(_)) => directory.kept(agent).map_or(Authority::of([]), |kept| kept.authority),
                 (None, None) => Authority::ALL,
             };
@@ -92,7 +93,7 @@ impl Run {
         };
         let task = &self.submission.task;
         let mut authority = task.grant.and(own(agent));
-        // What led to the run is in its grant.
+        // The grant covers the part of the chain that led to the run.
         let own_steps = branch.chain.len() - self.submission.chain.len();
         for step in branch.chain.newest_first().take(own_steps) {
             authority = authority.and(own(&step.from)).and(own(&step.to));
@@ -108,10 +109,10 @@ impl Run {
     }
 }
 
-/// What holds for the turns of an agent in a branch.
+/// The bounds of an agent's turns in a branch.
 pub(in crate::supervision::runs) struct Bounds {
-    /// What they may cause.
+    /// The authority of the turns.
     pub(in crate::supervision::runs) authority: Authority,
-    /// When the time is up, if it is limited.
+    /// The deadline, if there is one.
     pub(in crate::supervision::runs) deadline: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Which turns of a run wait, and for what: turns for delegations, for people and for deadlines.
+//! The turns of a run that wait: for delegations, for people and for deadlines.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -48,7 +48,7 @@ impl Run {
         }
     }
 
-    /// The delegation that an open turn works on, and who asked for it.
+    /// The delegation that an open turn works on, and the agent that asked for it.
     pub(crate) fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
         let mut branch = self.branches.get(turn.branch)?;
         loop {
@@ -68,7 +68,7 @@ impl Run {
         }
     }
 
-    /// The branch that a branch is a part of, or works for.
+    /// The enclosing branch, or the branch whose delegation it works on.
     pub(super) fn branch_around(&self, branch: &Branch) -> Option<&Branch> {
         match branch.origin {
             Origin::Root => None,
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// The turns that wait for a person since this event, whether their own turn does or one that they wait for.
+    /// The turns that wait for a person because of this event: the event's turn, and those that wait for it.
     pub(in crate::supervision::runs) fn waits_for_people_after(&self, event: &RunEvent) -> Vec<u32> {
         let asks = match event {
             RunEvent::Asked { turn, .. }
@@ -107,8 +107,7 @@ impl Run {
         waiting
     }
 
-    /// The open questions that expire, about unknown outcomes too, and when nobody waits for an
-    /// answer any more.
+    /// The open questions that expire, including those about unknown outcomes, with the time of their expiry.
     pub(in crate::supervision::runs) fn question_deadlines(&self) -> impl Iterator<Item = (RequestKey, Timestamp)> {
         self.turns.iter().flat_map(|(turn, open)| {
             open.records.iter().filter_map(move |(ordinal, record)| {
@@ -124,7 +123,7 @@ impl Run {
         })
     }
 
-    /// The open delegations that were given a time, with that time.
+    /// The open delegations with a deadline, and the deadline.
     pub(in crate::supervision::runs) fn delegation_deadlines(&self) -> impl Iterator<Item = (RequestKey, Timestamp)> {
         self.branches.iter().filter_map(|(_, branch)| match branch.origin {
             Origin::Delegation { turn, ordinal } => Some((RequestKey { turn, ordinal }, branch.brief.deadline?)),

@@ -1,4 +1,5 @@
-//! The message queue of a run supervisor, and who drains it. It lives outside the actor, so messages survive its restart.
+//! The message queue of a run supervisor, and the rule of which thread drains it. It is outside the actor, so messages survive a
+//! restart.
 //!
 //! Draining it ("flat combining"): the step that a message causes is short and awaits nothing, so the thread that
 //! enqueues the message performs it on the spot instead of waking the actor. If another thread holds the shard's lock, that

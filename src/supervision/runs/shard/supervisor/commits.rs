@@ -57,7 +57,7 @@ impl RunShard {
         if result.is_none() {
             let (queue, life) = (Arc::clone(&self.shared.queue), self.life);
             tokio::spawn(async move {
-                // Also after an error or a panic: the run continues from what the journal has.
+                // Errors and panics are handled by reading the run back from the journal.
                 let result = answer_of(append).await;
                 queue.enqueue(ShardMessage::Committed { run, life, result }).drain();
             });
@@ -83,7 +83,7 @@ impl RunShard {
         // No fault plan injects an error here.
         let _ = self.shared.queue.shard_point(&self.shared.env, JOURNALED);
         if live.run.result().is_some() {
-            // A caller that learns of the end finds the permit released.
+            // Callers that are notified of the end find the permit already released.
             self.shared.roster.release_permit(live.run.id());
         }
         let (mut events, mut on_commit) = (std::mem::take(&mut live.events), std::mem::take(&mut live.on_commit));
@@ -172,7 +172,7 @@ impl RunShard {
         }
     }
 
-    /// A commit failed: none of its events has happened. A submission is refused; any other run is read back from the journal.
+    /// Handles a failed commit: none of its events counts. A submission is refused; any other run is read back from the journal.
     fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
@@ -210,7 +210,7 @@ impl RunShard {
             }
             self.load(run, is_shared, None);
             let later = self.loading.entry(run).or_default();
-            // A record that is too large would be refused again, and again.
+            // A record that is too large would be refused again each time.
             let fail =
                 matches!(error, StorageError::TooLarge { .. }).then(|| RunMessage::Fail { error: error.to_string() });
             later.extend(fail.into_iter().chain(live.waiting).map(|message| ShardMessage::Run { run, message }));
@@ -235,7 +235,7 @@ impl RunShard {
                 }
             }
             OnCommit::Redispatch(turn) => match live.run.turn(turn) {
-                // After its outcome, if that was not lost.
+                // The outcome was enqueued before, if it was not lost, so it is processed first.
                 Some(under_way) if shared.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
                     shared.queue.push(ShardMessage::Redispatch { turn: live.run.turn_id(turn) });
                 }

@@ -1,4 +1,4 @@
-//! Runs that wait in a conversation, and the messages that they leave there.
+//! Runs that wait in a conversation, and the messages that they store there.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::supervision::runs::shard::timers::Timer;
 use super::context::ShardContext;
 use super::shard::RunShard;
 
-/// After how long a run looks again (1, 2, 4, 8, 16, then 30 s), in case the one before it ended on another board. One that
-/// ends on this board wakes it at once.
+/// The time after which a run looks again (1, 2, 4, 8, 16, then 30 s), in case the one before it ended on another board. An end
+/// on this board wakes it at once.
 fn wait_of(times: u32) -> Duration {
     Duration::from_secs(1 << times.min(5)).min(Duration::from_secs(30))
 }
@@ -33,7 +33,7 @@ impl RunShard {
         }
     }
 
-    /// Looks whether a run may start in its conversation.
+    /// Checks whether a run may start in its conversation.
     pub(super) fn look_at_conversation(&self, live: &LiveRun, now: Now) {
         let run = &live.run;
         let Some(conversation) = run.conversation().filter(|_| run.waits_for_conversation()).cloned() else { return };
@@ -59,7 +59,8 @@ impl RunShard {
 }
 
 impl ShardContext {
-    /// Stores what an ended run leaves in its conversation, if it is in one. If that fails, the next run or reader stores it.
+    /// Stores the messages of an ended run in its conversation, if it is in one. If that fails, the next run or reader stores
+    /// them.
     pub(super) fn leave_conversation(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, ()>> {
         let (conversation, left) = Left::of(run)?;
         let (queue, run) = (self.conversations.clone(), run.id());

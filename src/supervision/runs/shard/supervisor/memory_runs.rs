@@ -1,4 +1,4 @@
-//! Which ended runs without a journal on disk stay readable.
+//! The ended runs without a journal on disk that stay readable.
 
 use std::collections::VecDeque;
 

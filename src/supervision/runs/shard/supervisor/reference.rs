@@ -1,4 +1,4 @@
-//! The rules of consent inside a run against a model: what a policy says at once, what people decide and when it takes effect,
+//! The rules of consent inside a run against a model: the policy's answers, the decisions of people and when they take effect,
 //! for actions of a turn and for a handoff that is parked after it.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::testing::rules::{Seen, play};
 
 use super::messages::apply;
 
-/// What actions are done to, and who is handed to: the policy looks at nothing else.
+/// The targets of actions and handoffs, on which the policy decides.
 const TARGETS: [&str; 3] = ["free", "asked-for", "forbidden"];
 
 struct Agents;
@@ -70,7 +70,7 @@ enum Op {
         target: usize,
         text: u8,
     },
-    /// Somebody decides, perhaps about something that was changed after it was asked.
+    /// A person decides, perhaps about an action that was changed after it was asked.
     Decide {
         ordinal: u32,
         voice: Voice,
@@ -91,7 +91,7 @@ enum Op {
 enum Voice {
     Yes,
     No,
-    /// Nobody spoke in time.
+    /// The question expires.
     Silence,
 }
 
@@ -118,7 +118,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..18)
 }
 
-/// What was asked under a number, and who said what first.
+/// The question under a number, and its first decision.
 #[derive(Clone, Debug)]
 struct Asked {
     target: usize,
@@ -126,14 +126,14 @@ struct Asked {
     decided: Option<(bool, &'static str)>,
 }
 
-/// Where control is.
+/// The agent that has control.
 #[derive(Clone, Debug, PartialEq)]
 enum Now {
     WithTheFirst,
     Parked,
-    /// The handoff was admitted: what the first wrote stands.
+    /// The handoff was admitted: the first agent's writes count.
     HandedOn,
-    /// The handoff was denied: nothing of it stands.
+    /// The handoff was denied: the first agent's writes are dropped.
     Denied,
     Cancelled,
 }
@@ -152,7 +152,7 @@ enum Told {
         by: &'static str,
     },
     Waits,
-    /// Something else was asked under this number.
+    /// Another action was asked under this number.
     Changed,
     /// The turn has ended.
     Gone,
@@ -180,7 +180,7 @@ impl Model {
         }
     }
 
-    /// Whether the decision took effect.
+    /// Applies a decision; returns whether it took effect.
     fn decide(&mut self, ordinal: u32, voice: Voice, is_changed: bool) -> bool {
         let by = if voice == Voice::Silence { "expiry" } else { "ann" };
         let is_with_first = self.now == Now::WithTheFirst;
@@ -283,7 +283,7 @@ impl Shard {
         self.apply(RunMessage::Outcome { turn: 1, attempt: self.attempt, is_tainted: false, outcome });
     }
 
-    /// Decides what is open under this number; about another action if it `is_changed`.
+    /// Decides the open question under this number; with `is_changed`, about another action.
     fn decide(&mut self, ordinal: u32, voice: Voice, is_changed: bool) {
         let request = self.request(ordinal);
         let open = self.live.run.open_approvals().find(|envelope| envelope.request == request).cloned();
@@ -470,7 +470,7 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
             let result = shard.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }
-        // Whoever reads the journal comes to the same: what was decided stays so.
+        // A replay of the journal has the same state: decisions stay as they were.
         let mut read = shard.began.clone();
         for event in &shard.journal {
             read.step(event);

@@ -23,7 +23,7 @@ use super::context::ShardContext;
 use super::messages::{apply, pending};
 use super::refusals::{refuse, refuse_kept};
 
-/// After how long a run is read again that the store could not read.
+/// The delay before a run that the store could not read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The fault point after each message that was applied.
@@ -84,7 +84,7 @@ impl RunShard {
                         later.push(ShardMessage::Submit { submission, conversation, permit, ack, result });
                         None
                     }
-                    // Begun here too, there would be two when the claim ends and the other one is read.
+                    // If it began here too, there would be two of it once the claim ends and the other one is read.
                     None if self.held_elsewhere.contains(&submission.run) => {
                         self.shared.accept_if_there(submission.run, ack);
                         None
@@ -93,13 +93,14 @@ impl RunShard {
                 }
             }
             ShardMessage::Adopt { run, new_process, recovery } => {
-                // A life that ended early leaves its `Adopt` messages in the queue, and the next one adds the same from the roster.
+                // An actor that ended early leaves its `Adopt` messages in the queue, and its successor adds the same runs from
+                // the roster.
                 if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
                     self.load(run, new_process, recovery);
                 }
                 None
             }
-            // Started by an earlier life of this actor; this one reads its runs itself.
+            // Started by an earlier life of this actor; the present one reads its runs itself.
             ShardMessage::Loaded { life, .. }
             | ShardMessage::Reopened { life, .. }
             | ShardMessage::Committed { life, .. }
@@ -114,7 +115,7 @@ impl RunShard {
             } => {
                 tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
                 if !self.held_elsewhere.insert(run) {
-                    // Its owner has renewed the claim, so it is alive: callers are refused here and ask there.
+                    // Its owner has renewed the claim, so it is alive: callers are refused here and can ask there.
                     self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse_kept);
                 }
                 self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
@@ -130,7 +131,7 @@ impl RunShard {
             ShardMessage::Loaded { run, new_process, loaded, .. } => {
                 self.held_elsewhere.remove(&run);
                 self.loaded(run, new_process, loaded, now);
-                // Before the run continues: a turn that has ended meanwhile is not dispatched again.
+                // Processed before the run continues, so that a turn that has ended meanwhile is not dispatched again.
                 for message in self.loading.remove(&run).unwrap_or_default() {
                     self.process(message, now);
                 }
@@ -227,8 +228,8 @@ impl RunShard {
         let (fold, starts) = Run::begin(Arc::clone(&submission), self.shared.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
         live.borrow(&mut self.buffers);
-        // Before the first turn: of two tasks that become runnable, another thread steals the older one. The caller is about
-        // to return; a turn would move its run's state to the other core.
+        // Acknowledged before the first turn starts: of two tasks that become runnable, another thread steals the older one. The
+        // caller is about to return, whereas a stolen turn would move its run's state to the other core.
         live.on_commit.push(OnCommit::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), starts);
         if let Some(conversation) = conversation {
@@ -273,7 +274,7 @@ impl RunShard {
         let Some(turn) = live.run.waits_until(number, at) else { return };
         let readmitted = self.shared.facts.lock().readmit(TurnId { run, number }, &turn.agent, now.monotonic);
         match readmitted {
-            // Waiting for an open breaker uses up no attempt.
+            // Waiting for an open breaker is not an attempt.
             Err(retry_after) => self.timers.add(now.monotonic + retry_after, Timer::Retry(run, number, at)),
             Ok(()) => {
                 live.run.begin_attempt(number);

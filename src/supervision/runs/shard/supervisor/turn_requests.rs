@@ -11,7 +11,7 @@ use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnReply, 
 use crate::supervision::runs::rules::run::{Effect, Once, Record};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 
-/// Answers a request of an open turn, or keeps the event that its answer depends on.
+/// Answers a request of an open turn, or absorbs the event on which its answer depends.
 pub(super) fn on_request(
     live: &mut LiveRun,
     key: RequestKey,

@@ -32,7 +32,7 @@ impl Run {
         self.plan.extend(graph.level(block).shape.sources().map(|node| Todo::Start(id, node)));
     }
 
-    /// Does what is to be done in blocks.
+    /// Processes the agenda of the plan.
     pub(in crate::supervision::runs) fn drain_agenda(&mut self, effects: &mut Vec<Effect>) {
         while let Some(todo) = self.plan.pop() {
             match todo {
@@ -42,7 +42,7 @@ impl Run {
         }
     }
 
-    /// The command of a node's turn goes to nodes by name.
+    /// Records that the command of a node's turn goes to nodes by name.
     pub(in crate::supervision::runs) fn note_goto(&mut self, branch: u32, command: &Command) {
         let targets = match &command.goto {
             Goto::Next | Goto::End => return,
@@ -133,13 +133,13 @@ impl Run {
         self.finish_if_over(id, effects);
     }
 
-    /// Whether a command has spoken to the plan around the workflow that a block belongs to: nothing more begins in it.
+    /// Whether a command has addressed the plan around the workflow of this block: nothing more begins in it.
     pub(super) fn is_escalated(&self, block: u32) -> bool {
         let within = self.workflow_within(block).and_then(|within| self.scope(within));
         within.is_some_and(|scope| !scope.escalations.is_empty())
     }
 
-    /// A turn of an agent of the plan's cast.
+    /// Begins a turn of an agent of the plan's cast.
     pub(super) fn start_cast(&mut self, branch: u32, agent: u32, input: Json, waits: bool, effects: &mut Vec<Effect>) {
         let Some(agent) = self.submission.cast.get(agent as usize).cloned() else {
             let outcome = Outcome::Failed { error: "nobody was cast for a node of the workflow".to_owned() };
@@ -210,13 +210,13 @@ impl Run {
         }
     }
 
-    /// A node has failed before its work began. What comes after it sees what it would have seen.
+    /// Ends a node that has failed before its work began. Its successors see the state that it would have seen.
     pub(super) fn node_failed(&mut self, id: u32, node: u32, problem: String, view: State) {
         let end = Box::new(NodeEnd::failed(problem, view));
         self.plan.push(Todo::Ended { branch: id, node, end, is_all: false });
     }
 
-    /// What follows from the marks of edges.
+    /// Carries out the consequences of marked edges.
     fn act(&mut self, id: u32, acts: Vec<Act>, effects: &mut Vec<Effect>) {
         for act in acts {
             match act {
@@ -271,7 +271,7 @@ impl Run {
         self.plan.push(Todo::Ended { branch: parent, node, end: Box::new(end), is_all });
     }
 
-    /// What templates outside may read of the nodes in a block.
+    /// The results of nodes in a block that templates outside of it read.
     fn read_inside(&self, parent: u32, node: u32, scope: &Scope) -> BTreeMap<u32, Inside> {
         let is_read = self
             .plan
@@ -288,7 +288,7 @@ impl Run {
 
     fn node_ended(&mut self, id: u32, node: u32, mut end: Box<NodeEnd>, is_all: bool, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
-        // What had ended beside a failure is of no account any more.
+        // Nodes that had ended beside a failed one no longer count.
         let is_taken_back = self.is_taken_back(id);
         let Some(scope) = self.scope_mut(id).filter(|_| !is_taken_back) else { return };
         scope.children.remove(&node);
@@ -301,7 +301,7 @@ impl Run {
         let is_finished = end.outcome.is_finished();
         let mut holds: BTreeMap<u32, bool> = BTreeMap::new();
         if has_conditions {
-            // They may name the node itself.
+            // The templates may name the node itself.
             if let Some(scope) = self.scope_mut(id) {
                 scope.ends[node as usize] = Some(end.clone());
             }
@@ -357,7 +357,7 @@ impl Run {
         }
     }
 
-    /// A node fails for what comes after its work, which has finished: what it wrote is dropped.
+    /// Fails a node after its work has finished: its writes are dropped.
     pub(super) fn fail_after(&mut self, id: u32, node: u32, problem: String, end: &mut NodeEnd) {
         if let Some(scope) = self.scope_mut(id) {
             scope.given_up.append(&mut end.reversible);
@@ -365,7 +365,7 @@ impl Run {
         *end = NodeEnd::failed(problem, self.seen_before(id, node));
     }
 
-    /// Whether what was done in a block or a map is taken back.
+    /// Whether a block or a map is being compensated.
     pub(super) fn is_taken_back(&self, id: u32) -> bool {
         self.branches.get(id).is_some_and(|branch| branch.undo.is_some())
     }

@@ -1,5 +1,5 @@
-//! Compensation of what a workflow has done before it failed (SEMANTICS 7), the last first. A node that names an agent for that
-//! is compensated by that agent alone; of one that names none, what was done within it.
+//! Compensation of a failed workflow's finished nodes, in reverse order (SEMANTICS 7). A node with a compensating agent is
+//! compensated by that agent alone; for a node without one, the nodes within it are compensated.
 
 use crate::messages::state::StateError;
 use crate::messages::{Json, Outcome};
@@ -11,7 +11,7 @@ use crate::workflow::graph::Graph;
 use super::scope::{NodeEnd, Reversible, Undo};
 
 impl Run {
-    /// A node has finished: if it names who takes it back, that is for the whole of it.
+    /// Makes a finished node reversible as a whole, if it has a compensating agent.
     pub(super) fn make_reversible(&self, id: u32, node: u32, end: &mut NodeEnd) {
         let Some((graph, scope)) = self.plan.graph().zip(self.scope(id)) else { return };
         let block = scope.block;
@@ -21,7 +21,7 @@ impl Run {
         }
     }
 
-    /// Takes out what can be taken back of what was done in a branch and below it, the first first.
+    /// Removes and returns the reversible nodes of a branch and the branches below it, oldest first.
     pub(in crate::supervision::runs) fn take_reversible(&mut self, graph: &Graph, id: u32) -> Vec<Reversible> {
         let Some(branch) = self.branches.get_mut(id).filter(|_| graph.is_reversible) else { return Vec::new() };
         let mut found = std::mem::take(&mut branch.reversible);
@@ -47,9 +47,9 @@ impl Run {
         found
     }
 
-    /// A block or a map fails: what runs in it is cancelled, what it has done is compensated, and then its branch ends. A
-    /// conflict compensates nothing by itself: a person may resume the run from there. If the failure is handled, what was
-    /// done goes up with what else there is to be taken back.
+    /// Fails a block or a map: running nodes are cancelled, finished ones are compensated, and then its branch ends. A conflict
+    /// compensates nothing at once: a person may resume the run from there. If the failure is handled, the reversible nodes are
+    /// passed to the enclosing block.
     pub(in crate::supervision::runs) fn take_back(&mut self, id: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
         let left = self.take_reversible(&graph, id);
@@ -69,8 +69,7 @@ impl Run {
         self.take_back_next(id, effects);
     }
 
-    /// Takes back what is next, or ends the branch if nothing is left. What cannot be taken back does not keep the rest from
-    /// it.
+    /// Compensates the next node, or ends the branch if none is left. A failed compensation does not prevent the remaining ones.
     pub(in crate::supervision::runs) fn take_back_next(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
         let Some(branch) = self.branches.get_mut(id) else { return };

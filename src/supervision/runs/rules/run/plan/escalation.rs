@@ -1,4 +1,4 @@
-//! Commands of a workflow within a workflow that address the plan around it, and end that one (SEMANTICS 5).
+//! Commands of a nested workflow that address the plan around it, and end the nested workflow (SEMANTICS 5).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::supervision::runs::rules::run::fold::Run;
 use super::scope::Escalation;
 
 impl Run {
-    /// The branch of the workflow within a workflow that a branch works on or lies in.
+    /// The branch of the nested workflow that a branch works on or is part of.
     pub(super) fn workflow_within(&self, mut branch: u32) -> Option<u32> {
         let graph = self.plan.graph().filter(|graph| graph.has_workflows)?;
         while !self.scope(branch).is_some_and(|scope| graph.level(scope.block).is_closed()) {
@@ -21,7 +21,7 @@ impl Run {
         matches!(self.branches.get(branch)?.origin, Origin::Node { .. }).then_some(branch)
     }
 
-    /// Keeps a command for the plan around its workflow, if it speaks to that and there is one.
+    /// Keeps a command for the plan around its workflow, if it addresses that plan and there is one.
     pub(in crate::supervision::runs) fn escalate(&mut self, id: u32, command: &Arc<Command>, output: Json) -> bool {
         let Some(Origin::Node { parent, .. }) = self.branches.get(id).map(|branch| branch.origin) else {
             return false;
@@ -34,7 +34,7 @@ impl Run {
         true
     }
 
-    /// The plan order of a branch within a block around it.
+    /// The position in plan order of a branch within an enclosing block.
     fn place_in(&self, id: u32, around: u32) -> Vec<u32> {
         let mut place = Vec::new();
         let mut next = Some(id).filter(|id| *id != around);
@@ -53,7 +53,7 @@ impl Run {
         place
     }
 
-    /// A workflow within a workflow ends with its commands to the plan around it: what was written in it is dropped.
+    /// Ends a nested workflow with its commands to the plan around it: its writes are dropped.
     pub(super) fn end_escalated(
         &mut self,
         id: u32,

@@ -1,6 +1,6 @@
-//! What a node sees of the nodes before it, and how a block comes to its end (SEMANTICS 7).
+//! The state that a node sees, and how a block ends (SEMANTICS 7).
 //!
-//! A node sees what the nodes wrote that it came after, joined in plan order, and nothing of the nodes beside it.
+//! A node sees the writes of the nodes that it comes after, joined in plan order, and none of the nodes beside it.
 
 use crate::messages::state::{Delta, StateError, compact, join};
 use crate::messages::{Json, Outcome, Refusal, State};
@@ -13,7 +13,7 @@ use super::scope::{NodeEnd, Round};
 use super::seen::Seen;
 
 impl Run {
-    /// What a node sees that came after these: what they wrote, and what the nodes before them wrote, in plan order.
+    /// The state seen after these nodes: their writes and those of the nodes before them, in plan order.
     pub(super) fn joined(&mut self, id: u32, after: &[u32], base: Option<u32>) -> Result<State, StateError> {
         let Some(graph) = self.plan.shared_graph() else { return Ok(State::default()) };
         let over = self.overwrite.is_some();
@@ -23,7 +23,7 @@ impl Run {
         let single = match after {
             [] => return Ok(branch.view.clone()),
             [only] => Some(*only),
-            // One of them may have come after the other.
+            // One of the two may have come after the other.
             [one, other] => {
                 let rank = |node: &u32| shape.nodes[*node as usize].rank;
                 let (earlier, later) = if rank(one) < rank(other) { (*one, *other) } else { (*other, *one) };
@@ -59,8 +59,8 @@ impl Run {
         join(view, &writers, concurrent, &self.rules)
     }
 
-    /// What the root sees, or, of a plan, what the nodes have written that have finished; what the run began with, if that was
-    /// written side by side.
+    /// The state of the run so far: what the root sees; with a plan, the joined writes of its finished nodes, or the first state
+    /// if these conflict.
     pub(in crate::supervision::runs) fn state_so_far(&mut self) -> State {
         let finished = self
             .plan
@@ -71,7 +71,7 @@ impl Run {
         joined.or_else(|| self.branches.get(0).map(|root| root.view.clone())).unwrap_or_default()
     }
 
-    /// What a node that does not start has come after; what its block began with, if that was written side by side.
+    /// The state before a node that does not start; the first state of its block if the writes before the node conflict.
     pub(super) fn seen_before(&mut self, id: u32, node: u32) -> State {
         let begun = |run: &Self| run.branches.get(id).map(|branch| branch.view.clone()).unwrap_or_default();
         let (Some(graph), Some(scope)) = (self.plan.shared_graph(), self.scope(id)) else { return begun(self) };
@@ -80,7 +80,7 @@ impl Run {
         self.joined(id, &before, dominator).unwrap_or_else(|_| begun(self))
     }
 
-    /// A block has come to its end, or, with `forced`, is ended with that output.
+    /// Ends a block that is complete; with `forced`, ends it with that output.
     pub(super) fn finish_block(&mut self, id: u32, forced: Option<Json>, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
         let Some(scope) = self.scope_mut(id) else { return };
@@ -102,12 +102,12 @@ impl Run {
             Some(_) => scope.progress.finished(&level.shape),
             None => scope.progress.last(&level.shape),
         };
-        // Not every edge was taken: a way may have ended before it came there.
+        // Not every edge was taken: a path may have ended before this node.
         let is_waist = |waist: &u32| scope.progress.all_came_after(&level.shape, *waist, &last);
         let waist = level.waist.filter(|waist| last.len() > 1 && is_waist(waist));
         let joined = self.joined(id, &last, waist);
         if let Some(failed) = failed {
-            // What was finished is shown with the failure.
+            // The state of a failed run includes the finished nodes.
             if let (Some(root), Ok(view)) =
                 (self.branches.get_mut(id).filter(|branch| branch.origin == Origin::Root), joined)
             {
@@ -163,7 +163,7 @@ impl Run {
         }
     }
 
-    /// Whether the body of a loop is begun once more.
+    /// Whether the body of a loop begins another iteration.
     fn is_repeated(&self, graph: &Graph, id: u32, view: &State, output: &Json) -> Result<bool, Outcome> {
         let Some(branch) = self.branches.get(id) else { return Ok(false) };
         let Some((_, _, station)) = self.station(graph, branch) else { return Ok(false) };
@@ -188,14 +188,14 @@ impl Run {
         if *ends_at_max {
             return Ok(false);
         }
-        // A loop that commands make goes by the name of the node to which they go back.
+        // A loop made by commands is named by the node to which they go back.
         let level = scope.level(graph);
         let first = level.shape.sources().next().map_or(station, |first| &level.nodes[first as usize]);
         let named = if matches!(until, Exit::NotRepeated) { first } else { station };
         Err(Outcome::refused(Refusal::LoopLimit { node: named.name.to_string(), max: *max }))
     }
 
-    /// Keeps what a loop has written short: as often as it has doubled.
+    /// Compacts the writes of a loop each time they have doubled.
     fn shorten(&mut self, id: u32) {
         let Some(branch) = self.branches.get_mut(id) else { return };
         if branch.deltas.len() >= branch.shortened * 2 + 16 {
@@ -212,12 +212,12 @@ impl Run {
         self.begin_body(id, block, input, round);
     }
 
-    /// Ends the branch of a block; with `is_all`, what is around it ends with it.
+    /// Ends the branch of a block; with `is_all`, the enclosing block ends with it.
     fn close_block(&mut self, id: u32, output: Json, is_all: bool, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph().filter(|_| is_all) else {
             return self.end_branch(id, Outcome::Finished, output, effects);
         };
-        // The item of a map: its siblings are not needed any more, and what has finished stays.
+        // The item of a map: its siblings are cancelled, and finished ones stay.
         let mut ended = id;
         while let Some(Origin::Fork { parent, index }) = self.branches.get(ended).map(|branch| branch.origin) {
             let Some(Now::Forked { children, ends, .. }) = self.branches.get_mut(parent).map(|branch| &mut branch.now)
@@ -247,7 +247,7 @@ impl Run {
         }
     }
 
-    /// The outcome of a block in which the failure of this node is not handled.
+    /// The outcome of a block whose node failed without a handler.
     pub(super) fn failure_of(&self, id: u32, node: u32) -> Outcome {
         let end = self.plan.graph().zip(self.scope(id)).and_then(|(graph, scope)| {
             let name = &graph.level(scope.block).nodes[node as usize].name;

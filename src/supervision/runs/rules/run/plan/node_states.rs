@@ -1,4 +1,4 @@
-//! The states of the nodes of a run's plan, for observers: of each node the last one, also of blocks that have ended. Pure.
+//! The states of the nodes of a run's plan, for observers: the last state of each node, also in blocks that have ended. Pure.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Run {
         states
     }
 
-    /// Notes how the nodes in a branch stand, which is about to end, and in the branches below it.
+    /// Records the states of the nodes in a branch that is about to end, and in the branches below it.
     pub(in crate::supervision::runs) fn note_end_of(&mut self, branch: u32) {
         let Some(mut kept) = self.plan.take_states() else { return };
         let mut next = vec![branch];
@@ -100,14 +100,14 @@ impl Run {
         self.plan.keep_states(kept);
     }
 
-    /// Notes that the node was taken back which a branch takes back now.
+    /// Records that the node that a branch compensates was compensated.
     pub(in crate::supervision::runs) fn note_undone(&mut self, branch: u32) {
         let (Some(graph), Some(mut kept)) = (self.plan.shared_graph(), self.plan.take_states()) else { return };
         kept.undone.extend(self.taken_back(branch).map(|(block, node)| path_to(&graph, block, node)));
         self.plan.keep_states(kept);
     }
 
-    /// Forgets what was noted within a branch that begins again.
+    /// Removes the recorded states within a branch that begins again.
     pub(in crate::supervision::runs) fn forget_within(&mut self, branch: u32) {
         let (Some(graph), Some(mut kept)) = (self.plan.shared_graph(), self.plan.take_states()) else { return };
         let (items, path) = self.path_of(&graph, branch);
@@ -126,7 +126,7 @@ impl Run {
     fn read_states(&self, id: u32, is_live: bool, states: &mut BTreeMap<NodePath, NodeStates>) {
         let (Some(graph), Some(branch)) = (self.plan.graph(), self.branches.get(id)) else { return };
         if let Some(count) = self.count_of(graph, branch) {
-            // Its state is read with the block around it.
+            // The state of this node is read with the enclosing block.
             states.entry(self.path_of(graph, id)).or_insert_with(|| NodeState::Running.into()).count = Some(count);
         }
         let Now::Plan(scope) = &branch.now else { return };
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    /// The items that a branch lies in, and the path to its node.
+    /// The indices of the map items around a branch, and the path to its node.
     fn path_of(&self, graph: &Graph, branch: u32) -> NodePath {
         let (mut names, mut items, mut next) = (Vec::new(), Vec::new(), Some(branch));
         while let Some(branch) = next.and_then(|id| self.branches.get(id)) {
@@ -171,7 +171,7 @@ impl Run {
         self.station(graph, own).and_then(|(_, _, station)| repeated(station))
     }
 
-    /// How far the loop or map is that a branch is the work of.
+    /// The progress of the loop or map whose work the branch is.
     fn count_of(&self, graph: &Graph, branch: &Branch) -> Option<Count> {
         let (_, _, station) = self.station(graph, branch)?;
         let is_loop = matches!(station.task, Task::Loop { .. });
@@ -218,8 +218,8 @@ fn repeated(station: &Station) -> Option<&str> {
     }
 }
 
-/// How a node stands that was begun several times. The outermost come first: where an inner one goes by the same name, it is
-/// the body of what is repeated, and is more precise only while that runs.
+/// The combined state of a node that was begun several times. Outer states come first: an inner node with the same name is the
+/// body of what is repeated, and is more precise only while it runs.
 fn in_all(items: &[(usize, NodeStates)]) -> Option<NodeStates> {
     let (depth, first) = *items.first()?;
     let most_urgent = |items: &mut dyn Iterator<Item = &(usize, NodeStates)>| {
@@ -241,9 +241,9 @@ fn in_all(items: &[(usize, NodeStates)]) -> Option<NodeStates> {
     Some(NodeStates { state, count })
 }
 
-/// Nodes in blocks that have not begun, or never will, stand as these blocks do.
+/// The state of nodes in blocks that have not begun: that of the block.
 struct NotBegun {
-    /// What was in blocks that have ended is known, so a block that failed, and of which nothing is, never began.
+    /// All nodes in ended blocks have recorded states, so a failed block without any never began.
     is_all_known: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which node of the plan a branch works on, the path to it, and what may be done in it.
+//! The plan node on which a branch works, the path to it, and the rules for it.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ impl Run {
     /// The path to the node that a branch works on, or to the node of this name in its block.
     pub(super) fn path_to(&self, branch: &Branch, node: Option<&str>) -> String {
         let Some(graph) = self.plan.graph() else { return String::new() };
-        // From the inside. It is made for each turn of a plan, so each branch is looked up once.
+        // Collected from the inside. The path is made for each turn of a plan, so each branch is looked up only once.
         let mut parts: Vec<Part<'_>> = node.map(|name| Part { name, place: Place::Only }).into_iter().collect();
         let (mut next, mut place) = (Some(branch), Place::Only);
         while let Some(branch) = next {
@@ -70,13 +70,13 @@ impl Run {
             }
             next = parent;
         }
-        // The one node of a repeated body goes by the name of what is repeated.
+        // The only node of a repeated body has the name of the loop or map.
         let is_body =
             matches!(&*parts, [own, around, ..] if own.is_only() && !around.is_only() && own.name == around.name);
         joined(&parts[usize::from(is_body)..])
     }
 
-    /// Where a command of a node's turn goes, as it would be journaled.
+    /// The target of a command of a node's turn, in the form that is journaled.
     ///
     /// # Errors
     /// It names a node that its own does not declare.
@@ -102,8 +102,8 @@ impl Run {
         Ok(())
     }
 
-    /// What a command of a turn writes, in the view that it makes, is fit for the channels of the plan; so is its output for
-    /// the channel that it is saved to.
+    /// Checks that the writes of a turn's command, in the view that they make, match the schemas of the plan's channels; also its
+    /// output, if that is saved to a channel.
     ///
     /// # Errors
     /// The first channel for which it is not, and why.
@@ -123,7 +123,7 @@ impl Run {
         graph.checks.check(&view, written.chain(saved.writes().iter().map(|write| &*write.channel)))
     }
 
-    /// What is written besides when a node finishes with this output, if its author has it saved.
+    /// The update that saves the output of a finished node to a channel, if its author has set one.
     pub(in crate::supervision::runs) fn saved(&self, origin: Origin, output: &Json) -> Option<Update> {
         let Origin::Node { parent, node } = origin else { return None };
         let (graph, scope) = self.plan.graph().zip(self.scope(parent))?;
@@ -167,7 +167,7 @@ impl Run {
         self.station(self.plan.graph()?, branch).map(|(_, _, station)| &station.rules)
     }
 
-    /// Adds the nodes on the path to the one that a branch takes back now, from the inside.
+    /// Adds the nodes on the path to the one that a branch compensates, from the inside.
     fn add_path_taken_back<'g>(&self, graph: &'g Graph, branch: u32, parts: &mut Vec<Part<'g>>) {
         let Some((mut block, mut node)) = self.taken_back(branch) else { return };
         let own = self.branches.get(branch).and_then(|branch| self.station(graph, branch));
@@ -188,7 +188,7 @@ impl Run {
         }
     }
 
-    /// The node that a branch takes back now, with the block that it lies in.
+    /// The node that a branch compensates now, and its block.
     pub(in crate::supervision::runs) fn taken_back(&self, branch: u32) -> Option<(u32, u32)> {
         self.branches.get(branch)?.undo.as_ref()?.at
     }
@@ -200,7 +200,7 @@ struct Part<'g> {
     place: Place,
 }
 
-/// Which of the repetitions of a node.
+/// The repetition of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// It is not repeated.
@@ -226,7 +226,7 @@ fn joined(parts: &[Part<'_>]) -> String {
             path.push('/');
         }
         path.push_str(name);
-        // To write into a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = match place {
             Place::Only => Ok(()),
             Place::Iteration(iteration) => write!(path, "#{iteration}"),

@@ -1,4 +1,4 @@
-//! How far a run is in its plan.
+//! The state of a run's plan.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use crate::workflow::graph::Graph;
 
 use super::scope::{EndStates, Todo};
 
-/// The compiled plan of a run, and what is to be done in its blocks. The blocks themselves are branches.
+/// The compiled plan of a run, and the agenda of its blocks. The blocks themselves are branches.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervision::runs) struct PlanProgress {
     /// `None` for a run without a plan.
     graph: Option<Arc<Graph>>,
-    /// What is to be done in blocks; empty between events.
+    /// Pending work in blocks; empty between events.
     agenda: VecDeque<Todo>,
-    /// The states of nodes when their blocks ended, if they are asked for.
+    /// The states of nodes at the end of their blocks, if they were requested.
     states: Option<Box<EndStates>>,
 }
 
 impl PlanProgress {
-    /// That of a new run; with `states`, the states are kept that nodes had when their blocks ended.
+    /// The progress of a new run; with `states`, the states of nodes are kept when their blocks end.
     pub(in crate::supervision::runs) fn watched(states: Option<Box<EndStates>>) -> Self {
         Self { states, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! The blocks of a plan as data: what runs in them, what has ended, and what is to be compensated.
+//! The blocks of a plan as data: their running and ended nodes, and the nodes to compensate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::workflow::NodeStates;
 use crate::workflow::graph::{Graph, Level};
 use crate::workflow::progress::{Progress, Stage};
 
-/// A block that runs.
+/// A running block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Scope {
-    /// Which block of the graph.
+    /// The index of the block in the graph.
     pub(super) block: u32,
     /// The input of its first nodes, if they have no template of their own.
     pub(super) input: Json,
@@ -22,12 +22,12 @@ pub(in crate::supervision::runs) struct Scope {
     pub(super) ends: Vec<Option<Box<NodeEnd>>>,
     /// The branches of running nodes.
     pub(in crate::supervision::runs) children: BTreeMap<u32, u32>,
-    /// Targets of commands, which replace edges, with inputs if they gave any.
+    /// The targets of commands, which replace edges, with their inputs if they have any.
     pub(super) gotos: BTreeMap<u32, Gotos>,
     pub(super) round: Round,
-    /// Commands that speak to the plan around this workflow, by the plan order of their nodes. Nothing begins after the first.
+    /// Commands that address the plan around this workflow, by the plan order of their nodes. Nothing begins after the first.
     pub(super) escalations: BTreeMap<Vec<u32>, Escalation>,
-    /// What was done in nodes that have not finished, and is to be taken back with the rest.
+    /// Finished work in nodes that did not finish, to be compensated with the rest.
     pub(super) given_up: Vec<Reversible>,
 }
 
@@ -50,18 +50,18 @@ impl Scope {
         graph.level(self.block)
     }
 
-    /// Where a node of it stands.
+    /// The stage of a node in it.
     pub(in crate::supervision::runs) fn stage(&self, node: u32) -> Stage {
         self.progress.stage(node)
     }
 
-    /// How often the loop whose body it is has begun, from 1.
+    /// The iteration of the loop whose body it is, from 1.
     pub(in crate::supervision::runs) fn iteration(&self) -> u32 {
         self.round.iteration
     }
 }
 
-/// Where the command of a node's turn went, with inputs if it gave any.
+/// The targets of the command of a node's turn, with their inputs if they have any.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gotos {
     pub(super) to: Vec<(u32, Option<Json>)>,
@@ -72,28 +72,28 @@ pub(super) struct Gotos {
 /// One iteration of a body.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Round {
-    /// How often a loop has begun, from 1.
+    /// The number of the iteration, from 1.
     pub(super) iteration: u32,
     /// The output of the iteration before it.
     pub(super) previous: Json,
-    /// A command went back to its beginning.
+    /// A command went back to the loop's first node.
     pub(super) is_repeated: bool,
     /// The index and the value of a map's item.
     pub(super) item: Option<(u32, Json)>,
-    /// Where commands go around the loop, which ends with that.
+    /// Targets outside of the loop, which ends with these commands.
     pub(super) exits: Vec<(Arc<str>, Option<Json>)>,
 }
 
-/// What came of a node.
+/// The end of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct NodeEnd {
     pub(super) outcome: Outcome,
     pub(super) output: Json,
     pub(super) view: State,
     pub(super) deltas: Vec<Delta>,
-    /// What came of the nodes within it, where templates outside read that.
+    /// The ends of nodes within it that templates outside read.
     pub(super) inside: BTreeMap<u32, Inside>,
-    /// What can be taken back of what was done within it, the first first.
+    /// The reversible nodes within it, oldest first.
     pub(super) reversible: Vec<Reversible>,
     /// Its failure names the node within it that failed.
     pub(super) has_failed_within: bool,
@@ -110,7 +110,7 @@ impl NodeEnd {
     }
 }
 
-/// What came of a node within a node.
+/// The end of a node within a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Inside {
     pub(super) outcome: Outcome,
@@ -118,12 +118,12 @@ pub(super) struct Inside {
     pub(super) inside: BTreeMap<u32, Inside>,
 }
 
-/// A command that speaks to the plan around its workflow.
+/// A command that addresses the plan around its workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Escalation {
     pub(super) command: Arc<Command>,
     pub(super) output: Json,
-    /// What its turn wrote, its delegations included.
+    /// The writes of its turn, including those of its delegations.
     pub(super) deltas: Vec<Delta>,
 }
 
@@ -136,8 +136,8 @@ pub(in crate::supervision::runs) struct Reversible {
     pub(super) output: Json,
 }
 
-/// Compensation under way: how the branch will end, which node is taken back now and by which branch, and what is left, the
-/// next one last.
+/// Compensation in progress: the outcome of the branch, the node that is being compensated and by which branch, and the remaining
+/// nodes, the next one last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Undo {
     pub(super) outcome: Outcome,
@@ -146,7 +146,7 @@ pub(in crate::supervision::runs) struct Undo {
     pub(super) left: Vec<Reversible>,
 }
 
-/// What is to be done in blocks before the event is dealt with.
+/// Pending work in blocks, processed as part of the current event.
 #[derive(Clone, Debug)]
 pub(in crate::supervision::runs) enum Todo {
     /// A node of the branch's block may start.
@@ -155,14 +155,14 @@ pub(in crate::supervision::runs) enum Todo {
     Ended { branch: u32, node: u32, end: Box<NodeEnd>, is_all: bool },
 }
 
-/// The states of nodes in blocks that have ended. Kept only on request: the fold itself does not need them.
+/// The states of nodes in ended blocks. Kept only on request: the fold itself does not need them.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervision::runs) struct EndStates {
-    /// The states of nodes when their blocks ended, by the items that they lie in and their path.
+    /// The states of nodes at the end of their blocks, by the enclosing map items and the path.
     pub(super) ends: BTreeMap<NodePath, NodeStates>,
     /// The paths of the nodes that were compensated.
     pub(super) undone: BTreeSet<String>,
 }
 
-/// The indices of the items that a node lies in, from the outside, and the names on the path to it.
+/// The indices of the enclosing map items, outermost first, and the names on the path to the node.
 pub(super) type NodePath = (Vec<usize>, String);

@@ -1,4 +1,4 @@
-//! What templates and conditions of a workflow read.
+//! The values that templates and conditions of a workflow read.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::workflow::graph::{Graph, Station, Test};
 
 use super::scope::Scope;
 
-/// What templates of a block read.
+/// The values that templates of a block read.
 pub(super) struct Seen<'a> {
     pub(super) run: &'a Run,
     pub(super) graph: &'a Graph,
@@ -28,7 +28,7 @@ impl Seen<'_> {
         let mut branch = self.branch;
         for _ in 0..up {
             branch = self.run.branches.get(branch)?.origin.parent()?;
-            // Between the item of a map and the block around the map lies the map.
+            // A map's branch is between the branch of an item and that of the block around the map.
             if self.run.scope(branch).is_none() {
                 branch = self.run.branches.get(branch)?.origin.parent()?;
             }
@@ -36,7 +36,7 @@ impl Seen<'_> {
         self.run.scope(branch)
     }
 
-    /// The channels, with what the runtime writes if they are declared so that it shows.
+    /// The channels, including those of the runtime that the schema shows.
     fn state(&self) -> State {
         let is_shown = self.run.rules.schema.shows_metrics();
         self.view.with_runtime(None, is_shown.then(|| self.run.figures()))
@@ -53,7 +53,7 @@ impl Seen<'_> {
         }
     }
 
-    /// What a node works on; `None` if it is skipped.
+    /// The input of a node; `None` if it is skipped.
     pub(super) fn input_of(&self, node: u32, taken: &[u32], station: &Station) -> Result<Option<Json>, String> {
         let usual = self.usual_input(node, taken);
         if let Some(test) = &station.when
@@ -73,7 +73,7 @@ impl Seen<'_> {
 
     fn usual_input(&self, node: u32, taken: &[u32]) -> Json {
         let Some(scope) = self.scope(0) else { return Json::null() };
-        // Who was first does not matter: the first in plan order counts.
+        // The order in which nodes ended does not matter: the first in plan order counts.
         let ranks = &self.graph.level(scope.block).shape.nodes;
         let mut senders: Vec<u32> = taken.iter().copied().filter(|from| scope.gotos.contains_key(from)).collect();
         senders.sort_unstable_by_key(|from| ranks[*from as usize].rank);
@@ -148,7 +148,7 @@ impl Lookup<Var> for Seen<'_> {
     }
 }
 
-/// What of a node is read; null where it was skipped.
+/// The part of a node's end that is read; null if the node was skipped.
 fn part_of(end: Option<(&Outcome, &Json)>, part: Part) -> Json {
     let Some((outcome, output)) = end else { return Json::null() };
     let error = || if outcome.is_finished() { Json::null() } else { Json::from(outcome.to_string()) };
