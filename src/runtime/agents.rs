@@ -118,7 +118,7 @@ impl AgentsHandle {
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
-                // It has announced itself: the next lookup finds it.
+                // The agent has announced itself; draining makes the announcement visible to the next lookup.
                 board.router.drain_outbox();
                 Ok(())
             }
@@ -166,7 +166,7 @@ impl AgentsHandle {
         self.board.scheduler.kept_agents().remove(name).await
     }
 
-    /// Reads the agents that were kept of those that an agent has made.
+    /// Reads the kept agents of an agent that can create some.
     async fn load_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<(), AgentError> {
         if !spec.config().keeps_agents {
             return Ok(());
@@ -201,7 +201,7 @@ impl AgentsHandle {
         self.board.router.unlist(&agent);
         self.board.scheduler.stop_agent(&agent);
         let removed = self.board.agents.remove_child(name).await;
-        // Once more, because its actor may have brought it back while it was on its way out.
+        // Stopped again, because its actor may have set its value while it was stopping.
         self.board.scheduler.stop_agent(&agent);
         removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
     }

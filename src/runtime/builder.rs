@@ -264,7 +264,7 @@ impl Builder {
         self
     }
 
-    /// Shows the board to the test kit once its tree runs, before its agents start.
+    /// Passes the board to the test kit once its tree runs, before its agents start.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn observed_by(mut self, observer: impl FnOnce(&Callboard) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));

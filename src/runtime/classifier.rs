@@ -9,11 +9,12 @@ use crate::messages::{AgentName, Complexity, Handoffs, Task};
 
 use super::handle::Callboard;
 
-/// How long a run may take that chooses the class of a task.
+/// The time limit of a run that chooses the class of a task.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Callboard {
-    /// The class that an agent chooses. Not an `async fn`, because a submission is part of it, of which it is a part itself.
+    /// The class that an agent chooses. Not an `async fn`, because it submits a run and is itself part of a submission: the
+    /// future would contain itself.
     pub(super) fn class_by<'a>(&'a self, agent: &'a str, task: &'a Task) -> BoxFuture<'a, Result<Complexity, String>> {
         async move {
             let name = AgentName::new(agent).map_err(|error| error.to_string())?;
@@ -31,7 +32,7 @@ impl Callboard {
         if let Some(input) = &task.input {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }
-        // The task that is judged has the place for both: a board that is full would wait for itself.
+        // The classified task holds the permit for both; otherwise a full board would wait for itself.
         let run = self.accept(&mut judging, None, false, None).await.map_err(|error| error.to_string())?;
         let result = run.result().await.map_err(|error| error.to_string())?;
         if !result.outcome.is_finished() {

@@ -235,7 +235,7 @@ impl ConversationsHandle {
     }
 }
 
-/// A run that waits may be cancelled before those ahead of it have ended, so that any of them may be open.
+/// Checks all runs: a waiting run may be cancelled before the earlier ones have ended, so any of them may be open.
 fn check_ended(conversation: &ConversationId, tickets: &[Taken]) -> Result<(), ConversationError> {
     match tickets.iter().find(|taken| taken.ticket.end.is_none()) {
         Some(open) => Err(ConversationError::RunIsOpen { conversation: conversation.clone(), run: open.ticket.run }),

@@ -130,7 +130,7 @@ impl Callboard {
         let submission = fork::submission(original, run, board.env.now().wall);
         let events = fork::fork(&history, letter.number, submission, &board.rules);
         let mut events = events.ok_or(ForkError::NoLetter(letter))?;
-        // It has read what its run had, and its messages come after those that are there when it ends.
+        // The fork reads what its run had read, and its own messages follow those that are there when it ends.
         events.extend(fork::entry(&history));
         Ok(self.begin_fork(run, &events, durability, place).await?)
     }
@@ -149,7 +149,7 @@ impl RunHandle {
             _ => Timestamp::default(),
         };
         let failed = |event| match event {
-            // A failure from before the run is one that a fork has copied: it is the old run's letter.
+            // A failure from before the run's submission was copied by a fork: it is a letter of the old run.
             RunEvent::TurnFailed { turn, agent, input, attempt, failure, at } if at >= begun => {
                 let turn = TurnId { run, number: turn };
                 Some(DeadLetter { turn, agent, input, attempts: attempt, failure, at, retried_as: None })

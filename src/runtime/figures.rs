@@ -1,6 +1,6 @@
-//! The figures of docs/semantics.md against the code: each [bracketed] default of a section, in the order of the text.
+//! Checks the figures of docs/semantics.md against the code: each [bracketed] default of a section, in the order of the text.
 //!
-//! A new bracket needs a row in [`figures`]: what the code has, written as the text writes it.
+//! A new bracket needs a row in [`figures`]: the code's value, written as the text writes it.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests may panic, and read files")]
 
@@ -16,7 +16,7 @@ use crate::supervision::runs::breaker::BreakerPolicy;
 
 use super::settings::Settings;
 
-/// What the code has, by section.
+/// The values in the code, by section.
 fn figures() -> Vec<(u32, Vec<String>)> {
     let Limits { depth, repeat_window, attempts, .. } = Limits::default();
     let BreakerPolicy { threshold, cooldown, max_cooldown } = BreakerPolicy::default();
@@ -115,7 +115,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// A constant that only its own file can name.
+/// Checks a constant that only its own file can name.
 fn written(file: &str, line: &str) {
     assert!(read(file).contains(line), "{file} no longer has {line:?}: does docs/semantics.md still hold?");
 }
@@ -136,7 +136,7 @@ fn sections() -> BTreeMap<u32, String> {
     sections
 }
 
-/// What stands in brackets and is no link.
+/// The texts in brackets that are no links.
 fn brackets(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -69,7 +69,7 @@ impl Callboard {
         begun.map_err(|error| if error.is_transient() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 
-    /// Journals the first events of a fork and starts it. One that exists already is not changed.
+    /// Journals the first events of a fork and starts it. An existing fork is not changed.
     pub(super) async fn begin_fork(
         &self,
         run: RunId,
@@ -84,7 +84,7 @@ impl Callboard {
             Durability::Buffered | Durability::Sync => journal.begin(run, board.claims.owner(), events, durability),
         };
         let begun = match begun.await {
-            // It may have been done all the same.
+            // The append may have succeeded all the same.
             Err(error) if error.is_transient() => {
                 if journal.has(run).await? {
                     Ok(0)
@@ -99,13 +99,13 @@ impl Callboard {
                 board.shards.of(run).push(ShardMessage::Adopt { run, new_process: false, recovery: None });
                 let going = handle.clone();
                 tokio::spawn(async move {
-                    // Its end is reported by the board that works on it.
+                    // The end is reported by the board that works on the run.
                     let _ = going.result().await;
                     drop(place);
                 });
                 Ok(handle)
             }
-            // Asked for twice at once, or again after a crash.
+            // The fork was requested twice at once, or again after a crash.
             Err(StorageError::WrongSequence { .. }) => {
                 self.take_if_left(run).await;
                 Ok(handle)
@@ -115,7 +115,7 @@ impl Callboard {
         }
     }
 
-    /// Continues a run that exists already, also if a crash has kept all of it but the note.
+    /// Continues an existing run, also if a crash has kept all of it except the note.
     pub(super) async fn take_if_left(&self, run: RunId) {
         let board = &self.board;
         if is_left(&board.journal, run, &board.rules, board.durability).await {

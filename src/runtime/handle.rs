@@ -48,7 +48,7 @@ pub(super) struct Board {
     pub(super) journal: Journal,
     pub(super) claims: Claims,
     pub(super) conversations: ConversationQueue,
-    /// Why the store acknowledges nothing any more: the board ends with it.
+    /// The error with which the store stopped: the board ends with it.
     pub(super) store_failure: Arc<OnceLock<StorageError>>,
     /// Closed when the runs that were found at the start have been read.
     pub(super) recovered: watch::Receiver<()>,
@@ -65,13 +65,13 @@ pub(super) struct Board {
     pub(super) settings: Settings,
     pub(super) durability: Durability,
     pub(super) places: Arc<Semaphore>,
-    /// How many runs are worked on that have none of them.
+    /// The number of runs in progress without a permit.
     pub(super) without_permit: Arc<AtomicUsize>,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
 }
 
-/// What a run continues that a turn submits. Boxed: callers that wait hold room for one, and few have one.
+/// What a run submitted by a turn inherits from it. Boxed: callers that wait hold room for one, and few have one.
 pub(super) struct Lineage {
     /// The delegations that led to it.
     pub(super) chain: Chain,
@@ -104,7 +104,7 @@ impl Callboard {
         self.try_submit_from(task, None).await
     }
 
-    /// As [`Callboard::try_submit`], for what a turn brought about.
+    /// As [`Callboard::try_submit`], for a task that a turn submits.
     pub(super) async fn try_submit_from(
         &self,
         mut task: Task,
@@ -140,7 +140,7 @@ impl Callboard {
         if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(first_of_callers) }
     }
 
-    /// Without a permit the run is beyond the board's limit of runs in flight.
+    /// Accepts a task; without a permit the run is beyond the board's limit of runs in flight.
     pub(super) async fn accept(
         &self,
         task: &mut Task,
@@ -168,13 +168,13 @@ impl Callboard {
         if let Some(conversation) = &task.conversation {
             Box::pin(board.check_owner(conversation, task, &agent)).await?;
         }
-        // The next in line looks when this task is among the ready turns, or was refused.
+        // The next caller checks when this task is among the ready turns, or was refused.
         let _first_of_callers = match board.router.check_room(&agent) {
             Ok(()) => None,
             Err(_) if waits_for_room => Box::pin(self.wait_for_room(&agent)).await?,
             Err(overloaded) => return Err(overloaded.into()),
         };
-        // It may have been stopped while the task waited.
+        // The agent may have been stopped while the task waited.
         board.check_is_here(&agent)?;
         if task.limits.is_none() {
             task.limits = Some(self.classify(task).await);
@@ -190,7 +190,7 @@ impl Callboard {
             let task = Task { conversation: None, ..task.clone() };
             Arc::new(Submission { run, trace, task, agent, cast, chain, at })
         };
-        // A submission that is lost with its supervisor was not journaled, or is answered with its run: it is sent once more.
+        // A submission that is lost with its supervisor was not journaled, or is answered with its run, so it is sent once more.
         for _ in 0..2 {
             let (sender, result) = oneshot::channel();
             let permit = permit.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
@@ -238,7 +238,7 @@ impl Callboard {
     /// Waits until the unfinished runs that were found at the start have been read, and are resumed, are quarantined, or were
     /// found to belong to another board. A board takes work before that.
     pub async fn recovered(&self) {
-        // Nothing is ever sent.
+        // The sender is only dropped, never used.
         let _ = self.board.recovered.clone().changed().await;
     }
 
@@ -279,7 +279,7 @@ impl Callboard {
         self.board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: Some(barrier) });
         tokio::select! {
             biased;
-            // Nothing is ever sent.
+            // The sender is only dropped, never used.
             _ = read.changed() => {}
             _ = self.ended() => {}
         }
@@ -370,14 +370,14 @@ impl Board {
         self.places.is_closed()
     }
 
-    /// Whom the names in a task's plan stand for.
+    /// The agents for the names in a task's plan.
     pub(super) fn cast(&self, task: &Task) -> Result<Vec<AgentName>, SubmitError> {
         let Some(plan) = &task.plan else { return Ok(Vec::new()) };
         crate::workflow::check_task(plan, &self.rules, task.input.as_ref()).map_err(SubmitError::Plan)?;
         Ok(plan.cast().into_iter().map(|name| self.router.resolve(name)).collect::<Result<_, _>>()?)
     }
 
-    /// A conversation belongs to one agent or workflow.
+    /// Checks that the conversation belongs to this agent or workflow.
     async fn check_owner(
         &self,
         conversation: &ConversationId,
@@ -393,11 +393,11 @@ impl Board {
         }
     }
 
-    /// Two tasks that are submitted one after the other have their places in this order. A run that has none yet, because the
-    /// store did not answer just now, takes one when it looks whether its turn has come.
+    /// Takes a ticket, so that two tasks submitted one after the other are in this order. A run without a ticket, because the
+    /// store did not answer, takes one when it checks whether it may start.
     async fn take_place(&self, conversation: &ConversationId, submission: &Submission) {
         let taken = async {
-            // An id that was submitted before may be that of a run which has ended, or is in no conversation.
+            // An id that was submitted before may be that of a run that has ended or has no conversation.
             if submission.task.id.is_some() {
                 let there = load(&self.journal, submission.run, &self.rules).await?.run;
                 if there.is_none_or(|run| run.result().is_some() || run.conversation() != Some(conversation)) {
@@ -413,7 +413,7 @@ impl Board {
         }
     }
 
-    /// New tasks do not wait for an agent that was stopped.
+    /// Checks that the agent is not stopped: new tasks do not wait for a stopped agent.
     fn check_is_here(&self, agent: &AgentName) -> Result<(), Refusal> {
         if self.scheduler.load(agent)?.is_offline {
             return Err(Refusal::Unavailable { agent: agent.clone(), why: "it was stopped".to_owned() });

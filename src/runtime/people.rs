@@ -1,4 +1,4 @@
-//! What the runs of a board wait for people with, and how people answer.
+//! The approvals, questions and interrupts for which a board's runs wait, and the answers of people.
 
 use std::fmt;
 use std::pin::pin;

@@ -23,8 +23,8 @@ use super::handle::Callboard;
 /// Receives the result of a run that was submitted here; taken by the first caller that waits.
 type ResultReceiver = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
 
-/// How long to wait before looking again for the end of a run that this board does not work on: from the first look on,
-/// doubling to the last.
+/// The wait before checking again for the end of a run that this board does not work on: it doubles from the first to the last
+/// value.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
@@ -36,7 +36,7 @@ pub struct RunHandle {
     pub(super) board: Callboard,
     /// Receives the result, until a caller waits for it.
     receiver: Option<Arc<ResultReceiver>>,
-    /// The result that was last read, for when the store is closed.
+    /// The last result that was read, for when the store is closed.
     known: Arc<Mutex<Option<Arc<RunResult>>>>,
 }
 
@@ -109,7 +109,7 @@ impl RunHandle {
             Err(error @ RunError::Storage(StorageError::Closed)) => match self.known.lock().clone() {
                 Some(known) => Ok(Arc::unwrap_or_clone(known)),
                 None if was_closed => Err(error),
-                // Its end was not observed here.
+                // This board did not see the run's end.
                 None => Err(self.stopped()),
             },
             Err(error) => Err(error),
@@ -133,8 +133,8 @@ impl RunHandle {
         }
     }
 
-    /// Not in memory: ended, unknown, another process's, or its supervisor is just being restarted. `None` when it is time
-    /// to look again.
+    /// Looks for the result of a run that is not in memory: ended, unknown, owned by another process, or with a restarting
+    /// supervisor. `None` after the wait, when it is time to look again.
     async fn look_for_result(&self, pause: &mut Duration) -> Result<Option<RunResult>, RunError> {
         self.check_quarantine()?;
         let run = self.read().await?;
@@ -151,10 +151,10 @@ impl RunHandle {
         Ok(None)
     }
 
-    /// The board has ended: the run's result, if the run ended before.
+    /// The run's result, if the run ended before the board did.
     async fn result_at_the_end(&self) -> Result<RunResult, RunError> {
         let run = match self.read().await {
-            // It may have ended before.
+            // The run may have ended before.
             Err(error @ RunError::Storage(StorageError::Closed)) => return Err(error),
             run => run.ok(),
         };
@@ -162,7 +162,7 @@ impl RunHandle {
         result.map(Arc::unwrap_or_clone).ok_or_else(|| self.stopped())
     }
 
-    /// Why nothing more will be heard of the run from this board.
+    /// The error of a run that this board will report nothing more about.
     fn stopped(&self) -> RunError {
         match self.board.board.store_failure.get() {
             Some(failure) => RunError::StoreStopped { run: self.id, error: failure.clone() },
@@ -206,7 +206,7 @@ impl RunHandle {
                     return if has_ended { Ok(false) } else { Err(RunError::NotHere(self.id)) };
                 }
                 None if self.board.board.is_closed() => return self.result_at_the_end().await.map(|_| false),
-                // Its supervisor was just restarted.
+                // The supervisor was just restarted.
                 None => tokio::task::yield_now().await,
             }
         }
@@ -299,8 +299,8 @@ impl RunHandle {
         Ok(futures::stream::iter(past).chain(live))
     }
 
-    /// What has happened so far, from the event of this number on, and the run after it. One that lives in memory only may
-    /// have forgotten how it began.
+    /// What has happened so far, from the event of this number on, and the run after it. A run in memory may have trimmed its
+    /// first events.
     async fn past(&self) -> Result<(u64, Vec<RunEvent>, Run), RunError> {
         loop {
             let (past, state) = (self.board.board.journal.read(self.id).await?, self.load().await?);
@@ -396,13 +396,13 @@ struct Following<S> {
 }
 
 impl<S: Stream<Item = Watched> + Unpin> Following<S> {
-    /// What the next event reports of turns; `None` at the end.
+    /// The turn events of the next event; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<TurnEvent>>, RunError> {
         if self.is_over {
             return Ok(None);
         }
         let events = match self.events.next().await {
-            // A run whose beginning is not kept, or whose end was overwritten, is followed from its current state.
+            // A run with a trimmed beginning, or an overwritten end, is followed from its current state.
             Some(Watched::Event { sequence, event, .. })
                 if (self.follower.run().is_some() || sequence == 1)
                     && !matches!(*event, RunEvent::Overwritten { .. }) =>

@@ -1,4 +1,4 @@
-//! The settings of a board, in groups: how much it takes on, how long it keeps what has ended, how long it waits.
+//! The settings of a board, in groups: limits, retention times and timeouts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -246,15 +246,15 @@ pub enum Unfinished {
     Leave,
 }
 
-/// Chooses the class of tasks that name no limits.
+/// The classifier of tasks without limits.
 #[derive(Clone, Default)]
 pub(super) enum Classifier {
     /// Every task is complex.
     #[default]
     None,
-    /// Looks at the task.
+    /// A function of the task.
     Function(Arc<dyn Fn(&Task) -> Complexity + Send + Sync>),
-    /// An agent: a typed one answers a [`Task`] with a [`Complexity`], any other has a run for each.
+    /// An agent: a typed agent answers a [`Task`] with a [`Complexity`], any other has a run for each task.
     Agent(Arc<str>),
 }
 

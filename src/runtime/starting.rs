@@ -120,7 +120,7 @@ impl Builder {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     places.close();
                     let _ = failure.set(error.clone());
-                    // An actor that is down finds it when it is back.
+                    // If the actor is down, it reads the failure when it restarts.
                     let _ = storage_actor.cast(StorageActorMsg::StorageStopped);
                 }),
             })
@@ -142,7 +142,7 @@ impl Builder {
             let sources = GaugeSources { scheduler, facts, every: Duration::from_secs(10) };
             move || (Gauges, sources.clone())
         });
-        // Without backoff, because agents come with windows of any size.
+        // Without backoff, because agents have restart windows of any size.
         let (agents_spec, agents_tree) =
             ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::RestartBackoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
@@ -161,7 +161,7 @@ impl Builder {
             .child(approvals)
             .child(router_spec)
             .child(agents_spec)
-            // Runs continue without it.
+            // Runs continue without the gauges.
             .child(gauges_spec.own_intensity(Intensity::default()))
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start_in(root, env.clone()).await?;
@@ -170,7 +170,7 @@ impl Builder {
             async move {
                 let reason = tree.join().await;
                 places.close();
-                // A board that was stopped has stopped its turns, and may be gone.
+                // A board that was stopped has stopped its turns, and may be dropped already.
                 if reason != EndReason::Stopped
                     && let Some(scheduler) = scheduler.upgrade()
                 {
@@ -237,7 +237,7 @@ impl Builder {
             let queue = callboard.board.shards.of(run);
             queue.push(ShardMessage::Adopt { run, new_process: true, recovery: Some(barrier.clone()) });
             if callboard.board.settings.on_unfinished == Unfinished::Cancel {
-                // It waits until the run is read, and is decided before anything of the run begins.
+                // The message waits until the run is read, and is processed before the run continues.
                 let (ack, _) = oneshot::channel();
                 let message = RunMessage::Cancel { reason: "an earlier process left it unfinished".to_owned(), ack };
                 queue.push(ShardMessage::Run { run, message });

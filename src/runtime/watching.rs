@@ -62,7 +62,7 @@ impl Callboard {
         {
             let Some(agent) = agents.get(node.name.as_str()) else { continue };
             node.generation = agent.generation;
-            // Its actor's, when that was killed, and its value's.
+            // The restarts of its actor when that was killed, and the rebuilds of its value.
             node.restarts += agent.restarts;
             node.mailbox_depth = Some(agent.ready);
             if let AgentStatus::Failed(error) = &agent.status {

@@ -19,7 +19,7 @@ use super::run_handle::{RunError, RunHandle};
 /// An agent whose turns are runs of a workflow.
 #[derive(Clone)]
 struct WorkflowAgent {
-    /// The board owns its agents.
+    /// Weak, because the board owns its agents.
     board: Weak<Board>,
     workflow: Workflow,
     limits: Limits,
@@ -71,12 +71,12 @@ impl Callboard {
         AgentSpec::new(name, move || agent.clone())
     }
 
-    /// Submits a run for a turn that waits for it. One that was submitted for the turn before is found.
+    /// Submits a run for a turn that waits for it. A run that an earlier attempt submitted is found.
     async fn submit_for(&self, turn: &Turn, mut task: Task) -> Result<RunHandle, SubmitError> {
-        // It has the turn's authority at most, and the participants of the turn's chain are in its own.
+        // The run has at most the turn's authority, and the participants of the turn's chain are in its own.
         (task.grant, task.is_untrusted) = (turn.authority(), turn.is_tainted());
         task.handoffs = turn.task().handoffs;
-        // One without agents has no target.
+        // A workflow without agents has no target.
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();
         let chain = to.map_or(chain, |to| turn.chain().add_step(turn.agent(), &to, &task.body));
@@ -98,7 +98,7 @@ impl Agent for WorkflowAgent {
         task.durability = turn.task().durability;
         task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
         let reserved = turn.reserve_for(self.limits.tokens, true).await?;
-        // From here on it may exist, also if the turn is stopped before the acknowledgement arrives.
+        // The run may exist from here on, also if the turn is stopped before the acknowledgement arrives.
         let mut begun = Begun { run: board.run(id), has_ended: false };
         let result = match board.submit_for(&turn, task).await {
             Ok(run) => turn.waiting_for(run.result()).await,
@@ -119,7 +119,7 @@ impl Agent for WorkflowAgent {
     }
 }
 
-/// Why a turn cannot have its run.
+/// The error of a turn whose run could not begin.
 fn not_begun(error: SubmitError) -> TurnError {
     match error {
         SubmitError::Refused(refusal @ (Refusal::Overloaded { .. } | Refusal::ShuttingDown)) => {
@@ -150,7 +150,7 @@ fn command(result: Result<RunResult, RunError>, run: RunId) -> Result<Command, T
     }
 }
 
-/// The run of a turn: the same for all its attempts.
+/// The id of a turn's run: the same for all attempts.
 fn run_of(turn: &Turn) -> RunId {
     RunId(Uuid::from_u128(xxh3_128(format!("{}/workflow", turn.id()).as_bytes())))
 }
@@ -163,7 +163,7 @@ struct Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        // A board that ends leaves both for the next start, which finds the one by the other.
+        // If the board ends, both stay for the next start, where the turn finds the run by its id.
         if self.has_ended || self.run.board.board.is_closed() {
             return;
         }

@@ -121,7 +121,7 @@ impl Workflows {
             };
             match self.storage.put_if_revision(put).await {
                 Ok(_) => return Ok(last + 1),
-                // Another version was saved at the same time.
+                // Another version was saved concurrently.
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -233,7 +233,7 @@ impl Callboard {
         task.plan = Some(Arc::clone(&plan));
         let cast = board.cast(&task).map_err(|error| ForkError::Submit(Box::new(error)))?;
         let durability = task.durability.unwrap_or(board.durability);
-        // What the old run does from here on is not copied.
+        // Later events of the old run are not copied.
         let reason = format!("it continues as run {id}, with another definition of its workflow");
         self.run(run).cancel(&reason).await.map_err(|error| match error {
             RunError::Unknown(run) => ForkError::Unknown(run),
@@ -252,7 +252,7 @@ impl Callboard {
 }
 
 impl Board {
-    /// A run that is there under the id of a task began with the task's plan.
+    /// Checks that an existing run with a task's id began with the task's plan.
     pub(super) async fn check_same_plan(&self, run: RunId, plan: &Arc<Plan>) -> Result<(), SubmitError> {
         let first = self.journal.storage().read(&Journal::stream(run), 1, 1).await?;
         let events = first.first().and_then(|record| Journal::events_in(&record.payload)).unwrap_or_default();

@@ -83,7 +83,7 @@ fn changed_parts(before: &PlanNode, block: &Block, after: &PlanNode, other_block
     parts
 }
 
-/// The work without the nodes in it: these are compared one by one.
+/// The work without the nodes in it, which are compared one by one.
 fn shell(work: &Work) -> Work {
     let empty = Block::default;
     match work {

@@ -1,4 +1,5 @@
-//! A workflow as it was written, with the places of its parts: what TOML, the one-line syntax and the builder have in common.
+//! A workflow as it was written, with the positions of its parts in the text: the common form of TOML, the one-line syntax and
+//! the builder.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(crate) struct Draft {
 pub(crate) struct ChannelDraft {
     pub(crate) name: Placed<String>,
     pub(crate) reducer: Reducer,
-    /// A JSON Schema that what is held must meet.
+    /// A JSON Schema for the channel's value.
     pub(crate) schema: Option<Placed<Value>>,
 }
 
@@ -37,7 +38,7 @@ pub struct Node {
     pub(crate) when: Option<Placed<Condition>>,
     pub(crate) input: Option<Placed<Value>>,
     pub(crate) goto: Vec<GotoDraft>,
-    /// Going back to these repeats the loop that was made of it.
+    /// Earlier nodes to which a command may go back, which repeats the loop that lowering made of them.
     pub(crate) repeats: Vec<GotoDraft>,
     /// The nodes outside that loop that it may go to.
     pub(crate) exits: Vec<GotoDraft>,
@@ -69,7 +70,7 @@ pub(crate) struct EdgeDraft {
     pub(crate) when: Option<Placed<Condition>>,
 }
 
-/// A node that a command may go to; back to an earlier one at most `max` times in all.
+/// A node that a command may go to; to an earlier one at most `max` times in total.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GotoDraft {
     pub(crate) to: Placed<String>,
@@ -87,7 +88,7 @@ pub(crate) enum RepeatDraft {
         over: Placed<String>,
         max: Option<Placed<u32>>,
     },
-    /// As often as a command goes back to the beginning; made of `goto`, and not written.
+    /// Made by lowering from `goto`, not written: another iteration for each command that goes back to the first node.
     Back {
         max: Placed<u32>,
     },

@@ -1,5 +1,5 @@
-//! A draft becomes a plan: names become positions, repeated agents become bodies of their own, and commands that go back
-//! become loops. Places are kept, so that what is wrong with the plan is reported where it was written.
+//! A draft becomes a plan: names become positions, repeated agents become bodies of their own, and commands that go back become
+//! loops. Positions are kept, so that flaws of the plan are reported at their source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use super::draft::{Draft, EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, PlanPart, too_many_nodes};
 use super::written::Workflow;
 
-/// The most defects that are reported with a suggestion for a name.
+/// The most defects for which a similar name is suggested.
 const MAX_HINTS: usize = 20;
 
-/// The most nodes of a block that commands go back to.
+/// The most nodes of a block to which commands go back.
 const MAX_BACK: usize = 256;
 
-/// A plan's body, and where its parts were written.
+/// A plan's body, and the positions of its parts in the text.
 pub(super) struct Lowered {
     pub(super) body: Block,
     pub(super) places: Places,
     pub(super) defects: Vec<Defect>,
-    /// The workflows that it names, and where.
+    /// The workflows that it names, and the positions of the names.
     pub(super) named: Vec<(Place, Workflow)>,
-    /// There are too many nodes, which is among the defects, and the body has gaps.
+    /// There are too many nodes, which is one of the defects, and the body is incomplete.
     pub(super) is_too_large: bool,
 }
 
-/// Where the parts of a node were written.
+/// The positions of the parts of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     name: Place,
@@ -51,12 +51,12 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Where the schema of a channel was written.
+    /// Records the position of a channel's schema.
     pub(super) fn note_channel(&mut self, channel: &str, place: Place) {
         self.channels.insert(channel.to_owned(), place);
     }
 
-    /// A flaw of the plan, where it was written.
+    /// A flaw of the plan as a defect with its position.
     pub(super) fn defect(&self, flaw: &Flaw) -> Defect {
         Defect { problem: flaw.fault.problem.clone(), advice: flaw.fault.advice.clone(), place: self.place(&flaw.part) }
     }
@@ -87,7 +87,7 @@ impl Places {
     }
 }
 
-/// Makes a plan's body of a draft. `library` has the workflows that it may name.
+/// Lowers a draft to a plan's body. `library` has the workflows that it may name.
 pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lowered {
     let mut lowering =
         Lowering { library, nodes: 0, is_too_large: false, defects: Found::default(), named: Vec::new() };
@@ -99,9 +99,9 @@ pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lower
 
 struct Lowering<'a> {
     library: &'a BTreeMap<String, Workflow>,
-    /// How many there are so far.
+    /// The number of nodes so far.
     nodes: usize,
-    /// They are too many, which is among the defects.
+    /// The number is above the limit, which is one of the defects.
     is_too_large: bool,
     defects: Found,
     named: Vec<(Place, Workflow)>,
@@ -109,12 +109,12 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     fn defect(&mut self, place: &Place, problem: impl Into<String>, advice: impl Into<String>) {
-        // Loops are looked for again and again.
+        // Loops are searched repeatedly.
         self.defects.add_once(Defect::new(place, problem).advise(advice));
     }
 
-    /// Whether there is room for so many more nodes. A text that names large workflows again and again is refused before
-    /// it takes their memory.
+    /// Whether there is room for so many more nodes. A text that repeatedly names large workflows is refused before the memory
+    /// for them is allocated.
     fn has_room(&mut self, nodes: usize, place: &Place) -> bool {
         self.nodes = self.nodes.saturating_add(nodes);
         let is_large = self.nodes > MAX_NODES;
@@ -234,12 +234,12 @@ impl Lowering<'_> {
         let mut lowered = match node.repeat {
             None => inner,
             Some(repeat) => {
-                // A group is the body itself; anything else becomes the one node of a body.
+                // A group is the body itself; any other work becomes the only node of a body.
                 let body = match inner.work {
                     Work::Block { body, is_closed: false } if inner.input.is_none() => body,
                     work => {
                         places.inner = vec![Places { repeat: None, bound: None, edges: Vec::new(), ..places.clone() }];
-                        // Each of its turns is taken back by itself, also those of a loop or a map that fails halfway.
+                        // Each turn is compensated separately, also those of a loop or a map that fails halfway.
                         let (compensation, is_interrupted) = (compensation.take(), std::mem::take(&mut is_interrupted));
                         Block { nodes: vec![PlanNode { work, compensation, is_interrupted, ..inner }], output: None }
                     }
@@ -271,11 +271,11 @@ impl Lowering<'_> {
         (lowered, places)
     }
 
-    /// Puts the nodes that a command may repeat, by going back, into loops.
+    /// Puts the nodes that a command can repeat by going back into loops.
     fn with_loops(&mut self, mut nodes: Vec<Node>) -> Vec<Node> {
         loop {
             let Some(loops) = self.loops(&nodes) else { return without_back(nodes) };
-            // The largest first; what lies within it is found again when its body is lowered.
+            // The largest first; inner loops are found when its body is lowered.
             let Some(back) = loops.iter().max_by_key(|back| back.body.len()) else { return nodes };
             let crosses = |other: &&Back| !other.body.is_subset(&back.body) && !other.body.is_disjoint(&back.body);
             if let Some(other) = loops.iter().find(crosses) {
@@ -294,7 +294,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The loops that commands make by going back, as far as they have a bound; nothing if there are too many.
+    /// The loops that commands make by going back, if they have a bound; `None` if there are too many.
     fn loops(&mut self, nodes: &[Node]) -> Option<Vec<Back>> {
         let graph = DraftGraph::of(nodes);
         let mut heads: Vec<usize> = Vec::new();
@@ -350,7 +350,7 @@ impl Lowering<'_> {
         Some(loops)
     }
 
-    /// The nodes with these as one loop that begins at `head`.
+    /// The nodes, with these replaced by one loop that begins at `head`.
     fn put_into_loop(
         &mut self,
         nodes: Vec<Node>,
@@ -396,7 +396,7 @@ impl Lowering<'_> {
                 let (back, ahead): (Vec<_>, Vec<_>) = std::mem::take(&mut node.goto).into_iter().partition(is_back);
                 let (within, out): (Vec<_>, Vec<_>) =
                     ahead.into_iter().partition(|goto| names.contains(&goto.to.value));
-                // What leaves the loop, and what repeats or leaves an enclosing one, goes through this node.
+                // Edges that leave the loop, and those that repeat or leave an enclosing one, belong to this node.
                 repeated.exits.extend(node.exits.iter().cloned());
                 let outer = std::mem::replace(&mut node.repeats, back);
                 node.exits.extend(outer.iter().chain(&out).cloned());
@@ -446,7 +446,7 @@ struct DraftGraph<'a> {
     positions: BTreeMap<&'a str, usize>,
     next: Vec<Vec<usize>>,
     before: Vec<Vec<usize>>,
-    /// A node comes after none of a higher rank; those of a circle, and what comes after them, share the last.
+    /// A node comes after none of a higher rank; those of a cycle, and their successors, share the last rank.
     ranks: Vec<usize>,
 }
 
@@ -478,7 +478,7 @@ impl<'a> DraftGraph<'a> {
     }
 }
 
-/// Which nodes can be reached from these, these among them.
+/// For each node, whether it can be reached from `starts` or is one of them.
 fn reach(starts: &[usize], edges: &[Vec<usize>]) -> Vec<bool> {
     let mut is_seen = vec![false; edges.len()];
     let mut next = starts.to_vec();
@@ -490,7 +490,7 @@ fn reach(starts: &[usize], edges: &[Vec<usize>]) -> Vec<bool> {
     is_seen
 }
 
-/// Takes nodes apart one by one: as deep as they lie within each other, no stack would do to drop them.
+/// Drops nodes iteratively: dropping deeply nested nodes recursively would overflow the stack.
 fn take_apart(mut nodes: Vec<Node>) {
     while let Some(node) = nodes.pop() {
         if let WorkDraft::Nodes { nodes: inner, .. } = node.work {

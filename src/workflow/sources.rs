@@ -1,4 +1,4 @@
-//! Texts that name each other's workflows: read in the order in which they need each other, whatever order they come in.
+//! Texts that name each other's workflows: read in the order of their dependencies, whatever the order of the input.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub enum Form {
     Line,
 }
 
-/// A text whose syntax is right.
+/// A text with valid syntax.
 struct Written<'a> {
     origin: &'a str,
     text: &'a str,
@@ -99,7 +99,7 @@ impl Reader {
             }
             read[position] = Some(workflow);
         }
-        // What is left waits for itself.
+        // The remaining texts depend on themselves.
         let rest: BTreeSet<usize> = written.keys().copied().collect();
         for (position, one) in written {
             let circular = |named: &Placed<String>| {
@@ -112,7 +112,7 @@ impl Reader {
         read.into_iter().flatten().collect()
     }
 
-    /// Checks a text whose names are known to have these defects.
+    /// Checks a text with these known defects of names.
     fn check(&self, written: Written<'_>, known: Vec<(String, Defect)>) -> Result<Workflow, Defects> {
         let Written { origin, text, mut draft, .. } = written;
         let (names, known): (BTreeSet<String>, Vec<Defect>) = known.into_iter().unzip();
@@ -150,13 +150,13 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The first of those that wait for none of the others.
+/// The first text that depends on none of the others.
 fn next(written: &BTreeMap<usize, Written<'_>>, owners: &BTreeMap<String, usize>) -> Option<usize> {
     let is_waiting = |named: &Placed<String>| owners.get(&named.value).is_some_and(|owner| written.contains_key(owner));
     written.iter().find(|(_, one)| !one.named.iter().any(is_waiting)).map(|(position, _)| *position)
 }
 
-/// The defects of the workflows that are named, each at the first place that names it.
+/// The defects of the named workflows, each at the first position that names it.
 fn each_name_once(
     named: &[Placed<String>],
     wrong: impl Fn(&Placed<String>) -> Option<Defect>,
@@ -166,7 +166,7 @@ fn each_name_once(
     first.filter_map(|named| Some((named.value.clone(), wrong(named)?))).collect()
 }
 
-/// Nodes that run these workflows do nothing.
+/// Replaces the work of nodes that run these workflows by a join.
 fn leave_out(nodes: &mut [Node], names: &BTreeSet<String>) {
     for node in nodes {
         match &mut node.work {

@@ -51,7 +51,7 @@ impl Workflow {
         WorkflowBuilder { draft, library: BTreeMap::new() }
     }
 
-    /// Checks a draft. `text` is what it was written as, and what that is called.
+    /// Checks a draft. `text` is its source and the source's name.
     pub(super) fn of(
         mut draft: Draft,
         text: Option<(&str, &str)>,
@@ -87,7 +87,7 @@ impl Workflow {
         }
     }
 
-    /// One that was checked before, perhaps by another version.
+    /// A workflow that was checked before, perhaps by another version.
     pub(crate) fn of_plan(plan: Arc<Plan>, description: Option<String>) -> Result<Self, Defects> {
         let graph = compiled(&plan)?;
         Ok(Self { plan, graph, description })
@@ -130,7 +130,7 @@ impl fmt::Debug for Workflow {
     }
 }
 
-/// The declared channels, and those of the workflows that are named: they share the state.
+/// The declared channels, and those of the named workflows: they share the state.
 fn schema_of(channels: &[ChannelDraft], named: &[(Place, Workflow)], defects: &mut Vec<Defect>) -> Schema {
     let mut schema = Schema::strict();
     for channel in channels {
@@ -221,8 +221,8 @@ impl WorkflowBuilder {
     }
 }
 
-/// Checks whether a plan can be run on this input, with these reducers and predicates: only what could not be checked when it
-/// was written.
+/// Checks whether a plan can run with this input and these reducers and predicates: only what could not be checked when it was
+/// written.
 pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Json>) -> Result<(), Defects> {
     let graph = compiled(plan)?;
     let mut defects = Vec::new();
@@ -256,7 +256,7 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
     if defects.is_empty() { Ok(()) } else { Err(Defects::of(called(&plan.name), None, defects)) }
 }
 
-/// The graph of a plan, or what is wrong with the plan.
+/// The graph of a plan, or the plan's defects.
 fn compiled(plan: &Plan) -> Result<Arc<Graph>, Defects> {
     Graph::of(plan).map_err(|flaws| {
         let defect = |flaw: Flaw| Defect { problem: flaw.fault.problem, advice: flaw.fault.advice, place: None };

@@ -1,4 +1,4 @@
-//! Channels in a build without JSON Schemas: a plan that has some is refused.
+//! The check of channels in a build without JSON Schemas: a plan that has schemas is refused.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Checks {
         (Self, plan.checks.keys().map(fault).collect())
     }
 
-    /// Finds nothing wrong.
+    /// Finds no defect.
     ///
     /// # Errors
     /// None.

@@ -1,4 +1,4 @@
-//! JSON Schemas of channels: what a channel holds after a write of a node must meet them.
+//! JSON Schemas of channels: the value of a channel after a node's write must match them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,10 +37,10 @@ impl Checks {
         (Self(checks), faults)
     }
 
-    /// Validates the channels that were written.
+    /// Validates the channels with these writes.
     ///
     /// # Errors
-    /// The value that a channel holds now does not meet its schema.
+    /// The value of a channel does not match its schema.
     pub(crate) fn check<'a>(&self, state: &State, written: impl Iterator<Item = &'a str>) -> Result<(), String> {
         for channel in written {
             let Some(validator) = self.0.get(channel) else { continue };

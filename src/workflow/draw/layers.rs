@@ -1,5 +1,5 @@
-//! Where boxes and lines of one block go: in layers from top to bottom, each box below those that it comes after. Numbers
-//! in, numbers out, all in whole pixels, so the same graph always looks the same.
+//! The layout of one block: boxes in layers from top to bottom, each below those that it comes after. All input and output are
+//! whole numbers of pixels, so the same graph always has the same layout.
 
 /// Free space between two boxes of a layer.
 const BESIDE: i32 = 28;
@@ -9,12 +9,12 @@ const BETWEEN: i32 = 46;
 pub(super) const LABEL: i32 = 15;
 /// The width that a line takes that passes through a layer.
 const BEND: i32 = 6;
-/// How often the order and the positions within layers are made better, down and up again.
+/// How often the order and the positions within layers are improved, down and up again.
 const SWEEPS: usize = 6;
-/// Lines too long for the layers go down beside them, on so many lanes.
+/// The number of lanes beside the layers, for lines that are too long to pass through the layers.
 const LANES: i32 = 12;
 const LANE: i32 = 9;
-/// One, for positions that are compared as fractions.
+/// The value of 1 for positions that are compared as fractions.
 const ONE: i64 = 1 << 20;
 
 /// A box to be placed.
@@ -22,7 +22,7 @@ const ONE: i64 = 1 << 20;
 pub(super) struct Item {
     pub(super) width: i32,
     pub(super) height: i32,
-    /// How wide the place for it must be at least: labels stand above it.
+    /// The least width of the space for it: labels are above it.
     pub(super) least: i32,
     pub(super) labels: i32,
 }
@@ -34,12 +34,12 @@ pub(super) struct Link {
     pub(super) to: usize,
 }
 
-/// Where everything goes.
+/// The positions of boxes, labels and lines.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// The upper left corner of each box.
     pub(super) corners: Vec<(i32, i32)>,
-    /// For each box, where the space for its lowest label ends.
+    /// For each box, the end of the space for its lowest label.
     pub(super) labels: Vec<i32>,
     /// For each link the points of its line: straight from the first to the second, curved to the third, and so on in turn.
     pub(super) lines: Vec<Vec<(i32, i32)>>,
@@ -47,7 +47,7 @@ pub(super) struct Layout {
     pub(super) height: i32,
 }
 
-/// A box, or a place where a line passes through a layer.
+/// A box, or the point at which a line passes through a layer.
 #[derive(Debug)]
 struct Cell {
     layer: usize,
@@ -56,11 +56,11 @@ struct Cell {
     below: Vec<usize>,
     /// The middle.
     x: i32,
-    /// Where it is in its layer, from 0 to [`ONE`].
+    /// Its position in its layer, from 0 to [`ONE`].
     rank: i64,
 }
 
-/// Places boxes that no circle of links connects.
+/// Places boxes; the links must have no cycle.
 pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
     let layer_of = longest_paths(items.len(), links);
     let mut cells: Vec<Cell> = Vec::with_capacity(items.len());
@@ -87,7 +87,7 @@ pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
     };
     let corners: Vec<(i32, i32)> = (0..items.len()).map(corner).collect();
 
-    // Lines at one box are side by side in the order of where they lead, so that they do not cross there.
+    // Lines at one box are in the order of their targets, so that they do not cross there.
     let lanes: Vec<Option<i32>> = lanes(&paths, width);
     width = lanes.iter().flatten().map(|lane| lane + LANE).max().unwrap_or(width);
     let turn = |link: usize, is_first: bool| match (&paths[link], lanes[link]) {
@@ -124,7 +124,7 @@ pub(super) fn lay_out(items: &[Item], links: &[Link]) -> Layout {
     Layout { corners, labels, lines, width, height }
 }
 
-/// For each box the number of links on the longest path to it.
+/// For each box, the number of links on the longest path to it.
 fn longest_paths(boxes: usize, links: &[Link]) -> Vec<usize> {
     let mut left = vec![0_usize; boxes];
     let mut outs: Vec<Vec<usize>> = vec![Vec::new(); boxes];
@@ -146,8 +146,8 @@ fn longest_paths(boxes: usize, links: &[Link]) -> Vec<usize> {
     layers
 }
 
-/// Gives links places in the layers that they pass, the short ones first, as long as that stays in proportion to the graph.
-/// Those that get none are `None`.
+/// Gives links points in the layers that they pass, short links first, as long as the number of points stays in proportion to the
+/// graph. The remaining ones are `None`.
 fn paths_through(cells: &mut Vec<Cell>, links: &[Link], layer_of: &[usize]) -> Vec<Option<Vec<usize>>> {
     let mut paths: Vec<Option<Vec<usize>>> = vec![None; links.len()];
     let mut left = 4 * (layer_of.len() + links.len());
@@ -176,7 +176,7 @@ fn paths_through(cells: &mut Vec<Cell>, links: &[Link], layer_of: &[usize]) -> V
     paths
 }
 
-/// Moves what is connected beneath each other, so that few lines cross.
+/// Orders the cells of each layer so that connected ones are below each other and few lines cross.
 fn put_in_order(cells: &mut [Cell], layers: &mut [Vec<usize>]) {
     for layer in layers.iter() {
         number(cells, layer);
@@ -212,7 +212,7 @@ fn mean(numbers: impl Iterator<Item = i64>) -> Option<i64> {
     (count > 0).then(|| sum / count)
 }
 
-/// Moves each cell as near to the middle of what it is connected to as the others in its layer let it.
+/// Moves each cell as near to the middle of its connected cells as the others in its layer allow.
 fn put_beside(cells: &mut [Cell], layers: &[Vec<usize>]) {
     for layer in layers {
         settle(cells, layer, |_| Some(0));
@@ -232,7 +232,7 @@ fn put_beside(cells: &mut [Cell], layers: &[Vec<usize>]) {
     }
 }
 
-/// Puts the cells of a layer side by side, each as near to its wish as can be: those that would overlap move together, and
+/// Puts the cells of a layer side by side, each as near to its wanted position as possible: overlapping cells move together, and
 /// share the displacement (least squares).
 fn settle(cells: &mut [Cell], layer: &[usize], wish: impl Fn((&[Cell], &Cell)) -> Option<i64>) {
     /// Cells that touch: the sum of their wishes, each less its distance from the layer's first, and their number.
@@ -295,7 +295,7 @@ fn lanes(paths: &[Option<Vec<usize>>], right: i32) -> Vec<Option<i32>> {
     paths.iter().map(lane).collect()
 }
 
-/// Where on its box each line begins, or ends.
+/// The point on its box at which each line begins, or ends.
 fn ports(
     items: &[Item],
     boxes: impl Iterator<Item = usize>,

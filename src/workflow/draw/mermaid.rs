@@ -1,4 +1,4 @@
-//! A picture as text for Mermaid. Names are never used as ids, so none can be a word of the language.
+//! A picture as Mermaid text. Names are never used as ids, so no name can be a keyword.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub(super) fn write(name: &str, picture: &Picture) -> String {
     writer.text
 }
 
-/// What Mermaid takes without quotes, where nothing can be escaped.
+/// A name in the characters that Mermaid accepts without quotes, where nothing can be escaped.
 fn words(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let words: String = clip(name, MAX_SHOWN).chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
@@ -112,7 +112,7 @@ fn label_of(figure: &Figure) -> String {
     label
 }
 
-/// Colours that can be read on light and on dark pages, each with a line of its own.
+/// Colours that are legible on light and dark pages, each with its own border.
 fn style_of(state: NodeState) -> &'static str {
     match state {
         NodeState::Waiting => "fill:#f6f8fa,stroke:#6e7781,color:#1f2328,stroke-dasharray:4 3",

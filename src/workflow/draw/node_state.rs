@@ -43,15 +43,15 @@ pub enum Count {
     Iteration(u32),
     /// The items of a map, which run concurrently.
     Items {
-        /// For how many it has ended; of a node within a map, has finished.
+        /// The number of items for which it has ended; for a node within a map, for which it has finished.
         done: u32,
-        /// How many items there are; of a node within a map, for how many it has a state.
+        /// The number of items; for a node within a map, of those for which it has a state.
         of: u32,
     },
 }
 
 impl NodeState {
-    /// The states of the legend, in its order. `is_left`: no process works on the run.
+    /// The states in the order of the legend. `is_left`: no process works on the run.
     pub(super) fn all(is_left: bool) -> [Self; 8] {
         [
             Self::Waiting,
@@ -97,7 +97,7 @@ impl NodeState {
         }
     }
 
-    /// Of several items in different states, the state of the greatest urgency is shown.
+    /// The rank of a state: of several items in different states, the highest is shown.
     pub(crate) fn urgency(self) -> u32 {
         match self {
             Self::Interrupted => 7,
@@ -118,8 +118,8 @@ impl From<NodeState> for NodeStates {
     }
 }
 
-/// The path of a node in a run: the names that lead to it. The one node of a repeated body has the path of what is repeated,
-/// if they have one name; `repeated` is that name, and `path` its path.
+/// The path of a node in a run: the names that lead to it. The only node of a repeated body has the path of the loop or map, if
+/// both have one name; `repeated` is that name, and `path` its path.
 pub(crate) fn path_of_node(path: &str, name: &str, repeated: Option<&str>) -> String {
     match repeated {
         Some(repeated) if repeated == name => path.to_owned(),

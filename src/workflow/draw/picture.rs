@@ -1,4 +1,4 @@
-//! What is drawn of a plan: boxes with their texts, and the arrows between them; not where.
+//! The content of a picture of a plan, without positions: boxes with their texts, and the arrows between them.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Picture {
 /// A node.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// By what [`path_of_node`] names it.
+    /// The path from [`path_of_node`].
     pub(super) path: String,
     pub(super) name: String,
     pub(super) notes: Vec<Note>,
@@ -29,7 +29,7 @@ pub(super) struct Figure {
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) text: String,
-    /// A person is waited for.
+    /// It waits for a person.
     pub(super) is_pause: bool,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct Note {
 pub(super) enum Border {
     /// A turn of an agent.
     Plain,
-    /// A turn, or a join, that is done several times.
+    /// A repeated turn or join.
     Repeated,
-    /// Nothing is done there.
+    /// A node without work.
     Join,
     /// Nodes that see the outputs of the enclosing block.
     Group,
-    /// A workflow by itself.
+    /// A workflow of its own.
     Closed,
 }
 
@@ -63,7 +63,7 @@ impl Picture {
         Self::within("", None, block, states)
     }
 
-    /// The block that the node at `path` consists of; `repeated` is its name if it is done several times.
+    /// The content of the node at `path`; `repeated` is its name if it is repeated.
     fn within(path: &str, repeated: Option<&str>, block: &Block, states: States) -> Self {
         let mut picture = Self { figures: Vec::with_capacity(block.nodes.len()), arrows: Vec::new() };
         for (to, node) in block.nodes.iter().enumerate() {
@@ -96,7 +96,7 @@ impl Figure {
                 figure.inner = Some(Picture::within(inner, None, body, states));
             }
             Work::Loop { body, .. } | Work::Map { body, .. } => match body.nodes.as_slice() {
-                // A turn that is repeated is one box.
+                // A repeated turn is one box.
                 [only] if only.name == node.name && only.work.body().is_none() => {
                     figure.note_work(only);
                     figure.note_rules(only);
@@ -168,7 +168,7 @@ impl Figure {
         for exit in &node.exits {
             self.note(format!("may go out to {exit}"));
         }
-        // A repeated turn has it for each time, and for all of them.
+        // A repeated turn has it on each repetition, not as a whole.
         if let Some(agent) = &node.compensation
             && !self.notes.iter().any(|note| note.text.strip_prefix("undone by ") == Some(agent))
         {

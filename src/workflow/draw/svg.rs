@@ -10,7 +10,7 @@ use super::picture::{Arrow, Border, Figure, Note, Picture};
 use super::text::{clip, fit, width, xml};
 
 const MARGIN: i32 = 20;
-/// Between the edge of a box and what is in it.
+/// The space between the edge of a box and its content.
 const PAD: i32 = 14;
 const NAME_SIZE: i32 = 13;
 const NOTE_SIZE: i32 = 11;
@@ -21,14 +21,14 @@ const WIDEST: i32 = 260;
 const WIDEST_LABEL: i32 = 180;
 /// The least width of a box.
 const NARROWEST: i32 = 72;
-/// How much the second border of what is repeated stands out.
+/// The offset of the second border of repeated nodes.
 const STACK: i32 = 4;
 /// The longest text that a tooltip has, in characters.
 const MAX_TITLE: usize = 20_000;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A block with everything in its place.
+/// A block with the positions of its parts.
 struct Scene<'a> {
     picture: &'a Picture,
     boxes: Vec<Placed<'a>>,
@@ -45,7 +45,7 @@ struct Placed<'a> {
     inner: Option<Scene<'a>>,
 }
 
-/// The picture as a file. `legend`: how nodes may stand, which is explained below.
+/// The picture as a file. `legend`: the states that are explained below it.
 pub(super) fn write(name: &str, picture: &Picture, legend: &[NodeState]) -> String {
     let scene = Scene::of(picture);
     let title = fit(name, NAME_SIZE + 2, 2 * WIDEST);
@@ -80,7 +80,7 @@ fn title_of(text: &str) -> String {
 }
 
 impl<'a> Scene<'a> {
-    /// Places what is within boxes first, and then the boxes.
+    /// Lays out the content of boxes first, and then the boxes.
     fn of(picture: &'a Picture) -> Self {
         let boxes: Vec<Placed> = picture.figures.iter().map(Placed::of).collect();
         let item = |placed: &Placed| Item { width: placed.width, height: placed.height, least: 0, labels: 0 };
@@ -130,7 +130,7 @@ impl<'a> Scene<'a> {
         let _ = write!(out, r#"<path class="{class}" data-from="{}" data-to="{}" d="M{x} {y}"#, xml(from), xml(to));
         for (step, (to_x, to_y)) in points.enumerate() {
             let middle = (y + to_y) / 2;
-            // Every second step lies between layers.
+            // Every second segment is between layers.
             let _ = if step % 2 == 1 && x != to_x {
                 write!(out, " C{x} {middle} {to_x} {middle} {to_x} {to_y}")
             } else if (x, y) == (to_x, to_y) {
@@ -213,7 +213,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// A symbol of ten by ten pixels, so that states are distinguished without colours.
+/// A symbol of 10 × 10 pixels, so that states can be distinguished without colours.
 fn symbol_of(state: NodeState, x: i32, y: i32) -> String {
     match state {
         NodeState::Waiting => {

@@ -1,4 +1,4 @@
-//! Text in pictures: made fit to be shown, cut, measured and escaped.
+//! Text in pictures: made visible, cut, measured and escaped.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::messages::visible;
 /// The longest text that is shown, in characters.
 pub(super) const MAX_SHOWN: usize = 60;
 
-/// The text with what deceives made visible, cut to so many characters.
+/// The text with deceptive characters made visible, cut to so many characters.
 pub(super) fn clip(text: &str, max: usize) -> String {
     let beginning: String = text.chars().take(max + 1).collect();
     let shown = visible(&beginning);
@@ -34,7 +34,7 @@ pub(super) fn fit(text: &str, size: i32, most: i32) -> String {
     format!("{}…", &shown[..end])
 }
 
-/// How wide a text is in a usual font of this size, in pixels; rather too much than too little.
+/// The width of a text in a usual font of this size, in pixels; an upper estimate.
 pub(super) fn width(text: &str, size: i32) -> i32 {
     let hundredths: i32 = text.chars().map(hundredths_of_em).sum();
     (hundredths * size + 99) / 100
@@ -52,7 +52,7 @@ fn hundredths_of_em(c: char) -> i32 {
     }
 }
 
-/// For text and attributes of XML. What XML cannot hold at all becomes a sign that something was there.
+/// Escapes a text for XML. Characters that XML cannot hold are replaced by a visible sign.
 pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -69,7 +69,7 @@ pub(super) fn xml(text: &str) -> String {
     escaped
 }
 
-/// For text in quotes of Mermaid, where `#` begins an entity, and backticks, brackets and `%%` may mean something.
+/// Escapes a text in quotes of Mermaid, where `#` begins an entity, and backticks, brackets and `%%` can have a meaning.
 pub(super) fn mermaid(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

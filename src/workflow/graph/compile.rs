@@ -1,5 +1,5 @@
-//! From a plan to its graph. First the outlines of all blocks, so that templates can name whatever lies in them; then nodes,
-//! conditions and templates. Every defect is reported, not only the first.
+//! Compiles a plan to its graph: first the outlines of all blocks, so that templates can name all their nodes; then nodes,
+//! conditions and templates. All defects are reported, not only the first.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ const MAX_BOUND: u32 = 1_000_000;
 const MAX_FLAWS: usize = 100;
 
 impl Graph {
-    /// Compiles a plan, or gives what it was compiled to before.
+    /// Compiles a plan, or returns its graph from an earlier call.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -50,27 +50,26 @@ impl Graph {
         Ok(compiled)
     }
 
-    /// The flaws of a plan of which some edges are unknown, other than those edges.
+    /// The flaws of a plan with unknown edges, other than those edges.
     pub(in crate::workflow) fn flaws_of(plan: &Plan) -> Vec<Flaw> {
         Compiler::of(plan, false).0.flaws
     }
 }
 
-/// What is compiled so far.
+/// The state of the compilation.
 pub(super) struct Compiler<'a> {
     pub(super) levels: Vec<Level>,
     flaws: Vec<Flaw>,
     inputs: BTreeSet<Arc<str>>,
-    /// For each closed block, where the nodes are that belong to it.
+    /// For each closed block, the positions of its nodes by name.
     pub(super) places: BTreeMap<u32, BTreeMap<Arc<str>, (u32, u32)>>,
-    /// Nodes within which nodes are read.
+    /// Nodes of which templates read inner nodes.
     read_inside: BTreeSet<(u32, u32)>,
     cast: u32,
     nodes: usize,
-    /// The edges are certain: all names are known, and there is no circle. Otherwise no flaw is reported that follows from
-    /// them.
+    /// The edges are valid: all names are known, and there is no cycle. Otherwise flaws that follow from edges are not reported.
     pub(super) knows_edges: bool,
-    /// It is too large, or has positions that lead nowhere: the rest is not compiled.
+    /// The plan is too large, or has invalid positions: the rest is not compiled.
     is_broken: bool,
     pub(super) schema: &'a Schema,
 }
@@ -142,7 +141,7 @@ impl<'a> Compiler<'a> {
                     format!("the name of a node has {} bytes; at most {MAX_NAME} are allowed", node.name.len());
                 self.flaw(&own, Aspect::Name, Fault::new(problem));
             }
-            // The one node of a repeated body goes by the name of what is repeated.
+            // The only node of a repeated body has the name of the loop or map.
             let is_body = |outer: &Level, at: u32| outer.names.get(&node.name) == Some(&at) && kind != LevelKind::Group;
             let only = within.filter(|_| block.nodes.len() == 1);
             let is_its_body = only.is_some_and(|(outer, at)| is_body(&self.levels[outer as usize], at));
@@ -160,7 +159,7 @@ impl<'a> Compiler<'a> {
                 Work::Map { .. } => LevelKind::Map,
             };
             if let Work::Loop { body, until: Until::NotRepeated, .. } = &node.work {
-                // A command that goes to the node with which it begins goes to the loop.
+                // A command that goes to the first node of a loop goes to the loop.
                 let heads = body.nodes.iter().filter(|node| node.after.is_empty());
                 let names = &mut self.levels[place as usize].names;
                 heads.for_each(|head| _ = names.entry(Arc::clone(&head.name)).or_insert(position));
@@ -225,7 +224,7 @@ impl<'a> Compiler<'a> {
 
     /// Compiles the nodes of a block, in the order of the cast.
     fn fill(&mut self, block: &Block, place: u32, path: &[u32]) {
-        // Blocks lie in the order in which they were outlined.
+        // Blocks are in the order in which they were outlined.
         for (position, node) in (0..).zip(&block.nodes) {
             let own = [path, &[position]].concat();
             let station = self.station(node, place, position, &own);
@@ -352,7 +351,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiles a template, and notes what it reads.
+    /// Compiles a template, and records what it reads.
     fn compile<T>(
         &mut self,
         here: Here,
@@ -394,7 +393,7 @@ impl<'a> Compiler<'a> {
         }
         let mut clashes = Vec::new();
         for (channel, nodes) in writers {
-            // In plan order: if each comes after the one before, none is beside another.
+            // In plan order: if each node comes after the one before, no two run concurrently.
             let mut nodes = nodes;
             nodes.sort_unstable_by_key(|node| level.shape.nodes[*node as usize].rank);
             let beside = |pair: &&[u32]| !level.shape.leads_to(pair[0], pair[1]);
@@ -411,7 +410,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A compiled value with templates. One that nests too deep is refused: a journal could not read it back.
+/// Compiles a value with templates. A value that is nested too deep is refused, because a journal could not be read back.
 fn template_of(value: &Json, names: &dyn Names<Var>) -> Result<Template<Var>, Fault> {
     if value.is_too_deep() {
         return Err(Fault::new(format!("it nests deeper than {MAX_JSON_DEPTH} levels")));

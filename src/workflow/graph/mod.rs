@@ -1,5 +1,5 @@
-//! A plan as it is run: compiled once, with the order of its nodes, its dominators, and what every template reads. `compile`
-//! makes it of a plan, or reports what is wrong with the plan.
+//! A compiled plan: the order of its nodes, its dominators, and the variables of every template. `compile` makes it from a plan,
+//! or reports the plan's flaws.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) mod vars;
 /// The most nodes of a workflow, with those within nodes.
 pub(crate) const MAX_NODES: usize = 10_000;
 
-/// How deep nodes may lie within nodes.
+/// The deepest nesting of nodes within nodes.
 pub(crate) const MAX_DEPTH: usize = crate::messages::MAX_PLAN_DEPTH;
 
 /// The most items that a map takes by default (SEMANTICS 2).
@@ -30,7 +30,7 @@ pub(crate) const MAP_BOUND: u32 = 1_000;
 /// The longest name of a node, in bytes. Every edge from a node may hold it, and every event of its turns.
 pub(crate) const MAX_NAME: usize = 128;
 
-/// What to do about a channel that is not declared.
+/// The advice about an undeclared channel.
 const UNDECLARED: &str = "declare it among the channels of the workflow; one in a line has none";
 
 /// A compiled plan.
@@ -40,11 +40,11 @@ pub(crate) struct Graph {
     blocks: Vec<Level>,
     /// The fields that templates need of the workflow's input.
     inputs: BTreeSet<Arc<str>>,
-    /// What the channels have to meet.
+    /// The schemas of the channels.
     pub(crate) checks: Checks,
     /// A node has a compensation.
     pub(crate) is_reversible: bool,
-    /// There are workflows within it.
+    /// It contains nested workflows.
     pub(crate) has_workflows: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Graph {
 pub(crate) struct Level {
     pub(crate) shape: Shape,
     pub(crate) nodes: Vec<Station>,
-    /// For each edge, what has to hold for it.
+    /// For each edge, its condition.
     pub(crate) conditions: Vec<Option<Test>>,
     pub(crate) output: Option<Template<Var>>,
     /// The nearest node that every path through the block passes.
@@ -68,7 +68,7 @@ pub(crate) struct Level {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LevelKind {
-    /// A workflow by itself: it sees its input and nothing else.
+    /// A workflow of its own: it sees only its input.
     Closed,
     Group,
     Loop,
@@ -83,11 +83,11 @@ pub(crate) struct Station {
     pub(crate) when: Option<Test>,
     pub(crate) input: Option<Template<Var>>,
     pub(crate) rules: Rules,
-    /// Nodes outside read the results of nodes within it.
+    /// Templates outside read the results of nodes within it.
     pub(crate) is_read_inside: bool,
 }
 
-/// What the author of a node set for its turns.
+/// The settings of a node for its turns.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) saves: Option<Arc<str>>,
@@ -95,15 +95,15 @@ pub(crate) struct Rules {
     pub(crate) exits: Vec<Arc<str>>,
     pub(crate) attempts: Option<u32>,
     pub(crate) timeout: Option<std::time::Duration>,
-    /// Its place in the plan's cast.
+    /// The index of the compensating agent in the plan's cast.
     pub(crate) compensation: Option<u32>,
     pub(crate) is_interrupted: bool,
 }
 
-/// What is done at a node.
+/// The work of a node.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// A turn of the agent with this place in the plan's cast.
+    /// A turn of the agent with this index in the plan's cast.
     Agent(u32),
     Join,
     Block(u32),
@@ -120,7 +120,7 @@ pub(crate) enum Task {
     },
 }
 
-/// When a loop ends.
+/// The condition that ends a loop.
 #[derive(Debug)]
 pub(crate) enum Exit {
     Bound,
@@ -132,24 +132,24 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) enum Test {
     Expression(Compiled<Var>),
-    /// The predicate of this name, and the answer with which the condition holds.
+    /// The predicate of this name, and the result with which the condition holds.
     Predicate(Arc<str>, bool),
 }
 
-/// A predicate, and the node that asks it.
+/// A predicate, and the node that uses it.
 pub(crate) struct Predicated<'a> {
     pub(crate) node: &'a str,
     pub(crate) name: &'a str,
 }
 
-/// Something that is wrong with a plan, and where.
+/// A flaw of a plan, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
     pub(crate) part: PlanPart,
     pub(crate) fault: Fault,
 }
 
-/// A part of a plan: the positions that lead to the node, and which part of it. No position: the workflow itself.
+/// A part of a plan: the positions that lead to the node, and the part of it. Without positions: the workflow itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlanPart {
     pub(crate) node: Vec<u32>,
@@ -168,7 +168,7 @@ pub(crate) enum Aspect {
     When,
     Input,
     Repeat,
-    /// How often that is done at most.
+    /// The most iterations or items.
     Bound,
     Saves,
     Attempts,
@@ -214,12 +214,12 @@ impl Graph {
 }
 
 impl Level {
-    /// Whether it resolves the `goto` of turns within it, and is ended by their `end`.
+    /// Whether it is the scope for the `goto` of turns within it, and ends with their `end`.
     pub(crate) fn is_closed(&self) -> bool {
         self.kind == LevelKind::Closed
     }
 
-    /// The node that a command of `node` goes to by this name, if it may.
+    /// The node of this name, if commands of `node` may go to it.
     pub(crate) fn target(&self, node: u32, name: &str) -> Option<u32> {
         let to = *self.names.get(name)?;
         let mut outs = self.shape.nodes[node as usize].outs.iter().map(|edge| self.shape.edges[*edge as usize]);

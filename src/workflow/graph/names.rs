@@ -10,14 +10,14 @@ use super::compile::Compiler;
 use super::vars::{Part, Var};
 use super::{Level, LevelKind, UNDECLARED};
 
-/// What can be read of a node.
+/// The readable parts of a node's end.
 const PARTS: [&str; 3] = ["output", "outcome", "error"];
 
-/// Where a template is written.
+/// The position of a template.
 #[derive(Clone, Copy)]
 pub(super) struct Here {
     pub(super) place: u32,
-    /// The node that it belongs to; none if it is read when the block has ended.
+    /// The node that it belongs to; `None` if it is read at the end of the block.
     pub(super) node: Option<u32>,
     /// It is read when the node has ended, and may name it.
     pub(super) is_after: bool,
@@ -37,7 +37,7 @@ impl Scope<'_, '_> {
         &self.compiler.levels[place as usize]
     }
 
-    /// How far up the first block is that is so.
+    /// The number of levels up to the first block for which `is_it` is true.
     fn up(&self, is_it: impl Fn(&Level) -> bool) -> Option<(u32, u32)> {
         let (mut up, mut place) = (0, self.here.place);
         loop {
@@ -63,12 +63,12 @@ impl Scope<'_, '_> {
     /// A node of the workflow, seen from here.
     fn node(&self, name: &str, part: Part) -> Option<Result<Var, Fault>> {
         let closed = self.level(self.here.place).closed;
-        // The one node of a repeated body goes by the name of what is repeated, and is nearer.
+        // The only node of a repeated body has the name of the loop or map, and is nearer.
         let own =
             Some(self.level(self.here.place)).filter(|level| level.names.len() == 1 && level.kind == LevelKind::Loop);
         let own = own.and_then(|level| level.names.get(name)).map(|node| (self.here.place, *node));
         let (mut place, mut node) = own.or_else(|| self.compiler.places.get(&closed)?.get(name).copied())?;
-        // The blocks that enclose the template, with the nodes there that it lies in.
+        // The enclosing blocks of the template, with the node in each that contains it.
         let mut enclosing = vec![(self.here.place, self.here.node, self.here.is_after)];
         while let Some((place, _, _)) = enclosing.last().copied()
             && place != closed

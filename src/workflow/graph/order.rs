@@ -55,7 +55,7 @@ impl Shape {
         met.flatten()
     }
 
-    /// Nodes that each wait for the next, beginning and ending with the same.
+    /// Nodes that form a cycle, with the first one repeated at the end.
     fn circle(&self, left: &[usize]) -> Vec<u32> {
         let Some(start) = left.iter().position(|left| *left > 0) else { return Vec::new() };
         let mut path = vec![u32::try_from(start).unwrap_or_default()];

@@ -1,8 +1,8 @@
-//! What the templates and conditions of a workflow read.
+//! The variables of a workflow's templates and conditions.
 
 use std::sync::Arc;
 
-/// Something that a template reads. `up` counts the blocks from the one that it is written in to the one that has it.
+/// A variable of a template. `up` is the number of blocks from the one with the template up to the one with the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Var {
     /// The whole input of the workflow.
@@ -41,7 +41,7 @@ pub(crate) enum Var {
     },
 }
 
-/// What of a node is read.
+/// The part of a node's end that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     All,

@@ -1,4 +1,4 @@
-//! What stands in the brackets of a node: its keys, and what their values have to be.
+//! The arguments in a node's brackets: their keys, and the types of their values.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::workflow::draft::{GotoDraft, Node, RepeatDraft, WorkDraft};
 
 use super::defects::DefectList;
 
-/// A value as it is written.
+/// A value in the text.
 #[derive(Clone, Debug)]
 pub(super) enum Given<'a> {
     /// A text, a number, true, false or null.
@@ -27,7 +27,7 @@ pub(super) enum Given<'a> {
 
 pub(super) type Argument<'a> = (Placed<&'a str>, Placed<Given<'a>>);
 
-/// What a node is, by the word that it is written with.
+/// The kind of a node, by its keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A turn of an agent, or another workflow.
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 /// Keys that every node has.
 const KEYS: [&str; 8] = ["input", "when", "attempts", "timeout", "compensate", "interrupt", "goto", "save"];
 
-/// What is repeated and how often, by the keys.
+/// The settings of repetition, by their keys.
 #[derive(Default)]
 struct Repeat {
     over: Option<Placed<String>>,
@@ -62,7 +62,7 @@ impl Kind {
         own.iter().chain(&KEYS).copied()
     }
 
-    /// Applies the arguments to a node. `word` is the place of the word that they belong to.
+    /// Applies the arguments to a node. `word` is the position of the keyword that they belong to.
     pub(super) fn set(
         self,
         node: &mut Node,

@@ -1,4 +1,4 @@
-//! The defects that are found while a text is read.
+//! The defects found while a text is read.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ impl DefectList {
         }
     }
 
-    /// Whether it has as many defects as are reported: reading can stop.
+    /// Whether the list is full, so that reading can stop.
     pub(super) fn is_full(&self) -> bool {
         self.0.len() >= MAX_DEFECTS
     }

@@ -1,4 +1,4 @@
-//! Drafts to text: on one line if it fits, else a step on each.
+//! Formats drafts: on one line if it fits, otherwise with a step on each line.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,11 +14,10 @@ use super::steps::{NodeStep, Step, UNNAMED};
 use super::syntax::{self, is_name};
 use super::{lower, raise, tokens};
 
-/// The draft as text, with a line break at its end; nothing if the syntax cannot express it. That is so if it has channels, a
-/// description or an output, names that are no identifiers or not unique, or edges that no groups, branchings and catches
-/// have.
+/// The draft as text, with a line break at its end; `None` if the syntax cannot express it: if it has channels, a description or
+/// an output, names that are no identifiers or not unique, or edges that no groups, branchings and catches have.
 ///
-/// [`parse`](super::parse) makes the same draft of it, but for places. Comments are not in a draft.
+/// [`parse`](super::parse) reads it back to the same draft, except for positions. A draft has no comments.
 pub(in crate::workflow) fn format(draft: &Draft) -> Option<String> {
     if draft.description.is_some() || !draft.channels.is_empty() || draft.output.is_some() {
         return None;
@@ -32,12 +31,12 @@ pub(in crate::workflow) fn format(draft: &Draft) -> Option<String> {
     }
     text += &Layout::Group(alternatives(&steps)?).write();
     text.push('\n');
-    // It may be nested too deep, and have too many nodes.
+    // The text may be nested too deep, or have too many nodes.
     let is_read = tokens::read(&text).is_ok_and(|tokens| syntax::read(&tokens, text.len()).is_ok());
     is_read.then_some(text)
 }
 
-/// Where several sequences may stand: a group needs no brackets of its own.
+/// A position where several sequences are allowed: a group needs no brackets of its own.
 fn alternatives(steps: &[Step]) -> Option<Vec<Layout>> {
     match steps {
         [Step::Group { branches, policy, .. }] if policy.value == JoinPolicy::All => {
@@ -181,7 +180,7 @@ fn arguments(node: &Node) -> Option<Vec<Layout>> {
                 add("max", max.value.to_string());
             }
         }
-        // Made of `goto`, which is written.
+        // Made from `goto`, which is written instead.
         Some(RepeatDraft::Back { .. }) => return None,
         None => {}
     }
@@ -231,7 +230,7 @@ fn target(target: &GotoDraft) -> Layout {
     })
 }
 
-/// In the largest unit that has it as a whole number.
+/// The time in the largest unit that divides it.
 fn time(time: Duration) -> Option<String> {
     if !time.subsec_nanos().is_multiple_of(1_000_000) {
         return None;
@@ -261,7 +260,7 @@ fn value(json: &Value, depth: usize) -> Option<Layout> {
     })
 }
 
-/// A text in quotes, with everything escaped that is not shown.
+/// A text in quotes; characters that are not shown are escaped.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,17 +1,17 @@
-//! Text that is broken over lines only where it has to be.
+//! Text that is broken into lines only where necessary.
 
 /// The longest line that is not broken, in characters.
 const WIDTH: usize = 100;
 
 const INDENT: usize = 2;
 
-/// Text with places where it may be broken.
+/// Text with possible line breaks.
 #[derive(Debug)]
 pub(super) enum Layout {
     Text(String),
-    /// A line break, or this where the enclosing group stays on one line.
+    /// A line break, or this text if the enclosing group is on one line.
     Break(&'static str),
-    /// What it holds stays on one line if it fits; else it is broken at each of its breaks.
+    /// On one line if it fits; otherwise broken at each of its breaks.
     Group(Vec<Layout>),
     /// Further in.
     Indented(Vec<Layout>),
@@ -29,7 +29,7 @@ impl Layout {
         page.text
     }
 
-    /// Whether it fits into so many characters; what is left of them.
+    /// The width that remains if it fits.
     fn fits(&self, width: usize) -> Option<usize> {
         match self {
             Self::Text(text) => width.checked_sub(text.chars().take(width + 1).count()),
@@ -42,7 +42,7 @@ impl Layout {
 #[derive(Default)]
 struct Page {
     text: String,
-    /// In characters, of the last line.
+    /// The length of the last line, in characters.
     column: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Steps to nodes with edges.
+//! Lowers steps to nodes with edges.
 //!
-//! What comes after several nodes, or after one under a condition, is itself one node: where the structure has none there, a
-//! join is made. So it is between a group and a group or a branching, before a branching that nothing comes before, and at
-//! the end of what is an arm or a branch. At the end of a block it is made for another policy than all, or a condition.
+//! The predecessor of a step must be one node. If it is several nodes, or one under a condition, a join is inserted: between a
+//! group and a group or a branching, before a branching without a predecessor, and at the end of an arm or a branch. At the end
+//! of a block it is inserted for another policy than all, or a condition.
 
 use std::collections::HashSet;
 
@@ -13,12 +13,12 @@ use crate::workflow::draft::{EdgeDraft, Node, RepeatDraft, WorkDraft};
 
 use super::steps::{NodeStep, Sequence, Step};
 
-/// What the next node comes after.
+/// The predecessors of the next node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Front {
     pub(super) edges: Vec<EdgeDraft>,
     pub(super) join: Placed<JoinPolicy>,
-    /// What was written before it.
+    /// The position before it.
     pub(super) place: Place,
 }
 
@@ -27,7 +27,7 @@ impl Front {
         Self { place: edge.from.place.clone(), edges: vec![edge], join: Placed::default() }
     }
 
-    /// Whether it is the success of one node.
+    /// Whether it is the success edge of one node.
     pub(super) fn is_node(&self) -> bool {
         self.edges.len() == 1 && self.is_plain()
     }
@@ -58,7 +58,7 @@ pub(super) fn failure(from: &Placed<String>) -> EdgeDraft {
     EdgeDraft { from: from.clone(), on: On::Failure, when: None }
 }
 
-/// What holds when this does not.
+/// The negation of a condition.
 pub(super) fn negated(condition: &Placed<Condition>) -> Placed<Condition> {
     let value = match &condition.value {
         Condition::Expression(expression) => Condition::Expression(format!("not ({expression})").into()),
@@ -68,7 +68,7 @@ pub(super) fn negated(condition: &Placed<Condition>) -> Placed<Condition> {
     Placed { value, place: condition.place.clone() }
 }
 
-/// The word for nodes whose names can be made.
+/// The keyword of nodes whose names can be generated.
 pub(super) fn word(node: &Node) -> Option<&'static str> {
     match (&node.work, &node.repeat) {
         (WorkDraft::Join, _) => Some("join"),
@@ -79,14 +79,14 @@ pub(super) fn word(node: &Node) -> Option<&'static str> {
     }
 }
 
-/// Makes names: `join_2` for the second join of a text, whether the first has a name of its own or not.
+/// Generates names: `join_2` for the second join of a text, even if the first has a name of its own.
 #[derive(Default)]
 pub(super) struct Names {
     seen: [(&'static str, u32); 4],
 }
 
 impl Names {
-    /// Counts a node, and gives the name that it has if it is given none.
+    /// Counts a node, and returns its generated name.
     pub(super) fn make(&mut self, node: &Node, is_taken: impl Fn(&str) -> bool) -> Option<String> {
         let word = word(node)?;
         let count = self.seen.iter_mut().find(|(seen, _)| seen.is_empty() || *seen == word)?;
@@ -106,7 +106,7 @@ pub(super) fn nodes(steps: &[Step]) -> Vec<Node> {
     Lowering { taken, names: Names::default() }.block(steps)
 }
 
-/// The names that are given.
+/// Adds the names that are written.
 fn add_names<'a>(steps: &'a [Step], names: &mut HashSet<&'a str>) {
     for step in steps {
         match step {
@@ -164,7 +164,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// A branch or an arm: it ends with one node, and one edge leads on from there.
+    /// Lowers a branch or an arm: it ends with one node, from which one edge leads on.
     fn closed(&mut self, steps: &Sequence, first: Front, nodes: &mut Vec<Node>) -> Vec<EdgeDraft> {
         let last = self.sequence(steps, first, nodes);
         if last.is_node() { last.edges } else { self.join(last, nodes).edges }
@@ -193,7 +193,7 @@ impl Lowering<'_> {
         self.node(&step, front, nodes)
     }
 
-    /// Counts a node, and names it if it has no name.
+    /// Counts a node, and generates its name if it has none.
     fn name(&mut self, node: &mut Node) {
         let made = self.names.make(node, |name| self.taken.contains(name));
         if let (true, Some(made)) = (node.name.value.is_empty(), made) {

@@ -1,8 +1,7 @@
 //! The one-line syntax of workflows: text to a draft, and back (docs/workflow-expressions.md has the grammar).
 //!
-//! Both directions pass through [`Step`](steps::Step)s: the text's structure, in which nodes have no edges. `lower` gives them
-//! edges, and makes the joins that the structure needs; `raise` finds the structure in edges, and leaves out the joins that
-//! `lower` would make.
+//! Both directions use [`Step`](steps::Step)s: the text's structure, in which nodes have no edges. `lower` adds the edges, and
+//! the joins that the structure needs; `raise` derives the structure from edges, and leaves out the joins that `lower` would add.
 
 mod arguments;
 mod defects;
@@ -28,8 +27,7 @@ const MAX_TEXT: usize = 1 << 20;
 /// Reads a text.
 ///
 /// # Errors
-/// What is wrong with its syntax, its keys and the types of their values: at most 20 defects, in the order of their
-/// places.
+/// The defects of its syntax, its keys and the types of their values: at most 20 defects, in the order of their places.
 pub(super) fn parse(text: &str) -> Result<Draft, Vec<Defect>> {
     if text.len() > MAX_TEXT {
         let problem = std::format!("the text has {} bytes; at most {MAX_TEXT} are allowed", text.len());

@@ -1,4 +1,4 @@
-//! Nodes with edges to steps: what `lower` has made of a text is found again.
+//! Raises nodes with edges to steps: the inverse of `lower`.
 //!
 //! The steps of a text lie one after another among the nodes, and so do the branches and arms within a step. So the nodes are
 //! read from the last one back. The edges of what comes after a step name the last nodes of its branches, and the edges of
@@ -17,7 +17,7 @@ use super::steps::{MAX_NESTING, NodeStep, Sequence, Step};
 /// How deep sequences may lie within sequences: a bracket can hold branches that each are a group.
 const MAX_DEPTH: usize = 2 * MAX_NESTING + 1;
 
-/// The steps that `lower` makes these nodes of, if there are any.
+/// The steps that `lower` lowers to these nodes, if there are any.
 pub(super) fn steps(nodes: &[Node]) -> Option<Sequence> {
     let mut names = HashSet::new();
     if !add_names(nodes, &mut names, 0) {
@@ -29,7 +29,7 @@ pub(super) fn steps(nodes: &[Node]) -> Option<Sequence> {
     is_same(&lower::nodes(&steps), nodes).then_some(steps)
 }
 
-/// Whether no node lies too deep.
+/// Adds all names; `false` if a node is nested too deep.
 fn add_names<'a>(nodes: &'a [Node], names: &mut HashSet<&'a str>, depth: usize) -> bool {
     nodes.iter().all(|node| {
         names.insert(&node.name.value);
@@ -37,7 +37,7 @@ fn add_names<'a>(nodes: &'a [Node], names: &mut HashSet<&'a str>, depth: usize) 
     })
 }
 
-/// Adds the names that `lower` would have made for their nodes.
+/// Adds the names that `lower` would have generated for their nodes.
 fn add_made<'a>(nodes: &'a [Node], all: &HashSet<&str>, names: &mut Names, made: &mut HashSet<&'a str>) {
     for node in nodes {
         let own = node.name.value.as_str();
@@ -130,7 +130,7 @@ impl Level<'_> {
         Some(steps)
     }
 
-    /// Whether `lower` makes this step between what comes before and after it.
+    /// Whether `lower` inserts this step between the ones before and after it.
     fn is_made(&self, step: &Step, before: &Front, after: Option<&Step>, ends_block: bool) -> bool {
         let Step::Node(step) = step else { return false };
         if step.node != Node::new(Placed::default(), WorkDraft::Join) || step.rescue.is_some() {
@@ -254,7 +254,7 @@ impl Level<'_> {
         self.sequence(start, end, entry, Front::after(success(&last.name)), false, depth + 1)
     }
 
-    /// Where the step begins whose first nodes come after this edge.
+    /// The beginning of the step whose first nodes come after this edge.
     fn begin(&self, start: usize, entry: Option<&EdgeDraft>) -> usize {
         entry.and_then(|edge| self.position(edge)).map_or(start, |before| start.max(before + 1))
     }
@@ -283,7 +283,7 @@ impl Level<'_> {
     }
 }
 
-/// A step that was found, where it begins, and what it comes after.
+/// A raised step, the position where it begins, and its predecessors.
 struct RaisedStep {
     step: Step,
     begins: usize,

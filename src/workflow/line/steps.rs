@@ -8,7 +8,7 @@ use crate::workflow::draft::Node;
 /// The name of a workflow that has no header.
 pub(super) const UNNAMED: &str = "workflow";
 
-/// How deep brackets, and `else if` after `else if`, may nest.
+/// The deepest nesting of brackets and of `else if`.
 pub(super) const MAX_NESTING: usize = 64;
 
 /// Steps that follow each other.
@@ -33,9 +33,9 @@ pub(super) enum Step {
 
 #[derive(Debug)]
 pub(super) struct NodeStep {
-    /// Without edges and without the nodes within it; its name is empty if one is to be made.
+    /// The node without edges and inner nodes; its name is empty if one is generated.
     pub(super) node: Node,
     pub(super) body: Option<Sequence>,
-    /// What is done when it has failed, before what follows.
+    /// The steps after its failure, before the following steps.
     pub(super) rescue: Option<Sequence>,
 }

@@ -1,4 +1,4 @@
-//! Tokens to steps.
+//! Parses tokens to steps.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use super::defects::DefectList;
 use super::steps::{MAX_NESTING, NodeStep, Sequence, Step};
 use super::tokens::{Bracket, Token, begins_name, continues_name};
 
-/// Words that no node can be named by.
+/// Keywords, which cannot be names of nodes.
 pub(super) const RESERVED: [&str; 10] =
     ["all", "any", "at_least", "settled", "if", "else", "loop", "map", "block", "join"];
 
-/// What follows a node whose failure is dealt with.
+/// The keyword after a node whose failure is handled.
 const CATCH: &str = "catch";
 
-/// What cannot be read any further; the defect is in the list.
+/// Parsing cannot continue; the defect is in the list.
 struct Stop;
 
 type Parsed<T> = Result<T, Stop>;
@@ -41,7 +41,7 @@ pub(super) fn read(
     parser.found.or(read)
 }
 
-/// Whether a node can be named so in a text.
+/// Whether a name is allowed in a text.
 pub(super) fn is_name(name: &str) -> bool {
     let mut chars = name.chars();
     let is_word = chars.next().is_some_and(begins_name) && chars.all(continues_name);
@@ -108,7 +108,7 @@ impl<'a> Parser<'a> {
                 Some(Token::Name(CATCH)) => {
                     return Err(self.unexpected("`->` or `|`", "`catch` follows a node or the `}` of its block"));
                 }
-                // The steps are as clear without the arrow.
+                // The steps are unambiguous without the arrow.
                 Some(token @ Token::Name(_)) => {
                     let problem = format!("no `->` or `|` before {}", token.shown());
                     let advice = "write `->` between steps that follow each other, and `|` between those side by side";
@@ -200,7 +200,7 @@ impl<'a> Parser<'a> {
         self.node(Node::new(name, work), kind, arguments, &place)
     }
 
-    /// What a node has after its arguments.
+    /// Parses the part of a node after its arguments.
     fn node(&mut self, mut node: Node, kind: Kind, arguments: Vec<Argument<'a>>, place: &Place) -> Parsed<Step> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
@@ -240,7 +240,7 @@ impl<'a> Parser<'a> {
         Ok(Step::If { condition, then, otherwise, place })
     }
 
-    /// What follows the word for a policy. With none, how many branches it takes is in the text.
+    /// What follows the word for a policy. Without a policy, the number of branches is in the text.
     fn group(&mut self, policy: Option<JoinPolicy>, word: Place) -> Parsed<Step> {
         let (policy, branches) = self.within(Bracket::Round, |parser| {
             let policy = match policy {
@@ -401,12 +401,12 @@ impl<'a> Parser<'a> {
         if self.eat(token) { Ok(()) } else { Err(self.unexpected(&token.shown(), advice)) }
     }
 
-    /// Where the next token is.
+    /// The position of the next token.
     fn place(&self) -> Place {
         self.tokens.get(self.at).map_or(self.end..self.end, |(_, place)| place.clone())
     }
 
-    /// Where the token before it ends.
+    /// The end of the previous token.
     fn last_end(&self) -> usize {
         self.tokens[..self.at].last().map_or(0, |(_, place)| place.end)
     }

@@ -23,7 +23,7 @@ fn refused(text: &str) -> String {
     shown(text, parse(text).unwrap_err())
 }
 
-/// A line for each node, with what it comes after.
+/// A line for each node, with its predecessors.
 fn graph(text: &str) -> String {
     fn add(lines: &mut String, nodes: &[Node], indent: usize) {
         for node in nodes {
@@ -56,7 +56,7 @@ fn graph(text: &str) -> String {
     lines
 }
 
-/// Everything about it but its places.
+/// The draft without positions.
 fn without_places(draft: &Draft) -> String {
     let shown = format!("{draft:?}");
     let mut parts = shown.split("place: Some(");

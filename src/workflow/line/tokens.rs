@@ -1,4 +1,4 @@
-//! Text to tokens with places, whose brackets all have their partners.
+//! Reads a text to tokens with positions; brackets are checked to be paired.
 
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ type Read<T> = Result<T, EmptyError>;
 /// The longest number, in bytes.
 const MAX_NUMBER: usize = 64;
 
-/// Something wrong, and what to do about it.
+/// A defect, and the advice about it.
 #[derive(Clone, Debug)]
 struct Fault {
     place: Option<Range<usize>>,
@@ -190,7 +190,7 @@ fn escape(input: &mut Input<'_>) -> Read<char> {
     Ok(c)
 }
 
-/// What no token begins with, up to where one may.
+/// Characters that begin no token, up to the next one that may.
 fn unknown<'a>(input: &mut Input<'a>) -> Result<Token<'a>, Fault> {
     let ends = |c: char| c.is_whitespace() || continues_name(c) || "\"|,:()[]{}#".contains(c);
     let rest = input.peek_finish();
@@ -264,7 +264,7 @@ impl Bracket {
 }
 
 impl Token<'_> {
-    /// As it is called in an error.
+    /// The token in error texts.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Name(name) => format!("`{}`", cut(name)),

@@ -71,7 +71,7 @@ impl Participant {
         }
     }
 
-    /// The node of this name where it works.
+    /// The node of this name with the participant's work.
     fn node(&self, name: &str) -> Node {
         match &self.0 {
             Kind::Agent(agent) => Node::agent(name, agent),
@@ -142,12 +142,12 @@ fn with_participants<'a>(
     Ok(seen.into_values().fold(builder, WorkflowBuilder::with))
 }
 
-/// A defect of a pattern, by its name.
+/// A defect of a pattern, with the pattern's name.
 fn defect(pattern: &str, problem: impl Into<String>, advice: &str) -> Defects {
     Defects::of(called(pattern), None, vec![Defect::new(&None, problem).advise(advice)])
 }
 
-/// Names for the nodes of these participants: theirs, as far as templates can have them, each once, and none of `taken`.
+/// Names for the nodes of these participants: their own, made fit for templates, unique, and none of `taken`.
 fn node_names(participants: &[Participant], taken: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for participant in participants {
@@ -160,7 +160,7 @@ fn node_names(participants: &[Participant], taken: &[&str]) -> Vec<String> {
     names
 }
 
-/// A name that templates can have, as like to this one as may be.
+/// The most similar name that templates accept.
 fn identifier(name: &str) -> String {
     let is_first_digit = name.starts_with(|c: char| c.is_ascii_digit());
     let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
@@ -168,7 +168,7 @@ fn identifier(name: &str) -> String {
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// A node of nodes with this result.
+/// A group with this result.
 fn group(name: &str, nodes: Vec<Node>, output: serde_json::Value) -> Node {
     let output = Some(Placed::made(output));
     Node::new(Placed::made(name.to_owned()), WorkDraft::Nodes { nodes, output })

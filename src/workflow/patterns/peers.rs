@@ -101,7 +101,7 @@ impl Peers {
             return Err(defect(&self.name, problem, "use letters, digits and _"));
         }
         let said = format!("(state.{channel} | default([], true))");
-        // What this discussion has written, and no earlier one.
+        // Entries of this discussion, without those of an earlier one.
         let own = format!("{said}[begin.output:]");
         let names = node_names(&self.participants, &["begin", "discuss"]);
         let done: Vec<String> = names.iter().map(|name| Answer::of(name).is_done()).collect();
@@ -121,7 +121,7 @@ impl Peers {
             .build()
     }
 
-    /// The node of a peer in a round: its answer, and the entry of the channel that is made of it.
+    /// The node of a peer in a round: its answer, and the channel's entry made of it.
     fn peer(&self, position: usize, names: &[String], own: &str) -> Node {
         let (name, label) = (&names[position], self.label(position, names));
         let others = (0..names.len()).filter(|other| *other != position).map(|other| self.label(other, names));
@@ -140,7 +140,7 @@ impl Peers {
         group(name, vec![says], json!({ "by": label, "round": "{{ iteration }}", "text": text }))
     }
 
-    /// The name of a peer for the others: its own name, unless another one has the same.
+    /// The name of a peer for the others: its own name, unless two peers have it.
     fn label<'a>(&'a self, position: usize, names: &'a [String]) -> &'a str {
         let own = self.participants[position].name();
         let has_namesake = self
@@ -152,7 +152,7 @@ impl Peers {
     }
 }
 
-/// What a peer has answered, as expressions read it.
+/// The answer of a peer, as expressions.
 struct Answer {
     node: String,
     output: String,

@@ -6,7 +6,7 @@ use super::super::draft::Node;
 use super::super::written::Workflow;
 use super::{Defects, Participant, defect, group, last_word, with_participants, without_last_line};
 
-/// How often a reviewer is asked in one round whose answer has no verdict.
+/// The most times that a reviewer is asked in one round while its answer has no verdict.
 const ASKS: u32 = 2;
 
 const ANSWER_WITH: &str = "Say what is good and what has to change. End with a line that is only ACCEPTED or REJECTED. What you \
@@ -115,7 +115,7 @@ impl Review {
             "feedback": "{{ judge.output.feedback }}",
             "plan": "{{ plan.output }}",
         });
-        // Within the loop of the reviewer, the round is known through this node alone.
+        // Within the reviewer's loop, the round is only available through this node.
         let so_far = Node::join("so_far").input(json!({
             "round": "{{ iteration }}",
             "work": "{{ previous.work if previous else none }}",
@@ -135,7 +135,7 @@ impl Review {
         .build()
     }
 
-    /// Plans within each round: the first time for the task, then with the feedback on the work.
+    /// Plans in each round: first for the task, then with the feedback on the work.
     fn replan(&self, plan: Node) -> Node {
         let again = format!(
             "dict(task=input, plan=so_far.output.plan, work=so_far.output.work, feedback=so_far.output.feedback, \

@@ -1,15 +1,15 @@
-//! Which nodes of a block may start, and which are no longer needed (SEMANTICS 7). Pure: it takes how a node ended, and returns
-//! what follows from it.
+//! Which nodes of a block may start, and which are no longer needed (SEMANTICS 7). Pure: takes the end of a node, and returns the
+//! consequences.
 //!
 //! Every edge is marked once: taken, skipped, or lost (the node that it comes from has failed and no edge handles the failure). A
-//! node starts, is skipped, or fails by the marks of its edges, so every join resolves. A node whose edges all lead to nodes
-//! that wait no longer is of no use any more: it is dropped.
+//! node starts, is skipped, or fails by the marks of its edges, so every join resolves. A node whose edges all lead to nodes that
+//! no longer wait is no longer needed: it is dropped.
 
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{JoinPolicy, On};
 
-/// The nodes of a block and the edges between them, with no circle among them.
+/// The nodes of a block and the edges between them, without cycles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Point>,
@@ -18,11 +18,11 @@ pub(crate) struct Shape {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Point {
-    /// Positions among the edges.
+    /// The indices of its incoming edges.
     pub(crate) ins: Vec<u32>,
     pub(crate) outs: Vec<u32>,
     pub(crate) join: JoinPolicy,
-    /// Its place in plan order: after the nodes that it comes after, and else as the author has it.
+    /// Its position in plan order: after its predecessors, and otherwise in the author's order.
     pub(crate) rank: u32,
     /// Its immediate dominator: the nearest node that every path to it passes, if there is one.
     pub(crate) dominator: Option<u32>,
@@ -39,7 +39,7 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     nodes: Vec<NodeProgress>,
-    /// Nodes that wait, may start, or are worked on.
+    /// The number of nodes that wait, may start, or run.
     open: u32,
     /// The node whose failure no edge handles.
     failed: Option<u32>,
@@ -48,9 +48,9 @@ pub(crate) struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct NodeProgress {
     stage: Stage,
-    /// Edges to it that are not marked.
+    /// The number of unmarked edges to it.
     left: u32,
-    /// The nodes whose edges to it are marked lost, unless its join does without them.
+    /// The nodes whose edges to it are marked lost, unless its join does not need them.
     lost: Vec<u32>,
     /// The nodes whose edges to it are marked taken, in the order in which they ended.
     taken: Vec<u32>,
@@ -70,14 +70,14 @@ pub(crate) enum Stage {
     Dropped,
 }
 
-/// What the caller has to do.
+/// An action for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// The node may start.
     Start(u32),
-    /// The work of the node is to be cancelled.
+    /// Cancel the work of the node.
     Cancel(u32),
-    /// So few of the nodes before it can finish that it never can start: it has failed.
+    /// So few of the nodes before it can finish that it can never start: it has failed.
     OutOfReach(u32),
 }
 
@@ -85,12 +85,12 @@ pub(crate) enum Act {
 enum Mark {
     Taken,
     Skipped,
-    /// By the failure of this node.
+    /// Lost because of the failure of this node.
     Lost(u32),
 }
 
 impl Shape {
-    /// The nodes that no edge leads to.
+    /// The nodes without incoming edges.
     pub(crate) fn sources(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.nodes).filter(|(_, node)| node.ins.is_empty()).map(|(position, _)| position)
     }
@@ -105,7 +105,7 @@ impl Shape {
 }
 
 impl Progress {
-    /// A block whose nodes without edges to them may start.
+    /// The progress of a block that begins: nodes without incoming edges may start.
     pub(crate) fn new(shape: &Shape) -> Self {
         let waiting = |point: &Point| {
             let left = u32::try_from(point.ins.len()).unwrap_or(u32::MAX);
@@ -126,13 +126,13 @@ impl Progress {
         &self.nodes[node as usize].taken
     }
 
-    /// The nodes that it came after: also those that failed, if it had to wait for them.
+    /// The nodes that it came after, including failed ones if it had to wait for them.
     pub(crate) fn before(&self, node: u32) -> impl Iterator<Item = u32> {
         let node = &self.nodes[node as usize];
         node.taken.iter().chain(&node.lost).copied()
     }
 
-    /// Whether nothing waits or is worked on any more.
+    /// Whether no node waits or runs any more.
     pub(crate) fn is_over(&self) -> bool {
         self.open == 0 || self.failed.is_some()
     }
@@ -150,8 +150,8 @@ impl Progress {
         finished
     }
 
-    /// The finished nodes that nothing came after, in plan order: the block's result is theirs. One that led to nodes that
-    /// were dropped is not among them, nor one that led to a failure unless the nodes that handle it were skipped.
+    /// The finished nodes without a successor, in plan order: the block's result is theirs. One that led to nodes that were
+    /// dropped is not among them, nor one that led to a failure unless the nodes that handle it were skipped.
     pub(crate) fn last(&self, shape: &Shape) -> Vec<u32> {
         let continues = |node: u32, line: Line| match self.stage(line.to) {
             Stage::Dropped => true,
@@ -186,7 +186,7 @@ impl Progress {
         self.nodes[node as usize].stage = Stage::Running;
     }
 
-    /// Finishes a node; `takes` decides of each of its edges whether it is taken.
+    /// Finishes a node; `takes` decides for each of its edges whether it is taken.
     pub(crate) fn finish(&mut self, shape: &Shape, node: u32, takes: impl Fn(u32, Line) -> bool, acts: &mut Vec<Act>) {
         if self.close(node, Stage::Finished) {
             let marks = shape
@@ -204,8 +204,8 @@ impl Progress {
         }
     }
 
-    /// Fails a node; `takes` decides of its failure edges whether they are taken. If none is, the failure passes on to what
-    /// comes after, and ends the block unless a join does without the node.
+    /// Fails a node; `takes` decides for each of its failure edges whether it is taken. If none is, the failure passes on to the
+    /// successors, and ends the block unless a join does not need the node.
     pub(crate) fn fail(&mut self, shape: &Shape, node: u32, takes: impl Fn(u32, Line) -> bool, acts: &mut Vec<Act>) {
         if !self.close(node, Stage::Failed) {
             return;
@@ -226,7 +226,7 @@ impl Progress {
         }
     }
 
-    /// What comes after a node that has failed, or could not start because of `cause`, is marked so.
+    /// Marks the edges to the successors of a node that has failed, or could not start because of `cause`, as lost.
     fn lose(&mut self, shape: &Shape, node: u32, cause: u32, marks: &mut Vec<(Line, Mark)>) {
         let mut is_passed_on = false;
         for (_, line) in shape.lines(&shape.node(node).outs) {
@@ -243,9 +243,9 @@ impl Progress {
         }
     }
 
-    /// Marks edges, and what follows from that.
+    /// Marks edges, and applies the consequences.
     fn mark_all(&mut self, shape: &Shape, mut marks: Vec<(Line, Mark)>, acts: &mut Vec<Act>) {
-        // Taken from the end, so that edges are marked in their order.
+        // Popped from the end, so that edges are marked in their order.
         marks.reverse();
         while let Some((line, mark)) = marks.pop() {
             let to = line.to;
@@ -279,10 +279,10 @@ impl Progress {
                     self.ready(to, acts);
                     self.drop_before(shape, vec![to], acts);
                 }
-                // All that it comes after may yet be skipped, and it with them.
+                // All its predecessors may still be skipped, and then it is skipped too.
                 JoinPolicy::AtLeast(_) if taken + lost == 0 && left > 0 => {}
                 JoinPolicy::AtLeast(needed) if taken + left < needed && taken + lost > 0 => {
-                    // Like a node of its own that fails: its edges for that case count.
+                    // As if the node itself fails: its failure edges count.
                     self.nodes[to as usize].stage = Stage::Running;
                     acts.push(Act::OutOfReach(to));
                 }
@@ -302,7 +302,7 @@ impl Progress {
         marks.extend(shape.lines(&shape.node(node).outs).map(|(_, line)| (line, Mark::Skipped)));
     }
 
-    /// Drops what only led to nodes that wait no longer.
+    /// Drops nodes that only lead to nodes that no longer wait.
     fn drop_before(&mut self, shape: &Shape, mut settled: Vec<u32>, acts: &mut Vec<Act>) {
         while let Some(node) = settled.pop() {
             for (_, line) in shape.lines(&shape.node(node).ins) {
@@ -331,7 +331,7 @@ impl Progress {
         is_open
     }
 
-    /// The nodes between `base` (or the block's beginning) and these, these among them, that they came after; in plan order.
+    /// The nodes between `base` (or the block's beginning) and these, including these, that they came after; in plan order.
     pub(crate) fn region(&self, shape: &Shape, of: &[u32], base: Option<u32>) -> Vec<u32> {
         if let ([_], [_] | []) = (self.nodes.as_slice(), of) {
             return if base.is_none() { of.to_vec() } else { Vec::new() };
@@ -349,7 +349,7 @@ impl Progress {
         region
     }
 
-    /// Whether none of these came after nodes with which the block began other than through `base`.
+    /// Whether each of these came after first nodes of the block only through `base`.
     pub(crate) fn all_came_after(&self, shape: &Shape, base: u32, of: &[u32]) -> bool {
         self.region(shape, of, Some(base)).iter().all(|node| !shape.node(*node).ins.is_empty())
     }

@@ -1,5 +1,5 @@
-//! The rule of which node may start when, against a reference model that applies the rule's sentences to every node and edge
-//! until nothing changes.
+//! The rule of which node may start when, against a reference model that applies the rule to every node and edge until nothing
+//! changes.
 
 use proptest::prelude::*;
 
@@ -8,21 +8,21 @@ use crate::testing::rules::play;
 
 const NODES: usize = 8;
 
-/// A block, and what comes of its nodes if they are worked on.
+/// A block, and the fates of its nodes if they run.
 #[derive(Clone, Debug)]
 struct Case {
     shape: Shape,
     fates: Vec<Fate>,
-    /// Which of the open nodes is next, step by step.
+    /// For each step, which of the open nodes is next.
     order: Vec<u8>,
     other_order: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
 enum Fate {
-    /// It finishes, and takes the edges for that at these places.
+    /// It finishes, and takes the success edges at these positions.
     Finishes(Vec<bool>),
-    /// It fails, and takes the edges for that at these places.
+    /// It fails, and takes the failure edges at these positions.
     Fails(Vec<bool>),
     /// Its own condition does not hold.
     Skips,
@@ -40,7 +40,7 @@ fn cases() -> impl Strategy<Value = Case> {
     ];
     let fates = prop::collection::vec(fate, NODES);
     let order = || prop::collection::vec(any::<u8>(), 3 * NODES);
-    // Where a node stands in the author's order has nothing to do with what it comes after.
+    // The author's order is independent of the edges.
     let names = Just((0..NODES).collect::<Vec<_>>()).prop_shuffle();
     (1..=NODES, edges, joins, fates, names, order(), order()).prop_map(
         |(nodes, edges, joins, fates, names, order, other_order)| {
@@ -67,16 +67,16 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// What the model knows of a node.
+/// The state of a node in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stands {
     Waits,
     MayStart,
     IsAtWork,
     Finished,
-    /// It will not be worked on, or not any more.
+    /// It will not run, or no longer runs.
     Over,
-    /// Too few of those before it are left.
+    /// Too few of its predecessors can still finish.
     IsOutOfReach,
 }
 
@@ -142,7 +142,7 @@ impl Model {
         self.settle(shape);
     }
 
-    /// No edge handles the failure: what comes after is lost, and the block if nothing comes after.
+    /// No edge handles the failure: the successors are lost, and the block if there are none.
     fn lose(&mut self, shape: &Shape, node: usize) {
         self.nodes[node] = Stands::Over;
         self.sign(shape, node, |_, line| if line.on == On::Failure { Sign::Skipped } else { Sign::Lost });
@@ -189,7 +189,7 @@ impl Model {
     }
 }
 
-/// The stage of a node in the model's terms.
+/// The stage of a node as a state of the model.
 fn stands(progress: &Progress, node: usize) -> Stands {
     match progress.stage(node as u32) {
         Stage::Waiting => Stands::Waits,
@@ -207,7 +207,7 @@ fn taken(shape: &Shape, node: usize, is_failure: bool, places: &[bool]) -> Vec<u
     outs.filter(|(edge, is_taken)| **is_taken && fits(**edge)).map(|(edge, _)| *edge).collect()
 }
 
-/// Works through a block in this order, with the model beside it if there is one.
+/// Runs a block in this order, beside the model if there is one.
 fn work_through(
     case: &Case,
     order: &[u8],
@@ -222,7 +222,7 @@ fn work_through(
         if progress.is_over() {
             break;
         }
-        // What is out of reach fails before anything else happens.
+        // A node out of reach fails before anything else happens.
         let out_of_reach = acts.iter().position(|act| matches!(act, Act::OutOfReach(_)));
         let node = match out_of_reach.map(|position| acts.remove(position)) {
             Some(Act::OutOfReach(node)) if progress.stage(node) != Stage::Running => continue,
@@ -295,7 +295,7 @@ fn work_through(
                 other => other,
             };
             let stands = stands(&progress, node);
-            // What is out of reach fails in a moment; until then it holds what only leads to it.
+            // A node out of reach fails next; until then it keeps the nodes that only lead to it.
             let is_held = acts.iter().any(|act| matches!(act, Act::OutOfReach(_)));
             if !(is_held && predicted == Stands::Over) {
                 prop_assert_eq!(stands, predicted, "node {}: {:?}\n{:?}", node, progress, model);
@@ -326,7 +326,7 @@ fn every_node_starts_is_skipped_or_dropped_as_the_rule_says_and_every_block_ends
         if case.shape.nodes.iter().any(is_timed) {
             return Ok(());
         }
-        // Nothing depends on which node was first.
+        // The result does not depend on the order.
         let other = work_through(&case, &case.other_order, None, seen)?;
         prop_assert_eq!(progress.failed().is_some(), other.failed().is_some());
         if !case.fates.iter().any(|fate| matches!(fate, Fate::Fails(_))) {

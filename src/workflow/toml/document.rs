@@ -1,4 +1,4 @@
-//! The whole of a text: `[workflow]` and its channels.
+//! Reads the whole text: `[workflow]` and its channels.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(super) fn read(document: &DeTable<'_>, found: &mut Found) -> Draft {
     match document.get("workflow") {
         Some(item) => workflow(item, found).unwrap_or_default(),
         None => {
-            // The unknown key is among the defects, which is more precise.
+            // The unknown key is also a defect, and more precise.
             if document.is_empty() {
                 let advice = "begin with [workflow] and name = \"…\", then write [[workflow.tasks]] for each task";
                 found.add(Defect::new(&Some(0..0), "there is no workflow in this text").advise(advice));
@@ -52,7 +52,7 @@ fn channels(item: &Item<'_>, found: &mut Found) -> Vec<ChannelDraft> {
         return Vec::new();
     };
     let mut channels: Vec<_> = table.iter().filter_map(|(name, item)| channel(name, item, found)).collect();
-    // The tree has them by name; the author's order is that of the places.
+    // The tree is sorted by name; positions give the author's order.
     channels.sort_by_key(|channel| channel.name.place.as_ref().map(|place| place.start));
     channels
 }
@@ -76,7 +76,7 @@ fn channel(name: &Spanned<Cow<'_, str>>, item: &Item<'_>, found: &mut Found) -> 
 }
 
 fn reducer((key, item): Field<'_>, found: &mut Found) -> Option<Reducer> {
-    // The last one stands for what is recognised by its prefix.
+    // The last one represents the keys that are recognised by their prefix.
     let words = [
         ("last_value", Some(Reducer::LastValue)),
         ("append", Some(Reducer::Append)),

@@ -1,5 +1,5 @@
-//! Workflows as TOML (docs/workflow-toml.md). What is read here is syntax: keys, types and words. Whether the names, the
-//! edges and the expressions make a workflow is the check's matter.
+//! Workflows as TOML (docs/workflow-toml.md). This module reads syntax: keys, types and words. Names, edges and expressions are
+//! checked after lowering.
 
 mod document;
 mod task;
@@ -13,7 +13,7 @@ const ADVICE: &str = "put parts of it into workflows of their own";
 /// Reads a workflow.
 ///
 /// # Errors
-/// Everything that is wrong with the text, in the order of the places; of more than 100 defects the number alone.
+/// All defects of the text, in the order of their positions; of more than 100 defects the number alone.
 pub(super) fn parse(text: &str) -> Result<Draft, Vec<Defect>> {
     let mut found = Found::default();
     let draft = callboard_documents::toml::read(text, ADVICE, &mut found, document::read);

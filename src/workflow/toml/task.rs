@@ -1,4 +1,4 @@
-//! A task: a node with its edges.
+//! Reads a task: a node with its edges.
 
 use callboard_documents::toml::{
     DeValue, Field, Fields, Item, count, duration, list, misfit, mismatch, placed_json, string, text, word,
@@ -8,7 +8,7 @@ use callboard_documents::{Defect, Found, Placed};
 use crate::messages::{Condition, JoinPolicy, On};
 use crate::workflow::draft::{EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 
-/// How deep tasks may stand in tasks; those of the workflow are at level 1.
+/// The deepest nesting of tasks; those of the workflow are at level 1.
 pub(super) const MAX_TASK_LEVELS: usize = 32;
 
 const EXAMPLE_WORK: &str =

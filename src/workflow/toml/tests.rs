@@ -61,7 +61,7 @@ depends_on = ["write"]
 join = "settled"
 "#;
 
-/// A workflow whose only task has these lines more.
+/// A workflow whose only task has these lines in addition.
 fn with_lines(lines: &str) -> String {
     format!("[workflow]\nname = \"w\"\n[[workflow.tasks]]\nname = \"a\"\n{lines}")
 }
@@ -83,7 +83,7 @@ fn problems(text: &str) -> Vec<String> {
     parse(text).unwrap_err().into_iter().map(|defect| defect.problem).collect()
 }
 
-/// What stands at a place of [`EVERYTHING`].
+/// The text at a position of [`EVERYTHING`].
 fn text_at(place: &Place) -> &'static str {
     &EVERYTHING[place.clone().unwrap()]
 }
@@ -672,11 +672,11 @@ fn keys_and_brackets_nest_80_levels_deep() {
         assert_eq!(problems(&with_lines(&dotted(levels))), too_deep, "{levels}");
         assert_eq!(problems(&format!("[a.a.a{}]", ".a".repeat(levels))), too_deep, "{levels}");
     }
-    // Each bracket has a path of its own: the tree would be as deep as their product.
+    // Each bracket has a path of its own: the depth of the tree would be the product of both.
     let path = ["a"; 40].join(".");
     let both = format!("{} b = 1 {}", format!("{{ {path} = ").repeat(70), "}".repeat(70));
     assert_eq!(problems(&with_lines(&format!("input = {{ a = {both} }}"))), too_deep);
-    // What stands side by side does not nest.
+    // Siblings do not nest.
     let wide = "{ a = [1, { b.c = 2 }], d.e = [[]] },\n".repeat(1_000);
     assert!(parse(&with_lines(&format!("agent = \"b\"\ninput = [{wide}]"))).is_ok());
 }

@@ -79,7 +79,7 @@ impl Run {
     /// The target of a command of a node's turn, in the form that is journaled.
     ///
     /// # Errors
-    /// It names a node that its own does not declare.
+    /// It names a node that its own node does not declare as a target.
     pub(in crate::supervision::runs) fn check_goto(&self, branch: &Branch, command: &Command) -> Result<(), Refusal> {
         let around = match command.scope {
             Scoped::Current => None,
