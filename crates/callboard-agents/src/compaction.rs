@@ -1,7 +1,7 @@
-//! How a conversation that has become long is made short: which messages are summed up, and what stands in their place. Pure.
+//! Compacts a long conversation: which messages are summed up, and what replaces them. Pure.
 //!
-//! What stays is the task, and the newest messages from an answer of the model on: so a call is never separated from its result.
-//! Task and summary are one message, because not every model takes two of one side in a row.
+//! The task stays, and the newest messages, beginning with an answer of the model: so a call is never separated from its result.
+//! Task and summary are one message, because some models refuse two successive messages of one role.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use callboard::messages::Message;
 
 use super::model::estimated_tokens;
 
-/// Which messages are summed up.
+/// The messages that are summed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Where the task is, which stays.
+    /// The index of the task, which stays.
     task: usize,
-    /// Where the newest messages begin, which stay.
+    /// The index of the first of the newest messages, which stay.
     newest: usize,
 }
 
-/// A conversation that was made short before.
+/// A conversation that was compacted before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compacted {
-    /// The task, in its own words.
+    /// The task, word for word.
     task: Arc<str>,
     summary: Arc<str>,
 }
 
-/// What of a conversation is summed up that has become too long for `room` tokens. `begun_with` are the messages that were there
-/// before the first answer: the last thing that people said in them is the task. The newest messages that stay have half of the
-/// room, or are one answer with what came of it; before the first answer, none stay but the task. Nothing if the rest has less
-/// than a quarter: too little would be gained.
+/// The messages to sum up in a conversation that has become too long for `room` tokens. `begun_with` is the number of messages
+/// before the first answer: the last message of people among them is the task. The newest messages that stay have at most half of
+/// the room, or are one answer with its results; before the first answer, only the task stays. `None` if the rest has less than a
+/// quarter of the room, because little would be gained.
 pub(super) fn cut(history: &[Message], begun_with: usize, room: u64) -> Option<Cut> {
     let is_user = |message: &Message| matches!(message, Message::User { .. });
     let task = history.get(..begun_with)?.iter().rposition(is_user)?;
@@ -42,7 +42,7 @@ pub(super) fn cut(history: &[Message], begun_with: usize, room: u64) -> Option<C
         }
         newest = Some(place);
     }
-    // Only what came before the task, from earlier runs of its conversation, is summed up.
+    // Only messages before the task, from earlier runs of the conversation, are summed up.
     let newest = newest.or((task > 0).then_some(history.len()))?;
     let cut = Cut { task, newest };
     let older: u64 = cut.older(history).map(|range| tokens(&history[range])).into_iter().sum();
@@ -64,12 +64,12 @@ impl Cut {
         earlier.into_iter().chain(older.cloned()).collect()
     }
 
-    /// How many messages are summed up.
+    /// The number of messages that are summed up.
     pub(super) fn len(&self, history: &[Message]) -> usize {
         self.older(history).into_iter().map(|range| range.len()).sum()
     }
 
-    /// The task, in its own words.
+    /// The task, word for word.
     pub(super) fn task(&self, history: &[Message], before: Option<&Compacted>) -> Arc<str> {
         match (before, &history[self.task]) {
             (Some(before), _) => Arc::clone(&before.task),
@@ -78,7 +78,7 @@ impl Cut {
         }
     }
 
-    /// The conversation with a summary in place of those messages.
+    /// The conversation with the summary in place of those messages.
     pub(super) fn apply(
         &self,
         history: &[Message],
@@ -101,7 +101,7 @@ impl Compacted {
     }
 }
 
-/// How many tokens messages have, as a request that has them is estimated.
+/// The estimated tokens of messages, as in a request.
 pub(super) fn tokens(messages: &[Message]) -> u64 {
     estimated_tokens(messages.iter().map(|message| message.size() + 16).sum())
 }
@@ -188,7 +188,7 @@ mod tests {
                 let Some(cut) = cut(&history, begun_with, room) else { continue };
                 let summed_up = cut.summed_up(&history, before.as_ref());
                 prop_assert_eq!(summed_up.len(), cut.len(&history) + usize::from(before.is_some()));
-                // Nothing is lost: what is not summed up is the task, and the end of the conversation as it was.
+                // Nothing is lost: all that was not summed up is the task and the end of the conversation.
                 let (short, compacted) = cut.apply(&history, before.as_ref(), "SUMMARY");
                 prop_assert_eq!(short.len() + cut.len(&history), history.len());
                 prop_assert_eq!(&short[1..], &history[history.len() - short.len() + 1..]);
@@ -197,7 +197,7 @@ mod tests {
                 let Message::User { text } = &short[0] else { panic!("{short:?}") };
                 prop_assert!(text.starts_with("THE TASK\n\n[") && text.ends_with("\nSUMMARY"), "{}", text);
                 prop_assert_eq!(text.matches("THE TASK").count(), 1);
-                // The two sides take turns at the place of the cut.
+                // Both roles alternate at the cut.
                 let is_answer = short.get(1).is_none_or(|next| matches!(next, Message::Assistant { .. }));
                 prop_assert!(is_answer);
                 (history, begun_with, before) = (short, 1, Some(compacted));

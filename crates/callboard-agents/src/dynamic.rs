@@ -1,5 +1,5 @@
-//! Dynamic agents, which agents make while a board runs: what one is described by becomes its definition, and gives it no more
-//! than its maker has (SEMANTICS 13).
+//! Dynamic agents, which agents create while a board runs: the draft becomes a definition, which has no more than its maker's
+//! (SEMANTICS 13).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use callboard_text::{check_name, check_own_name, did_you_mean, nearest, quoted};
 use super::definition::Definition;
 use super::meta::{Draft, makes_agents};
 
-/// The most bytes of what it is for, and of its model's prompt.
+/// The longest description, and the longest prompt, in bytes.
 const MAX_DESCRIPTION: usize = 1 << 10;
 const MAX_INSTRUCTIONS: usize = 16 << 10;
 
-/// The definition of an agent that another one makes, which has these tools.
+/// The definition of a dynamic agent with these tools.
 ///
 /// # Errors
-/// What it would have that its maker does not, or what else is wrong with it.
+/// What it would have beyond its maker, or another defect.
 pub(super) fn within(maker: &Definition, own: &BTreeSet<Arc<str>>, draft: &Draft) -> Result<Definition, String> {
     check_own_name("agent", &draft.name, AgentName::MAX).map_err(|error| error.to_string())?;
     check_size("description", &draft.description, MAX_DESCRIPTION)?;
@@ -51,7 +51,7 @@ fn check_size(what: &str, text: &str, max: usize) -> Result<(), String> {
     if text.len() <= max { Ok(()) } else { Err(format!("its {what} have {} bytes; {max} are the most", text.len())) }
 }
 
-/// A mode that has no effect which that of the maker does not have.
+/// A mode without effects that the maker's mode does not have.
 fn mode_within(maker: Mode, word: &str) -> Result<Mode, String> {
     let modes = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General];
     let Some(mode) = modes.into_iter().find(|mode| mode.name() == word) else {
@@ -133,7 +133,7 @@ mod tests {
         definition.allowed_tools.iter().flatten().cloned().collect()
     }
 
-    /// What an agent has, as plain sets that can be compared.
+    /// Whether the permissions of one agent, as plain sets, are within those of another.
     fn is_within(one: &Definition, other: &Definition) -> bool {
         let spaces = |definition: &Definition| definition.namespaces.clone().unwrap_or_else(|| vec!["run".into()]);
         let effects = |definition: &Definition| Effect::ALL.map(|effect| effect.fits(definition.mode));
@@ -151,7 +151,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A tree of agents, each made by one that was there before: none has what any of those above it does not have.
+        /// A tree of agents, each created by an earlier one: none has more than any agent above it.
         #[test]
         fn nobody_that_was_made_has_more_than_its_makers(
             root in draft(),

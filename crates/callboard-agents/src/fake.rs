@@ -65,12 +65,12 @@ impl Model for FakeModel {
     }
 }
 
-/// What it does first.
+/// The tool calls of its first answer.
 fn calls(request: &ModelRequest) -> Vec<ToolCall> {
     let asked = asked(&request.messages);
     let call = |number: usize, name: &str, arguments: Value| ToolCall::new(&format!("fake-{number}"), name, arguments);
     let task = request.tools.iter().find(|tool| *tool.name == *MetaTool::Task.name());
-    // Whoever leads has a team, which the schema of the tool names.
+    // An agent with a team has the team's names in the tool's schema.
     let team = task.and_then(|task| task.parameters.pointer("/properties/agent/examples")).and_then(Value::as_array);
     let team = team.into_iter().flatten().take(MAX_TASKS).filter_map(Value::as_str);
     let tasks: Vec<ToolCall> = team

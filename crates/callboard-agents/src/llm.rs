@@ -74,7 +74,7 @@ impl LlmAgent {
             .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
         let is_allowed = |tool: &MetaTool| match allowed {
             Some(allowed) => allowed.iter().any(|name| **name == *tool.name()),
-            // There is nothing to search for if all is shown.
+            // Without hidden tools there is nothing to search for.
             None => !tool.is_on_request() && (*tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty()),
         };
         let meta: Vec<MetaTool> = MetaTool::ALL.into_iter().filter(is_allowed).collect();
@@ -95,13 +95,13 @@ impl LlmAgent {
         if let Some(budget) = definition.tokens.filter(|budget| *budget < needed) {
             return Err(DefinitionError::Budget { agent: agent(), budget, needed, max_tokens });
         }
-        // Its prompt is compiled.
+        // The prompt is compiled, so its source is dropped.
         let mut definition = definition.clone();
         (definition.system_prompt, definition.sections) = Default::default();
         Ok(Self(Arc::new(Parts { definition, team, board_tools: tools.clone(), thinker, prompt })))
     }
 
-    /// The same agent, which gives no tasks to others.
+    /// The same agent without the tool that delegates tasks.
     pub(super) fn without_tasks(mut self) -> Self {
         let parts = Arc::make_mut(&mut self.0);
         parts.thinker = parts.thinker.clone().without(|tool| tool == MetaTool::Task);
@@ -121,11 +121,11 @@ impl LlmAgent {
     }
 }
 
-/// The others of a team, and the built-in agents that the agent is to know of.
+/// The team, and the built-in agents that the agent knows.
 fn with_built_in(team: &[Teammate], definition: &Definition) -> Vec<Teammate> {
     let mut team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
     for agent in &definition.built_in_team {
-        // One that the user has replaced is there as what it is now.
+        // A built-in agent that the user has replaced is in the team already.
         if team.iter().all(|mate| mate.name != agent.name()) && definition.name.as_str() != agent.name() {
             team.push(Teammate { name: agent.name().to_owned(), description: agent.definition().description });
         }
@@ -146,7 +146,7 @@ impl Agent for LlmAgent {
         thinker.system(system).turn(&turn, messages).await
     }
 
-    /// An agent of its model and of those of its tools that the draft names.
+    /// A dynamic agent with the same models, and with those of its tools that the draft names.
     fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
         let draft: Draft = draft.parse().map_err(|error| error.to_string())?;
         let Parts { definition, thinker, team, .. } = &*self.0;

@@ -87,7 +87,7 @@ impl ModelRequest {
     }
 }
 
-/// How many tokens a text of so many bytes has, as [`ModelRequest::estimated_tokens`] has it.
+/// The estimated tokens of a text of so many bytes, as for [`ModelRequest::estimated_tokens`].
 pub(crate) const fn estimated_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(3)
 }
@@ -153,7 +153,7 @@ impl ModelAnswer {
     }
 }
 
-/// The most bytes of one answer: a provider that goes on and on is cut off.
+/// The most bytes of one answer: a longer one is cut off.
 pub(super) const MAX_REPLY: usize = 4 << 20;
 
 /// The most calls in one answer.

@@ -62,7 +62,7 @@ impl OutputSchema {
         }
     }
 
-    /// What a model receives about it beforehand.
+    /// The instruction about the answer for a model.
     pub(super) fn instruction(&self) -> String {
         format!(
             "Your last answer is read by a program. It is one JSON value that meets this JSON Schema, with nothing before or \
@@ -72,13 +72,13 @@ impl OutputSchema {
     }
 }
 
-/// The inside of the one fenced block of a text, or the text.
+/// The content of the only fenced block of a text, or the text.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let mut parts = text.split("```");
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(_), Some(block), Some(_), None) => {
-            // The first line says what language it is in.
+            // The first line names the language.
             block.split_once('\n').map_or(block, |(_, inside)| inside).trim()
         }
         _ => text,

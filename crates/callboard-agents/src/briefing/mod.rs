@@ -1,8 +1,8 @@
-//! What an agent that is given a task receives of the conversation of the one that gives it: nothing, a summary, the passages that
-//! fit the task, or all of it. Pure: who sums up is asked elsewhere.
+//! The part of a conversation that an agent receives with a task from it: nothing, a summary, the passages that fit the task, or
+//! all of it. Pure: the summary is made elsewhere.
 //!
-//! It stands before the task, is bounded, and says what it is and what was left out. It is a record, in which no line of
-//! a message can pass for the beginning of another one.
+//! It is put before the task, is bounded, and states what it is and what was left out. It is formatted as a record: no line of a
+//! message can pass for the beginning of another message.
 
 mod rank;
 mod transcript;
@@ -15,27 +15,27 @@ use super::model::estimated_tokens;
 
 pub(super) use transcript::{Transcript, shortened, transcript};
 
-/// The most passages of a conversation that fit a task.
+/// The most passages that are selected for a task.
 const MAX_PASSAGES: usize = 12;
 
-/// A task as the other agent gets it.
+/// A task as the other agent receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Briefing {
     /// The part of the conversation, and the task.
     pub(super) text: String,
-    /// How many tokens it has without the task, as an estimate.
+    /// The estimated number of tokens without the task.
     pub(super) tokens: u64,
-    /// How many messages, or passages of some, it has.
+    /// The number of messages, or of passages of messages, in it.
     pub(super) passages: u32,
-    /// How many there are besides.
+    /// The number of messages or passages that were left out.
     pub(super) left_out: u32,
 }
 
-/// A summary, or why there is none.
+/// A summary, or the reason why there is none.
 pub(super) type Summary = Result<Arc<str>, Arc<str>>;
 
-/// A task with what a strategy selects of the conversation, in at most (about) so many tokens. `summary` is the one of
-/// [`ConversationStrategy::Summary`]. `None` if it selects nothing.
+/// A task with the part of the conversation that a strategy selects, in at most about `max_tokens` tokens. `summary` is for
+/// [`ConversationStrategy::Summary`]. `None` if nothing is selected.
 pub(super) fn briefing(
     strategy: ConversationStrategy,
     history: &[Message],
@@ -82,7 +82,7 @@ fn filtered(history: &[Message], task: &str, max_tokens: u64) -> Briefing {
     let mut tokens = 0;
     for place in rank::ranked(task, passages.iter().map(|passage| passage.words.as_str())) {
         let more = estimated_tokens(passages[place].text.len());
-        // A shorter one that fits less well may still have room.
+        // A shorter passage with a lower rank may still fit.
         if chosen.is_empty() || (chosen.len() < MAX_PASSAGES && tokens + more <= max_tokens) {
             tokens += more;
             chosen.push(place);

@@ -1,4 +1,4 @@
-//! Full-text rank: which texts have most of what is asked for, by Okapi BM25.
+//! Ranks texts by a full-text query, with Okapi BM25.
 //!
 //! It is implemented here, because the only crate for it depends on an unmaintained hash function.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// The places of the texts that have words of the query, the best first. Of two that are as good the later one comes first.
+/// The indices of the texts that have words of the query, the best first; of equal ones, the later first.
 pub(super) fn ranked<'a>(query: &str, texts: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let texts: Vec<Vec<String>> = texts.map(words).collect();
     let wanted: BTreeMap<String, f64> = {
@@ -29,7 +29,7 @@ pub(super) fn ranked<'a>(query: &str, texts: impl Iterator<Item = &'a str>) -> V
     found.into_iter().map(|(_, place)| place).collect()
 }
 
-/// How well a text fits, in millionths: what differs by less is as good.
+/// The score of a text, in millionths; smaller differences count as equal.
 fn score(wanted: &BTreeMap<String, f64>, text: &[String], mean: f64) -> u64 {
     let mut counts: BTreeMap<&str, f64> = BTreeMap::new();
     for word in text.iter().filter(|word| wanted.contains_key(*word)) {

@@ -9,9 +9,9 @@ use crate::model::estimated_tokens;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transcript {
     pub(crate) text: String,
-    /// How many messages it has.
+    /// The number of messages in it.
     pub(crate) messages: u32,
-    /// How many older ones it does not have.
+    /// The number of older messages that were left out.
     pub(crate) left_out: u32,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Passage {
 /// The longest passage, in bytes of text.
 const PASSAGE: usize = 1_000;
 
-/// A conversation in at most (about) so many tokens: the newest messages, of which one alone has no more than half of them.
+/// A conversation in at most about `max_tokens` tokens: the newest messages, each with at most half of them.
 pub(crate) fn transcript(history: &[Message], max_tokens: u64) -> Transcript {
     let longest = max_tokens / 2;
     let (mut reported, mut tokens) = (Vec::new(), 0);
@@ -60,12 +60,12 @@ pub(super) fn passages(history: &[Message], max_tokens: u64) -> Vec<Passage> {
     history.iter().flat_map(of_message).collect()
 }
 
-/// A text whose lines cannot be taken for what stands at the beginning of a line.
+/// A text with indented lines, which cannot pass for the beginning of a message.
 pub(super) fn indented(text: &str) -> String {
     text.split('\n').map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A message of at most (about) so many tokens. It is shortened before it is set in, so that no line of it begins elsewhere.
+/// A message of at most about `max_tokens` tokens. It is shortened before it is indented, so that all its lines are indented.
 fn text(message: &Message, max_tokens: u64) -> String {
     let said = said(message);
     let longest = max_tokens / said.len().max(1) as u64;
@@ -92,19 +92,19 @@ fn said(message: &Message) -> Vec<(String, String)> {
     }
 }
 
-/// A name of a tool as a model wrote it: it need not be one.
+/// The name of a tool that a model wrote; it may be any text.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric() || ['_', '-', '.'].contains(c)).take(64).collect()
 }
 
-/// A text in parts of whole lines, as far as these are not too long themselves.
+/// A text in parts of whole lines, except lines that are too long themselves.
 fn parts(text: &str, longest: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text.trim();
     while rest.len() > longest {
         // One character at least.
         let most = rest.floor_char_boundary(longest).max(rest.chars().next().map_or(1, char::len_utf8));
-        // At the end of a paragraph, a line or a word, if there is one in the second half.
+        // Cut after a paragraph, a line or a word, if one ends in the second half.
         let ends = ["\n\n", "\n", " "].into_iter().filter_map(|end| rest[..most].rfind(end));
         let end = ends.into_iter().find(|end| *end > longest / 2).unwrap_or(most);
         parts.push(rest[..end].trim());
@@ -127,7 +127,7 @@ pub(crate) fn shortened(text: &str, max_tokens: u64) -> String {
     format!("{}\n[… {} bytes are left out here …]\n{}", &text[..head], tail - head, &text[tail..])
 }
 
-/// How long a text of so many tokens is, as these are estimated.
+/// The length in bytes of a text with so many estimated tokens.
 fn bytes(tokens: u64) -> usize {
     usize::try_from(tokens.saturating_mul(3)).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! How the agents that come with the library are declared.
+//! The definitions of the agents that come with the library.
 
 use callboard_documents::Defects;
 

@@ -1,4 +1,4 @@
-//! Agents that come with the library: what the others need of a model beside their own work.
+//! Agents that come with the library, for work that other agents need done by a model.
 //!
 //! Each is declared as any other is, in a text that is compiled in. None has a tool, and none has an effect. They are not on a
 //! board unless they are added to it; a definition of the user's with the same name takes the place of one.

@@ -1,4 +1,4 @@
-//! A call that the breakers of a model and of its provider have let through.
+//! A call that the breakers of a model and of its provider have admitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Lets a call through.
+    /// Admits a call.
     ///
     /// # Errors
-    /// Whose breaker is open, and after how long it may be worth asking again.
+    /// The owner of the open breaker, and the time after which a call may be admitted.
     pub(super) fn new(
         listed: &Arc<Listed>,
         env: &Env,
         policy: BreakerPolicy,
     ) -> Result<Self, (&'static str, Duration)> {
         let now = env.now().monotonic;
-        // Always in this order: the model, then its provider.
+        // Always locked in this order: the model's breaker, then its provider's.
         let (mut model, mut provider) = (listed.gate.breaker.lock(), listed.provider.breaker.lock());
         model.check(&policy, now).map_err(|wait| ("model", wait))?;
         provider.check(&policy, now).map_err(|wait| ("provider", wait))?;
@@ -35,7 +35,7 @@ impl Admitted {
         Ok(Self { listed: Arc::clone(listed), env: env.clone(), policy, tickets })
     }
 
-    /// Counts how the call has ended.
+    /// Counts the end of the call.
     pub(super) fn end(&mut self, signal: Signal) {
         let Some((model, provider)) = self.tickets.take() else { return };
         let now = self.env.now().monotonic;

@@ -99,7 +99,7 @@ impl Call {
         }
     }
 
-    /// Begins with the next candidate. Reports an open breaker.
+    /// Admits the next candidate. Reports an open breaker.
     fn admit(&mut self) -> Option<Told> {
         let Some(listed) = self.ahead.pop_front() else { return Some(self.give_up()) };
         match Admitted::new(&listed, &self.registry.env, self.registry.policy.breaker) {

@@ -1,11 +1,11 @@
-//! Whether the models of a catalog fit together. Pure.
+//! Checks that the models of a catalog fit together. Pure.
 
 use callboard_documents::{Defect, Place};
 use callboard_text::{did_you_mean, is_unseen, nearest, quoted};
 
 use super::entry::{ModelEntry, Prices};
 
-/// What is checked of a model, with the places where it was written.
+/// The checked parts of a model, with their positions in the text.
 pub(crate) struct Facts<'a> {
     pub(crate) name: &'a str,
     pub(crate) place: Place,
@@ -22,7 +22,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Everything that is wrong with them.
+/// All defects of the models.
 pub(crate) fn check(models: &[Facts<'_>]) -> Vec<Defect> {
     let mut defects = Vec::new();
     for (position, model) in models.iter().enumerate() {
@@ -49,7 +49,7 @@ pub(crate) fn check(models: &[Facts<'_>]) -> Vec<Defect> {
     defects
 }
 
-/// What is wrong with a name.
+/// The defect of a name.
 fn name(name: &str, place: &Place) -> Option<Defect> {
     let is_strange = |c: char| c.is_whitespace() || c.is_control() || is_unseen(c);
     let problem = if name.is_empty() {
@@ -64,7 +64,7 @@ fn name(name: &str, place: &Place) -> Option<Defect> {
     Some(Defect::new(place, problem))
 }
 
-/// What is wrong with the prices of a model.
+/// The defect of a model's prices.
 pub(crate) fn prices(name: &str, prices: Prices, place: &Place) -> Option<Defect> {
     let is_price = |price: f64| price.is_finite() && price >= 0.0;
     if is_price(prices.input) && is_price(prices.output) {
@@ -79,7 +79,7 @@ fn find(models: &[Facts<'_>], name: &str) -> Option<usize> {
     models.iter().position(|model| model.name == name)
 }
 
-/// A defect for each circle of fallbacks, reported once, at the model where it was entered.
+/// A defect for each cycle of fallbacks, reported once, at the first of its models.
 fn circles(models: &[Facts<'_>]) -> Vec<Defect> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -93,7 +93,7 @@ fn circles(models: &[Facts<'_>]) -> Vec<Defect> {
         if seen[start] != Seen::Not {
             continue;
         }
-        // A walk with its own stack: a list of fallbacks may be as long as the file.
+        // Iterative, because a chain of fallbacks may be as long as the file.
         let mut way = vec![(start, 0)];
         seen[start] = Seen::OnTheWay;
         while let Some((at, next)) = way.last_mut() {

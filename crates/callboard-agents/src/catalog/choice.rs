@@ -1,4 +1,4 @@
-//! Who may answer, and in which order. Pure.
+//! The candidates for a choice, and their order. Pure.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ impl ModelChoice {
     }
 }
 
-/// The places of those who may answer among `entries`, of which the first `listed` are listed: only those are found by tags.
-/// Names that are not there are passed over.
+/// The indices of the candidates among `entries`, of which the first `listed` are listed: only those are found by tags. Unknown
+/// names are skipped.
 pub(super) fn candidates(choice: &ModelChoice, listed: usize, entries: &[&ModelEntry]) -> Vec<usize> {
     let mut found = Vec::new();
     for name in choice.names() {
@@ -76,7 +76,7 @@ pub(super) fn candidates(choice: &ModelChoice, listed: usize, entries: &[&ModelE
     found
 }
 
-/// Adds a model, its fallbacks, and theirs: each with its own before the next one.
+/// Adds a model and its fallbacks, recursively: each with its own fallbacks before the next one.
 fn add_with_fallbacks(name: &str, entries: &[&ModelEntry], found: &mut Vec<usize>) {
     let mut ahead = vec![name];
     while let Some(name) = ahead.pop() {

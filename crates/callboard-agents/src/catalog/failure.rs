@@ -1,4 +1,4 @@
-//! What is done after a model has failed. Pure.
+//! What follows when a model has failed. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use crate::model::{ModelError, ModelErrorKind};
 
 use super::policy::CallPolicy;
 
-/// What comes after an error.
+/// The consequence of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// The same model is asked again after this time.
     Again(Duration),
     /// The next model is asked, if there is one.
     Next,
-    /// The error is passed on, whoever is left.
+    /// The error is returned, even if other models are left.
     GiveUp,
 }
 
-/// What is done after an error of a model that was asked again `retries` times already, and that `has_spoken` or not.
+/// What follows an error of a model that was already retried `retries` times; `has_spoken` if it had begun its answer.
 pub(super) fn after(error: &ModelErrorKind, has_spoken: bool, retries: u32, policy: &CallPolicy, random: u64) -> Then {
-    // Somebody has seen the beginning: another answer would appear as the rest of this one.
+    // The beginning was already shown: another answer would appear as its continuation.
     if has_spoken {
         return Then::GiveUp;
     }
@@ -43,7 +43,7 @@ pub(super) fn after(error: &ModelErrorKind, has_spoken: bool, retries: u32, poli
     }
 }
 
-/// What a breaker makes of an error: a provider that wants less, or that refuses us, is there.
+/// The signal of an error to a breaker: a provider that limits or refuses requests is available.
 pub(super) fn signal(error: ModelErrorKind) -> Signal {
     match error {
         ModelErrorKind::RateLimited(_) | ModelErrorKind::Rejected | ModelErrorKind::Unauthorised => Signal::Neutral,
@@ -53,8 +53,9 @@ pub(super) fn signal(error: ModelErrorKind) -> Signal {
     }
 }
 
-/// The error of a call in which every model has failed: that of the only one, or all of them in one. Its kind is that of the
-/// first for which a later try may go better; a model without a key must not end what waiting would mend.
+/// The error of a call in which every model has failed: that of the only model, or all of them combined. Its kind is that of the
+/// first error for which a later try may succeed, so that, say, a model without a key does not make a temporary failure
+/// permanent.
 pub(super) fn together(mut failed: Vec<(Arc<str>, ModelError)>) -> ModelError {
     if failed.len() == 1 {
         return failed.remove(0).1;

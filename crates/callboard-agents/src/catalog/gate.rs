@@ -1,4 +1,4 @@
-//! What stands before a model or a provider: a breaker and a rate.
+//! The gate of a model or a provider: a breaker and a rate.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub(super) struct Gate {
     places: Option<Arc<Places>>,
 }
 
-/// Requests a minute, as providers count them: so many at once, and then one after the other as they come free.
+/// A rate in requests per minute, as providers count them: a burst, and then one request after the other as capacity is regained.
 struct Places {
     requests_per_minute: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, EnvClock, NoOpMiddleware<Duration>>,
-    /// Who waits for the next free place; the others stand behind, in the order in which they came.
+    /// Held by the caller that waits for the next free request; the semaphore is fair, so others follow in order.
     first: Semaphore,
     clock: EnvClock,
 }
@@ -52,8 +52,8 @@ impl Gate {
         Self { breaker: Arc::default(), places }
     }
 
-    /// This gate in place of another: the places that are taken stay so if the rate is the same, and the breaker stays as it is
-    /// if `is_known`.
+    /// This gate as the replacement of another: used requests still count if the rate is the same, and the breaker is kept if
+    /// `is_known`.
     pub(super) fn after(self: &Arc<Self>, before: &Arc<Self>, is_known: bool) -> Arc<Self> {
         let has_same_rate = self.rate() == before.rate();
         if has_same_rate && is_known {
@@ -72,7 +72,7 @@ impl Gate {
         self.breaker.lock().state()
     }
 
-    /// Waits for a free place and takes it. Whoever stops waiting takes none.
+    /// Waits until a request is allowed, and counts it. A caller that stops waiting counts none.
     pub(super) async fn place(&self) {
         let Some(places) = &self.places else { return };
         // The semaphore is never closed.

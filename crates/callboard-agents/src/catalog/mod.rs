@@ -1,8 +1,8 @@
 //! Which models there are, and which of them is asked: preferred, fallbacks, tags, breakers, rates, prices.
 //!
-//! What is decided is in plain functions: `check` (whether the entries fit together), `choice` (who may answer, in which
-//! order), `failure` (what is done after an error), `succession` (what is kept when they are read again). `registry` has the models by
-//! name, `gate` a breaker and a rate for each model and provider, and `call` asks one model after the other.
+//! The decisions are pure functions: `check` (whether the entries fit together), `choice` (the candidates and their order),
+//! `failure` (what follows an error), `succession` (the state that is kept when the catalog is read again). `registry` has the
+//! models by name, `gate` a breaker and a rate for each model and provider, and `call` asks one model after the other.
 
 mod admitted;
 mod call;
@@ -181,7 +181,7 @@ impl Models {
     /// As for [`Models::candidates`].
     pub fn chosen(&self, choice: &ModelChoice) -> Result<Chosen, ModelsError> {
         let candidates = self.listed_for(choice)?;
-        // There is a first one: nothing that fits is an error.
+        // There is a first one: without candidates, an error was returned.
         let name = candidates.first().map(|first| Arc::clone(&first.entry.name)).unwrap_or_default();
         Ok(Chosen { name, registry: Arc::clone(&self.0), candidates })
     }
@@ -224,7 +224,7 @@ pub struct Chosen {
 }
 
 impl Model for Chosen {
-    /// That of the one that is asked first.
+    /// The name of the first candidate.
     fn name(&self) -> &str {
         &self.name
     }

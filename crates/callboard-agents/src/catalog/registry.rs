@@ -1,4 +1,4 @@
-//! The models of a catalog by name, each with its gates; and those that are made of names that are not listed.
+//! The models of a catalog by name, each with its gates, and models made from unlisted names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::policy::CallPolicy;
 pub(super) struct Registry {
     pub(super) env: Env,
     pub(super) policy: CallPolicy,
-    /// In the order in which they were given.
+    /// In the order of the catalog.
     pub(super) listed: Vec<Arc<Listed>>,
     pub(super) providers: BTreeMap<Arc<str>, Arc<Gate>>,
     pub(super) unlisted: Option<Unlisted>,
-    /// Models that were made when their names were first used.
+    /// Models that were made from unlisted names at their first use.
     pub(super) made: Arc<Mutex<BTreeMap<Arc<str>, Arc<Listed>>>>,
 }
 
-/// A model with what is kept about it.
+/// A model with its gates.
 pub(super) struct Listed {
     pub(super) entry: ModelEntry,
     pub(super) gate: Arc<Gate>,
@@ -35,14 +35,14 @@ pub(super) struct Listed {
 #[derive(Clone)]
 pub(super) struct Unlisted {
     pub(super) make: Make,
-    /// What can be done if no model fits.
+    /// The advice if no model fits.
     pub(super) advice: Arc<str>,
 }
 
-/// The error is a problem, in words.
+/// Makes a model from its name; the error is a problem, as text.
 pub(super) type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>;
 
-/// How many models can be made of names: names come from definitions, of which there are not as many.
+/// The most models that are made from names: names come from definitions, of which there are fewer.
 const MAX_MADE: usize = 1_000;
 
 /// Why a catalog has no model for a [`ModelChoice`].
@@ -82,7 +82,7 @@ impl Registry {
         listed.or_else(|| self.made.lock().get(name).cloned())
     }
 
-    /// The model of this name; it is made if it is not there and can be.
+    /// The model of this name; it is made if it is unknown and can be made.
     pub(super) fn find(&self, name: &str) -> Result<Arc<Listed>, ModelsError> {
         if let Some(listed) = self.get(name) {
             return Ok(listed);
@@ -100,14 +100,14 @@ impl Registry {
         if made.len() >= MAX_MADE {
             return Err(unknown(format!(": {MAX_MADE} have been made of names already; list those that are used")));
         }
-        // Two of one provider share its breaker, also if neither is listed.
+        // Models of one provider share its breaker, also if neither is listed.
         let same = made.values().find(|other| other.entry.provider == entry.provider);
         let provider = same.map(|other| Arc::clone(&other.provider));
         let provider = provider.or_else(|| self.providers.get(&entry.provider).cloned());
         let provider = provider.unwrap_or_else(|| Arc::new(Gate::new(&self.env, None)));
         let gate = Arc::new(Gate::new(&self.env, entry.requests_per_minute));
         let listed = Arc::new(Listed { entry, gate, provider });
-        // Somebody else may have made it meanwhile; the first one counts.
+        // Another thread may have made it meanwhile; the first one is kept.
         Ok(Arc::clone(made.entry(name.into()).or_insert(listed)))
     }
 
@@ -121,7 +121,7 @@ impl Registry {
         ModelsError::NoneFits { problem, advice: self.what_there_is() }
     }
 
-    /// What there is, or what to do if there is nothing.
+    /// The listed models as text, or the advice if there are none.
     fn what_there_is(&self) -> String {
         const MOST: usize = 20;
         let names: Vec<_> = self.listed.iter().take(MOST).map(|listed| described(&listed.entry)).collect();

@@ -59,7 +59,7 @@ impl Models {
         self
     }
 
-    /// Whether nothing is different from those that they came [`after`](Models::after).
+    /// Whether these models equal the ones that they replace (see [`after`](Models::after)).
     pub(crate) fn are_as(&self, before: &Self) -> bool {
         let (now, old) = (&self.0, &before.0);
         let is_listed_alike = now.listed.len() == old.listed.len()
@@ -68,8 +68,8 @@ impl Models {
         Arc::ptr_eq(now, old) || (is_listed_alike && makes_none && now.policy == old.policy)
     }
 
-    /// The names of models that are asked at another place, or with another key, than the one of their name was; those with new
-    /// names, than any was. Names that are not listed count as one.
+    /// The names of models that are called at another address, or with another key, than the model of that name was; for a new
+    /// name, than any model was. Unlisted names count as one.
     pub(crate) fn elsewhere(&self, before: &Self) -> Vec<Arc<str>> {
         let entries = |models: &Self| models.0.listed.iter().map(|listed| listed.entry.clone()).collect::<Vec<_>>();
         let older = entries(before);
@@ -79,7 +79,7 @@ impl Models {
             if candidates.peek().is_some() {
                 return candidates.any(has_server);
             }
-            // Where names need not be listed, those of a provider were there before.
+            // If names need not be listed, those of a provider were already usable.
             let unlisted = before.0.unlisted.as_ref();
             let made = unlisted.and_then(|it| (it.make)(&format!("{}/{}", entry.provider, entry.name)).ok());
             made.iter().chain(&older).any(has_server)
@@ -92,7 +92,7 @@ impl Models {
         elsewhere
     }
 
-    /// The listed model of this name, if it asks the same.
+    /// The listed model of this name, if it makes the same calls.
     fn same(&self, entry: &ModelEntry) -> Option<Arc<Listed>> {
         let older = self.0.listed.iter().find(|older| older.entry.name == entry.name)?;
         let (model, other) = (&entry.model, &older.entry.model);

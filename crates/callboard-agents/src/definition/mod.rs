@@ -22,7 +22,7 @@ pub(crate) use process_settings::READY_WITHIN;
 pub(crate) use reading::name_alike;
 pub use reading::{DefinitionReader, DefinitionSource};
 
-/// How many tokens of a conversation another agent is sent by default.
+/// The default limit of tokens of a conversation that another agent receives.
 pub(super) const TOLD_TOKENS: u32 = 8_000;
 
 /// What an agent is: everything that a file may say about one.
@@ -90,7 +90,7 @@ pub struct Definition {
     /// The program that it is, if it is one: then no model thinks for it, and nothing counts here that is for models.
     pub process: Option<Arc<ProcessSettings>>,
     tier: Tier,
-    /// Its model's prompt if another agent made it; nothing in it is replaced.
+    /// The prompt of an agent that another agent created; it is no template.
     instructions: Option<Arc<str>>,
 }
 
@@ -155,7 +155,7 @@ impl Definition {
         Self { system_prompt, instructions: Some(instructions.into()), ..Self::new(name, Tier::Dynamic) }
     }
 
-    /// What a board has to know of it, whatever kind of agent it is.
+    /// Applies the settings that a board needs of any kind of agent.
     pub(super) fn on_a_board(&self, spec: AgentSpec) -> AgentSpec {
         let (max, within) = self.restarts;
         let mut spec = spec

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callboard_text::quoted;
 
-/// How long a program may take by default to say that it is ready.
+/// The default timeout for a program to report that it is ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// The program that an agent is: what stands under `[agent.process]`. Nothing in it is a template.
@@ -27,7 +27,7 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
-    /// The folder that it starts in, where `root` is that of all programs.
+    /// The folder in which the program starts; `root` is the folder of all programs.
     ///
     /// # Errors
     /// There is no current folder that `root` could be relative to.
@@ -36,15 +36,15 @@ impl ProcessSettings {
     }
 }
 
-/// The folder that a program starts in: that of all programs, or one below it.
+/// The folder in which a program starts: that of all programs, or one below it.
 #[derive(Clone, Debug)]
 pub(crate) struct DeclaredFolder {
-    /// That of all programs: an absolute path.
+    /// The folder of all programs, as an absolute path.
     root: PathBuf,
     folder: Option<PathBuf>,
 }
 
-/// Why there is no folder that a program may start in.
+/// The reason why a program has no folder to start in.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FolderError {
     /// The path does not exist, or does not lead to a folder.
@@ -65,11 +65,11 @@ impl DeclaredFolder {
     /// Its path as it was written. Links in it may lead anywhere.
     pub(crate) fn as_written(&self) -> PathBuf {
         let Some(folder) = &self.folder else { return self.root.clone() };
-        // Without `.` between: errors show it.
+        // Normalized without `.`, because errors show it.
         self.root.join(folder).components().collect()
     }
 
-    /// Its path without links. It is the folder of all programs or lies below it.
+    /// Its path without links: the folder of all programs, or one below it.
     ///
     /// # Errors
     /// It does not, or is not there.
@@ -83,7 +83,7 @@ impl DeclaredFolder {
     }
 }
 
-/// A folder that is there, without links.
+/// An existing folder, without links.
 fn resolved(folder: &Path) -> Result<PathBuf, FolderError> {
     match folder.canonicalize() {
         Ok(path) if path.is_dir() => Ok(path),

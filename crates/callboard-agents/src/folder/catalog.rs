@@ -14,7 +14,7 @@ use crate::model::Model;
 
 use super::FileChange;
 
-/// Reads a text: its origin, as errors name it, and itself.
+/// Reads a text; the arguments are its origin, for errors, and the text.
 type Reader = Arc<dyn Fn(&str, &str) -> Result<Models, Defects> + Send + Sync>;
 
 type Choose = Arc<dyn Fn(&Models, &Definition) -> Result<Arc<dyn Model>, String> + Send + Sync>;
@@ -107,35 +107,35 @@ impl fmt::Debug for CatalogFile {
     }
 }
 
-/// What stands in the file: nothing if it is not there, or why it cannot be read.
+/// The content of the file: `None` if it does not exist, or the reason why it cannot be read.
 pub(super) type Bytes = Result<Option<Vec<u8>>, String>;
 
-/// Reads the file of a catalog. It waits for the disk.
+/// Reads the file of a catalog. Blocks on the disk.
 pub(super) fn bytes(path: &Path) -> Bytes {
     match bytes_of(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        // A command holds the place of a file that it must not make with a folder.
+        // The path is a folder: a command that must not create the file has a placeholder folder there.
         Err(_) if path.is_dir() => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A catalog, and what is known of its file.
+/// A catalog, and the state of its file.
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     pub(super) file: CatalogFile,
-    /// Why the file was not taken when it was read last; `None` if it was. The same reason is not reported again.
+    /// The reason why the file was refused when it was last read; `None` if it was accepted. A reason is reported once.
     refusal: Option<String>,
     current: Option<Current>,
 }
 
-/// The models that stand.
+/// The models in effect.
 #[derive(Clone, Debug)]
 pub(super) struct Current {
     text: Option<Vec<u8>>,
     pub(super) models: Models,
-    /// Later ones have a higher number. The first has 1.
+    /// Increases with each change, from 1.
     pub(super) generation: u64,
 }
 
@@ -148,12 +148,12 @@ impl Catalog {
         self.current.as_ref()
     }
 
-    /// The number of the models that stand.
+    /// The generation of the models in effect.
     pub(super) fn generation(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.generation)
     }
 
-    /// The model of an agent among those that stand.
+    /// The model of an agent among those in effect.
     pub(super) fn model(&self, definition: &Definition) -> Result<Arc<dyn Model>, String> {
         match &self.current {
             Some(current) => (self.file.choose)(&current.models, definition),
@@ -192,10 +192,10 @@ impl Catalog {
         })
     }
 
-    /// These models, if all of the agents that have one now would have one.
+    /// These models, if all agents that have a model now would have one.
     ///
     /// # Errors
-    /// Which agents would have none, and why.
+    /// The agents that would have none, and the reasons.
     pub(super) fn fitting<'a>(
         &self,
         offered: Current,
@@ -213,7 +213,7 @@ impl Catalog {
         if left_out.is_empty() { Ok(offered) } else { Err(left_out.join("\n")) }
     }
 
-    /// Takes what is offered, or keeps what stands. Returns what is to be reported of it.
+    /// Accepts the offered models, or keeps those in effect. Returns the change to report.
     pub(super) fn take(&mut self, offered: Result<Current, String>) -> FileChange {
         match offered {
             Ok(offered) => {
@@ -223,7 +223,7 @@ impl Catalog {
                 (self.current, self.refusal) = (Some(offered), None);
                 change
             }
-            // What is wrong with a file is reported once.
+            // A reason is reported once.
             Err(why) if self.refusal.as_ref() == Some(&why) => FileChange::Unchanged,
             Err(why) => {
                 self.refusal = Some(why.clone());

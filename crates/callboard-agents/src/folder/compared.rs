@@ -1,4 +1,4 @@
-//! What stands in files against the agents that stand: pure.
+//! Compares files with the agents in effect. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,21 @@ use crate::teammate::Teammate;
 use super::catalog::{Bytes, Catalog, Current};
 use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
 
-/// What a board has to do, and what is to be reported of it.
+/// The changes that a board has to make, and their reports.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Agents whose files are gone, and which are stopped.
+    /// Agents whose files are gone, to be stopped.
     pub(crate) gone: Vec<AgentName>,
-    /// Agents that come or change.
+    /// Agents to be added or replaced.
     pub(crate) put: Vec<Put>,
-    /// What becomes of each file if all of that is done, by name.
+    /// The reports about each file, by name, if all changes succeed.
     pub(crate) reports: Vec<FileReport>,
     files: BTreeMap<String, Known>,
-    /// As it stands then.
+    /// The catalog after the changes.
     catalog: Option<Catalog>,
 }
 
-/// An agent that comes or changes.
+/// An agent to be added or replaced.
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) file: String,
@@ -57,7 +57,7 @@ impl AgentFolder {
             }
         }
         let (catalog, report) = self.models_now(&self.standing(&new, &refused), read.catalog.as_ref()).unzip();
-        // A file that is refused leaves its older agent, which may stand in the way of others.
+        // A refused file keeps its older agent, whose name may conflict with others.
         loop {
             let standing = self.standing(&new, &refused);
             match self.made(&standing, &new, catalog.as_ref()) {
@@ -74,7 +74,7 @@ impl AgentFolder {
         }
     }
 
-    /// The definition, unless it declares a program that may not come now.
+    /// The definition, unless it declares a program that may not be added now.
     fn may_declare(&self, file: &str, definition: Definition) -> Result<Definition, String> {
         if definition.process.as_ref().is_none_or(|process| self.programs.have(process)) {
             return Ok(definition);
@@ -87,7 +87,7 @@ impl AgentFolder {
         ))
     }
 
-    /// The definition, unless it permits more than may come now.
+    /// The definition, unless it permits more than may be added now.
     fn may_permit(&self, file: &str, definition: Definition) -> Result<Definition, String> {
         match self.permissions.loaded().and_then(|loaded| loaded.beyond(&definition)) {
             None => Ok(definition),
@@ -100,7 +100,7 @@ impl AgentFolder {
         }
     }
 
-    /// The models, unless one is asked elsewhere or with another key than may come now.
+    /// The models, unless one is called at an address or with a key that may not be added now.
     fn may_ask(&self, catalog: &Catalog, offered: Current) -> Result<Current, String> {
         let loaded = self.permissions.loaded().and_then(|loaded| loaded.models.as_ref());
         let elsewhere = loaded.map(|loaded| offered.models.elsewhere(loaded)).unwrap_or_default();
@@ -116,13 +116,13 @@ impl AgentFolder {
         ))
     }
 
-    /// The agents that are to be: the new ones, and the older ones of files that are refused.
+    /// The resulting agents: the new ones, and the older ones of refused files.
     fn standing<'a>(&self, new: &ByFile<'a, Definition>, refused: &ByFile<'a, String>) -> ByFile<'a, Definition> {
         let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
         older.chain(new.clone()).collect()
     }
 
-    /// The catalog as it stands with this in its file, and what is to be reported of it.
+    /// The catalog after reading its file, and the report about it.
     fn models_now(&self, standing: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
         let mut catalog = self.catalog.clone()?;
         let agents = standing.iter().map(|(file, definition)| (*file, definition));
@@ -133,21 +133,21 @@ impl AgentFolder {
         Some((catalog, FileReport { file, change }))
     }
 
-    /// The agent that stands for a file.
+    /// The agent in effect for a file.
     fn older(&self, file: &str) -> Option<&Standing> {
         self.files.get(file)?.agent.as_ref()
     }
 
-    /// The agent that stood for a file that is gone, and has this name: the file has another name now.
+    /// The agent of this name whose file is gone: its file was renamed.
     fn moved(&self, name: &AgentName, files: &BTreeSet<&str>) -> Option<&Standing> {
         let gone = self.files.iter().filter(|(file, _)| !files.contains(&***file));
         gone.filter_map(|(_, known)| known.agent.as_ref()).find(|agent| agent.definition.name == *name)
     }
 
-    /// Makes the agents that differ from those that stand, in themselves, in the other agents that they know or in their models.
+    /// Builds the agents that differ from those in effect, in themselves, in the other agents that they know or in their models.
     ///
     /// # Errors
-    /// The first file that cannot be taken, and why.
+    /// The first file that cannot be accepted, and the reason.
     fn made<'a>(
         &self,
         standing: &ByFile<'a, Definition>,
@@ -160,7 +160,7 @@ impl AgentFolder {
             let others = standing.values().filter(|other| other.name != definition.name);
             let team =
                 others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
-            // A program has no list of others, and is not rebuilt when they change.
+            // A program has no list of other agents, so it is not rebuilt when they change.
             let is_program = definition.process.is_some();
             let team = if is_program { Vec::new() } else { team.collect() };
             let models = catalog.filter(|_| !is_program).map_or(0, Catalog::generation);
@@ -178,7 +178,7 @@ impl AgentFolder {
         Ok(made)
     }
 
-    /// Whether each name is there once. Who had one keeps it.
+    /// Checks that each name occurs once. The agent that had it before keeps it.
     fn check_names<'a>(
         &self,
         standing: &ByFile<'a, Definition>,
@@ -205,7 +205,7 @@ impl AgentFolder {
         Ok(())
     }
 
-    /// What is to be done and reported, file by file.
+    /// The changes and reports, file by file.
     fn changes<'a>(
         &self,
         standing: &ByFile<'a, Definition>,
@@ -258,7 +258,7 @@ impl AgentFolder {
         self.left.contains(agent.as_str())
     }
 
-    /// What is wrong with a file is reported once.
+    /// A reason for refusing a file is reported once.
     fn refused(&self, file: &str, why: &str, stays: Option<&Definition>) -> FileChange {
         match self.files.get(file).and_then(|known| known.refusal.as_deref()) {
             Some(before) if before == why => FileChange::Unchanged,
@@ -268,19 +268,19 @@ impl AgentFolder {
         }
     }
 
-    /// Takes what was done.
+    /// Records the changes as made.
     pub(crate) fn take(&mut self, changes: Changes) {
         (self.files, self.catalog) = (changes.files, changes.catalog);
     }
 }
 
 impl Changes {
-    /// Whether there is a catalog that was never taken.
+    /// Whether there is a catalog that was never accepted.
     pub(super) fn lacks_models(&self) -> bool {
         self.catalog.as_ref().is_some_and(|catalog| catalog.current().is_none())
     }
 
-    /// The board could not do this: the file stays as it was known.
+    /// Records that the board could not make a change: the state of the file remains.
     pub(crate) fn fail(&mut self, folder: &AgentFolder, file: &str, error: &str) {
         let why = format!("{}: {error}", visible(file));
         let older = folder.older(file).cloned();

@@ -1,4 +1,4 @@
-//! The files of a folder of agents, as they are read.
+//! Reads the files of a folder of agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,16 +42,16 @@ pub enum FolderError {
     },
 }
 
-/// What stands in the files `*.toml` of a folder, by their names, and in that of the catalog; or why one cannot be read.
+/// The contents of the files `*.toml` of a folder, by name, and of the catalog; or the reason why one cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     pub(super) agents: BTreeMap<String, Result<Vec<u8>, String>>,
-    /// If there is to be one.
+    /// The content of the catalog's file, if a catalog is configured.
     pub(super) catalog: Option<Bytes>,
 }
 
 impl Files {
-    /// Reads all files. One that goes meanwhile is not there.
+    /// Reads all files. A file that is removed meanwhile is left out.
     ///
     /// # Errors
     /// The folder cannot be listed, or has too many files.

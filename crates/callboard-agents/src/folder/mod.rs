@@ -74,23 +74,23 @@ pub struct AgentFolder {
     left: BTreeSet<String>,
 }
 
-/// Which programs its files may declare.
+/// The programs that its files may declare.
 #[derive(Clone, Debug, Default)]
 enum Programs {
     /// Any program: [`AgentFolder::keep_programs`] was not called.
     #[default]
     Any,
-    /// Those that they declared when it was loaded; `None` until then.
+    /// The programs that were declared when it was loaded; `None` until then.
     AsLoaded(Option<Vec<Arc<ProcessSettings>>>),
 }
 
-/// What its files may permit agents.
+/// The permissions that its files may grant.
 #[derive(Clone, Debug, Default)]
 enum Permissions {
     /// Whatever the files contain: [`AgentFolder::keep_permissions`] was not called.
     #[default]
     Any,
-    /// What they permitted when it was loaded; `None` until then.
+    /// The permissions when it was loaded; `None` until then.
     AsLoaded(Option<Arc<Loaded>>),
 }
 
@@ -113,12 +113,12 @@ impl Programs {
     }
 }
 
-/// What is known of a file.
+/// The state of a file.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Why the file was refused when it was read last; `None` if it was taken.
+    /// The reason why the file was refused when it was last read; `None` if it was accepted.
     refusal: Option<String>,
-    /// The agent made of the file when it was last taken; `None` if it never was.
+    /// The agent of the file when it was last accepted; `None` if it never was.
     agent: Option<Standing>,
 }
 
@@ -127,7 +127,7 @@ struct Known {
 struct Standing {
     definition: Definition,
     team: Vec<Teammate>,
-    /// Which models it chose among: the number of the catalog.
+    /// The generation of the catalog from which it chose its model.
     models: u64,
 }
 
@@ -281,7 +281,7 @@ impl AgentFolder {
         self.load_if(|_| true)
     }
 
-    /// Loads it if these reports of files with which something is wrong permit that.
+    /// Loads the folder if `permits` accepts these reports of defective files.
     fn load_if(
         &mut self,
         permits: impl FnOnce(&[FileReport]) -> bool,
@@ -296,7 +296,7 @@ impl AgentFolder {
             changes.reports.iter().filter(|report| report.refusal().is_some()).cloned().collect();
         let lacks_models = self.catalog.is_some() && changes.lacks_models();
         if lacks_models {
-            // What agents miss without it is not their fault.
+            // Later defects may only follow from the first: agents miss what it leaves out.
             wrong.truncate(1);
         }
         if lacks_models || !permits(&wrong) {
@@ -319,7 +319,7 @@ impl AgentFolder {
         Ok((specs, wrong))
     }
 
-    /// Reads all files of the folder, on a thread of its own where there may be one.
+    /// Reads all files of the folder, on a blocking thread if there are threads.
     pub(crate) async fn read(&self) -> Result<Files, FolderError> {
         let (path, catalog) = (self.path.clone(), self.catalog_path().map(Path::to_owned));
         if !Env::can_start_thread() {
@@ -332,7 +332,7 @@ impl AgentFolder {
         })
     }
 
-    /// Whether an agent of this name stands for one of its files.
+    /// Whether an agent of this name is in effect for one of its files.
     pub(crate) fn stands(&self, name: &str) -> bool {
         self.files.values().filter_map(|known| known.agent.as_ref()).any(|agent| agent.definition.name.as_str() == name)
     }

@@ -1,4 +1,4 @@
-//! What a changed definition would permit that the one did not which was there when the folder was loaded: pure.
+//! What a changed definition permits beyond the one that was loaded first. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::catalog::Models;
 use crate::definition::Definition;
 use crate::meta::makes_agents;
 
-/// What was there when a folder was loaded.
+/// The definitions that were loaded first.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     pub(super) agents: Vec<Definition>,
@@ -18,7 +18,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// What a definition permits beyond the one that its agent had; a new agent may have what some agent had.
+    /// What a definition permits beyond that of the same agent; a new agent may have what any agent had.
     pub(super) fn beyond(&self, now: &Definition) -> Option<String> {
         let own = self.agents.iter().find(|before| before.name == now.name);
         if let Some(own) = own {
@@ -35,7 +35,7 @@ impl Loaded {
 /// What `now` permits and `before` does not.
 fn more(before: &Definition, now: &Definition) -> Vec<String> {
     let mut more = Vec::new();
-    // A program has no mode and no tools; which programs there may be is another matter.
+    // A program has no mode and no tools; which programs are allowed is checked elsewhere.
     if now.process.is_none() {
         add_tools(&mut more, before, now);
     }
@@ -54,7 +54,7 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
     more
 }
 
-/// What it permits of tools.
+/// Adds the tools that are newly permitted.
 fn add_tools(more: &mut Vec<String>, before: &Definition, now: &Definition) {
     let is_new = |effect: &Effect| effect.fits(now.mode) && !effect.fits(before.mode);
     if before.mode.is_analysis_only() != now.mode.is_analysis_only() || Effect::ALL.iter().any(is_new) {
@@ -65,7 +65,7 @@ fn add_tools(more: &mut Vec<String>, before: &Definition, now: &Definition) {
     let had = if before.process.is_some() { Some(&none) } else { before.allowed_tools.as_ref() };
     match (had, &now.allowed_tools) {
         (None, None) => {}
-        // It had all but those that an agent has only by name.
+        // Without a list it had all tools, except those that need to be named.
         (None, Some(has)) => add(more, "tools", has.iter().filter(|tool| makes_agents(tool)).collect()),
         (Some(_), None) => more.push("all tools".to_owned()),
         (Some(had), Some(has)) => add(more, "tools", new(has, had)),
@@ -87,7 +87,7 @@ fn add(more: &mut Vec<String>, what: &str, names: BTreeSet<&Arc<str>>) {
     }
 }
 
-/// How much is left to the agent of an effect that may have happened.
+/// The rank of a rule by how much the agent may decide itself about an effect with an unknown outcome.
 fn trust(on_unknown: Option<OnUnknown>) -> u8 {
     match on_unknown {
         Some(OnUnknown::Fail) => 0,

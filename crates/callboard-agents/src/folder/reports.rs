@@ -1,4 +1,4 @@
-//! What became of the files of a folder, as it is reported.
+//! The reports about the files of a folder.
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ impl FileReport {
     }
 }
 
-/// One line, and for a file that was not taken what is wrong with it.
+/// One line, and the defects of a file that was not accepted.
 impl fmt::Display for FileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", visible(&self.file))?;

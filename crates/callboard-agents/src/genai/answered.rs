@@ -1,4 +1,4 @@
-//! An answer of `genai`, as events.
+//! Translates an answer of `genai` to events.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::Pin;
@@ -24,12 +24,12 @@ struct Answer {
     stream: ChatStream,
     kind: AdapterKind,
     teller: Teller,
-    /// The ids of the conversation's calls: new ones must be others.
+    /// The ids of the conversation's calls: new ids must differ from them.
     ids: HashSet<Arc<str>>,
     estimated_input: u64,
     /// Bytes of the answer so far.
     said: usize,
-    /// How much of each call has come so far, in bytes.
+    /// The bytes received of each call.
     calls: HashMap<String, usize>,
     /// The timeout of silence. Text restarts it, keep-alive events do not.
     silence: Option<Pin<Box<Sleep>>>,
@@ -112,13 +112,13 @@ impl Answer {
             ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
             ChatStreamEvent::Chunk(chunk) => self.say(chunk.content, ModelEvent::Text),
             ChatStreamEvent::ReasoningChunk(chunk) => self.say(chunk.content, ModelEvent::Reasoning),
-            // It is sent at the end, when it is known to be whole.
+            // It is sent at the end, when it is complete.
             ChatStreamEvent::ToolCallChunk(ToolChunk { tool_call }) => {
                 (self.has_begun, self.silence) = (true, None);
                 let (id, size) = match tool_call.fn_arguments.as_str() {
-                    // What there is of a call so far.
+                    // The received part of a call.
                     Some(text) => (tool_call.call_id, text.len()),
-                    // A call of its own, though others may have the same id.
+                    // A separate call, though others may have the same id.
                     None => {
                         let id = format!("{} {}", tool_call.call_id, self.calls.len());
                         (id, Json::from(tool_call.fn_arguments).size())
@@ -161,7 +161,7 @@ impl Answer {
 fn is_complete(kind: AdapterKind, end: &StreamEnd) -> bool {
     let (has_reason, has_usage) = (end.captured_stop_reason.is_some(), end.captured_usage.is_some());
     match kind {
-        // Each piece has what the answer has taken so far.
+        // Each piece has the usage so far.
         AdapterKind::Gemini => has_reason,
         // These providers send it at the end, and older servers send no reason.
         AdapterKind::GeminiIx | AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::OpenAIResp => {
@@ -202,14 +202,14 @@ fn calls(parts: Vec<ContentPart>, kind: AdapterKind, ids: &mut HashSet<Arc<str>>
             ContentPart::Text(_) | ContentPart::Binary(_) | ContentPart::ToolResponse(_) => {}
         }
     }
-    // Signatures alone are at the calls already.
+    // Signatures alone are already with the calls.
     if is_more_than_signatures && let Some(first) = calls.first_mut() {
         first.signatures = leading;
     }
     calls
 }
 
-/// The id, made one that no other call of the conversation has: some servers count from zero in every answer.
+/// A unique id: some servers count from zero in every answer.
 fn unused(id: &str, ids: &mut HashSet<Arc<str>>) -> Arc<str> {
     let id = if id.is_empty() { "call" } else { id };
     let others = (2_u32..).map(|number| Arc::from(format!("{id}-{number}")));
@@ -218,10 +218,10 @@ fn unused(id: &str, ids: &mut HashSet<Arc<str>>) -> Arc<str> {
     unused
 }
 
-/// The arguments; text if they are no JSON, or nest too deep to be kept.
+/// The arguments; text if they are no JSON, or too deep to be journaled.
 fn arguments(arguments: Value) -> Json {
     match arguments {
-        // What models of tools without arguments write.
+        // Some models write an empty text for tools without arguments.
         Value::String(text) if text.trim().is_empty() => Json::from(json!({})),
         Value::Null => Json::from(json!({})),
         other => {

@@ -1,4 +1,4 @@
-//! A request, in the words of `genai`.
+//! Translates a request to `genai`.
 
 use ::genai::ModelIden;
 use ::genai::adapter::AdapterKind;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::model::ModelRequest;
 use crate::tool::ToolSpec;
 
-/// What a provider wants to be given back with a call, as [`ToolCall::signatures`] has it: JSON of this.
+/// The data that a provider wants back with a call: the JSON in [`ToolCall::signatures`].
 #[derive(Serialize, Deserialize)]
 pub(super) struct Signed {
-    /// Who wants it. Nobody else is given it: they would refuse it.
+    /// The provider that wants it. Others do not receive it, because they would refuse it.
     pub(super) by: String,
     #[serde(flatten)]
     pub(super) part: SignedPart,
@@ -31,7 +31,7 @@ pub(super) fn chat(request: &ModelRequest, kind: AdapterKind) -> ChatRequest {
     let mut messages = Vec::with_capacity(request.messages.len());
     let mut answers: Vec<ToolResponse> = Vec::new();
     for message in request.messages.iter() {
-        // Answers to the calls of one message go into one message, because some providers take no two.
+        // The answers to the calls of one message are one message, because some providers refuse two.
         if !matches!(message, Message::Tool { .. }) && !answers.is_empty() {
             messages.push(ChatMessage::from(std::mem::take(&mut answers)));
         }
@@ -73,7 +73,7 @@ fn assistant(text: &str, calls: &[ToolCall], kind: AdapterKind) -> Option<ChatMe
             match signed.part {
                 SignedPart::Signature(signature) => signatures.push(signature),
                 SignedPart::Reasoning(text) => {
-                    // What was thought goes with the signature before it.
+                    // A thought is sent with the signature before it.
                     parts.extend(signatures.drain(..).map(ContentPart::ThoughtSignature));
                     parts.push(ContentPart::ReasoningContent(text));
                 }
@@ -97,7 +97,7 @@ fn assistant(text: &str, calls: &[ToolCall], kind: AdapterKind) -> Option<ChatMe
     (!parts.is_empty()).then(|| ChatMessage::assistant(MessageContent::from_parts(parts)))
 }
 
-/// The arguments of a call that is repeated: providers take objects alone, also from models that have written none.
+/// The arguments of a repeated call: providers accept only objects, even after a model has written something else.
 fn arguments(arguments: &Json) -> Value {
     if arguments.is_object() { arguments.value().clone() } else { json!({ "not_json": arguments.value() }) }
 }

@@ -64,7 +64,7 @@ struct Catalog {
     rates: Vec<(String, NonZeroU32)>,
 }
 
-/// A model as it is written.
+/// The fields of a model as they are written.
 #[derive(Default)]
 struct Written {
     name: Placed<String>,
@@ -86,7 +86,7 @@ fn read(document: &DeTable<'_>, variables: &Variables, found: &mut Found) -> Cat
                 written.extend(model(item, variables, &web, found));
             }
         }
-        // The defect of another key reports it better.
+        // The defect of another key is more precise.
         None if !found.is_empty() => {}
         None => found.add(Defect::new(&Some(0..0), "there are no models in this text").advise(EXAMPLE)),
     }
@@ -140,7 +140,7 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
             return Some(written);
         }
     };
-    // A line with an address or a key in it may have to stay unseen: what is wrong with it is reported at the model.
+    // A line with an address or a key may have to stay hidden, so its defects are reported at the model.
     let made = match &url {
         Some(url) => made.at(&url.value),
         None => Ok(made),

@@ -1,4 +1,4 @@
-//! What there is without a catalog: the keys of the environment, and models by their names.
+//! Models without a catalog: by name, with keys from the environment.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn of_name(name: &str, variables: &Variables) -> Result<GenaiModel, String> {
     Ok(with_surroundings(made.named(name), variables))
 }
 
-/// Whose a model is that is named without its provider: by its beginning, or of the only server that was named.
+/// The provider of a model without a provider in its name: by the name's prefix, or the only configured server.
 fn of_plain_name(name: &str, variables: &Variables) -> Result<String, String> {
     if let Some(provider) = Provider::of_model(name) {
         return Ok(provider.name().to_string());
@@ -78,11 +78,11 @@ fn of_plain_name(name: &str, variables: &Variables) -> Result<String, String> {
     }
 }
 
-/// The model, with the key and the address that the environment has for it, unless it has its own.
+/// The model with the key and the address of the environment, unless it has its own.
 pub(super) fn with_surroundings(made: GenaiModel, variables: &Variables) -> GenaiModel {
     let variable = made.key_variable.clone();
     let made = match variable {
-        // The name of the variable is the provider's, or was checked.
+        // The variable's name comes from the provider, or was checked.
         Some(variable) if made.key.is_none() => {
             made.clone().key_from(&variable, |name| variables(name)).unwrap_or(made)
         }
@@ -102,7 +102,7 @@ pub(super) fn with_surroundings(made: GenaiModel, variables: &Variables) -> Gena
         }
         None => made,
     };
-    // A server of one's own may want no key.
+    // A self-hosted server may need no key.
     let wants_none = &**made.provider.name() == "openai" && made.address.is_some() && made.key.is_none();
     let made = if wants_none { GenaiModel { key_variable: None, ..made } } else { made };
     if let Some(address) = made.address.as_ref().filter(|address| address.is_open())
@@ -114,7 +114,7 @@ pub(super) fn with_surroundings(made: GenaiModel, variables: &Variables) -> Gena
     made
 }
 
-/// What can be done if no model is named, or none fits.
+/// The advice if no model is named, or none fits.
 fn advice(variables: &Variables) -> String {
     let is_set = |variable: &str| variables(variable).is_some_and(|value| !value.trim().is_empty());
     let mut with_key: Vec<_> = provider::all()

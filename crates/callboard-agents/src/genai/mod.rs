@@ -130,7 +130,7 @@ impl GenaiModel {
         Self { timeouts, web: Web::new(timeouts.connect), ..self }
     }
 
-    /// Whether the same is asked with the same key: everything but the connections.
+    /// Whether the same calls are made with the same key: everything except connections is equal.
     fn asks_the_same(&self, other: &Self) -> bool {
         let Self { name, provider, model, address, key_variable, key, timeouts, web: _ } = self;
         let has_same_key = match (key, &other.key) {
@@ -151,12 +151,12 @@ impl GenaiModel {
         Self { web: web.clone(), ..self }
     }
 
-    /// Where it is asked, and with which key.
+    /// The address and the key of its calls.
     fn service(&self) -> Result<ProviderConfig, ModelError> {
         let key = match (&self.key, &self.key_variable) {
             (Some(key), _) if super::web::fits_a_header(key) => AuthData::from_single(key.expose()),
             (Some(_), variable) => return Err(self.refused_key("has characters that no key has", variable.as_deref())),
-            // Servers that want no key are sent a word instead, because the protocol has a place for one.
+            // Servers without keys receive a placeholder, because the protocol requires a value.
             (None, None) => AuthData::from_single("none"),
             (None, Some(variable)) => {
                 let text = format!("there is no key for {}: set {variable}", self.provider.name());
@@ -186,7 +186,7 @@ impl GenaiModel {
             .with_capture_reasoning_content(true)
             .with_stream_header_timeout(self.timeouts.begin)
             .with_stream_read_timeout(self.timeouts.piece);
-        // The same question to another model is another request.
+        // The same request to another model needs another key.
         let key = format!("{}/{}", request.idempotency_key, self.model);
         if key.bytes().all(|byte| byte.is_ascii_graphic()) {
             options.with_extra_headers(Headers::from(("Idempotency-Key", key)))
@@ -203,7 +203,7 @@ impl GenaiModel {
         let failed = |error| teller.error(error, false);
         let client =
             Client::builder().with_reqwest(http).append_provider_config(kind, service).build().map_err(failed)?;
-        // What stands before `::` is taken for a provider, and taken away.
+        // `genai` would take the part before `::` for a provider and remove it.
         let model = if self.model.contains("::") {
             ModelIden::new(kind, format!("{}::{}", kind.as_lower_str(), self.model))
         } else {
@@ -243,7 +243,7 @@ impl From<GenaiModel> for ModelEntry {
     }
 }
 
-/// Neither the key nor the address, which may have one in it.
+/// Shows neither the key nor the address, which may contain one.
 impl fmt::Debug for GenaiModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GenaiModel")

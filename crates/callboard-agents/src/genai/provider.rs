@@ -1,4 +1,4 @@
-//! Who serves models, and where.
+//! Providers of models, and their addresses.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use reqwest::Url;
 use crate::program::is_variable;
 use crate::web::{self, Way};
 
-/// A server that speaks OpenAI's protocol, wherever it is.
+/// Any server that speaks OpenAI's protocol.
 pub(super) const COMPATIBLE: &str = "openai-compatible";
 
-/// Providers that want more than a key and an address.
+/// Providers that need more than a key and an address.
 const LEFT_OUT: [AdapterKind; 1] = [AdapterKind::Vertex];
 
 /// Why a provider's model cannot be made.
@@ -42,7 +42,7 @@ pub enum ProviderError {
     KeyVariable,
 }
 
-/// Who serves a model.
+/// The provider of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Provider {
     name: Arc<str>,
@@ -87,7 +87,7 @@ impl Provider {
         if self.is_compatible() { None } else { self.kind.default_key_env_name() }
     }
 
-    /// How a model is asked. OpenAI has some that answer to its newer protocol alone; other servers have the older one.
+    /// The protocol of a model. Some models of OpenAI only have its newer protocol; other servers have the older one.
     pub(super) fn kind(&self, model: &str, is_elsewhere: bool) -> AdapterKind {
         match self.kind {
             AdapterKind::OpenAI if !is_elsewhere => match AdapterKind::from_model(model) {
@@ -98,7 +98,7 @@ impl Provider {
         }
     }
 
-    /// How it is reached.
+    /// The connection settings.
     pub(super) fn way(&self, address: Option<&Address>) -> Way {
         match address {
             Some(address) => Way::to(&address.0),
@@ -125,14 +125,14 @@ fn shown(kind: AdapterKind) -> String {
     kind.as_lower_str().replace('_', "-")
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address(Url);
 
 impl Address {
     pub(super) fn of(text: &str) -> Result<Self, ProviderError> {
         let mut url = web::address(text).map_err(|problem| ProviderError::Url { problem })?;
-        // What is asked for is put behind it; without the slash, it would take the place of the last part.
+        // Request paths are appended; without the slash, they would replace the last part.
         if !url.path().ends_with('/') {
             let path = format!("{}/", url.path());
             url.set_path(&path);
@@ -140,17 +140,17 @@ impl Address {
         Ok(Self(url))
     }
 
-    /// The address of an Ollama server, which its own programs take without `http://` and without a port.
+    /// The address of an Ollama server, which Ollama's own programs accept without `http://` and port.
     pub(super) fn of_ollama(host: &str) -> Result<Self, ProviderError> {
         const PORT: u16 = 11434;
         let host = host.trim();
         let has_scheme = host.contains("://");
         let mut address = Self::of(&if has_scheme { host.to_owned() } else { format!("http://{host}") })?;
         if !has_scheme && address.0.port().is_none() {
-            // An address of this kind takes a port.
+            // Setting a port cannot fail for an address of this kind.
             let _ = address.0.set_port(Some(PORT));
         }
-        // A server that listens everywhere is reached here.
+        // A server that listens on all addresses is reached on this machine.
         if address.0.host_str() == Some("0.0.0.0") {
             let _ = address.0.set_host(Some("127.0.0.1"));
         }
@@ -161,18 +161,18 @@ impl Address {
         self.0.to_string()
     }
 
-    /// Whether what is sent there can be read on the way.
+    /// Whether the connection is unencrypted and leaves this machine.
     pub(super) fn is_open(&self) -> bool {
         web::is_open(&self.0)
     }
 
-    /// The server, without anything that may be secret.
+    /// The server's address without secrets.
     pub(super) fn shown(&self) -> String {
         web::shown(&self.0)
     }
 }
 
-/// Whether it can be the name of a variable.
+/// Checks that this can be the name of a variable.
 pub(super) fn check_variable(name: &str) -> Result<(), ProviderError> {
     if is_variable(name) { Ok(()) } else { Err(ProviderError::KeyVariable) }
 }

@@ -1,4 +1,4 @@
-//! What went wrong, by kind and in words.
+//! The errors of calls, by kind and as text.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::model::{MAX_CALLS, MAX_REPLY, ModelError, ModelErrorKind};
 
 use super::GenaiModel;
 
-/// Tells of a model's errors, never with its key.
+/// Builds the errors of a model, without its key.
 pub(super) struct Teller {
     pub(super) model: GenaiModel,
 }
@@ -44,12 +44,12 @@ impl Teller {
             Error::RequiresApiKey { .. } | Error::NoAuthResolver { .. } | Error::NoAuthData { .. } => {
                 self.refused("wants a key", "")
             }
-            // What is left is wrong with the request, and was found before anything was sent.
+            // The remaining errors are about the request, before anything was sent.
             other => self.because(ModelErrorKind::Rejected, "cannot be asked this", &other.to_string()),
         }
     }
 
-    /// The connection was closed in good order, and the answer was not complete.
+    /// The connection was closed normally before the answer was complete.
     pub(super) fn ended_early(&self, has_begun: bool) -> ModelError {
         if has_begun {
             self.because(ModelErrorKind::CutOff, "broke off: its answer ended without saying that it was complete", "")
@@ -111,7 +111,7 @@ impl Teller {
     }
 
     fn connection(&self, error: reqwest::Error, has_begun: bool) -> ModelError {
-        // Its own text has the address in it.
+        // The error's own text would contain the address.
         let error = error.without_url();
         let why = innermost(&error);
         if error.is_connect() {
@@ -124,7 +124,7 @@ impl Teller {
         }
     }
 
-    /// A failure that is the provider's own if it had not begun yet.
+    /// A failure of the provider, if the answer had not begun.
     fn broken(&self, has_begun: bool, what: &str, why: &str) -> ModelError {
         let kind = if has_begun { ModelErrorKind::CutOff } else { ModelErrorKind::Unavailable };
         self.because(kind, what, why)
@@ -134,7 +134,7 @@ impl Teller {
         let message = message(body);
         let kind = match status.as_u16() {
             429 => ModelErrorKind::RateLimited(retry_after(headers)),
-            // 529 is Anthropic's word for too much to do.
+            // 529 is Anthropic's status for an overload.
             408 | 500..=599 => ModelErrorKind::Unavailable,
             401 | 403 => return self.refused(&format!("takes no request with our key ({status})"), &message),
             _ => ModelErrorKind::Rejected,
@@ -152,12 +152,12 @@ impl Teller {
             | ModelErrorKind::Unauthorised => format!("refuses the request ({status})"),
         };
         let error = self.because(kind, &what, &message);
-        // Turned away at the door: nothing was read.
+        // The request was refused before it was processed.
         let is_free = error.is_free || [502, 503, 529].contains(&status.as_u16());
         ModelError { is_free, ..error }
     }
 
-    /// An error that came in a stream, where there is no status any more.
+    /// An error within a stream, where there is no status.
     fn reported_in_the_stream(&self, body: &Value, has_begun: bool) -> ModelError {
         let error = body.get("error").unwrap_or(body);
         let word = ["type", "code", "status"].into_iter().find_map(|key| error.get(key)?.as_str()).unwrap_or_default();
@@ -200,7 +200,7 @@ impl Teller {
             None => self.model.provider.name().to_string(),
         };
         let text = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
-        // The key goes before anything is cut: the rest of one is as good as a whole.
+        // The key is removed before the text is cut: a part of a key is a secret too.
         let text = match &self.model.key {
             Some(key) => key.taken_out_of(&text),
             None => text,
@@ -228,7 +228,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// How long the provider wants us to wait. A date is not looked at: none of them sends one.
+/// The time to wait that the provider sends in seconds. Dates are ignored: no provider sends one.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1_000.0).or_else(|| number("retry-after"))?;

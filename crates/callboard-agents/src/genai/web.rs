@@ -37,7 +37,7 @@ impl Web {
 
 fn make(connect: Duration, way: Way) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
     let client = web::client(way)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4);
-    // Little that is sent must not become a lot that is held.
+    // No compression, so that a small response cannot expand to a large one in memory.
     Ok(client.no_gzip().no_deflate().no_brotli().no_zstd().build()?)
 }
 

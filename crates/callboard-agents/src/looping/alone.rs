@@ -1,4 +1,4 @@
-//! A loop without a board: a stream of what it does, and a handle to stop it, to decide, and to answer.
+//! A loop without a board: a stream of its events, and a handle to stop it, to decide, and to answer.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub struct LoopRun {
     handoff: Option<Command>,
 }
 
-/// How it ends, and whom control would go to.
+/// The end of the loop, and the command of a handoff.
 type Work = BoxFuture<'static, (LoopEnd, Option<Command>)>;
 
 /// Looks into a loop, stops it, and says what people say. A cheap clone.

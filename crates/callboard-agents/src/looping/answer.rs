@@ -1,4 +1,4 @@
-//! A model's answer, as it comes in.
+//! Receives a model's answer as a stream.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use super::AgentLoop;
 use super::context::Reply;
 use super::host::Host;
 
-/// A provider that wants us to wait longer than this is not asked again in the turn: its attempts come sooner.
+/// If a provider asks for a longer wait than this, it is not asked again in the turn: the turn's attempts are closer together.
 const FAR_OFF: Duration = Duration::from_secs(60);
 
-/// What a model has answered so far.
+/// The received part of a model's answer.
 struct Heard {
     said: String,
     calls: Vec<ToolCall>,
     /// The size of the answer so far, in bytes.
     size: usize,
-    /// Nothing where nobody counts.
+    /// `None` if the host counts no tokens.
     reserved: Option<Reservation>,
 }
 
-/// What follows from a piece of an answer.
+/// The consequence of a piece of an answer.
 enum Next {
     Listen,
-    /// Another try is made. What was set aside for the one before stays spent, for it may have been counted.
+    /// Another try begins. The reservation of the one before stays spent, because its tokens may have been counted.
     Reserve,
     Done(Json),
 }
 
 impl AgentLoop {
-    /// Asks the model once. No piece of the answer is kept over a wait, because an agent waits here most of the time.
+    /// Asks the model once. Keeps no piece of the answer across an await, because an agent waits here most of the time.
     pub(super) fn ask<'a>(
         &'a self,
         host: &'a dyn Host,
@@ -102,7 +102,7 @@ impl AgentLoop {
 
     fn failed(&self, error: &ModelError) -> TurnError {
         let text = format!("model {}: {error}", self.means.model.name());
-        // Attempts come one soon after the other.
+        // Attempts are close together.
         let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
         if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
     }

@@ -1,4 +1,4 @@
-//! Has a conversation made short when it has become too long: a delegation to the agent that does so.
+//! Has a conversation compacted when it has become too long, by a delegation to the agent that sums up.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ struct TooLong {
 }
 
 impl AgentLoop {
-    /// Has the older messages summed up if the next request would be too long. Where nobody can, nothing is left out, and it is
-    /// not tried again.
+    /// Has the older messages summed up if the next request would be too long. If no agent can do that, nothing is left out, and
+    /// it is not tried again.
     pub(super) async fn compact(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<(), TurnError> {
         let Some(compact_at) = self.means.compact_at.map(u64::from) else { return Ok(()) };
         let Some(too_long) = self.too_long(host, &context.lock(), compact_at) else { return Ok(()) };
@@ -45,7 +45,7 @@ impl AgentLoop {
         match answer.map(|answer| words(&answer)) {
             Ok(summary) if !summary.trim().is_empty() => {
                 let messages = u32::try_from(cut.len(&history)).unwrap_or(u32::MAX);
-                // One that is as long as what it sums up would not help.
+                // A summary as long as the messages would not help.
                 let summary = shortened(&summary, compact_at / 4);
                 let (short, compacted) = cut.apply(&history, before.as_ref(), &summary);
                 let after = {
@@ -73,7 +73,8 @@ impl AgentLoop {
         if tokens <= compact_at {
             return None;
         }
-        // What is left beside prompt and tools; if these alone are too much, not every answer is summed up at once all the same.
+        // The room beside prompt and tools. If these alone exceed it, a quarter is used, so that not every answer is summed up at
+        // once.
         let room = compact_at.saturating_sub(tokens - compaction::tokens(&context.history)).max(compact_at / 4);
         let cut = compaction::cut(&context.history, context.begun_at, room)?;
         Some(TooLong { cut, history: Arc::clone(&context.history), before: context.compacted.clone(), tokens })

@@ -1,4 +1,4 @@
-//! What a loop knows at any moment, and how answers change it. Pure: no model is asked here, and no tool used.
+//! The state of a loop, and how answers change it. Pure: calls no model and no tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct LoopContext {
     pub usage: Usage,
     /// The conversation; once it has become too long, the task with a summary, and the newest messages.
     pub history: Arc<Vec<Message>>,
-    /// Where in it this loop began.
+    /// The index of this loop's first message.
     pub(super) begun_at: usize,
     /// Tools that a search has made available.
     pub activated: BTreeSet<Arc<str>>,
@@ -37,11 +37,11 @@ pub struct LoopContext {
     pub cancel: CancelToken,
     /// It has read untrusted input, and is tainted.
     pub is_tainted: bool,
-    /// Its answer did not fit, and it was asked again.
+    /// The model was asked again because its answer did not match.
     pub(super) is_asked_again: bool,
-    /// What it is without what is summed up, if some of it is.
+    /// The task and summary, if messages were summed up.
     pub(super) compacted: Option<Compacted>,
-    /// It could not be summed up, and it is not tried again.
+    /// Summing up has failed, and is not tried again.
     pub(super) is_left_long: bool,
     /// The ids of all calls. A call with an empty id, or with one of these, receives a new id.
     ids: BTreeSet<Arc<str>>,
@@ -67,7 +67,7 @@ impl CancelToken {
     }
 }
 
-/// What a model answered, as a run's journal keeps it.
+/// A model's answer in the form that is journaled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Reply {
     pub(super) text: Arc<str>,
@@ -87,7 +87,7 @@ impl Reply {
     }
 }
 
-/// What a tool answered, as a run's journal keeps it.
+/// A tool's answer in the form that is journaled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answered {
     pub(super) text: Arc<str>,
@@ -105,19 +105,19 @@ impl Answered {
     }
 }
 
-/// What a step has recorded.
+/// Decodes a recorded step.
 pub(super) fn recorded<T: DeserializeOwned>(value: &Json) -> Result<T, TurnError> {
     value
         .parse()
         .map_err(|error| TurnError::terminal(format!("what the journal has of this step no longer fits: {error}")))
 }
 
-/// What comes after an answer of the model.
+/// What follows an answer of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum After {
-    /// These are used, and the model is asked again.
+    /// Use these tools, and ask the model again.
     Use(Vec<ToolCall>),
-    /// It has answered with this text, and the loop ends if the text fits.
+    /// The model has answered with this text; the loop ends if the text matches.
     Answer(Arc<str>),
     /// The answer was cut or withheld, and the loop fails with this reason.
     Fail(&'static str),
@@ -129,7 +129,7 @@ impl LoopContext {
         Self { begun_at: history.len(), history: Arc::new(history), ..Self::default() }
     }
 
-    /// As [`LoopContext::begin`], with what its token stops.
+    /// As [`LoopContext::begin`], with a registration for its cancellation token.
     pub(super) fn begin_cancellable(history: Vec<Message>) -> (Self, AbortRegistration) {
         let (handle, registration) = AbortHandle::new_pair();
         (Self { cancel: CancelToken(Some(handle)), ..Self::begin(history) }, registration)
@@ -149,7 +149,7 @@ impl LoopContext {
         said.join("\n")
     }
 
-    /// Takes an answer of the model.
+    /// Adds an answer of the model.
     pub(super) fn replied(&mut self, reply: Reply) -> After {
         let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost: _ } = reply;
         self.usage += usage;
@@ -169,12 +169,12 @@ impl LoopContext {
         }
     }
 
-    /// Takes a conversation whose older part is summed up.
+    /// Replaces the history by one whose older part is summed up.
     pub(super) fn shortened(&mut self, history: Vec<Message>, compacted: Compacted) {
         (self.history, self.begun_at, self.compacted) = (Arc::new(history), 1, Some(compacted));
     }
 
-    /// Takes the answers of the tools, in the order of their calls.
+    /// Adds the answers of the tools, in the order of their calls.
     pub(super) fn answered(&mut self, answers: impl IntoIterator<Item = (ToolCall, Answered)>) {
         let history = Arc::make_mut(&mut self.history);
         for (call, Answered { text, is_error, is_untrusted }) in answers {

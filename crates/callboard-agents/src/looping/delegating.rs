@@ -1,4 +1,4 @@
-//! Tasks that a model gives to other agents, and what these receive of the conversation.
+//! Delegates tasks of a model to other agents, with the part of the conversation that these receive.
 
 use callboard::actors::TurnError;
 use callboard::messages::{AgentEvent, ConversationStrategy, Json, Message};
@@ -17,18 +17,18 @@ use super::host::Host;
 use super::text::words;
 use super::uses::Use;
 
-/// How much longer a conversation may be that is summed up than what another agent receives of one.
+/// The factor by which a conversation to be summed up may be longer than the part that another agent receives.
 const SUMMED_UP: u64 = 4;
 
-/// A summary of the conversation, and what it took.
+/// A summary of the conversation, and its cost.
 pub(super) struct SummedUp {
     summary: Summary,
-    /// What was read and written for it, as an estimate.
+    /// The tokens read and written for it, as an estimate.
     tokens: u64,
 }
 
 impl AgentLoop {
-    /// Has the conversation summed up, if one of these uses needs that: once for all of them, and before any begins.
+    /// Has the conversation summed up, if one of these uses needs that: once for all of them, before the first begins.
     pub(super) async fn sum_up(
         &self,
         host: &dyn Host,
@@ -68,7 +68,7 @@ impl AgentLoop {
         Ok(Some(SummedUp { summary, tokens: read + written }))
     }
 
-    /// Gives a task away, with what the other agent receives of the conversation.
+    /// Delegates a task, with the part of the conversation that the other agent receives.
     pub(super) fn delegate<'a>(
         &self,
         host: &'a dyn Host,

@@ -54,7 +54,7 @@ impl AgentLoop {
     ) -> impl Future<Output = Result<Finish, TurnError>> + Send + 'a {
         async move {
             loop {
-                // Boxed, because a loop waits for its model most of the time, and has room for these meanwhile.
+                // Boxed to keep the loop's future small: it waits for its model most of the time.
                 if self.means.compact_at.is_some() {
                     self.compact(host, context).boxed().await?;
                 }
@@ -81,7 +81,7 @@ impl AgentLoop {
     }
 }
 
-/// Takes what the model has answered, as it is recorded.
+/// Adds a recorded answer of the model.
 fn take(host: &dyn Host, context: &Mutex<LoopContext>, reply: &Json) -> Result<After, TurnError> {
     let reply = recorded::<Reply>(reply)?;
     host.show(reply.usage());

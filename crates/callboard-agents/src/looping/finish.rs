@@ -1,10 +1,10 @@
-//! What a loop resulted in.
+//! The result of a loop.
 
 use std::sync::Arc;
 
 use callboard::messages::{Command, Json, LoopEnd};
 
-/// What a loop resulted in.
+/// The result of a loop.
 #[derive(Debug, PartialEq)]
 pub(super) enum Finish {
     Answered(Json),

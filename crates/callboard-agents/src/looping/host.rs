@@ -11,34 +11,35 @@ use futures::future::BoxFuture;
 
 use crate::tool::ToolScope;
 
-/// Runs a loop. Whatever takes an ordinal of a turn takes it when it is called, and not when it is polled: so repeated attempts
-/// find what is recorded, however answers come in.
+/// Runs a loop. Methods that use an ordinal of a turn take it when they are called, not when their futures are polled: so
+/// repeated attempts find the records, in whatever order answers arrive.
 pub(super) trait Host: Send + Sync {
-    /// Shows an event to those who watch the loop.
+    /// Shows an event to the observers of the loop.
     fn show(&self, event: AgentEvent);
 
-    /// Does something once, if what was done is kept.
+    /// Does work once, and records its result.
     fn step<'a>(
         &'a self,
         name: &'a str,
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>>;
 
-    /// Does something that must not be repeated by itself; `None` if it may have been done, and the model is to receive that.
+    /// Carries out an effect that must not be repeated by itself; `None` if it may have happened, which the model is then
+    /// informed about.
     fn effect<'a>(
         &'a self,
         effect: Outside<'a>,
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Option<Json>, TurnError>>;
 
-    /// Asks people a question, and waits for their answer.
+    /// Asks people a question, and waits for the answer.
     fn ask(&self, call: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>>;
 
-    /// Has people consent; `each_time` ignores decisions for the whole run.
+    /// Asks people for consent; `each_time` ignores decisions for the whole run.
     fn approve(&self, call: &Arc<str>, action: Action, each_time: bool)
     -> BoxFuture<'_, Result<Permission, TurnError>>;
 
-    /// Has another agent do something. `Err` within is an answer for the model.
+    /// Delegates a task. `Err` within is an answer for the model.
     fn delegate(
         &self,
         to: &str,
@@ -46,13 +47,13 @@ pub(super) trait Host: Send + Sync {
         input: Option<Json>,
     ) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>>;
 
-    /// The reading of the board's clock; nothing without a board, where no tool is left alone.
+    /// The reading of the board's clock; `None` without a board, where tools have no breakers.
     fn now(&self) -> Option<Duration>;
 
-    /// Sets tokens aside for one call of a model; nothing without a board.
+    /// Reserves tokens for one call of a model; `None` without a board.
     fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
 
-    /// Makes an agent, or changes one. `Err` within is an answer for the model.
+    /// Creates an agent, or changes one. `Err` within is an answer for the model.
     fn make_agent(
         &self,
         name: &str,
@@ -63,44 +64,44 @@ pub(super) trait Host: Send + Sync {
     /// Keeps an agent, if people approve. `Err` within is an answer for the model.
     fn keep_agent(&self, name: &str, draft: Json) -> BoxFuture<'_, Result<Result<(), String>, TurnError>>;
 
-    /// What may be caused here.
+    /// The authority of the loop.
     fn authority(&self) -> Authority;
 
-    /// The same for all tries of what has this name here.
+    /// The idempotency key for this name: the same for all tries.
     fn key(&self, name: &str) -> Arc<str>;
 
-    /// What a tool learns of the use that has this name here.
+    /// The scope that a tool receives for the use of this name.
     fn scope(&self, name: &str) -> ToolScope;
 
-    /// Whether what is done here is tainted: its input, or what it has read, is untrusted.
+    /// Whether the loop is tainted: its input, or content that it has read, is untrusted.
     fn is_tainted(&self) -> bool;
 
-    /// Taints the run: it has read what `source` brought from outside.
+    /// Taints the run: it has read untrusted content from `source`.
     fn taint(&self, source: &str);
 
-    /// Whether control may be passed on here at all, and what an agent does that cannot.
+    /// Whether handoffs are allowed, and what an agent does otherwise.
     fn handoffs(&self) -> Handoffs;
 
-    /// Why control may not go, if it may not.
+    /// The refusal of a handoff, if it would be refused.
     fn check_handoff(&self, command: &Command) -> BoxFuture<'_, Result<Option<Refusal>, TurnError>>;
 
-    /// What the one who had control before has left.
+    /// The state and the name of the agent that had control before.
     fn handed_over(&self) -> Json;
 }
 
-/// What must not be repeated by itself.
+/// An effect that must not be repeated by itself.
 pub(super) struct Outside<'a> {
     pub(super) action: Action,
     pub(super) on_unknown: Option<OnUnknown>,
     pub(super) before: BoxFuture<'a, Json>,
-    /// Finds out what came of it earlier.
+    /// Finds out the outcome of an earlier execution.
     pub(super) reconcile: Box<dyn FnOnce(Intent) -> BoxFuture<'a, Result<Reconciled, TurnError>> + Send + 'a>,
 }
 
-/// What people have decided about a use of a tool.
+/// The decision of people about a use of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Permission {
-    /// This may be done.
+    /// The action may be carried out.
     Granted(Action),
     Denied {
         reason: Arc<str>,

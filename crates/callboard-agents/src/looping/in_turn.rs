@@ -1,4 +1,4 @@
-//! A turn of a board runs a loop: what the loop does is journaled.
+//! The host of a loop in a turn of a board: its results are journaled.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -65,27 +65,27 @@ pub use context::{CancelToken, LoopContext};
 #[derive(Clone)]
 pub struct AgentLoop {
     system: Arc<str>,
-    /// All else, shared by the clones that the turns of an agent use.
+    /// The settings, shared by the clones that the turns of an agent use.
     means: Arc<Means>,
 }
 
-/// All that a loop has but its model's prompt.
+/// The settings of a loop, except its model's prompt.
 #[derive(Clone)]
 struct Means {
     model: Arc<dyn Model>,
     tools: Tools,
-    /// Tools that a model sees only once it has searched for them.
+    /// Tools that a model sees only after a search.
     hidden: BTreeSet<Arc<str>>,
     meta: Vec<(MetaTool, Arc<ToolSpec>)>,
     max_iterations: u32,
     max_tokens: u32,
     token_budget: Option<u64>,
     asking: BTreeSet<Arc<str>>,
-    /// Tools that may be used again when the result of a use was lost, whatever they say themselves.
+    /// Tools that may be used again when the result of a use was lost, whatever their specs declare.
     idempotent: BTreeSet<Arc<str>>,
     tier: Tier,
     output: Option<OutputSchema>,
-    /// What other agents receive of the conversation, and in how many tokens.
+    /// The part of the conversation that other agents receive, and its limit of tokens.
     conversation: (ConversationStrategy, u32),
     compact_at: Option<u32>,
 }
@@ -135,7 +135,7 @@ impl AgentLoop {
         self.change(|means| means.tools = tools)
     }
 
-    /// The same loop with its tools as they are now.
+    /// The same loop with the present tools of its servers.
     pub(super) async fn renewed(self) -> Self {
         match self.own_tools().may_change() {
             true => match self.own_tools().renewed().await {
@@ -180,7 +180,7 @@ impl AgentLoop {
         self.means.tools.names().chain(self.means.meta.iter().map(|(tool, _)| tool.name()))
     }
 
-    /// Takes away these tools of the loop.
+    /// Removes these tools of the loop.
     pub(super) fn without(self, is_taken: impl Fn(MetaTool) -> bool) -> Self {
         self.change(|means| means.meta.retain(|(tool, _)| !is_taken(*tool)))
     }

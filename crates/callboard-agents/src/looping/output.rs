@@ -1,4 +1,4 @@
-//! What is done with an answer that must be a value.
+//! Answers that have to be values.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::finish::Finish;
 use super::host::Host;
 
 impl AgentLoop {
-    /// Its model's prompt, and what it receives about its answer.
+    /// The model's prompt, with the instruction about its answer.
     pub(super) fn instructions(&self) -> Arc<str> {
         match &self.means.output {
             None => Arc::clone(&self.system),

@@ -1,4 +1,4 @@
-//! What a model is asked, and what it is shown.
+//! The requests to a model, and the tools in them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::finish::Finish;
 use super::host::Host;
 
 impl AgentLoop {
-    /// Begins an iteration: what the model is asked, and how many tokens that may need. `Err` is the end.
+    /// Begins an iteration: the request, and the tokens that it may need. `Err` is the end.
     pub(super) fn next_request(
         &self,
         host: &dyn Host,
@@ -42,11 +42,11 @@ impl AgentLoop {
         Ok((request, needed))
     }
 
-    /// What is reserved for a call at least: for the answer, and for the tools that an agent of this authority is shown in
-    /// every run. Its prompt and its messages come on top.
+    /// The least reservation for a call: for the answer, and for the tools that an agent of this authority has in every run.
+    /// Prompt and messages are added to it.
     pub(crate) fn least_reservation(&self, authority: Authority) -> u64 {
         let own = self.means.tools.specs().filter(|spec| !self.means.hidden.contains(&spec.name));
-        // Where control may not be passed on, they are not shown.
+        // Handoff tools are only shown where handoffs are allowed.
         let meta = self.means.meta.iter().filter(|(tool, _)| !tool.is_handoff()).map(|(_, spec)| spec);
         let tools = own.chain(meta).filter(|spec| authority.allows(spec.effect)).cloned().collect();
         let (system, messages, max_tokens) = ("".into(), Arc::default(), self.means.max_tokens);
@@ -60,7 +60,7 @@ impl AgentLoop {
         let own = self.means.tools.specs().filter(is_there);
         let meta = self.meta_there(host).map(|(_, spec)| spec);
         let mut tools: Vec<_> = own.chain(meta).cloned().collect();
-        // It is kept until the model has answered.
+        // The request is kept until the model has answered.
         tools.shrink_to_fit();
         ModelRequest {
             system: self.instructions(),
@@ -71,7 +71,7 @@ impl AgentLoop {
         }
     }
 
-    /// The tools of the loop itself that the model receives: that for handoffs only where control may be passed on.
+    /// The tools of the loop itself in a request: handoff tools only where handoffs are allowed.
     pub(super) fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, Arc<ToolSpec>)> {
         let (is_off, authority) = (host.handoffs() == Handoffs::Off, host.authority());
         let is_there = move |(tool, spec): &&(MetaTool, Arc<ToolSpec>)| {

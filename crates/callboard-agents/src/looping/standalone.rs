@@ -1,4 +1,4 @@
-//! Nobody but its caller runs a loop: nothing is journaled, and there are no other agents.
+//! The host of a loop without a board: nothing is journaled, and there are no other agents.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -18,15 +18,15 @@ use crate::tool::ToolScope;
 
 use super::host::{Host, Outside, Permission};
 
-/// Nobody but the caller: what the loop does comes out of it as a stream, and who holds its handle decides and answers.
+/// A loop without a board: its events are a stream, and the holder of its handle decides and answers.
 #[derive(Clone)]
 pub(super) struct Alone {
     pending: Arc<Pending>,
-    /// Tells its uses of tools from those of other loops.
+    /// Distinguishes its uses of tools from those of other loops.
     id: Uuid,
 }
 
-/// Events that the caller has not read yet, and what the loop waits for: decisions and answers, by call.
+/// Events that the caller has not read, and the decisions and answers for which the loop waits, by call.
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) shown: Mutex<VecDeque<AgentEvent>>,
@@ -35,7 +35,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Nobody waits for decisions and answers any more.
+    /// Ends the waits for decisions and answers.
     pub(super) fn close(&self) {
         self.permissions.lock().clear();
         self.questions.lock().clear();
@@ -140,6 +140,6 @@ impl Host for Alone {
 }
 
 fn answered<T>(answer: oneshot::Receiver<T>) -> impl Future<Output = Result<T, TurnError>> {
-    // The sender is held as long as the loop is.
+    // The sender is kept as long as the loop.
     answer.map(|answer| answer.map_err(|_| TurnError::transient("nobody can answer any more")))
 }

@@ -5,7 +5,7 @@ pub(super) fn words(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The beginning and the end of a text that is too long, and between them how much was left out.
+/// The beginning and the end of a text that is too long, with the number of omitted bytes between them.
 pub(super) fn cut(text: String, max: usize) -> String {
     if text.len() <= max {
         return text;

@@ -25,7 +25,7 @@ impl AgentLoop {
         let Some(entry) = self.means.tools.get(name) else {
             return ready(Ok(Answered::error("the tool is gone"))).boxed();
         };
-        // What people have changed is looked at again.
+        // Arguments that people have changed are checked again.
         if let Err(error) = entry.check(&action.arguments) {
             return ready(Ok(Answered::error(error.0))).boxed();
         }
@@ -52,7 +52,7 @@ impl AgentLoop {
         let name = &entry.spec.name;
         async move {
             Ok(match done.await? {
-                // What a person gives as its result is text, or whatever else they have of it.
+                // A result that a person gives is text or any other value.
                 Some(value) => value.parse().unwrap_or_else(|_| Answered::of(words(value.value()))),
                 None => Answered::error(format!(
                     "{name} may have run: the work stopped before its result was known; look before you use it again"
@@ -63,7 +63,7 @@ impl AgentLoop {
     }
 }
 
-/// An answer as a run's journal keeps it.
+/// An answer in the form that is journaled.
 fn kept(entry: &Entry, answered: Answered) -> Result<Json, TurnError> {
     let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
     Json::of(Answered { is_untrusted, ..answered }).map_err(|error| TurnError::terminal(error.to_string()))
@@ -73,7 +73,7 @@ fn answered(spec: &ToolSpec, ToolOutput { text, is_untrusted }: ToolOutput) -> A
     Answered { text: cut(text, spec.max_output).into(), is_error: false, is_untrusted }
 }
 
-/// Uses a tool, unless it has not answered in time again and again.
+/// Uses a tool, unless its breaker is open because it repeatedly did not answer in time.
 async fn used(host: &dyn Host, entry: &Entry, arguments: Json, scope: ToolScope) -> Answered {
     let ToolSpec { name, timeout, max_output, .. } = &*entry.spec;
     let admitted = match host.now().map(|now| entry.gate.admit(now)).transpose() {

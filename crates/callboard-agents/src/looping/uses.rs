@@ -13,11 +13,11 @@ use super::context::{Answered, LoopContext};
 use super::host::Host;
 use super::text::words;
 
-/// What becomes of a call.
+/// The decision about a call.
 pub(super) enum Use {
-    /// Nothing but this answer.
+    /// Only this answer.
     Answer(Answered),
-    /// A tool is used if people allow it.
+    /// Use the tool if people allow it.
     AfterPermission(Action, Effect),
     Tool(Action, Effect),
     Ask(meta::AskUser),
@@ -27,7 +27,7 @@ pub(super) enum Use {
         draft: Json,
         is_change: bool,
     },
-    /// Keeps an agent of this name, as it is described.
+    /// Keep an agent of this name, with this draft.
     Keep(String, Json),
     Handoff(Box<Command>),
     AcceptHandoff,
@@ -39,7 +39,7 @@ impl Use {
         Self::Answer(Answered::error(error.0))
     }
 
-    /// The command that passes control on.
+    /// The command of a handoff.
     pub(super) fn handoff(&self) -> Option<&Command> {
         match self {
             Self::Handoff(command) => Some(command),
@@ -55,7 +55,7 @@ impl Use {
         }
     }
 
-    /// Whether it may run beside others: it changes nothing that they could see.
+    /// Whether it may run concurrently with others: it changes nothing that they can see.
     pub(super) fn is_concurrent(&self) -> bool {
         match self {
             Self::Tool(_, effect) | Self::AfterPermission(_, effect) => match effect {
@@ -68,7 +68,7 @@ impl Use {
             | Self::Handoff(_)
             | Self::AcceptHandoff
             | Self::Search(_) => true,
-            // Tasks of the same message are for it.
+            // Later tasks of the same message may be for it.
             Self::Make { .. } | Self::Keep(..) => false,
         }
     }
@@ -138,7 +138,7 @@ impl AgentLoop {
     }
 }
 
-/// What people are asked about.
+/// The action that people are asked about.
 fn action(spec: &ToolSpec, arguments: &Json) -> Action {
     let target = spec.target.as_ref().and_then(|argument| arguments.get(&**argument)).map(words);
     Action::new(&spec.name, target.as_deref().unwrap_or_default(), arguments.clone())

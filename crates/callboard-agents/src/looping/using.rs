@@ -1,4 +1,4 @@
-//! What becomes of the calls of one answer: each is judged, people are asked about those that need it, and then they are used.
+//! Carries out the calls of one answer: each is judged, people are asked about those that need consent, and then they are used.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use super::host::{Host, Permission};
 use super::text::words;
 use super::uses::Use;
 
-/// The first handoff that may go ahead; the others are answered. An agent that may not pass control on finishes alone.
+/// Checks the handoffs: returns the first that is admitted, and answers the others. An agent whose handoffs are off finishes
+/// alone.
 async fn check_handoffs(host: &dyn Host, uses: &mut [Use]) -> Result<Option<Command>, TurnError> {
     let mut admitted = None;
     for one in uses {
@@ -44,7 +45,7 @@ async fn check_handoffs(host: &dyn Host, uses: &mut [Use]) -> Result<Option<Comm
     Ok(admitted)
 }
 
-/// Waits for those that run side by side.
+/// Waits for concurrent uses.
 async fn settle(
     host: &dyn Host,
     calls: &[ToolCall],
@@ -67,7 +68,7 @@ async fn settle(
 }
 
 impl AgentLoop {
-    /// Uses the tools that the model has called. Gives the command of a handoff, which ends the loop.
+    /// Uses the tools that the model has called. Returns the command of a handoff, which ends the loop.
     pub(super) async fn use_tools(
         &self,
         host: &dyn Host,
@@ -100,12 +101,12 @@ impl AgentLoop {
         }
         let mut context = context.lock();
         context.answered(answers);
-        // What others did for this turn may have tainted it.
+        // Other agents that worked for this turn may have tainted it.
         context.is_tainted |= host.is_tainted();
         Ok(handoff)
     }
 
-    /// Asks people about all calls that need it, at once.
+    /// Asks people about all calls that need consent, at once.
     async fn ask_for_permission(
         &self,
         host: &dyn Host,
@@ -142,7 +143,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Begins what was decided on. What needs an ordinal of the turn takes it here.
+    /// Begins the uses. Those that need an ordinal of the turn take it here.
     fn begin<'a>(
         &'a self,
         host: &'a dyn Host,

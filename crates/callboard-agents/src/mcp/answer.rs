@@ -1,4 +1,4 @@
-//! What a tool of a server has answered, as a model reads it.
+//! Converts the answer of a server's tool to the text that a model reads.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use crate::tool::{ToolError, ToolOutput};
 
-/// An answer of text: its parts one below the other; what is no text is named and not shown. No more than about `most` bytes are
-/// made of it.
+/// The text of an answer: its parts one below the other; other content is named and not shown. At most about `most` bytes.
 pub(super) fn of(result: CallToolResult, most: usize) -> Result<ToolOutput, ToolError> {
     let mut text = String::new();
     let mut left = 0;
@@ -27,7 +26,7 @@ pub(super) fn of(result: CallToolResult, most: usize) -> Result<ToolOutput, Tool
     }
     if text.len() > most {
         text.truncate(text.floor_char_boundary(most));
-        // Writing to a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "\n(the rest of the answer is cut");
         let _ = if left > 0 { write!(text, ", and {left} more parts of it)") } else { write!(text, ")") };
     }
@@ -42,7 +41,7 @@ pub(super) fn of(result: CallToolResult, most: usize) -> Result<ToolOutput, Tool
 }
 
 fn add(block: &ContentBlock, text: &mut String) {
-    // Writing to a string cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = match block {
         ContentBlock::Text(part) => {
             text.push_str(&part.text);
@@ -64,7 +63,7 @@ fn add(block: &ContentBlock, text: &mut String) {
     };
 }
 
-/// The kind of what is encoded in base64, and how much of it there is.
+/// The kind of base64-encoded content, and its size.
 fn size(kind: Option<&str>, encoded: &str) -> String {
     format!("{}, {} bytes; not shown", quoted(kind.unwrap_or("no type")), encoded.len() / 4 * 3)
 }

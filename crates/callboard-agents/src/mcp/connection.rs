@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::starts::Starts;
 use crate::tool::{ToolError, ToolFailure, ToolOutput};
 
-/// How long a turn waits at its beginning for a server whose tools have changed to list them.
+/// The time that a turn waits at its beginning for a server to list its changed tools.
 const MAX_LISTING: Duration = Duration::from_secs(5);
 
 /// A server and its session, if there is one.
@@ -60,13 +60,13 @@ impl Connection {
         &self.settings
     }
 
-    /// The tools that can be used, and those that cannot. The server is started if it is not there.
+    /// The usable tools, and the refused ones. Starts the server if it is not running.
     pub(super) async fn offered(&self) -> Result<(Arc<Offers>, Vec<Refused>), String> {
         let started = self.started().await.map_err(|unready| self.settings.redacted(unready.why))?;
         Ok((started.session.offers(), started.refused.clone()))
     }
 
-    /// The tools as they are now, if the server runs and lists them in time. It is not started for this.
+    /// The present tools, if the server runs and lists them in time. Does not start it.
     pub(super) async fn current(&self) -> Option<Arc<Offers>> {
         let running = self.state.lock().last.as_ref().and_then(|last| last.ready.peek().cloned())?.ok()?;
         if running.session.is_over() {
@@ -75,7 +75,7 @@ impl Connection {
         timeout(MAX_LISTING, running.session.current(&self.settings)).await.ok()?.ok()
     }
 
-    /// Calls a tool of the server, by the server's own name for it.
+    /// Calls a tool of the server, by the server's own name.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -105,7 +105,7 @@ impl Connection {
         self.ready()?.await
     }
 
-    /// The session that there is, or is being started, or a new one.
+    /// The session that exists or is being started, or a new one.
     fn ready(&self) -> Result<Ready, Unready> {
         let mut state = self.state.lock();
         if let Some(Starting { ready, .. }) = &state.last {
@@ -133,7 +133,7 @@ impl Connection {
             })
             .boxed()
             .shared();
-        // What was there before is dropped, and its program killed.
+        // The earlier session is dropped, and its program killed.
         state.last = Some(Starting { ready: ready.clone(), task: aborted });
         Ok(ready)
     }

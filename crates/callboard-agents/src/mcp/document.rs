@@ -46,7 +46,7 @@ const KEYS_OF_SECRETS: [&str; 7] = ["bearer", "token", "key", "api_key", "secret
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The document and the line of a byte of it.
+/// The document and the line of a byte position in it.
 type Places<'a> = &'a dyn Fn(usize) -> Arc<str>;
 
 impl McpServers {
@@ -157,7 +157,7 @@ fn server(item: &Item<'_>, variables: Variables<'_>, found: &mut Found) -> Optio
     Some((name, settings))
 }
 
-/// How the server is reached: `command` with `env` and `env_from`, or `url` with `bearer_from`.
+/// The address or program of a server: `command` with `env` and `env_from`, or `url` with `bearer_from`.
 fn reached(fields: &mut Fields<'_>, variables: Variables<'_>, found: &mut Found) -> Option<Reached> {
     let header: Place = Some(fields.place.clone());
     let command = fields.field("command");
@@ -204,7 +204,7 @@ fn reached(fields: &mut Fields<'_>, variables: Variables<'_>, found: &mut Found)
     }
 }
 
-/// The variable of this name, and what is in it.
+/// The variable of this name, and its value.
 fn named(name: &Placed<String>, header: &Place, variables: Variables<'_>, found: &mut Found) -> Option<Named> {
     let variable = program::variable(name, header, found)?;
     let secret = variables(&variable).and_then(|value| Secret::of_variable(&value));
@@ -213,7 +213,7 @@ fn named(name: &Placed<String>, header: &Place, variables: Variables<'_>, found:
 
 fn address(field: Field<'_>, header: &Place, found: &mut Found) -> Option<Url> {
     let url = text(field, found)?;
-    // A line with a secret in it may have to stay unseen.
+    // A line with a secret may have to stay hidden.
     web::address(&url.value)
         .map_err(|problem| {
             let advice = "write it as \"https://mcp.example.org/mcp\"";

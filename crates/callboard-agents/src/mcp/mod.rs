@@ -1,8 +1,8 @@
 //! Tools of servers that speak the Model Context Protocol (docs/mcp.md), by the crate `rmcp`.
 //!
-//! Nothing that a server says is trusted: its tools change as much as our own document says and not as they claim, what they
-//! answer is marked, and names, schemas and sizes are checked here. What the rules are is a pure matter (`names`, `offers`,
-//! `answer`, `starts`); a connection starts its server when it is needed (`connection`), over pipes (`pipes`) or HTTP (`web`).
+//! Nothing from a server is trusted: the effects of its tools are those in our own document and not those that it declares, their
+//! answers are tainted, and names, schemas and sizes are checked here. The rules are pure (`names`, `offers`, `answer`,
+//! `starts`); a connection starts its server when it is needed (`connection`), over pipes (`pipes`) or HTTP (`web`).
 
 mod answer;
 mod connection;
@@ -129,7 +129,7 @@ impl fmt::Display for McpProblem {
 
 impl std::error::Error for McpProblem {}
 
-/// The names alone: what else there is may be secret.
+/// Shows only the names: other fields may be secret.
 impl fmt::Debug for McpServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.names()).finish()

@@ -1,15 +1,15 @@
-//! Names that providers take, made of those of servers and their tools.
+//! Tool names that providers accept, made of the names of servers and their tools.
 
 use sha2::{Digest, Sha256};
 
-/// The longest name of a tool that providers take, in characters.
+/// The longest tool name that providers accept, in characters.
 const MAX: usize = 64;
 
-/// The longest name of a server, in characters: enough room is left for that of a tool.
+/// The longest name of a server, in characters: enough remains for the tool's name.
 pub(super) const MAX_SERVER: usize = 32;
 
-/// Whether a server may have this name. It has no `__` and neither begins nor ends with `_`, so that two servers never come to
-/// the same name of a tool.
+/// Whether a server may have this name. It has no `__` and neither begins nor ends with `_`, so that tools of two servers never
+/// have the same name.
 pub(super) fn is_server(name: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     (1..=MAX_SERVER).contains(&name.len())
@@ -19,7 +19,7 @@ pub(super) fn is_server(name: &str) -> bool {
         && !name.ends_with('_')
 }
 
-/// What models call the tool. A name that does not fit is made to, with a part of its hash, so that it stays its own.
+/// The name of a tool for models. An invalid name is changed, and a part of its hash is added to keep it unique.
 pub(super) fn of_tool(server: &str, tool: &str) -> String {
     let begin = format!("mcp__{server}__");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

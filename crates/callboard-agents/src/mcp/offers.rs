@@ -16,7 +16,7 @@ use crate::tool::ToolSpec;
 /// The most tools of one server.
 const MAX_TOOLS: usize = 256;
 
-/// The most pages that a list may come in: more than a tool to each, also if some are not taken.
+/// The most pages of a list: more than the most tools, even if each page has only one.
 const MAX_PAGES: usize = 300;
 
 /// The longest description of a tool, in bytes; the rest is cut, with a note.
@@ -37,23 +37,23 @@ pub(super) struct Offer {
     is_idempotent: bool,
 }
 
-/// Tools by the names that the server has for them.
+/// Tools by the server's own names.
 pub(super) type Offers = BTreeMap<String, Offer>;
 
-/// A tool that is not taken.
+/// A refused tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) tool: String,
     pub(super) problem: String,
 }
 
-/// A list of tools that comes page by page.
+/// A list of tools that is received in pages.
 pub(super) struct Listing<'a> {
     settings: &'a Settings,
     pages: usize,
     offers: Offers,
     refused: Vec<Refused>,
-    /// All names, of those too that are not wanted, as far as they fit.
+    /// All names, including unwanted ones, up to a limit.
     seen: BTreeSet<String>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Listing<'a> {
         Self { settings, pages: 0, offers: Offers::new(), refused: Vec::new(), seen: BTreeSet::new() }
     }
 
-    /// Takes a page. Each of its items is a tool, or should be one.
+    /// Adds a page, whose items should be tools.
     ///
     /// # Errors
     /// There is too much: the reason, to be printed after the server's name.
@@ -100,7 +100,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// What can be used, and what cannot; also the tools that the document names and the server has not.
+    /// The usable and the refused tools; also those that the document names and the server does not have.
     pub(super) fn finish(mut self) -> (Offers, Vec<Refused>) {
         let settings = self.settings;
         let named: BTreeSet<&String> = settings.tools.iter().flatten().chain(settings.effects.keys()).collect();
@@ -137,7 +137,7 @@ fn offer(name: &str, item: Value) -> Result<Offer, String> {
         return Err("the schema of its arguments is not that of an object".to_owned());
     }
     schema::ready(&schema).map_err(|problem| format!("the schema of its arguments: {problem}"))?;
-    // What is not shown to people is not shown to models.
+    // Characters that are hidden from people are hidden from models too.
     let description = visible_lines(listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default());
     let annotations = listed.annotations.as_ref();
     let is_idempotent = annotations.is_some_and(|hints| hints.idempotent_hint == Some(true));
@@ -152,7 +152,7 @@ fn shortened(description: String) -> String {
     format!("{}{REST}", &description[..description.floor_char_boundary(MAX_DESCRIPTION - REST.len())])
 }
 
-/// How models see the tool.
+/// The spec of the tool for models.
 pub(super) fn spec(settings: &Settings, name: &str, offer: &Offer) -> ToolSpec {
     let called = names::of_tool(&settings.name, name);
     let mut spec = ToolSpec::new(&called, &offer.description, offer.schema.clone(), settings.effect_of(name));
@@ -166,10 +166,10 @@ pub(super) fn spec(settings: &Settings, name: &str, offer: &Offer) -> ToolSpec {
     spec
 }
 
-/// Whether the tool is still what it was when the turn read its description.
+/// Checks that the tool is the same as when the turn read its description.
 ///
 /// # Errors
-/// It is not, for the model.
+/// The error for the model, if it is not.
 pub(super) fn is_same(name: &str, was: &Offer, now: &Offers) -> Result<(), String> {
     match now.get(name) {
         Some(offer) if offer == was => Ok(()),

@@ -1,7 +1,7 @@
-//! A server that is a program: messages as lines on its standard input and output.
+//! A server that is a program: messages are lines on its standard input and output.
 //!
-//! Everything is done while the service reads: what it sends is put down, and written as the program takes it. So nothing runs
-//! beside it, and what is not read yet has a bound.
+//! All input and output happens while the service reads: messages that it sends are buffered, and written as the program reads
+//! them. So no task runs beside it, and the buffer has a bound.
 
 use std::collections::VecDeque;
 use std::future::{Future, ready};
@@ -19,7 +19,7 @@ use crate::process::child::{Input, MAX_LINE, Output, Process};
 use crate::process::group::GroupGuard;
 use crate::process::lines::Line;
 
-/// How much may wait for the program to read it, in bytes.
+/// The most bytes that wait for the program to read them.
 const MAX_UNREAD: usize = 16 << 20;
 
 /// The most lines that are skipped because they are no messages: some programs print a greeting.
@@ -30,7 +30,7 @@ const MAX_NOISE: usize = 100;
 pub(super) struct Fate {
     is_over: AtomicBool,
     why: Mutex<Option<String>>,
-    /// What it wrote last that is no message.
+    /// The last output that was no message.
     noise: Mutex<Option<String>>,
     /// How often it has reported that its list of tools has changed.
     changes: AtomicU64,
@@ -110,7 +110,7 @@ impl Pipes {
         self.broken(end.reported(""));
     }
 
-    /// The message of a line; nothing if it is passed over.
+    /// The message in a line; `None` if the line is skipped.
     fn message(&mut self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let line = line.trim_ascii();
         if line.is_empty() {
@@ -138,7 +138,7 @@ impl Transport<RoleClient> for Pipes {
         ready(self.put(&item))
     }
 
-    /// Nothing is lost when the future is dropped.
+    /// Cancel safe: no message is lost when the future is dropped.
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         while !self.is_ending && !self.fate.is_over() {
             let line = tokio::select! {
@@ -157,7 +157,7 @@ impl Transport<RoleClient> for Pipes {
                 }
                 Some(Line::Cut(_)) => self.broken(format!("wrote a line of more than {} MiB", MAX_LINE >> 20)),
                 Some(Line::Unended(_)) | None => {
-                    // Calls that come before its end is known start it again.
+                    // Calls before its end is known start it again.
                     self.fate.end();
                     self.is_ending = true;
                 }

@@ -1,4 +1,4 @@
-//! A server that has been started: what it offers, and calls of its tools.
+//! A server that has been started: its tools, and calls of them.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::tool::{ToolError, ToolOutput};
 /// The timeout of a ping.
 pub(super) const MAX_PING: Duration = Duration::from_secs(2);
 
-/// Where in a request the key of a use stands, which is the same for all tries of it.
+/// The field of a request with the idempotency key of a use, which is the same for all its tries.
 const KEY: &str = "callboard/idempotencyKey";
 
 /// A server that is ready. It is killed when this is dropped.
@@ -44,7 +44,7 @@ pub(super) struct Session {
     _group_guard: Option<GroupGuard>,
 }
 
-/// What was listed last, and how often the list had changed before that.
+/// The tools that were listed last, and the number of changes before that.
 #[derive(Default)]
 struct Listed {
     offers: Arc<Offers>,
@@ -67,7 +67,7 @@ impl ClientHandler for Client {
 }
 
 impl Session {
-    /// Starts the server, and asks it for its tools.
+    /// Starts the server, and lists its tools.
     ///
     /// # Errors
     /// Why it cannot be used.
@@ -90,7 +90,7 @@ impl Session {
         };
         let begun = match Self::begin(settings, newest, current).await {
             Err(Unwelcome { is_odd: true, .. }) => {
-                // Older ones may give up when they are asked what they do not know.
+                // Older servers may end when they receive an unknown request.
                 Self::begin(settings, ClientLifecycleMode::Initialize, current).await
             }
             begun => begun,
@@ -130,7 +130,7 @@ impl Session {
         Arc::clone(&self.offers.lock().offers)
     }
 
-    /// The tools as they are now: they are listed again if the server has reported a change since.
+    /// The present tools: they are listed again if the server has reported a change since.
     pub(super) async fn current(&self, settings: &Settings) -> Result<Arc<Offers>, String> {
         if self.offers.lock().changes != self.fate.changes() {
             self.list_again(settings).await?;
@@ -138,7 +138,7 @@ impl Session {
         Ok(self.offers())
     }
 
-    /// Lists the tools, and gives those that cannot be used. A change that is reported meanwhile has them listed once more.
+    /// Lists the tools, and returns the refused ones. If a change is reported meanwhile, they are listed once more.
     async fn list_again(&self, settings: &Settings) -> Result<Vec<Refused>, String> {
         let changes = self.fate.changes();
         let (offers, refused) = self.list(settings).await?;
@@ -164,7 +164,7 @@ impl Session {
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        // A page in which a tool is written wrong is none to the library, but the others in it can be used.
+        // The library refuses a page with one invalid tool as a whole, but its other tools can be used.
         let page = match self.service.send_request(request).await? {
             ServerResult::ListToolsResult(page) => serde_json::to_value(page).unwrap_or_default(),
             ServerResult::CustomResult(page) => page.0,
@@ -175,7 +175,7 @@ impl Session {
         Ok((tools, page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
     }
 
-    /// Uses a tool, if it is still the one that agents received.
+    /// Uses a tool, if it is still the one whose description agents received.
     pub(super) async fn call(
         &self,
         settings: &Settings,
@@ -255,10 +255,10 @@ impl Unready {
     }
 }
 
-/// Why a greeting did not go well.
+/// The reason why the initialization failed.
 struct Unwelcome {
     why: String,
-    /// It may be one of an older kind, which another greeting suits.
+    /// The server may be of an older version that needs another initialization.
     is_odd: bool,
 }
 
@@ -325,12 +325,12 @@ fn unready(error: &ClientInitializeError, fate: &Fate) -> Unwelcome {
     }
 }
 
-/// What a server has refused, in its own words.
+/// The server's own text about a refused request.
 fn refused(error: &ErrorData) -> String {
     format!("refuses (code {}): {}", error.code.0, error.message)
 }
 
-/// Whether another greeting would change nothing.
+/// Whether another initialization would fail too.
 fn error_is_plain(error: &DynamicTransportError) -> bool {
     match http_error(error) {
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => true,
@@ -343,7 +343,8 @@ fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqw
     error.error.downcast_ref()
 }
 
-/// Why a request did not reach the server, or its answer us, without the address, which may have a secret in it.
+/// The reason why a request did not reach the server, or its answer this process, without the address, which may contain a
+/// secret.
 fn undelivered(error: &DynamicTransportError) -> String {
     match http_error(error) {
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
@@ -367,7 +368,7 @@ fn undelivered(error: &DynamicTransportError) -> String {
     }
 }
 
-/// What an error comes from in the end.
+/// The root cause of an error.
 fn deepest<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {

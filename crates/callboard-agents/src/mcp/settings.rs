@@ -18,13 +18,13 @@ pub(super) const USUAL_START: Duration = Duration::from_secs(30);
 /// A server as a document declares it.
 pub(super) struct Settings {
     pub(super) name: Arc<str>,
-    /// Where it is declared: the document and the line, as `mcp.toml:3`.
+    /// The document and the line of its declaration, as `mcp.toml:3`.
     pub(super) place: Arc<str>,
     pub(super) reached: Reached,
-    /// Those of its tools that are taken; by default all.
+    /// The tools that are used; by default all.
     pub(super) tools: Option<BTreeSet<String>>,
     pub(super) effect: Effect,
-    /// By tool, where it differs.
+    /// The effects by tool, where they differ from the default.
     pub(super) effects: BTreeMap<String, Effect>,
     pub(super) timeout: Duration,
     pub(super) start_timeout: Duration,
@@ -32,15 +32,15 @@ pub(super) struct Settings {
     pub(super) max_output: usize,
 }
 
-/// How a server is reached.
+/// The address or program of a server.
 pub(super) enum Reached {
-    /// It is a program that is started, with its arguments.
+    /// A program that is started, with its arguments.
     Program { command: Vec<String>, env: Vec<(String, String)>, env_from: Vec<Named> },
-    /// It is at an address.
+    /// An address.
     Address { url: Url, bearer: Option<Named> },
 }
 
-/// What a variable of the board's environment has in it, if it is set.
+/// A variable of the board's environment and its value, if it is set.
 pub(super) struct Named {
     pub(super) variable: String,
     pub(super) secret: Option<Secret>,
@@ -61,7 +61,7 @@ impl Settings {
         }
     }
 
-    /// What people know it by: its program, or its address without what may be secret.
+    /// The server as people know it: its program, or its address without secrets.
     pub(super) fn reached_by(&self) -> String {
         match &self.reached {
             Reached::Program { command, .. } => command.first().cloned().unwrap_or_default(),
@@ -69,12 +69,12 @@ impl Settings {
         }
     }
 
-    /// What using the tool may change. What the server says of it is not asked.
+    /// What using the tool may change. The server's own declaration is ignored.
     pub(super) fn effect_of(&self, tool: &str) -> Effect {
         self.effects.get(tool).copied().unwrap_or(self.effect)
     }
 
-    /// The text without the secrets that the server was given.
+    /// The text without the secrets of the server.
     pub(super) fn redacted(&self, text: String) -> String {
         let named = match &self.reached {
             Reached::Program { env_from, .. } => env_from.as_slice(),

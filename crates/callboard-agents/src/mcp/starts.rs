@@ -1,9 +1,9 @@
-//! How often a server may be started.
+//! The limit of a server's starts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// At most so many starts within this time.
+/// The most starts within this time.
 const MAX: usize = 5;
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -12,10 +12,10 @@ const WITHIN: Duration = Duration::from_secs(60);
 pub(super) struct Starts(VecDeque<Duration>);
 
 impl Starts {
-    /// Takes another start down; `now` is the time of a clock that never goes back.
+    /// Counts another start; `now` is a reading of a monotonic clock.
     ///
     /// # Errors
-    /// There were too many: after how long there may be one again.
+    /// After too many starts: the time until the next one is allowed.
     pub(super) fn take(&mut self, now: Duration) -> Result<(), Duration> {
         while self.0.front().is_some_and(|start| now.saturating_sub(*start) >= WITHIN) {
             self.0.pop_front();

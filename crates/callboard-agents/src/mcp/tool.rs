@@ -1,4 +1,4 @@
-//! A tool of a server, as agents have it.
+//! A tool of a server as a tool of agents.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::tool::{Tool, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 /// A tool, with the server that has it.
 pub(super) struct McpTool {
     connection: Arc<Connection>,
-    /// As the server calls it.
+    /// The server's own name for it.
     name: Arc<str>,
     offer: Arc<Offer>,
     spec: ToolSpec,
@@ -31,7 +31,7 @@ impl Tool for McpTool {
         self.spec.clone()
     }
 
-    /// As the server describes it now, if it runs and that is another description than this one's.
+    /// The tool with the server's present description, if the server runs and the description has changed.
     fn renewed(&self) -> Option<BoxFuture<'static, Option<Arc<dyn Tool>>>> {
         let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
         let renewed = async move {
@@ -42,7 +42,7 @@ impl Tool for McpTool {
         Some(renewed.boxed())
     }
 
-    /// The server is notified when the future is dropped before it has answered.
+    /// The server is notified if the future is dropped before the answer.
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
         async move {

@@ -19,7 +19,7 @@ const MAX_MESSAGE: usize = 8 << 20;
 /// The most bytes that are read of an error.
 const MAX_ERROR: usize = 4 << 10;
 
-/// Where requests go. Nothing is sent yet.
+/// The transport to a server. Nothing is sent yet.
 pub(super) fn transport(
     url: &Url,
     bearer: Option<&Named>,

@@ -163,7 +163,7 @@ impl MetaTool {
     }
 }
 
-/// A tool of the loop as the models of an agent see it that has a team: whom it may name, and what each is for.
+/// A tool of the loop for an agent with a team: it lists the agents that can be named, and their purposes.
 pub(crate) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
     let shared = Arc::clone(tool.spec());
     let argument = match tool {
@@ -190,7 +190,7 @@ pub(crate) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
     Arc::new(spec)
 }
 
-/// Whether a tool of this name makes agents.
+/// Whether a tool of this name creates agents.
 pub(crate) fn makes_agents(name: &str) -> bool {
     MetaTool::of(name).is_some_and(MetaTool::is_on_request)
 }

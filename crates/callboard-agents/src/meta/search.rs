@@ -1,14 +1,14 @@
-//! What [`MetaTool::ToolSearch`](super::MetaTool::ToolSearch) finds.
+//! The search of [`MetaTool::ToolSearch`](super::MetaTool::ToolSearch).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::tool::{ToolSpec, Tools};
 
-/// The most tools that one search gives.
+/// The most results of one search.
 const MAX_FOUND: usize = 8;
 
-/// The tools of which the name or the description has words of the query; those with the most first.
+/// The tools whose name or description has words of the query, those with the most words first.
 pub(crate) fn search(tools: &Tools, shown: &BTreeSet<Arc<str>>, query: &str) -> Vec<Arc<str>> {
     let words: Vec<String> =
         query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();

@@ -1,4 +1,4 @@
-//! Where programs cannot be agents: declaring one is refused.
+//! Programs as agents in a build without them: declaring one is refused.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A running program: its streams, its end, and the end of everything that it has started.
+//! A running program: its streams, its end, and the end of all processes that it has started.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,18 +26,18 @@ use super::orphans;
 /// The longest line of a process, in bytes.
 pub(crate) const MAX_LINE: usize = 8 << 20;
 
-/// How much of a line on standard error is logged, in bytes.
+/// The most bytes of a line on standard error that are logged.
 const MAX_LOGGED: usize = 4 << 10;
 
 /// The most of a program's last standard error that an error shows, in lines and in bytes.
 const KEPT_LINES: usize = 20;
 const KEPT_BYTES: usize = 4 << 10;
 
-/// How long a program that has closed its output may take to exit.
+/// The time in which a program that has closed its output has to exit.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long is read on after a program has exited, if its streams do not end: processes that have left its group may hold
-/// them.
+/// The time for which output is read after a program has exited, if its streams stay open: processes that have left its group may
+/// hold them.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// A program that was started.
@@ -48,16 +48,16 @@ pub(crate) struct Process {
     pub(crate) output: Output,
 }
 
-/// What a program reads; nothing once it has closed it.
+/// The standard input of a program; `None` once it is closed.
 #[derive(Debug)]
 pub(crate) struct Input(Option<ChildStdin>);
 
-/// What a program writes, and how it ends.
+/// The output of a program, and its end.
 #[derive(Debug)]
 pub(crate) struct Output {
     stdout: Lines<ChildStdout>,
     end: watch::Receiver<Option<End>>,
-    /// Runs from when it is known to have ended: what it has written is still read.
+    /// Starts when the program is known to have ended; output that it has written is still read.
     last_call: Option<Pin<Box<Sleep>>>,
 }
 
@@ -66,15 +66,15 @@ pub(crate) struct Output {
 pub(crate) struct End {
     /// `None` if it was already taken.
     status: Option<ExitStatus>,
-    /// It went on after it had closed its standard output, and was killed.
+    /// It continued after it had closed its standard output, and was killed.
     was_mute: bool,
     /// The last lines of its standard error.
     said: String,
 }
 
 impl Process {
-    /// Starts a program. `hear` receives what it writes to its standard error, line by line, with its process id, and gives back
-    /// what may stand in an error.
+    /// Starts a program. `hear` receives each line of its standard error with its process id, and returns the text that may be
+    /// shown in an error.
     pub(crate) fn start(
         mut command: Command,
         hear: impl Fn(i32, String) -> String + Send + Sync + 'static,
@@ -98,12 +98,12 @@ impl Process {
         Ok(Self { group_guard: GroupGuard::on(&group), input: Input(Some(stdin)), output })
     }
 
-    /// Whether it can take another turn: nothing of the last one is left in its streams.
+    /// Whether it can take another turn: its streams have no rest of the last one.
     pub(crate) fn is_clean(&self) -> bool {
         self.input.0.is_some() && !self.output.stdout.has_more() && self.output.end.borrow().is_none()
     }
 
-    /// How it ended, once it has closed its output.
+    /// Its end, once it has closed its output.
     pub(crate) async fn end(mut self) -> End {
         self.output.end(&self.group_guard).await
     }
@@ -116,7 +116,7 @@ impl Input {
         self.0.is_none()
     }
 
-    /// Writes some of it; how much. A program that does not read any more gets nothing, and may still write something.
+    /// Writes some bytes; returns how many. Writing to a program that no longer reads is no error, because it may still write.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> usize {
         let Some(stdin) = &mut self.0 else { return bytes.len() };
         match stdin.write(bytes).await {
@@ -130,12 +130,12 @@ impl Input {
 }
 
 impl Output {
-    /// What it wrote after its last line that was taken, as far as that has been read.
+    /// The unread bytes after its last line that was taken.
     pub(crate) fn rest(&self) -> &[u8] {
         self.stdout.rest()
     }
 
-    /// The beginning of what it writes without having been asked; nothing when it has ended.
+    /// Waits for output that the program was not asked for; returns its beginning, or nothing when the program has ended.
     pub(crate) async fn disturbance(&mut self) -> Vec<u8> {
         tokio::select! {
             biased;
@@ -144,13 +144,13 @@ impl Output {
         }
     }
 
-    /// The next line; `None` when there are no more. Nothing is lost when the future is dropped.
+    /// The next line; `None` at the end. Cancel safe: nothing is lost when the future is dropped.
     pub(crate) async fn line(&mut self) -> Option<Line> {
         if self.last_call.is_none() {
             tokio::select! {
                 biased;
                 line = self.stdout.next() => return line.ok().flatten(),
-                // Its keeper is gone only with the runtime.
+                // The task that keeps it ends only with the runtime.
                 _ = self.end.wait_for(Option::is_some) => {}
             }
         }
@@ -162,7 +162,7 @@ impl Output {
         }
     }
 
-    /// How it ended, once it has closed its output.
+    /// Its end, once it has closed its output.
     pub(crate) async fn end(&mut self, group_guard: &GroupGuard) -> End {
         let is_over = timeout(GRACE, self.end.wait_for(Option::is_some)).await.is_ok();
         group_guard.kill();
@@ -173,7 +173,7 @@ impl Output {
 }
 
 impl End {
-    /// `exited with status 3`, when, and what it wrote last on its standard error.
+    /// `exited with status 3`, when, and its last standard error.
     pub(crate) fn reported(&self, when: &str) -> String {
         let how = match self.status {
             _ if self.was_mute => "closed its standard output".to_owned(),
@@ -202,8 +202,8 @@ impl Drop for Keeping {
     }
 }
 
-/// The processes that a program has started and that have left its group. They are found by what they have of its environment,
-/// and end when this is dropped: also if the runtime ends before they were searched for. That reads `/proc`, so it blocks.
+/// The processes that a program has started and that have left its group. They are found by a variable of its environment, and
+/// killed when this is dropped: also if the runtime ends before they were searched for. That reads `/proc`, so it blocks.
 struct Orphans(String);
 
 impl Drop for Orphans {
@@ -212,7 +212,7 @@ impl Drop for Orphans {
     }
 }
 
-/// Sees a program to its end: logs its standard error, and takes its status once its group is killed, so that no zombie stays.
+/// Waits for a program's end: logs its standard error, and reaps it after its group was killed, so that no zombie stays.
 async fn keep(
     (mut child, started): (Child, Started),
     (pid, mark): (Pid, String),
@@ -222,7 +222,7 @@ async fn keep(
     changes: Changes,
     ended: watch::Sender<Option<End>>,
 ) {
-    // The group goes first, whichever way this ends.
+    // The group is killed first, however this ends.
     let (orphans, keeping) = (Orphans(mark), Keeping(group));
     let (mut lines, mut said) = (Lines::new(stderr, MAX_LOGGED), Said::default());
     let mut is_listening = true;
@@ -250,18 +250,18 @@ async fn keep(
             said.add(line, &hear, pid);
         }
     };
-    // What is held open by others is closed here.
+    // Streams that other processes hold open are closed here.
     let _ = timeout(LAST_CALL, rest).await;
     ended.send_replace(Some(End { status, was_mute: false, said: said.text() }));
 }
 
-/// Returns when the program has exited; its status stays to be taken.
+/// Returns when the program has exited, without reaping it.
 async fn exited(pid: Pid, mut changes: Changes) {
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
             Ok(None) => {}
             Err(Errno::INTR) => continue,
-            // Whoever takes the status of all children has taken this one's.
+            // Code that reaps all children has reaped this one.
             Ok(Some(_)) | Err(_) => return,
         }
         if changes.recv().await.is_none() {

@@ -1,4 +1,4 @@
-//! One turn of a process: its requests are made by the turn, in the order of its lines, and it receives the results.
+//! One turn of a process: makes the requests of its lines in their order, and sends it the results.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -17,16 +17,16 @@ use super::protocol::{AnswerLine, BadLine, Ending, Id, OutgoingLine, Request, Sa
 use super::requests::{Reply, delegated, of_context, step};
 use super::tokens::Tokens;
 
-/// How many requests of a turn may be open at once, answers that are not read yet included; and how many reservations.
+/// The most open requests of a turn, including those whose answers are not read yet; and the most reservations.
 const MAX_OPEN: usize = 64;
 
-/// How many failed requests a turn may still end as.
+/// The number of failed requests that are kept, so that the turn can end with the failure of one.
 const KEPT_FAILURES: usize = 64;
 
-/// How many notices of an attempt are passed on.
+/// The most notices of an attempt that are passed on.
 const MAX_NOTICES: usize = 1_000;
 
-/// Why a turn could not be taken to its end.
+/// The reason why a turn could not be completed.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// The process has closed its output.
@@ -36,24 +36,24 @@ pub(super) enum Broken {
     },
     /// It broke the protocol.
     Unfit(String),
-    /// The turn itself cannot go on.
+    /// The turn itself cannot continue.
     Turn(TurnError),
 }
 
 /// The way in which a turn ended.
 pub(super) struct Ended {
     pub(super) result: Result<Command, TurnError>,
-    /// Nothing is left open: the process may take another one.
+    /// No request is open: the process may take another turn.
     pub(super) is_clean: bool,
 }
 
-/// A turn under way.
+/// A turn in progress.
 pub(super) struct Conversation<'a> {
     process: &'a mut Process,
     turn: &'a Turn,
     id: String,
     open: FuturesUnordered<BoxFuture<'static, (Id, Reply)>>,
-    /// The ids of the open ones; steps that the process works on have where their values go.
+    /// The ids of open requests; a step on which the process works has the sender for its value.
     ids: HashMap<Id, Option<oneshot::Sender<Json>>>,
     reservations: HashMap<Id, Reservation>,
     tokens: Tokens,
@@ -68,7 +68,7 @@ pub(super) struct Conversation<'a> {
 #[derive(Default)]
 pub(super) struct Unread {
     lines: VecDeque<Vec<u8>>,
-    /// How much of the first one is written.
+    /// The number of bytes of the first line that are written.
     written: usize,
 }
 
@@ -78,7 +78,7 @@ impl Unread {
         Ok(())
     }
 
-    /// What is to be written next; nothing if all is.
+    /// The bytes to write next; empty if all are written.
     pub(super) fn next(&self) -> &[u8] {
         self.lines.front().map_or(&[], |line| &line[self.written..])
     }
@@ -87,7 +87,7 @@ impl Unread {
         self.lines.is_empty()
     }
 
-    /// Some of what is next was written.
+    /// Removes bytes that were written.
     pub(super) fn take(&mut self, written: usize) {
         self.written += written;
         if self.next().is_empty() {
@@ -121,7 +121,7 @@ impl<'a> Conversation<'a> {
         self.tell_turn()?;
         let mut has_spoken = false;
         loop {
-            // First what is known already: a step that was done is journaled before the next line is read.
+            // Results are sent first: a completed step is journaled before the next line is read.
             tokio::select! {
                 biased;
                 Some((id, reply)) = self.open.next(), if !self.open.is_empty() => self.reply(id, reply)?,
@@ -169,7 +169,7 @@ impl<'a> Conversation<'a> {
         reported.map_err(|error| Broken::Turn(TurnError::terminal(format!("a line cannot be written: {error}"))))
     }
 
-    /// Takes a line; the turn's end, if that is it.
+    /// Processes a line; returns the end of the turn if the line has it.
     async fn hear(&mut self, line: &[u8]) -> Result<Option<Ended>, Broken> {
         let bad = |why: &dyn std::fmt::Display| Broken::Unfit(wrote(&BadLine::new(line, why)));
         match read(line).map_err(|bad| Broken::Unfit(wrote(&bad)))? {
@@ -187,7 +187,7 @@ impl<'a> Conversation<'a> {
                 self.begin(id, asked).await?;
             }
             Said::Did(id, value) => {
-                // The sender is taken and the id stays, until the step is journaled.
+                // The sender is taken and the id stays until the step is journaled.
                 let Some(done) = self.ids.get_mut(&id).and_then(Option::take) else {
                     return Err(bad(&format!("no step with the id {id} has received `go`")));
                 };
@@ -225,7 +225,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Polls a request once before the next line is read: that is how it takes its place in the order of the turn's requests.
+    /// Polls a request once before the next line is read, so that requests get their ordinals in the order of their lines.
     async fn begin(&mut self, id: Id, mut asked: BoxFuture<'static, Reply>) -> Result<(), Broken> {
         match poll_fn(|context| Poll::Ready(asked.poll_unpin(context))).await {
             Poll::Ready(reply) => self.reply(id, reply)?,
@@ -314,7 +314,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A line that was read to its end; `None` when there are no more.
+/// A complete line; `None` at the end.
 fn whole(line: Option<Line>, has_spoken: bool) -> Result<Option<Vec<u8>>, Broken> {
     match line {
         Some(Line::Whole(line)) => Ok(Some(line)),

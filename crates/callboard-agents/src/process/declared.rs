@@ -1,4 +1,4 @@
-//! Programs as agents that a file declares: whether one is there, and how a board runs it.
+//! Programs as agents that are declared in files: checks that they exist, and runs them on a board.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -70,10 +70,10 @@ pub(crate) fn spec(definition: &Definition, root: &Path) -> Result<AgentSpec, De
     Ok(definition.on_a_board(AgentSpec::new(definition.name.as_str(), made)))
 }
 
-/// Whether the program is there, and can be started.
+/// Checks that the program exists and can be started.
 ///
 /// # Errors
-/// It cannot: why.
+/// The reason why it cannot.
 pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defect> {
     let program = settings.command.first().map_or("", String::as_str);
     if program.contains('/') {
@@ -104,7 +104,7 @@ pub(super) fn located(program: &OsStr, folder: &Path) -> OsString {
     if !program.as_bytes().contains(&b'/') {
         return program.to_owned();
     }
-    // Without `.` between: errors show it.
+    // Normalized without `.`, because errors show it.
     folder.join(program).components().collect::<PathBuf>().into()
 }
 

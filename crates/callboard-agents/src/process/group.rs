@@ -1,4 +1,4 @@
-//! A program and the processes that it has started, as one that can be killed.
+//! A program and its processes as a group that can be killed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Group {
         Arc::new(Self(Mutex::new(leader)))
     }
 
-    /// Whose group it is; nobody's once it is finished.
+    /// The leader of the group; `None` once it is finished.
     #[cfg(feature = "shell")]
     pub(crate) fn leader(&self) -> Option<Pid> {
         *self.0.lock()
@@ -22,12 +22,12 @@ impl Group {
 
     pub(crate) fn kill(&self) {
         if let Some(group) = *self.0.lock() {
-            // There may be nobody left in it.
+            // The group may be empty.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Kills it for the last time: the number is given back with the program's status.
+    /// Kills it for the last time, because reaping the program releases its number.
     pub(crate) fn finish(&self) {
         self.kill();
         *self.0.lock() = None;
@@ -43,7 +43,7 @@ impl GroupGuard {
         Self(Arc::clone(group))
     }
 
-    /// Another one on the same program: it is killed when the first of them is dropped.
+    /// A second guard of the same program, which is killed when the first of them is dropped.
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only sessions of MCP servers hold two"))]
     pub(crate) fn another(&self) -> Self {
         Self::on(&self.0)

@@ -1,4 +1,4 @@
-//! Lines of bytes, read with a bound.
+//! Reads lines of bytes up to a limit.
 
 use std::io;
 use std::mem::take;
@@ -11,7 +11,7 @@ pub(crate) struct Lines<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     max: usize,
-    /// What is left of a line that was too long.
+    /// The rest of a line that was too long is being skipped.
     is_skipping: bool,
 }
 
@@ -20,9 +20,9 @@ pub(crate) struct Lines<R> {
 pub(crate) enum Line {
     /// A line that was read to its line break, without it.
     Whole(Vec<u8>),
-    /// The beginning of one that is longer than the bound; the rest of it is passed over.
+    /// The beginning of a line that is longer than the limit; the rest is skipped.
     Cut(Vec<u8>),
-    /// What came after the last line feed.
+    /// The bytes after the last line feed.
     Unended(Vec<u8>),
 }
 
@@ -31,7 +31,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { from: BufReader::new(from), line: Vec::new(), max, is_skipping: false }
     }
 
-    /// The next line; `None` at the end. Nothing is lost when the future is dropped.
+    /// The next line; `None` at the end. Cancel safe: nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let read = self.from.fill_buf().await?;
@@ -61,17 +61,17 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// What comes next, as far as it has come, without taking it; nothing at the end.
+    /// The available bytes, without consuming them; empty at the end.
     pub(crate) async fn peek(&mut self) -> io::Result<&[u8]> {
         self.from.fill_buf().await
     }
 
-    /// Whether more has been read than was returned.
+    /// Whether there are bytes that were read and not returned.
     pub(crate) fn has_more(&self) -> bool {
         !self.line.is_empty() || self.is_skipping || !self.from.buffer().is_empty()
     }
 
-    /// What has been read after the line that was returned last.
+    /// The bytes that were read after the last returned line.
     pub(crate) fn rest(&self) -> &[u8] {
         self.from.buffer()
     }

@@ -47,7 +47,7 @@ pub(super) use variables::redacted;
 #[cfg(target_os = "linux")]
 pub use zombies::reap_orphans;
 
-/// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.
+/// The variables of the board's own environment that a program receives, besides those that begin with `LC_`.
 const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// An agent that is a program in any language, spoken to in JSON lines as docs/process-agents.md says.
@@ -79,27 +79,27 @@ pub struct ProcessAgent {
     program: OsString,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
-    /// The names of those that it has from the board's own environment.
+    /// The variables that are passed on from the board's own environment, by name.
     passed: Vec<String>,
     folder: StartFolder,
     ready_within: Duration,
     token_budget: Option<u64>,
-    /// Programs without a turn; each is with its watcher, which gives it to whoever asks.
+    /// Idle programs; each is held by its watcher, which sends it to the turn that claims it.
     resting: Mutex<Vec<oneshot::Sender<Claim>>>,
 }
 
-/// Where a program starts.
+/// The folder in which a program starts.
 #[derive(Debug)]
 enum StartFolder {
     /// In the board's own folder.
     Own,
     /// In the folder that [`ProcessAgent::current_dir`] has set.
     At(PathBuf),
-    /// Where a file has it start, which is below a root. A program with a `/` is relative to it.
+    /// A folder below a root, as a file declares it. A program with a `/` is relative to it.
     Declared(DeclaredFolder),
 }
 
-/// Sends a program that waits for a turn to the turn that takes it.
+/// Receives an idle program from its watcher.
 type Claim = oneshot::Sender<Process>;
 
 impl ProcessAgent {
@@ -163,7 +163,7 @@ impl ProcessAgent {
         self
     }
 
-    /// The command line, as it stands in errors.
+    /// The command line for errors.
     fn name(&self) -> String {
         let program = match &self.folder {
             StartFolder::Own | StartFolder::At(_) => self.program.clone(),
@@ -178,7 +178,7 @@ impl ProcessAgent {
         let (program, folder) = match &self.folder {
             StartFolder::Own => (self.program.clone(), None),
             StartFolder::At(folder) => (self.program.clone(), Some(folder.clone())),
-            // It is resolved at each start: a link may stand there since the file was read.
+            // Resolved at each start, because a link may have changed since the file was read.
             StartFolder::Declared(folder) => {
                 let folder = folder.resolved();
                 let folder = folder.map_err(|error| TurnError::terminal(format!("{}: {error}", self.name())))?;
@@ -200,12 +200,12 @@ impl ProcessAgent {
         Ok(program)
     }
 
-    /// What is in the variables that it is passed.
+    /// The values of the variables that are passed on.
     fn secrets(&self) -> Vec<Secret> {
         variables::secrets(&self.passed)
     }
 
-    /// Starts the program and agrees with it on a version.
+    /// Starts the program and negotiates the version.
     async fn start(&self, agent: &AgentName) -> Result<Process, TurnError> {
         let (whose, secrets) = (agent.clone(), self.secrets());
         let hear = move |pid: i32, line: String| {
@@ -246,7 +246,7 @@ impl ProcessAgent {
         TurnError::broken(format!("{} {}", self.name(), process.end().await.reported(" before it ended its turn")))
     }
 
-    /// Takes a program that waits for a turn; `None` if there is none.
+    /// Takes an idle program; `None` if there is none.
     async fn rested(&self) -> Option<Process> {
         loop {
             let watcher = self.resting.lock().pop()?;
@@ -259,7 +259,7 @@ impl ProcessAgent {
         }
     }
 
-    /// Lets a program wait for its next turn.
+    /// Keeps a program for its next turn.
     fn rest(&self, process: Process, agent: &AgentName) {
         let (watcher, claimed) = oneshot::channel();
         tokio::spawn(watch(process, claimed, self.name(), agent.clone(), self.secrets()));
@@ -285,7 +285,7 @@ impl Agent for ProcessAgent {
                     }
                     return result;
                 }
-                // It may have gone before it was given the turn.
+                // The program may have ended before it received the turn.
                 Err(Broken::Ended { has_spoken: false }) if !is_fresh => {}
                 Err(Broken::Ended { .. }) => return Err(self.died(process).await),
                 Err(Broken::Unfit(what)) => {
@@ -298,7 +298,7 @@ impl Agent for ProcessAgent {
     }
 }
 
-/// A program that sees of the board's own environment what every program needs, and nothing else.
+/// A program with only the necessary variables of the board's own environment.
 pub(super) fn scrubbed(program: &OsStr) -> Program {
     let is_kept =
         |name: &OsStr| name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with("LC_"));
@@ -307,7 +307,7 @@ pub(super) fn scrubbed(program: &OsStr) -> Program {
     program
 }
 
-/// Keeps a program until it is asked for, or the agent is gone. A program that prints anything meanwhile is ended.
+/// Keeps an idle program until it is claimed or the agent is gone. A program that prints anything meanwhile is ended.
 async fn watch(
     mut process: Process,
     claimed: oneshot::Receiver<Claim>,
@@ -320,7 +320,7 @@ async fn watch(
         said = process.output.disturbance() => said,
         claimed = claimed => {
             if let Ok(claim) = claimed {
-                // A turn that has been stopped meanwhile does not take it.
+                // A turn that was stopped meanwhile does not receive it.
                 let _ = claim.send(process);
             }
             return;
@@ -332,7 +332,7 @@ async fn watch(
     log_misplaced(&said, &name, &agent, &secrets);
 }
 
-/// Logs what a program wrote after its turn, for which it is ended.
+/// Logs the output of a program after its turn, because of which the program is ended.
 fn log_misplaced(said: &[u8], name: &str, agent: &AgentName, secrets: &[Secret]) {
     if said.is_empty() {
         return;

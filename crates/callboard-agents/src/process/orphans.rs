@@ -1,16 +1,18 @@
-//! Processes that have left the group of the program that started them, found by a variable of their environment and, on Linux, by a
-//! number that they cannot change if they are confined: their limit of resident memory, which the kernel ignores otherwise.
+//! Finds processes that have left the group of their program, by a variable of their environment and, on Linux, by a number that
+//! they cannot change if they are confined: their limit of resident memory, which the kernel ignores otherwise.
 
 use std::process::Command;
 
-/// The variable with a value of its own for each program that is started.
+/// The variable with a unique value for each started program.
 pub(crate) const MARK: &str = "CALLBOARD_PROCESS";
 
-/// The variable that is the same for all tries of a command on a board, by which what a try has left is found by the next one.
+/// The variable with the same value for all tries of a command on a board, by which the next try finds the processes of an
+/// earlier one.
 #[cfg(feature = "shell")]
 pub(crate) const KEY: &str = "CALLBOARD_KEY";
 
-/// Has what the program leaves found by these values of [`MARK`] and of `KEY`. Call it before the program is confined.
+/// Marks a program, so that its processes are found by these values of [`MARK`] and of `KEY`. To be called before the program is
+/// confined.
 pub(crate) fn mark(command: &mut Command, mark: &str, key: Option<&str>) {
     command.env(MARK, mark);
     #[cfg(feature = "shell")]
@@ -21,8 +23,8 @@ pub(crate) fn mark(command: &mut Command, mark: &str, key: Option<&str>) {
     let _ = key;
 }
 
-/// Ends all processes that have a variable with this value, or its number, and those that they start meanwhile. One that belongs to
-/// another user is not found; nor is any where the system has no `/proc`. It blocks.
+/// Kills all processes with this value of the variable, or its number, and those that they start meanwhile. Processes of another
+/// user are not found, nor any where there is no `/proc`. Blocks.
 pub(crate) fn kill(variable: &str, value: &str) {
     #[cfg(target_os = "linux")]
     linux::kill(variable, value);
@@ -42,7 +44,7 @@ pub fn is_program_of_board() -> bool {
     linux::is_marked()
 }
 
-/// Whether a process has something mounted in this place, or may have and does not show it: what a board has left that was killed.
+/// Whether a process has a mount at this path, or may have one that cannot be read: processes of a killed board may.
 #[cfg(all(target_os = "linux", feature = "shell"))]
 pub(crate) fn has_mount(place: &std::path::Path) -> bool {
     linux::pids().any(|pid| linux::has_mount(pid, place))
@@ -64,10 +66,10 @@ mod linux {
 
     use super::MARK;
 
-    /// How often it is looked again for what has been started meanwhile.
+    /// How often processes are searched again, because more may have been started meanwhile.
     const LOOKS: usize = 20;
 
-    /// Numbers of programs have this bit, so that they are above all others, and above what any machine has.
+    /// The numbers of programs have this bit, which puts them above all other numbers and above any real limit.
     const OF_PROGRAM: u64 = 1 << 62;
 
     pub(super) fn mark(command: &mut Command, mark: &str, key: Option<&str>) {
@@ -75,7 +77,7 @@ mod linux {
         marked(command, Marks { soft: key.map_or(hard, number), hard });
     }
 
-    /// A number below those of programs, and above what any machine has.
+    /// A number below those of programs, and above any real limit.
     fn number(value: &str) -> u64 {
         xxh3_64(value.as_bytes()) & (OF_PROGRAM - 1) | OF_PROGRAM >> 1
     }
@@ -84,7 +86,7 @@ mod linux {
         let entry = format!("{variable}={value}");
         let has_number = |(soft, hard): (u64, u64)| match variable {
             MARK => hard == number(value) | OF_PROGRAM,
-            // Of programs alone, whatever others have for a limit.
+            // Only for programs, whatever limits other processes have.
             _ => soft == number(value) && is_of_program(hard),
         };
         for _ in 0..LOOKS {
@@ -112,7 +114,7 @@ mod linux {
     pub(super) fn has_mount(pid: Pid, place: &Path) -> bool {
         match fs::read(file(pid, "mountinfo")) {
             Ok(mounts) => mounts.split(|byte| *byte == b'\n').any(|mount| is_at(mount, place)),
-            // One that has ended has none.
+            // A process that has ended has no mounts.
             Err(error) => {
                 error.kind() == io::ErrorKind::PermissionDenied
                     && limits(pid).is_some_and(|(_, hard)| is_of_program(hard))
@@ -120,7 +122,7 @@ mod linux {
         }
     }
 
-    /// Whether a line of a list of mounts is about this place. The kernel writes white space and backslashes in octal.
+    /// Whether a line of a list of mounts is about this path. The kernel writes white space and backslashes in octal.
     #[cfg(feature = "shell")]
     fn is_at(mount: &[u8], place: &Path) -> bool {
         use std::os::unix::ffi::OsStrExt as _;
@@ -140,13 +142,13 @@ mod linux {
         format!("/proc/{}/{name}", pid.as_raw_nonzero())
     }
 
-    /// It is readable also of those whose memory is not, to which the environment belongs.
+    /// Limits are readable also of processes whose memory, and so whose environment, is not.
     fn limits(pid: Pid) -> Option<(u64, u64)> {
         resident(&fs::read_to_string(file(pid, "limits")).ok()?)
     }
 
     fn kill_if(pid: Pid, entry: &[u8], has_number: impl Fn((u64, u64)) -> bool) -> bool {
-        // The number may be another's by the time of the signal; what is open is not.
+        // The process id may be reused before the signal; the open descriptor is not.
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
         let has_entry = || {
             fs::metadata(file(pid, "")).is_ok_and(|it| it.uid() == geteuid().as_raw())

@@ -10,7 +10,7 @@ use crate::definition::Definition;
 use crate::meta::MetaTool;
 use crate::tool::Tools;
 
-/// Without `tools`, those that there are, any name is taken for one.
+/// Reads `capabilities`. Without `tools`, the known ones, any name is accepted.
 pub(super) fn capabilities(item: &Item<'_>, tools: Option<&Tools>, definition: &mut Definition, found: &mut Found) {
     const WHAT: &str = "the capabilities of an agent";
     let Some(mut fields) =

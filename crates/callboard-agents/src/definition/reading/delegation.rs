@@ -1,4 +1,4 @@
-//! What delegates of an agent receive of its conversation, and which other agents it knows, as a file defines it.
+//! Reads which part of its conversation an agent passes on, and which other agents it knows.
 
 use callboard::messages::ConversationStrategy;
 use callboard_documents::Found;

@@ -12,13 +12,13 @@ pub(super) fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
     word(field, &words, found)
 }
 
-/// What follows when an effect that must not be repeated may have happened.
+/// The rule for effects that must not be repeated and whose outcome is unknown.
 pub(super) fn on_unknown(field: Field<'_>, found: &mut Found) -> Option<OnUnknown> {
     let words = [OnUnknown::Ask, OnUnknown::Report, OnUnknown::Fail, OnUnknown::Repeat].map(|rule| (rule.name(), rule));
     word(field, &words, found)
 }
 
-/// The effects that it may cause.
+/// The effects that an agent may cause.
 pub(super) fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
     let words = Effect::ALL.map(|effect| (effect.name(), effect));
     let items = list(field, "write authority = [\"reads\", \"notes\"]", found);

@@ -129,7 +129,7 @@ impl DefinitionReader {
         }
     }
 
-    /// Reads one. Its name is compared with no other.
+    /// Reads a definition. Its name is not compared with others.
     ///
     /// # Errors
     /// Everything that is wrong with the text.
@@ -188,7 +188,7 @@ impl DefinitionReader {
         let mut fields = Fields::of("an agent", item, "write [agent], with one pair of brackets", found)?;
         let name = fields.required("name", EXAMPLE_NAME, found).and_then(|field| text(field, found));
         let name = name.and_then(|name| checked("agent", name, found));
-        // What is wrong elsewhere is reported also for an agent without a name.
+        // The other defects are reported also for an agent without a valid name.
         let made = name.as_ref().and_then(|name| AgentName::new(&name.value).ok());
         let placeholder = || AgentName::new("agent").ok();
         let mut definition = Definition::new(made.or_else(placeholder)?, self.tier);

@@ -10,14 +10,14 @@ use super::fields::{one_or_several, texts, values};
 use crate::catalog::ModelChoice;
 use crate::definition::Definition;
 
-/// Without `known`, the names of the models that there are, any name is taken for one.
+/// Reads `model`. Without `known`, the names of the known models, any name is accepted.
 pub(super) fn model(item: &Item<'_>, known: Option<&BTreeSet<String>>, definition: &mut Definition, found: &mut Found) {
     const WHAT: &str = "the model of an agent";
     let Some(mut fields) = Fields::of(WHAT, item, "write [agent.model], and below it preferred = \"…\"", found)
     else {
         return;
     };
-    // Of several, the first is preferred, and the others are its fallbacks, before those that are named so.
+    // Of several preferred models, the first is preferred, and the others are its first fallbacks.
     let mut fallback = fields.field("preferred").map(|field| one_or_several(field, found)).unwrap_or_default();
     let preferred = (!fallback.is_empty()).then(|| fallback.remove(0));
     fallback.extend(fields.field("fallback").map(|field| texts(field, found)).unwrap_or_default());

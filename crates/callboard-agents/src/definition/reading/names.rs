@@ -4,7 +4,7 @@ use callboard::messages::AgentName;
 use callboard_documents::{Defect, Found, Placed};
 use callboard_text::{check_name, check_own_name, look_alike, quoted};
 
-/// A name that keeps the rule for names.
+/// A name that follows the rule for names.
 pub(super) fn checked(kind: &'static str, name: Placed<String>, found: &mut Found) -> Option<Placed<String>> {
     let max = match kind {
         "project" => 128,

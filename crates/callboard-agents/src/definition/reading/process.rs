@@ -17,7 +17,7 @@ const EXAMPLE_COMMAND: &str = "write command = [\"python3\", \"agent.py\"]: the 
 /// The reason why a key does not apply to programs, and the advice.
 type Thinking = (&'static str, &'static str, &'static str);
 
-/// Keys of agents that think.
+/// Keys for agents that use a model.
 pub(super) const THINKING: [Thinking; 6] = [
     (
         "mode",
@@ -35,7 +35,7 @@ pub(super) const THINKING: [Thinking; 6] = [
     ("output", "a program gives values itself", "remove [agent.output], or remove [agent.process]"),
 ];
 
-/// Those below `capabilities`.
+/// The same below `capabilities`.
 const THINKING_WITH_TOOLS: [Thinking; 5] = [
     ("allowed_tools", "a program has no tools of callboard", "remove it, or remove [agent.process]"),
     ("hidden_tools", "a program has no tools of callboard", "remove it, or remove [agent.process]"),
@@ -76,7 +76,7 @@ pub(super) fn process(item: &Item<'_>, root: Option<&Path>, found: &mut Found) -
     Some(settings)
 }
 
-/// Whether the folder, the program and the variables are there.
+/// Checks that the folder, the program and the variables exist.
 fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Place; 3], found: &mut Found) {
     for name in settings.env_from.iter().filter(|name| std::env::var_os(name).is_none()) {
         let problem = format!("the variable {name} of `env_from` is not set");
@@ -106,7 +106,7 @@ fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Pla
     }
 }
 
-/// A defect for each of the keys that is there.
+/// Adds a defect for each of these keys that is present.
 pub(super) fn refuse(fields: &mut Fields<'_>, keys: &[Thinking], found: &mut Found) {
     for (key, why, advice) in keys {
         if let Some(item) = fields.get(key) {
@@ -117,7 +117,7 @@ pub(super) fn refuse(fields: &mut Fields<'_>, keys: &[Thinking], found: &mut Fou
     }
 }
 
-/// What a program may cause; it has no tools.
+/// Reads the authority of a program; it has no tools.
 pub(super) fn capabilities(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
     const WHAT: &str = "the capabilities of a program";
     let Some(mut fields) = Fields::of(WHAT, item, "write [agent.capabilities], and below it authority = […]", found)

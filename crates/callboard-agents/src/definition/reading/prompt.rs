@@ -40,10 +40,10 @@ pub(super) fn sections(field: Field<'_>, found: &mut Found) -> Vec<Placed<Sectio
     items.iter().filter_map(|item| section(item, found)).collect()
 }
 
-/// The most that a priority may be.
+/// The highest priority.
 const MAX_PRIORITY: u32 = 1_000;
 
-/// One for all modes, or one for each mode that is named.
+/// One priority for all modes, or one for each named mode.
 fn priorities((key, item): Field<'_>, found: &mut Found) -> (Option<u16>, Vec<(Mode, u16)>) {
     if !matches!(item.get_ref(), DeValue::Table(_)) {
         return (priority((key, item), found), Vec::new());
@@ -73,7 +73,7 @@ fn priority(field: Field<'_>, found: &mut Found) -> Option<u16> {
     number.and_then(|number| u16::try_from(number).ok())
 }
 
-/// Makes the prompt ready once, to see that nothing in it is missing.
+/// Compiles the prompt once, to check it.
 pub(super) fn check_prompt(
     definition: &mut Definition,
     prompt: Option<Placed<String>>,
@@ -81,7 +81,7 @@ pub(super) fn check_prompt(
     found: &mut Found,
 ) {
     let (prompt_place, prompt) = prompt.map(|prompt| (prompt.place, prompt.value)).unwrap_or_default();
-    // All of them, whatever the mode: another definition may take this one's place in another mode.
+    // All sections, whatever the mode: another definition may replace this one in another mode.
     let mut wrong = |place: &Place, own: &str, sections: &[Section]| {
         let mode = sections.first().and_then(|section| section.modes.first()).copied();
         if let Err((_, fault)) = Prompt::of(own, sections, mode.unwrap_or(definition.mode), &Tools::new()) {

@@ -1,4 +1,4 @@
-//! A text that an agent is defined in, and the file that it is read from.
+//! The text of a definition, and the file that it is read from.
 
 use std::io;
 use std::path::Path;

@@ -275,7 +275,7 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
     let schema = Definition::schema();
     let validator = jsonschema::validator_for(schema.value()).unwrap();
     validator.validate(&as_json(example)).unwrap_or_else(|error| panic!("{error} at {}", error.instance_path()));
-    // Each table, with a key that it does not have: the advice names those that it has.
+    // For each table, a key that it does not have: the advice lists the keys that it has.
     for (table, pointer) in [
         ("agent.process", "/properties/agent/properties/process"),
         ("agent", "/properties/agent"),
@@ -322,7 +322,7 @@ fn the_page_of_programs_has_everything_that_can_be_said_of_one_and_nothing_else(
     let schema = Definition::schema();
     let validator = jsonschema::validator_for(schema.value()).unwrap();
     validator.validate(&as_json(example)).unwrap_or_else(|error| panic!("{error} at {}", error.instance_path()));
-    // What is for agents that think is refused, by editors too.
+    // Keys for agents that use a model are refused, by editors too.
     let mut of_programs = schema.value().clone();
     let agent = of_programs.pointer_mut("/properties/agent/properties").unwrap().as_object_mut().unwrap();
     let refused = schema.pointer("/properties/agent/dependentSchemas/process/properties").unwrap().as_object().unwrap();
@@ -418,7 +418,7 @@ fn a_program_that_is_not_there_is_reported_where_it_is_named() {
     assert!(Definition::from_toml("a", &format!("[agent]\nname = \"a\"\n[agent.process]\n{}", wrong[0])).is_ok());
 }
 
-/// Each key that a schema has stands in the example, down to the last table.
+/// Each key of a schema occurs in the example, at every level.
 fn each_key(schema: &serde_json::Value, example: &serde_json::Value, at: &str) {
     for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
         let at = format!("{at}/{key}");
