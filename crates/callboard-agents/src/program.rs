@@ -1,10 +1,10 @@
-//! A program as a document declares it: its command line, and the variables that it is given.
+//! Reads a program from a document: its command line and its variables.
 
 use callboard_documents::toml::{DeValue, Field, Item, list, string};
 use callboard_documents::{Defect, Found, Place, Placed};
 use callboard_text::quoted;
 
-/// Variables with names that end so have secrets in them.
+/// Variables with these endings of their names have secret values.
 const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];
 
 /// A program and its arguments. `example` shows the syntax.
@@ -64,7 +64,7 @@ pub(super) fn environment(item: &Item<'_>, header: &Place, found: &mut Found) ->
     variables
 }
 
-/// The name of a variable that has a secret in it. What is none may be the secret, and is not shown.
+/// The name of a variable with a secret. An invalid name may be the secret itself, and is not shown.
 pub(super) fn variable(name: &Placed<String>, header: &Place, found: &mut Found) -> Option<String> {
     if is_variable(&name.value) {
         return Some(name.value.clone());
@@ -75,13 +75,13 @@ pub(super) fn variable(name: &Placed<String>, header: &Place, found: &mut Found)
     None
 }
 
-/// A list of such names.
+/// A list of names of variables.
 pub(super) fn variables(field: Field<'_>, header: &Place, found: &mut Found) -> Vec<String> {
     let names = words(field, "the name of a variable", found);
     names.iter().filter_map(|name| variable(name, header, found)).collect()
 }
 
-/// A list of texts with their places. `what` is what one of them is, in words.
+/// A list of texts with their positions. `what` names one of them in errors.
 pub(super) fn words((key, item): Field<'_>, what: &str, found: &mut Found) -> Vec<Placed<String>> {
     let advice = format!("write {key} = [\"…\", \"…\"]");
     let items = list((key, item), &advice, found);
@@ -89,7 +89,7 @@ pub(super) fn words((key, item): Field<'_>, what: &str, found: &mut Found) -> Ve
     items.iter().filter_map(one).collect()
 }
 
-/// Whether it can be the name of a variable. What cannot may be a secret that was written in its place.
+/// Whether it can be the name of a variable. Other texts may be secrets that were written in its place.
 pub(super) fn is_variable(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let begins_well = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');

@@ -1,4 +1,4 @@
-//! Secrets: keys and tokens, which nothing writes down by accident.
+//! Secrets: keys and tokens, which are not shown by `Debug` and similar output.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 
-/// What stands for a key in a text that is shown.
+/// The replacement for a key in a text that is shown.
 const SHOWN: &str = "[the key]";
 
 impl Secret {

@@ -14,7 +14,7 @@ use super::model::Model;
 use super::teammate::Teammate;
 use super::tool::Tools;
 
-/// How many tasks a run of a team may give for each worker, unless that is less than a run of that class may anyway.
+/// The most tasks that a run of a team may delegate for each worker, unless the run's class allows more.
 const TASKS_EACH: u32 = 4;
 
 /// An agent that gives tasks to others, and those others. The coordinator has the tool `Task`, and its prompt lists whom it may name and

@@ -1,4 +1,4 @@
-//! Another agent, as those that may name it know it.
+//! Another agent that an agent can name.
 
 /// Another agent, as a prompt may name it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! How servers are reached that a person has named: their addresses, and clients with the TLS that the library has.
+//! Addresses of servers that people have named, and HTTP clients for them with the library's TLS.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use super::secret::Secret;
 
-/// How a server is reached.
+/// The connection settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// It is on this machine: no proxy is asked.
+    /// It is on this machine: no proxy is used.
     pub(super) is_here: bool,
-    /// Without TLS: no certificates are wanted, so that a system without any will do.
+    /// Without TLS: no certificates are loaded, so that a system without any is sufficient.
     pub(super) is_plain: bool,
 }
 
@@ -25,8 +25,7 @@ impl Way {
     }
 }
 
-/// A client for servers that are reached so. It follows no redirection, which would take keys in headers along to wherever it
-/// leads.
+/// A client for such servers. It follows no redirect, which could send keys in headers to another server.
 pub(super) fn client(way: Way) -> Result<ClientBuilder, rustls::Error> {
     let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?;
@@ -60,12 +59,12 @@ pub(super) fn fits_a_header(secret: &Secret) -> bool {
     !secret.expose().is_empty() && secret.expose().bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether what is sent there can be read on the way.
+/// Whether the connection is unencrypted and leaves this machine.
 pub(super) fn is_open(url: &Url) -> bool {
     url.scheme() == "http" && !is_here(url)
 }
 
-/// The server, without anything that may be secret.
+/// The server's address without secrets.
 pub(super) fn shown(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What a process asks of its turn while it works, and what comes of it.
+//! The requests of a process during its turn, and their results.
 
 use callboard::actors::{ContextAccess, ContextError, DelegationError, Reservation, Turn, TurnError};
 use callboard::messages::{FailureKind, Intent, Json, OnUnknown};
@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::protocol::{Delegate, Entry, Id, Unmet};
 
-/// What came of a request.
+/// The result of a request.
 pub(super) enum Reply {
     Value(Json),
     Reserved(Reservation),
@@ -16,9 +16,9 @@ pub(super) enum Reply {
         error: TurnError,
         output: Option<Json>,
     },
-    /// It was a step, and the process has done it.
+    /// The process has carried out its step, so it knows the result.
     Known,
-    /// The turn cannot go on.
+    /// The turn cannot continue.
     Fatal(TurnError),
 }
 
@@ -27,7 +27,7 @@ impl Reply {
         answer.map_or_else(Self::failed, Self::Value)
     }
 
-    /// The process receives a refusal. What else keeps a turn from asking ends it.
+    /// The reply about an error: a refusal is sent to the process, any other error ends the turn.
     pub(super) fn failed(error: TurnError) -> Self {
         if !error.kind().is_refusal() {
             return Self::Fatal(error);
@@ -37,7 +37,7 @@ impl Reply {
     }
 }
 
-/// A step whose work the process does, once it may begin.
+/// A step that the process carries out, once it may begin.
 pub(super) async fn step(
     turn: Turn,
     name: String,
@@ -49,11 +49,11 @@ pub(super) async fn step(
     let work = async {
         has_begun = true;
         let (done, value) = oneshot::channel();
-        // There is room for as many as may be open.
+        // The channel has capacity for all open requests.
         let _ = begun.send((id, done)).await;
         match value.await {
             Ok(value) => Ok::<_, TurnError>(value),
-            // The turn has ended: that is not the step's result.
+            // The turn has ended, which is not a result of the step.
             Err(_) => std::future::pending().await,
         }
     };

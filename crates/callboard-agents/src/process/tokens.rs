@@ -1,4 +1,4 @@
-//! The tokens that one attempt of a turn may reserve and use.
+//! The limit of tokens that one attempt of a turn may reserve and use.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use callboard::actors::TurnError;
 
 use super::protocol::Id;
 
-/// What is used and what is set aside, within the most that it may be.
+/// The used and the reserved tokens, and their limit.
 #[derive(Debug)]
 pub(super) struct Tokens {
     most: Option<u64>,
@@ -15,12 +15,12 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// With this many tokens; without a bound of its own by default.
+    /// With this limit of tokens; unlimited if `None`.
     pub(super) fn up_to(most: Option<u64>) -> Self {
         Self { most, used: 0, held: HashMap::new() }
     }
 
-    /// Sets tokens aside for a reservation.
+    /// Reserves tokens.
     ///
     /// # Errors
     /// There are not so many left.
@@ -36,7 +36,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// A reservation has come to its end, with so many of its tokens used; nothing if it was none.
+    /// Closes a reservation of which so many tokens were used; an unknown one is ignored.
     pub(super) fn settle(&mut self, id: Id, used: u64) {
         if self.held.remove(&id).is_some() {
             self.used = self.used.saturating_add(used);

@@ -1,4 +1,4 @@
-//! Zombies of processes that programs have left, in a process that adopts them.
+//! Reaps orphans of programs, in a process that adopts them.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 
 use callboard_confine::{children, ended_child, unless_starting};
 
-/// How long zombies are collected, so that many that end one after the other cost little.
+/// The interval of reaping, so that many orphans in succession are reaped together.
 const COLLECT: Duration = Duration::from_millis(20);
 
-/// How many are reaped before programs can be started again.
+/// The most orphans that are reaped before programs can be started again.
 const AT_ONCE: usize = 10_000;
 
 /// Takes the status of each child of this process that has ended and was not started by an agent or a tool of this library, as
@@ -46,14 +46,14 @@ pub async fn reap_orphans() -> io::Result<Infallible> {
     }
 }
 
-/// `false` if there may be more, or programs are being started, so that it is not known which children are orphans.
+/// Reaps orphans. `false` if there may be more, or if programs are being started, so that orphans cannot be distinguished.
 fn reap() -> bool {
     let reaped = unless_starting(|is_orphan| {
-        // No program can be started meanwhile, so not for as long as there are any.
+        // No program can start meanwhile, so the number of orphans per call is limited.
         for _ in 0..AT_ONCE {
             match ended_child() {
                 Some(pid) if is_orphan(pid) => take(pid),
-                // A program's, whose status is its starter's: others may be behind it.
+                // A program that its starter will reap: there may be others behind it.
                 Some(_) => {
                     children().into_iter().filter(|pid| is_orphan(*pid)).for_each(take);
                     return true;

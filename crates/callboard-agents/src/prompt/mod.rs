@@ -1,7 +1,7 @@
-//! The prompt of a model: what its agent's author wrote, and sections that its mode and its tools call for.
+//! The prompt of a model: its author's text, and sections for the agent's mode and tools.
 //!
-//! A section is one text for all agents that have it. Which ones an agent has follows from its mode and its tools, and their
-//! order from their priorities.
+//! A section is one text for all agents that have it. Mode and tools determine the sections of an agent, and priorities their
+//! order.
 
 mod section;
 mod usual;
@@ -42,17 +42,17 @@ fn compiled(text: &str) -> Result<Arc<Template<PromptVar>>, Fault> {
     Ok(template)
 }
 
-/// Where what the author wrote as the prompt itself stands.
+/// The priority of the author's own prompt.
 const OWN: u16 = 10;
 
-/// A prompt that can be filled in.
+/// A compiled prompt.
 #[derive(Clone, Debug)]
 pub(super) struct Prompt(Arc<[(Arc<Template<PromptVar>>, Place)]>);
 
-/// Whose text it is, for errors.
+/// The origin of a text, for errors.
 type Place = Cow<'static, str>;
 
-/// What a prompt may name.
+/// The variables of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PromptVar {
     Agent,
@@ -65,7 +65,7 @@ pub(super) enum PromptVar {
     PreviousAgent,
 }
 
-/// The names, as authors write them.
+/// The variables by the names that authors write.
 const NAMES: [(&str, PromptVar); 8] = [
     ("agent", PromptVar::Agent),
     ("tools", PromptVar::Tools),
@@ -77,7 +77,7 @@ const NAMES: [(&str, PromptVar); 8] = [
     ("previous_agent", PromptVar::PreviousAgent),
 ];
 
-/// What is known of the agent itself.
+/// The fields of the variable `agent`.
 pub(super) const AGENT_FIELDS: [&str; 5] = ["name", "description", "mode", "role", "instructions"];
 
 struct PromptNames;
@@ -161,7 +161,7 @@ impl Prompt {
                 chosen.push((priority, Some(name.into()), text.into()));
             }
         }
-        // Of equal priority, in the order in which they came.
+        // A stable sort: sections of equal priority keep their order.
         chosen.sort_by_key(|(priority, ..)| *priority);
         let made = chosen.into_iter().filter(|(.., text)| !text.trim().is_empty()).map(|(_, name, text)| {
             let template = compiled(text.trim());
@@ -171,7 +171,7 @@ impl Prompt {
         Ok(Self(made.collect::<Result<_, _>>()?))
     }
 
-    /// The text, with these values.
+    /// Renders the prompt with these values.
     ///
     /// # Errors
     /// A value that it names is not there, or it is too long.
@@ -265,7 +265,7 @@ mod tests {
             let text = prompt.text(&values(&agent, &none)).unwrap();
             text.split("\n\n").position(|part| part == "In steps.").unwrap()
         };
-        // Beside the prompt itself, the part about tools, and that of the mode.
+        // Besides the prompt itself: the section about tools, and that of the mode.
         assert_eq!([Mode::Plan, Mode::Build, Mode::Explore].map(text), [0, 1, 3]);
     }
 

@@ -1,4 +1,4 @@
-//! A part of a prompt, as its author writes it.
+//! A section of a prompt.
 
 use std::borrow::Cow;
 

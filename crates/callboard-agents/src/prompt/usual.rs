@@ -1,11 +1,11 @@
-//! The sections that modes and tools call for.
+//! The sections for modes and tools.
 
 use callboard::actors::Mode;
 use callboard::messages::Effect;
 
 use crate::tool::Tools;
 
-/// When an agent has a section that is not the author's.
+/// The condition under which an agent has a section that is not the author's.
 #[derive(Clone, Copy)]
 pub(super) enum When {
     Mode(Mode),
@@ -13,7 +13,7 @@ pub(super) enum When {
     Effect(Effect),
 }
 
-/// The sections that modes and tools call for.
+/// The sections for modes and tools.
 pub(super) const USUAL: [(When, &str, u16, &str); 6] = [
     (
         When::AnyTool,

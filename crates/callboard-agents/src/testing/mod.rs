@@ -38,7 +38,7 @@ struct Part {
     requests: Mutex<Vec<ModelRequest>>,
 }
 
-/// One answer that was written down for a call.
+/// The scripted answer to one call.
 #[derive(Clone, Debug)]
 struct Line {
     pieces: Vec<String>,

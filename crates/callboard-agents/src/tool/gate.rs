@@ -1,16 +1,16 @@
-//! What stands before a tool: one that has not answered in time again and again is left alone for a while (SEMANTICS 3).
+//! The breaker of a tool: a tool that repeatedly does not answer in time is not used for a while (SEMANTICS 3).
 
 use std::time::Duration;
 
 use callboard::supervision::runs::{Breaker, BreakerPolicy, BreakerTicket, Signal};
 use parking_lot::Mutex;
 
-/// The breaker of one tool. Only silence counts against it: a tool that answers with an error is there.
+/// The breaker of one tool. Only timeouts count against it: a tool that answers with an error is available.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Breaker>);
 
 impl Gate {
-    /// Lets a use through.
+    /// Admits a use.
     ///
     /// # Errors
     /// After how long the tool may be worth another try.
@@ -32,7 +32,7 @@ pub(crate) struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// The use is over: records whether the tool has answered, at this reading of the board's clock.
+    /// Ends the use: counts whether the tool has answered, at this reading of the board's clock.
     pub(crate) fn end(mut self, has_answered: bool, now: Duration) {
         let signal = if has_answered { Signal::Success } else { Signal::Failure };
         if let Some(ticket) = self.ticket.take() {

@@ -1,4 +1,4 @@
-//! What a model can do besides talking: one tool (here), how models see it (`spec`), and the tools of an agent (`toolset`).
+//! Tools of models: one tool (here), its description for models (`spec`), and the tools of an agent (`toolset`).
 
 mod gate;
 mod spec;

@@ -1,4 +1,4 @@
-//! A tool as models see it.
+//! The description of a tool for models.
 
 use std::sync::Arc;
 use std::time::Duration;

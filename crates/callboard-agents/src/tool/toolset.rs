@@ -23,7 +23,7 @@ pub struct Tools(Arc<BTreeMap<Arc<str>, Entry>>);
 pub(crate) struct Entry {
     pub(crate) spec: Arc<ToolSpec>,
     validator: Arc<Validator>,
-    /// Shared by all who have the tool.
+    /// Shared by all agents that have the tool.
     pub(crate) gate: Arc<Gate>,
     pub(crate) tool: Arc<dyn Tool>,
 }
@@ -53,10 +53,10 @@ pub enum ToolsError {
 
 const MAX_NAME: usize = 64;
 
-/// What actions of the runtime are called, about which people and policies decide.
+/// The names of the runtime's own actions, about which people and policies decide.
 const RESERVED: [&str; 2] = ["handoff", "delegation"];
 
-/// Whether the runtime has this name for itself, in whatever case: for its actions, or for a tool of the loop.
+/// Whether the name, in any case, is reserved for actions of the runtime or for a tool of the loop.
 fn is_reserved(name: &str) -> bool {
     let of_loop = MetaTool::ALL.map(MetaTool::name);
     RESERVED.iter().chain(&of_loop).any(|reserved| name.eq_ignore_ascii_case(reserved))
@@ -96,7 +96,7 @@ impl Tools {
         self.0.values().any(|entry| entry.tool.renewed().is_some())
     }
 
-    /// The tools as they are now, if one of them has changed. One whose new schema cannot be used stays as it was.
+    /// The present tools, if one of them has changed. A tool whose new schema cannot be compiled stays as it was.
     pub(crate) async fn renewed(&self) -> Option<Self> {
         let asked = self.0.values().filter_map(|entry| entry.tool.renewed());
         let changed: Vec<Arc<dyn Tool>> = join_all(asked).await.into_iter().flatten().collect();
@@ -162,12 +162,12 @@ impl Entry {
         Ok(Self { spec, validator, gate: Arc::default(), tool })
     }
 
-    /// Whether a use with these may be repeated.
+    /// Whether a use with these arguments may be repeated.
     pub(crate) fn class(&self, arguments: &Json) -> EffectClass {
         self.tool.class(arguments).unwrap_or(self.spec.class)
     }
 
-    /// Whether it may be used with these.
+    /// Checks these arguments.
     ///
     /// # Errors
     /// Why not, for the model.
@@ -208,7 +208,7 @@ mod tests {
         let names = ["handoff", "Handoff", "delegation", "task", "HANDOFF_TO_AGENT"];
         for name in names.into_iter().chain(MetaTool::ALL.map(MetaTool::name)) {
             assert!(matches!(with(name), Err(ToolsError::Reserved(refused)) if refused == name), "{name}");
-            // Whatever a server calls its tools, models and people see the server's name before it.
+            // The name of a server's tool begins with the server's name.
             assert!(with(&format!("mcp__files__{name}")).is_ok(), "{name}");
         }
         assert!(with("hand_off").is_ok());

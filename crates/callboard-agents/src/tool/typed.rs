@@ -1,4 +1,4 @@
-//! Tools made of functions.
+//! Tools made from functions.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 
-/// A tool made of a function.
+/// A tool made from a function.
 struct Typed<F, A> {
     spec: ToolSpec,
     call: F,

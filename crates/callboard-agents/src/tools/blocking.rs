@@ -1,4 +1,4 @@
-//! Work that waits for the disk, and is given up with the use that it is for.
+//! Work that blocks on the disk, and is cancelled with its use of a tool.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +7,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::super::ToolError;
 
-/// Does work that waits for the disk: on a thread of its own where there are several, else here. If it is given up, it is notified,
-/// and stops at the next place where it looks.
+/// Does blocking work: on a thread of its own if there are several threads, else on this one. If the future is dropped, the work
+/// is notified, and stops at its next check.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&GivenUp) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
@@ -26,12 +26,12 @@ pub(super) async fn blocking<T: Send + 'static>(
                 },
             }
         }
-        // A simulated world has one thread, and its order must not depend on another.
+        // A simulation has one thread, and its order must not depend on another.
         Ok(_) | Err(_) => work(&given_up),
     }
 }
 
-/// Whether nobody waits for the work any more.
+/// Whether the work was cancelled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GivenUp(Arc<AtomicBool>);
 

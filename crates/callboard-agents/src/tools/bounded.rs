@@ -1,8 +1,8 @@
-//! No more than so many bytes: of what is read, and of what is shown.
+//! Bounds for texts that are read and shown.
 
 use std::io::{self, Read};
 
-/// All that there is to read, if it is no more than `most` bytes; `None` if it is. No more than one byte above is read.
+/// Reads everything, if it is at most `most` bytes; otherwise `None`. Reads at most one byte more.
 pub(super) fn whole(from: impl Read, most: usize) -> io::Result<Option<Vec<u8>>> {
     let mut read = Vec::new();
     from.take(most as u64 + 1).read_to_end(&mut read)?;
@@ -24,7 +24,7 @@ pub(super) fn ending(text: &str, most: usize) -> &str {
 mod tests {
     use super::*;
 
-    /// Never ends, and counts what is taken of it.
+    /// An endless stream that counts the bytes read from it.
     struct Endless(usize);
 
     impl Read for &mut Endless {

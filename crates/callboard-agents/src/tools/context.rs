@@ -14,10 +14,10 @@ use super::bounded::beginning;
 const MAX_ENTRIES: usize = 100;
 const USUAL_ENTRIES: usize = 20;
 
-/// How much of a value a query shows, in bytes.
+/// The most bytes of a value that a query shows.
 const SHOWN: usize = 200;
 
-/// An answer holds the largest value, and what is said about it.
+/// An answer has room for the largest value, and the text around it.
 const OUTPUT: usize = (64 << 10) + 1024;
 
 #[derive(Deserialize, JsonSchema)]

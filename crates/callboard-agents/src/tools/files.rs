@@ -26,7 +26,7 @@ const MAX_LINE: usize = 2000;
 /// The bytes that remain for the note below the lines.
 const REMARKS: usize = 512;
 
-/// How often another name is tried for a file that is written beside the old one.
+/// The most temporary names that are tried for the new file.
 const TRIES: u32 = 16;
 
 #[derive(Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub fn file_read(root: &Root) -> impl Tool {
     })
 }
 
-/// The text that stands in a place, if it has at most so many bytes.
+/// The text of a file, if it has at most so many bytes.
 fn text_at(place: &Place, path: &str, most: usize) -> Result<String, ToolError> {
     let wrong = |why| PathError { path: path.to_owned(), why };
     let (file, _) = place.open().map_err(wrong)?;
@@ -71,7 +71,7 @@ fn text_at(place: &Place, path: &str, most: usize) -> Result<String, ToolError> 
     text(bytes).map_err(|problem| ToolError(format!("{} is no text: {problem}", quoted(path))))
 }
 
-/// Text, or where it is not.
+/// The text, or an error with the position at which it is none.
 fn text(bytes: Vec<u8>) -> Result<String, String> {
     if let Some(place) = bytes.iter().position(|byte| *byte == 0) {
         return Err(format!("byte {} is NUL, as in programs, pictures or UTF-16", place + 1));
@@ -128,7 +128,7 @@ struct Write {
     new: Option<String>,
 }
 
-/// What a file is to become.
+/// The change of a file.
 enum Change {
     Whole(String),
     Part { old: String, new: String },
@@ -151,7 +151,7 @@ pub fn file_write(root: &Root) -> impl Tool {
     FileWrite { tool, root: written_root }
 }
 
-/// Writes files, and finds out whether one was written.
+/// Writes files, and finds out whether an earlier write succeeded.
 struct FileWrite<T> {
     tool: T,
     root: Root,
@@ -195,11 +195,11 @@ impl<T: Tool> Tool for FileWrite<T> {
     }
 }
 
-/// What is in the place of a file that is to be written.
+/// The content of a file that is to be written.
 enum Standing {
     Nothing,
     Text(String),
-    /// What cannot be compared.
+    /// Content that cannot be compared.
     Other,
 }
 
@@ -233,11 +233,11 @@ fn standing(root: &Root, path: &str) -> Standing {
     }
 }
 
-/// What came of a write whose result was lost. A file is replaced whole, so it is as it was before, or as it was to become; where
-/// it is neither, another writer has changed it since, and the outcome is unknown.
+/// The outcome of a write whose result was lost. A file is replaced as a whole, so it has the old or the new content; if it has
+/// neither, another writer has changed it since, and the outcome is unknown.
 fn reconciled(standing: &Standing, before: &Json, write: &Write) -> Reconciled<ToolOutput> {
     if !before.is_null() && standing.hash() == *before {
-        // To write again what is there already changes nothing.
+        // Writing the same content again has no effect.
         return Reconciled::NotDone;
     }
     let Standing::Text(text) = standing else { return Reconciled::Unknown };
@@ -325,7 +325,7 @@ fn check_size(change: &Change) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// What was there, if it was text that can be compared.
+/// The content of the file, if it is text that can be compared.
 fn before(place: &Place) -> Option<String> {
     let (file, _) = place.open().ok()?;
     text(whole(file, MAX_READ).ok()??).ok()
@@ -342,7 +342,7 @@ fn replaced(text: &str, old: &str, new: &str) -> Result<String, String> {
     }
 }
 
-/// Whether it is found again within its own first place, as `aa` is in `aaa`.
+/// Whether a second occurrence overlaps the first, as `aa` in `aaa`.
 fn overlaps(text: &str, old: &str) -> bool {
     text.find(old).is_some_and(|first| {
         let next = first + old.chars().next().map_or(1, char::len_utf8);
@@ -350,7 +350,7 @@ fn overlaps(text: &str, old: &str) -> bool {
     })
 }
 
-/// How many lines went and came, between the first and the last that differ.
+/// The number of removed and added lines, between the first and the last difference.
 fn difference(before: &str, after: &str) -> String {
     let (before, after): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     let same = before.iter().zip(&after).take_while(|(old, new)| old == new).count();
@@ -363,7 +363,7 @@ fn difference(before: &str, after: &str) -> String {
     }
 }
 
-/// Writes beside the place, and renames into it.
+/// Writes a temporary file in the same folder, and renames it.
 fn put(
     folder: &Dir,
     name: &str,
@@ -380,7 +380,7 @@ fn put(
         folder.rename(&beside, folder, name)
     })();
     if done.is_err() {
-        // What is left is no harm, and the first error is the one that counts.
+        // A remaining temporary file does no harm, and the first error is the one to report.
         let _ = folder.remove_file(&beside);
     }
     done
@@ -525,7 +525,7 @@ mod tests {
             old: Some(old.into()),
             new: Some(new.into()),
         };
-        // What is there before, what is written, and what is there afterwards if nobody else writes.
+        // The content before, the write, and the content afterwards.
         let cases = [
             (None, whole("x\n"), "x\n"),
             (Some("one\n"), whole("x\n"), "x\n"),

@@ -1,5 +1,5 @@
-//! Files and folders that tools may read and not change, such as those that define agents and models. They are paths, because
-//! some of them are not there yet: each is looked up again at every use of a tool, name by name, with the links on the way.
+//! Files and folders that tools may read and not change, such as those that define agents and models. They are kept as paths,
+//! because some do not exist yet: each is looked up again at every use of a tool, name by name, including links.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -13,30 +13,30 @@ use cap_std::fs::Dir;
 
 use super::root::{Identity, identity};
 
-/// The most links on the way.
+/// The most links in a path.
 const MAX_LINKS: usize = 40;
 
-/// A name on the way to a path.
+/// A name in the resolution of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Its folder, without links, and itself.
+    /// The folder of the name, without links.
     pub(super) folder: PathBuf,
     pub(super) name: OsString,
     pub(super) kind: StepKind,
 }
 
-/// What has this name.
+/// The kind of a name's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepKind {
     /// A folder on the way.
     Folder,
     /// A link on the way.
     Link,
-    /// Where the path leads.
+    /// The target of the path.
     End,
-    /// Nothing; the rest of the path cannot be there.
+    /// Nothing exists here; the rest of the path cannot exist.
     Missing,
-    /// What cannot be looked at, as in a folder that is closed to this user. Its owner can open the folder again, and may be this user.
+    /// It cannot be read, as in a folder without permission. Its owner can change the permission, and may be this user.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ impl Step {
     }
 }
 
-/// All names on the way to an absolute path, up to the first one that is missing or that cannot be looked at.
+/// All names in the resolution of an absolute path, up to the first that is missing or cannot be read.
 pub(super) fn steps(path: &Path) -> Vec<Step> {
     let mut left: VecDeque<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
     let (mut steps, mut at, mut links) = (Vec::new(), PathBuf::new(), 0);
@@ -102,14 +102,14 @@ pub(super) fn steps(path: &Path) -> Vec<Step> {
     steps
 }
 
-/// What may not be changed now.
+/// The names that may not be changed now.
 #[derive(Debug, Default)]
 pub(super) struct KeptNames {
-    /// Names in folders: of what is to stay, is not to come, or leads there.
+    /// Names in folders: protected files, missing ones that must not be created, and links that lead there.
     names: Vec<(Identity, String)>,
-    /// What is to stay, whatever its name.
+    /// Protected files and folders, by identity.
     things: Vec<Identity>,
-    /// Folders that cannot be looked through, and on the way to what may not be changed.
+    /// Unreadable folders in the resolution of protected paths.
     closed: Vec<Identity>,
 }
 
@@ -128,7 +128,7 @@ impl KeptNames {
     /// The folder of the step, or what is in it, cannot be looked at.
     fn add(&mut self, step: &Step) -> io::Result<()> {
         let folder = match step.kind {
-            // Nothing that writes files can move or remove it.
+            // No tool that writes files can move or remove a folder.
             StepKind::Folder => return Ok(()),
             StepKind::Unknown => return Err(io::ErrorKind::PermissionDenied.into()),
             StepKind::Link | StepKind::Missing | StepKind::End => {
@@ -143,12 +143,12 @@ impl KeptNames {
         Ok(())
     }
 
-    /// Whether what is in this folder cannot be looked at, or could not be a moment ago, and may be what has to stay.
+    /// Whether the content of this folder cannot be read, or could not be a moment ago, and may be protected.
     pub(super) fn is_closed(&self, folder: Identity) -> bool {
         self.closed.contains(&folder)
     }
 
-    /// Whether this name in a folder has to stay as it is, or missing.
+    /// Whether this name in a folder must stay as it is, or missing.
     pub(super) fn has(&self, folder: &Dir, name: &str) -> io::Result<bool> {
         if self.names.is_empty() && self.things.is_empty() {
             return Ok(false);
@@ -161,15 +161,15 @@ impl KeptNames {
     }
 }
 
-/// What a folder is, or the nearest one above it that can be looked at.
+/// The identity of a folder, or of the nearest readable one above it.
 fn first_seen(folder: &Path) -> Option<Identity> {
     let found = folder.ancestors().find_map(|folder| fs::symlink_metadata(folder).ok())?;
     let found = cap_std::fs::Metadata::from_just_metadata(found);
     Some((found.dev(), found.ino()))
 }
 
-/// The path from the root to what is to stay, if its text leads through the root: the names below the root are as they were written,
-/// whatever links they are.
+/// The path from the root to a protected path, if that path's text begins with the root: the names below the root are as they
+/// were written, whatever links they are.
 pub(super) fn name_below(root: &Path, kept: &Path) -> Option<PathBuf> {
     let above = kept.ancestors().skip(1).find(|above| above.canonicalize().is_ok_and(|above| above == root))?;
     let below = kept.strip_prefix(above).ok()?;
@@ -192,7 +192,7 @@ pub(super) fn is_kept_by_text(path: &str, kept: &Path) -> bool {
     parts.all(|part| part != Component::ParentDir)
 }
 
-/// Some file systems take names for the same that differ in case.
+/// A name without differences of case, which some file systems ignore.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_lowercase()
 }
@@ -241,7 +241,7 @@ mod tests {
         let step = |folder: PathBuf, kind| Step { folder, name: "models.toml".into(), kind };
         let mut kept = KeptNames::default();
         kept.add(&step(folder.clone(), StepKind::Unknown)).unwrap_err();
-        // It is there no longer, or cannot be seen.
+        // It no longer exists, or cannot be read.
         for kind in [StepKind::Link, StepKind::Missing, StepKind::End] {
             kept.add(&step(folder.join("gone"), kind)).unwrap_err();
         }

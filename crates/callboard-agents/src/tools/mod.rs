@@ -64,7 +64,7 @@ pub fn standard_with_shell(root: &Root, shell: ShellExec) -> Result<Tools, Tools
     with_http(within(root)?.with(shell)?)
 }
 
-/// What every build has.
+/// The tools of every build.
 fn within(root: &Root) -> Result<Tools, ToolsError> {
     Tools::new()
         .with(file_read(root))?

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::kept::{KeptNames, is_kept_by_text, name_below};
 
-/// The longest path, in bytes, the most folders below each other, and the most links on the way.
+/// The longest path in bytes, the most nested folders, and the most links in a path.
 const MAX_PATH: usize = 4096;
 pub(super) const MAX_DEPTH: usize = 64;
 const MAX_LINKS: usize = 40;
@@ -22,25 +22,25 @@ const MAX_LINKS: usize = 40;
 #[derive(Clone, Debug)]
 pub struct Root {
     pub(super) folder: Arc<Dir>,
-    /// Where it was when it was opened.
+    /// The path at which it was opened.
     pub(super) place: Arc<Path>,
     pub(super) hidden: Arc<[Hidden]>,
-    /// What tools may read and not change: absolute paths.
+    /// Absolute paths that tools may read and not change.
     pub(super) kept: Arc<[PathBuf]>,
-    /// Those of them that lie below the root by their text, as seen from there.
+    /// Those of them that are below the root by their text, relative to it.
     kept_below: Arc<[PathBuf]>,
     /// Locked by each change of a file, so that of two concurrent changes neither is lost.
     pub(super) change: Arc<Mutex<()>>,
 }
 
-/// A folder that no tool sees. Its handle is held, so that its identity is given to no other.
+/// A folder that is hidden from tools. Its handle is kept open, so that its identity is not reused.
 #[derive(Clone, Debug)]
 pub(super) struct Hidden {
     pub(super) place: PathBuf,
     folder: Arc<Dir>,
 }
 
-/// Device and number: what a folder is, by whatever name.
+/// Device and inode: the identity of a folder under any name.
 pub(super) type Identity = (u64, u64);
 
 /// Why a folder cannot be one for tools, or be kept from them.
@@ -128,7 +128,7 @@ impl Root {
         if is_kept { Err(PathError { path: path.to_owned(), why: Why::Kept }) } else { Ok(()) }
     }
 
-    /// Where a path leads. Only its last part may be missing.
+    /// Resolves a path. Only its last part may be missing.
     ///
     /// # Errors
     /// It leads nowhere that a tool may go.
@@ -136,7 +136,7 @@ impl Root {
         self.walk(path, For::Reading).map_err(|why| PathError { path: path.to_owned(), why })
     }
 
-    /// As [`Root::find`], to change what is there.
+    /// As [`Root::find`], for a change.
     ///
     /// # Errors
     /// As there, or it is to stay as it is.
@@ -144,7 +144,7 @@ impl Root {
         self.walk(path, For::Changing).map_err(|why| PathError { path: path.to_owned(), why })
     }
 
-    /// As [`Root::find_to_change`]; folders that are missing on the way are made.
+    /// As [`Root::find_to_change`]; missing folders are created.
     ///
     /// # Errors
     /// As for [`Root::find_to_change`].
@@ -152,13 +152,13 @@ impl Root {
         self.walk(path, For::Making).map_err(|why| PathError { path: path.to_owned(), why })
     }
 
-    /// Whether it still stands where it was opened.
+    /// Whether the folder is still at the path where it was opened.
     #[cfg(all(target_os = "linux", feature = "shell"))]
     pub(super) fn is_in_place(&self) -> bool {
         identity_at(&self.place).is_some_and(|now| identity(&self.folder).is_ok_and(|own| own == now))
     }
 
-    /// What no tool sees: the folders that were named, and what stands in their places now.
+    /// The hidden folders: those that were named, and the present ones at their paths.
     pub(super) fn hidden_now(&self) -> Vec<Identity> {
         let now = |hidden: &Hidden| [identity(&hidden.folder).ok(), identity_at(&hidden.place)];
         self.hidden.iter().flat_map(now).flatten().collect()
@@ -220,7 +220,7 @@ impl Root {
             } else if kind.is_dir() {
                 let below = match folder.open_dir_nofollow(&part) {
                     Ok(below) => below,
-                    // Something else may stand there by now: it is looked at again.
+                    // It may have been replaced meanwhile: it is looked up again.
                     Err(_) if links < MAX_LINKS => {
                         links += 1;
                         parts.push_front(part);
@@ -249,16 +249,16 @@ impl Root {
     }
 }
 
-/// What is done where a path leads.
+/// The purpose for which a path is resolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Reading,
     Changing,
-    /// As that, and folders on the way are made.
+    /// A change that also creates missing folders.
     Making,
 }
 
-/// Where a path has led: a name in a folder that is open, and that no link has to be followed for; or the folder itself.
+/// A resolved path: a name in an open folder, where no link is left to follow; or the folder itself.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) folder: Dir,
@@ -266,7 +266,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The file of that name, opened to be read.
+    /// Opens the file for reading.
     ///
     /// # Errors
     /// It is missing, or is no plain file.
@@ -276,7 +276,7 @@ impl Place {
     }
 }
 
-/// Opens a plain file. Pipes and devices are not opened, and if one comes in between, it is not waited for.
+/// Opens a regular file. Pipes and devices are not opened, and if one replaces the file meanwhile, opening it does not block.
 pub(super) fn open_file(folder: &Dir, name: &str) -> Result<(File, Metadata), Why> {
     check_plain(folder.symlink_metadata(name)?.file_type())?;
     let file = folder.open_with(name, OpenOptions::new().read(true).follow(FollowSymlinks::No).nonblock(true))?;
@@ -293,7 +293,7 @@ pub(super) fn check_plain(kind: FileType) -> Result<(), Why> {
     }
 }
 
-/// A name that people will see, and that nothing shall hide in.
+/// Checks a new name, which people will see: it must not contain hidden characters.
 pub(super) fn check_new(name: &str) -> Result<(), Why> {
     if visible(name) == name { Ok(()) } else { Err(Why::Unseen) }
 }
@@ -307,7 +307,7 @@ fn identity_at(place: &Path) -> Option<Identity> {
 }
 
 impl Hidden {
-    /// Whether it still stands where it was.
+    /// Whether the folder is still at its path.
     #[cfg(all(unix, feature = "shell"))]
     pub(super) fn is_in_place(&self) -> bool {
         identity_at(&self.place).is_some_and(|now| identity(&self.folder).is_ok_and(|own| own == now))
@@ -321,7 +321,7 @@ fn opened(path: &Path) -> Result<(Dir, PathBuf), RootError> {
     Ok((folder, place))
 }
 
-/// Whether a path may be looked up, judged by its text: after a name, links decide where `..` leads.
+/// Checks a path by its text: after a name, links decide where `..` leads.
 ///
 /// # Errors
 /// It leads nowhere that a tool may go.
@@ -352,14 +352,14 @@ fn parts(path: &str) -> Result<impl DoubleEndedIterator<Item = String>, Why> {
     Ok(path.split('/').map(str::to_owned))
 }
 
-/// Why a path leads to nothing that a tool may use.
+/// The reason why a path cannot be used.
 #[derive(Debug)]
 pub(super) struct PathError {
     pub(super) path: String,
     pub(super) why: Why,
 }
 
-/// The same, without the path.
+/// The reason without the path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Why {
     #[error("is no path; `.` is the folder itself")]

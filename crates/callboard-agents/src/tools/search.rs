@@ -15,24 +15,24 @@ use super::blocking::{GivenUp, blocking};
 use super::bounded::{beginning, whole};
 use super::root::{Identity, MAX_DEPTH, PathError, Root, identity, open_file};
 
-/// The most files and folders that are looked at, the largest file, and the most bytes of all of them.
+/// The most entries that are visited, the largest file, and the most bytes of all files.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_FILE: usize = 8 << 20;
 const MAX_BYTES: usize = 128 << 20;
 
-/// The most matches that an answer has, and how many it has by default.
+/// The most matches of an answer, and their default number.
 const MAX_MATCHES: usize = 200;
 
 /// The longest pattern and glob, in bytes, and the memory of the compiled pattern.
 const MAX_PATTERN: usize = 1000;
 const PATTERN_MEMORY: usize = 1 << 20;
 
-/// The largest `.gitignore`, the longest line in one, and the most lines of all of them.
+/// The largest `.gitignore`, its longest line, and the most lines of all such files.
 const MAX_IGNORE: usize = 64 << 10;
 const MAX_IGNORE_LINE: usize = 1000;
 const MAX_IGNORE_LINES: usize = 10_000;
 
-/// How much of a line is shown, in bytes, and how much of that stands before the place.
+/// The most bytes of a line that are shown, and how many of them are before the match.
 const SHOWN: usize = 300;
 const BEFORE: usize = 100;
 
@@ -121,7 +121,7 @@ fn pattern(text: &str) -> Result<Regex, ToolError> {
     })
 }
 
-/// A glob, and whether it is one of whole paths.
+/// A glob, and whether it matches whole paths.
 struct Glob {
     matcher: GlobMatcher,
     of_paths: bool,
@@ -136,7 +136,7 @@ fn glob(text: &str) -> Result<Glob, ToolError> {
     Ok(Glob { matcher: glob.compile_matcher(), of_paths: text.contains('/') })
 }
 
-/// A search under way.
+/// A search in progress.
 struct Walk<'a> {
     pattern: Regex,
     glob: Option<Glob>,
@@ -144,16 +144,16 @@ struct Walk<'a> {
     max: usize,
     hidden: Vec<Identity>,
     given_up: &'a GivenUp,
-    /// What the folders on the way ignore, with where their own paths begin in those that are shown.
+    /// The `.gitignore` rules of the enclosing folders, with the position at which paths relative to each begin.
     ignores: Vec<(usize, Gitignore)>,
     answer: String,
     matches: usize,
     seen: Seen,
-    /// Why it ended before all was looked at.
+    /// The reason why the search ended early.
     end: Option<String>,
 }
 
-/// What was looked at, and what was passed over.
+/// The numbers of visited and skipped entries.
 #[derive(Default)]
 struct Seen {
     entries: usize,
@@ -202,7 +202,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The names of what is in a folder, sorted, without links, pipes and devices; whether each is a folder.
+    /// The names in a folder, sorted, without links, pipes and devices; with whether each is a folder.
     fn entries(&mut self, folder: &Dir) -> Vec<(String, bool)> {
         let Ok(entries) = folder.entries() else {
             self.seen.closed += 1;
@@ -271,7 +271,7 @@ impl Walk<'_> {
         let shown = visible(path);
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            // What comes after the last line break is a line only if there is something.
+            // Text after the last line break is a line only if it is not empty.
             if number > 0 && line.is_empty() && std::ptr::eq(line.as_ptr_range().end, bytes.as_ptr_range().end) {
                 break;
             }
@@ -312,7 +312,7 @@ impl Walk<'_> {
         }
         let mut builder = GitignoreBuilder::new("");
         for line in text.lines().filter(|line| line.len() <= MAX_IGNORE_LINE) {
-            // A line that is wrong ignores nothing, as with git.
+            // An invalid line is ignored, as by git.
             let _ = builder.add_line(None, line);
         }
         builder.build().ok()
@@ -356,7 +356,7 @@ impl Walk<'_> {
     }
 }
 
-/// The line, or what is around a place in it.
+/// The line, or the part of it around a match.
 fn around(line: &[u8], place: usize) -> String {
     let begin = if line.len() <= SHOWN { 0 } else { place.saturating_sub(BEFORE) };
     let end = line.len().min(begin + SHOWN);

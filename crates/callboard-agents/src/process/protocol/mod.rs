@@ -14,16 +14,16 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The version that is spoken here. Within a version nothing is renamed or removed.
+/// The protocol version of this build. Within a version nothing is renamed or removed.
 pub(super) const VERSION: u64 = 2;
 
-/// How much of what is wrong with a line stands in an error, in characters.
+/// The longest description of a defect in a line, in characters.
 const MAX_WHY: usize = 400;
 
 /// The longest text of a notice or an error, in characters.
 const MAX_TEXT: usize = 4096;
 
-/// What a process chose to know a request by.
+/// The id of a request, which the process chooses.
 pub(super) type Id = u64;
 
 /// A line to a process.
@@ -34,11 +34,11 @@ pub(super) enum OutgoingLine<'a> {
     Hello { protocol: u64, agent: &'a AgentName },
     /// A turn to take.
     Turn(Box<TurnLine<'a>>),
-    /// The step is not recorded: do it.
+    /// The step is not recorded: carry it out.
     Go { id: Id },
-    /// What came of a request.
+    /// The result of a request.
     Result { id: Id, value: &'a Json },
-    /// Why nothing came of it.
+    /// The failure of a request.
     Failed {
         id: Id,
         kind: Unmet,
@@ -82,7 +82,7 @@ impl<'a> From<&'a EarlierAnswer> for AnswerLine<'a> {
     }
 }
 
-/// Why nothing came of a request.
+/// The kind of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unmet {
@@ -90,13 +90,13 @@ pub(super) enum Unmet {
     Refused,
     /// People or a policy denied it, or nobody answered in time.
     Denied,
-    /// The delegation ended otherwise than finished.
+    /// The delegated branch did not finish.
     NotFinished,
-    /// The shared context did not take it.
+    /// The shared context refused it.
     Context,
     /// The run had ended before the call reported.
     TooLate,
-    /// It may have been done, and its result is not known.
+    /// It may have been done, and its result is unknown.
     OutcomeUnknown,
 }
 
@@ -123,7 +123,7 @@ pub(super) enum StepClass {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line {
-    /// Something that is to be done, and not again once its result is known.
+    /// Work that is done once and recorded.
     Step {
         id: Id,
         name: String,
@@ -135,7 +135,7 @@ pub(super) enum Line {
         arguments: Json,
         on_unknown: Option<OnUnknown>,
     },
-    /// A step has been done; the value is its result.
+    /// A step was carried out; the value is its result.
     StepDone { id: Id, value: Json },
     /// A task for another agent.
     Delegate {
@@ -154,7 +154,7 @@ pub(super) enum Line {
     },
     /// A question to people.
     Ask { id: Id, question: Json },
-    /// Consent is asked for.
+    /// Asks for consent.
     Approve {
         id: Id,
         action: String,
@@ -163,13 +163,13 @@ pub(super) enum Line {
         #[serde(default)]
         each_time: bool,
     },
-    /// Whether control may go there.
+    /// Checks whether a handoff would be admitted.
     CheckHandoff {
         id: Id,
         #[serde(deserialize_with = "goto")]
         goto: Goto,
     },
-    /// An entry of the shared context.
+    /// Reads an entry of the shared context.
     ContextGet { id: Id, namespace: Option<String>, key: String },
     /// Writes an entry of the shared context.
     ContextSet {
@@ -189,17 +189,17 @@ pub(super) enum Line {
     ContextTouch { id: Id, namespace: Option<String>, key: String, ttl_seconds: Option<u64> },
     /// Deletes an entry of the shared context.
     ContextDelete { id: Id, namespace: Option<String>, key: String },
-    /// Tokens are set aside.
+    /// Reserves tokens.
     Reserve { id: Id, tokens: u64 },
-    /// What the call used that tokens were set aside for.
+    /// Settles a reservation with the tokens that the call used.
     Settle { id: Id, reservation: Id, input_tokens: u64, output_tokens: u64 },
-    /// That call was not sent.
+    /// Releases a reservation: the call was not sent.
     Release { id: Id, reservation: Id },
     /// A notice for the observers of the run.
     Notice { text: String },
     /// The turn has read untrusted input, and is tainted.
     Taint { source: String },
-    /// The turn ends with this.
+    /// Ends the turn with a command.
     Command {
         turn: String,
         #[serde(default, deserialize_with = "present")]
@@ -215,7 +215,7 @@ pub(super) enum Line {
         #[serde(default)]
         keeps_edges: bool,
     },
-    /// The attempt fails: with a text, or as a request of it did.
+    /// Fails the attempt: with a text, or with the failure of a request.
     Error {
         turn: String,
         text: Option<String>,
@@ -225,7 +225,7 @@ pub(super) enum Line {
     },
 }
 
-/// As [`Scope`], as a process writes it.
+/// The form of [`Scope`] in a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PlanScope {
@@ -241,7 +241,7 @@ pub(super) enum Request {
     Step(String, Option<(Intent, Option<OnUnknown>)>),
     Delegate(Delegate),
     Ask(Json),
-    /// Whether it is asked each time, whatever was decided for the whole run.
+    /// `true` to ask each time, whatever was decided for the whole run.
     Approve(Action, bool),
     CheckHandoff(Box<Command>),
     Context(Entry),
@@ -250,7 +250,7 @@ pub(super) enum Request {
     Settle(Id, Option<Usage>),
 }
 
-/// What a delegation asks for.
+/// The fields of a delegation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Delegate {
     pub(super) to: String,
@@ -263,7 +263,7 @@ pub(super) struct Delegate {
     pub(super) is_detached: bool,
 }
 
-/// What is asked of the shared context. Without a namespace it is the agent's own memory.
+/// An operation on the shared context. Without a namespace it is on the agent's own memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Entry {
     Get { namespace: Option<String>, key: String },
@@ -274,12 +274,12 @@ pub(super) enum Entry {
     Delete { namespace: Option<String>, key: String },
 }
 
-/// What a line of a turn means.
+/// The meaning of a line within a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
-    /// It asks for something.
+    /// A request.
     Asks(Id, Request),
-    /// It has done a step.
+    /// A step was carried out.
     Did(Id, Json),
     /// A notice.
     Tells(String),
@@ -289,17 +289,17 @@ pub(super) enum Said {
     Ends(String, Ending),
 }
 
-/// How a process ends its turn.
+/// The end of a turn by the process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ending {
     Command(Box<Command>),
     /// An error, and whether it is terminal.
     Error(String, bool),
-    /// As this request failed.
+    /// With the failure of this request.
     AsFailed(Id),
 }
 
-/// A line that is none of the protocol.
+/// A line that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; the line is {line}")]
 pub(super) struct BadLine {
@@ -314,7 +314,7 @@ impl BadLine {
     }
 }
 
-/// What a line of a turn means.
+/// The meaning of a line within a turn.
 pub(super) fn read(line: &[u8]) -> Result<Said, BadLine> {
     let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
     let fields = object(line)?;
@@ -347,7 +347,7 @@ pub(super) fn read_ready(line: &[u8]) -> Result<u64, BadLine> {
     }
 }
 
-/// Why a process that speaks this other version gets no turn, and what has to change in it.
+/// The error about a process of another protocol version, with the changes that it needs.
 pub(super) fn refused_version(version: u64) -> String {
     let change = match version {
         1 => {
@@ -370,7 +370,7 @@ fn renamed(fields: &Map<String, Value>) -> Option<&'static str> {
     (fields.get("type")?.as_str()? == "mark").then_some("`mark` is called `taint`")
 }
 
-/// The object of a line. One in which a key is repeated, at whatever depth, is refused: which of the two counts would be a guess.
+/// The object of a line. A repeated key at any depth is refused, because it would be unclear which value counts.
 fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
     match json::parse(line) {
         Ok(Value::Object(fields)) => Ok(fields),
@@ -459,12 +459,12 @@ fn shortened(text: String) -> String {
     }
 }
 
-/// A field that is there, also if it is null.
+/// A field that is present, also if it is null.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(from).map(Some)
 }
 
-/// A revision, or null for an entry that must not be there.
+/// A revision, or null for an entry that must not exist.
 fn revision<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

@@ -82,7 +82,7 @@ fn the_page_has_an_example_of_every_line_of_a_process_and_all_are_understood() {
         }
         shown.insert(kind);
     }
-    // What is not known is answered with all that is.
+    // The error about an unknown type lists all known ones.
     let refused = read(br#"{"type":"?"}"#).unwrap_err().to_string();
     let known = refused.split('`').skip(3).step_by(2).map(str::to_owned).chain(["ready".to_owned()]);
     assert_eq!(known.collect::<BTreeSet<_>>(), shown, "{refused}");
@@ -206,7 +206,7 @@ fn long_texts_are_cut_and_it_is_said() {
     assert_eq!(text, format!("{}… (5000 characters)", "é".repeat(4_096)));
 }
 
-/// Lines that are almost of the protocol.
+/// Lines that almost follow the protocol.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let lines = prop::sample::select(examples("### What the process writes"));
     (lines, any::<prop::sample::Index>(), any::<u8>(), 0_usize..4).prop_map(|(line, place, byte, how)| {

@@ -1,9 +1,9 @@
-//! The system calls of a confined command, as an allow-list.
+//! The allow-list of system calls of a confined command.
 //!
-//! Three answers, and never a kill: a call that is allowed runs; one that is known and refused answers `EPERM`; any other, also
-//! of the 32-bit and x32 interfaces, answers `ENOSYS`, as an older kernel would, so that programs fall back. `clone3` and `openat2`
-//! are among those: their flags and modes lie in memory, where a filter cannot see them. Filters see numbers alone, so "of its own" below means the
-//! number 0, by which a thread names itself.
+//! No call kills the process. An allowed call runs; a refused one returns `EPERM`; any other, also of the 32-bit and x32
+//! interfaces, returns `ENOSYS`, as an older kernel would, so that programs fall back. `clone3` and `openat2` are among the
+//! latter, because their flags and modes are in memory that a filter cannot read. Filters only see numbers, so "of its own" below
+//! means the number 0, by which a thread names itself.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// The same on every processor; the crate does not name it on all.
+/// The number on every processor; the crate does not have it for all.
 const FCHMODAT2: c_long = 452;
 
-/// Allowed with any arguments.
+/// Calls that are allowed with any arguments.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
-    // Files and folders: Landlock decides which.
+    // Files and folders: restricted by Landlock.
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
     libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_openat,
     libc::SYS_close, libc::SYS_close_range, libc::SYS_lseek, libc::SYS_statx, libc::SYS_newfstatat, libc::SYS_fstat,
@@ -48,7 +48,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_times, libc::SYS_getitimer,
     libc::SYS_setitimer, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime,
     libc::SYS_timer_getoverrun, libc::SYS_timer_delete,
-    // Programs, threads and signals: Landlock keeps signals within the command.
+    // Programs, threads and signals: Landlock restricts signals to the command.
     libc::SYS_execve, libc::SYS_execveat, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid,
     libc::SYS_set_tid_address, libc::SYS_gettid, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_getpgid, libc::SYS_setpgid,
     libc::SYS_getsid, libc::SYS_setsid, libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_pidfd_open,
@@ -56,22 +56,22 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_rt_sigqueueinfo, libc::SYS_rt_sigreturn, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait,
     libc::SYS_rt_tgsigqueueinfo, libc::SYS_sigaltstack, libc::SYS_prctl, libc::SYS_seccomp,
     libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self,
-    // Users: without capabilities a thread stays who it is.
+    // Users: without capabilities a thread cannot change its user.
     libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid,
     libc::SYS_getgroups, libc::SYS_setuid, libc::SYS_setgid, libc::SYS_setreuid, libc::SYS_setregid, libc::SYS_setresuid,
     libc::SYS_setresgid, libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_setgroups, libc::SYS_capget, libc::SYS_capset,
-    // What the machine and the process have.
+    // Information about the machine and the process.
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getcpu, libc::SYS_getrandom, libc::SYS_getrusage, libc::SYS_getrlimit,
     libc::SYS_getpriority, libc::SYS_ioprio_get, libc::SYS_sched_getaffinity,
     libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_sched_getattr, libc::SYS_sched_get_priority_max,
     libc::SYS_sched_get_priority_min, libc::SYS_sched_rr_get_interval,
-    // Sockets, once they are there: of the internet, and pairs of streams.
+    // Operations on existing sockets: internet sockets, and pairs of streams.
     libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
     libc::SYS_shutdown, libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
     libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg,
 ];
 
-/// The older forms, which not all processors have.
+/// Older forms, which some processors lack.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_OLDER: &[c_long] = &[
@@ -85,13 +85,13 @@ const ALLOWED_OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLDER: &[c_long] = &[];
 
-/// Refused with any arguments: they reach other processes, the machine, or what Landlock does not see.
+/// Calls that are refused with any arguments: they affect other processes, the machine, or objects that Landlock does not cover.
 #[rustfmt::skip]
 const REFUSED: &[c_long] = &[
     // Other processes.
     libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_process_madvise,
     libc::SYS_process_mrelease, libc::SYS_pidfd_getfd, libc::SYS_kcmp, libc::SYS_migrate_pages, libc::SYS_move_pages,
-    // What processes of one user share: keyrings, System V and POSIX objects.
+    // Objects that processes of one user share: keyrings, System V and POSIX objects.
     libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl,
     libc::SYS_shmdt, libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop, libc::SYS_semctl, libc::SYS_msgget,
     libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_msgctl, libc::SYS_mq_open, libc::SYS_mq_unlink,
@@ -106,11 +106,11 @@ const REFUSED: &[c_long] = &[
     libc::SYS_sethostname, libc::SYS_setdomainname, libc::SYS_settimeofday, libc::SYS_clock_settime,
     libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_quotactl, libc::SYS_vhangup, libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // Files by what is no path.
+    // Files by other means than paths.
     libc::SYS_name_to_handle_at, libc::SYS_open_by_handle_at,
 ];
 
-/// The flags of `clone` that make namespaces.
+/// The flags of `clone` that create namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -119,13 +119,13 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// `CLONE_NEWTIME` shares its bit with the signal that `clone` takes, which is below this.
+/// `CLONE_NEWTIME` shares its bit with the signal argument of `clone`, which is below this value.
 const CLONE_NEWTIME: u64 = 0x80;
 
-/// Who runs a file with one of these bits is its owner or of its group, also when the command has ended.
+/// A program with one of these bits runs as its owner or group, also after the command has ended.
 const SET_ID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
 
-/// Calls that set a mode, and which argument it is.
+/// Calls that set a mode, and the index of that argument.
 const MODES: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -142,20 +142,20 @@ const MODES: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// Calls whose mode counts only if their flags make a file, and which arguments are the flags and the mode.
+/// Calls whose mode counts only if their flags create a file, and the indices of flags and mode.
 const OPENING: &[(c_long, u8, u8)] = &[
     (libc::SYS_openat, 2, 3),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
 ];
 
-/// The flags that make a file. `O_TMPFILE` has the bit of folders as well.
+/// The flags that create a file. `O_TMPFILE` includes the bit of `O_DIRECTORY`.
 const MAKING: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
 
-/// The bits of the kind of a socket; others of the argument are flags.
+/// The bits of the socket type; the other bits of the argument are flags.
 const SOCKET_KIND: u64 = 0xf;
 
-/// Requests that put characters into a terminal, take it, or change how the machine uses it.
+/// Requests that insert characters into a terminal, take control of it, or change how the console works.
 #[allow(clippy::unnecessary_cast, reason = "not all C libraries have them as 64 bits")]
 const TERMINAL_REQUESTS: [u64; 5] = [
     libc::TIOCSTI as u64,
@@ -165,11 +165,11 @@ const TERMINAL_REQUESTS: [u64; 5] = [
     libc::TIOCSCTTY as u64,
 ];
 
-/// The kinds of personality that change how programs are run, and nothing of what is checked: as containers have them.
+/// The personalities that change how programs run, without an effect on checks; containers allow the same.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// The filters of the system calls of a command, in the order in which the kernel takes them: of two errors it answers that of the
-/// filter that came last.
+/// The filters of the system calls of a command, in the order in which the kernel takes them: of two errors it returns that of
+/// the last filter.
 ///
 /// # Errors
 /// This processor is not known.
@@ -209,16 +209,16 @@ fn refused() -> Result<Rules, String> {
         (libc::SYS_socket, all(families.map(|family| is(0, SeccompCmpOp::Ne, family)))?),
         (libc::SYS_personality, all(PERSONALITIES.map(|kind| is(0, SeccompCmpOp::Ne, kind)))?),
         (libc::SYS_clone, all([is(0, SeccompCmpOp::MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)])?),
-        // What is left of a command is found by this limit, which does nothing else.
+        // Orphans of a command are found by this limit, which has no other effect.
         (libc::SYS_setrlimit, all([is(0, SeccompCmpOp::Eq, libc::RLIMIT_RSS.into())])?),
         (libc::SYS_prlimit64, all([is(1, SeccompCmpOp::Eq, libc::RLIMIT_RSS.into()), is_set(2)])?),
-        // Another process, or another's thread.
+        // The limits of another process or thread.
         (libc::SYS_prlimit64, all([is(0, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_sched_setaffinity, all([is(0, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_sched_setparam, all([is(0, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_sched_setscheduler, all([is(0, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_sched_setattr, all([is(0, SeccompCmpOp::Ne, 0)])?),
-        // A process by its number (0 and 1), and not a group or a user.
+        // A process by its id (0 and 1), and not a group or a user.
         (libc::SYS_setpriority, all([is(0, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_setpriority, all([is(1, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_ioprio_set, all([is(0, SeccompCmpOp::Ne, 1)])?),
@@ -227,7 +227,7 @@ fn refused() -> Result<Rules, String> {
     let namespaces = (0..u64::BITS).map(|bit| 1 << bit).filter(|flag| NAMESPACES & flag != 0);
     let clones = namespaces.map(|flag| Ok((libc::SYS_clone, all([is(0, SeccompCmpOp::MaskedEq(flag), flag)])?)));
     let requests = TERMINAL_REQUESTS.map(|request| Ok((libc::SYS_ioctl, all([is(1, SeccompCmpOp::Eq, request)])?)));
-    // One of a pair that sends datagrams can be connected to the socket of any program, by its path.
+    // A datagram socket of a pair can be connected to the socket of any program, by its path.
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|kind| Ok((libc::SYS_socketpair, all([is(1, SeccompCmpOp::MaskedEq(SOCKET_KIND), kind as u64)])?)));
     let has = |argument, bits| is(argument, SeccompCmpOp::MaskedEq(bits), bits);
@@ -250,12 +250,12 @@ fn any<'a>(calls: impl Iterator<Item = &'a c_long>) -> Rules {
     calls.map(|call| (*call, Vec::new())).collect()
 }
 
-/// A condition on 32 bits of an argument: the kernel looks at no more of these, whatever stands above them.
+/// A condition on the lower 32 bits of an argument: the kernel ignores the others.
 fn is(argument: u8, compared: SeccompCmpOp, with: u64) -> Result<SeccompCondition, String> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compared, with).map_err(|error| error.to_string())
 }
 
-/// A condition that an argument is no null pointer.
+/// A condition that an argument is not a null pointer.
 fn is_set(argument: u8) -> Result<SeccompCondition, String> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).map_err(|error| error.to_string())
 }
@@ -275,7 +275,7 @@ fn program(otherwise: SeccompAction, listed: SeccompAction, rules: Rules) -> Res
     Ok(program.into_iter().map(instruction).collect())
 }
 
-/// The library has calls of another interface (32 bits) end the process; here they answer `ENOSYS` like other unknown ones.
+/// The library kills processes that use a 32-bit interface; this replaces the kill by `ENOSYS`, as for other unknown calls.
 fn answer_other_interfaces(program: &mut BpfProgram) -> Result<(), String> {
     match program.get_mut(2) {
         Some(instruction) if instruction.k == SECCOMP_RET_KILL_PROCESS => {

@@ -1,4 +1,4 @@
-//! What a command of the superuser may do beyond what others may.
+//! The capabilities of a command of the superuser.
 
 /// The capabilities that a confined command of the superuser keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

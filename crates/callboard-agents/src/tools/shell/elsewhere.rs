@@ -1,4 +1,4 @@
-//! Where the system has no confinement that a command can take upon itself.
+//! The shell on systems without confinement of commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::super::root::Root;
 use super::capabilities::KeptCapabilities;
 use super::protection::Protection;
 
-/// What has to be there for as long as a command runs: nothing.
+/// The resources that are held while a command runs: none.
 pub(super) struct Held;
 
 pub(super) fn confine(

@@ -1,5 +1,5 @@
-//! The folders of one command, which go with it: its `HOME` and its `TMPDIR`. A lock beside them is held by the process that runs
-//! the command, so that folders of a process that was killed can be distinguished from those in use.
+//! The temporary folders of one command: its `HOME` and its `TMPDIR`. A lock beside them is held by the process that runs the
+//! command, so that folders of a process that was killed can be distinguished from those in use.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -13,7 +13,7 @@ use callboard::env::Env;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-/// What the names of these folders begin with.
+/// The prefix of the names of these folders.
 const PREFIX: &str = "callboard-shell-";
 
 const LOCK: &str = "lock";
@@ -21,7 +21,7 @@ const LOCK: &str = "lock";
 /// `HOME` and `TMPDIR` of the command.
 const FOLDERS: [&str; 2] = ["home", "tmp"];
 
-/// How old a folder without a lock is that no command uses: a command takes at most ten minutes.
+/// The age from which a folder without a lock is unused: a command takes at most ten minutes.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Empty folders for one command.
@@ -43,7 +43,7 @@ impl Home {
             private.create(&place)?;
             let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(place.join(LOCK))?;
             match lock.try_lock() {
-                // Another process takes it for one that was left, and removes it, or has done so.
+                // Another process considers it abandoned and is removing it.
                 Err(TryLockError::WouldBlock) => continue,
                 Ok(()) if lock.metadata()?.nlink() == 0 => continue,
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -55,12 +55,12 @@ impl Home {
         }
     }
 
-    /// The folders that the command may write in.
+    /// The writable folders of the command.
     pub(super) fn folders(&self) -> [PathBuf; 2] {
         FOLDERS.map(|name| self.place.join(name))
     }
 
-    /// The variables of the environment that name them.
+    /// The variables with their paths.
     pub(super) fn variables(&self) -> [(&'static str, PathBuf); 2] {
         let [home, tmp] = self.folders();
         [("HOME", home), ("TMPDIR", tmp)]
@@ -73,18 +73,18 @@ impl Drop for Home {
     }
 }
 
-/// Removes what commands of processes that were killed have left; once in the life of this process.
+/// Removes the folders of commands of killed processes; once per process.
 pub(super) fn remove_abandoned() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| remove_abandoned_within(&std::env::temp_dir()));
 }
 
 fn remove_abandoned_within(parent: &Path) {
-    // A folder that cannot be read has nothing to be removed by us.
+    // An unreadable parent has nothing that this user could remove.
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| is_ours(&entry.file_name())) {
         let place = entry.path();
-        // The folder is one for everybody's files.
+        // The parent is shared by all users.
         let is_own = |it: &fs::Metadata| it.is_dir() && it.uid() == geteuid().as_raw();
         let Some(folder) = place.symlink_metadata().ok().filter(is_own) else { continue };
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -108,13 +108,13 @@ fn is_ours(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Removes the folders of a command, and the lock last: what a process that is killed meanwhile leaves is still known as abandoned.
+/// Removes the folders of a command, and the lock last, so that a kill meanwhile leaves a folder that is known as abandoned.
 fn remove(place: &Path) {
     FOLDERS.iter().for_each(|name| remove_folder(&place.join(name)));
     remove_folder(place);
 }
 
-/// Removes a folder and what is in it. What stays is in a folder for what may be lost.
+/// Removes a folder and its content. Remains are in a folder for temporary files.
 fn remove_folder(place: &Path) {
     #[cfg(target_os = "linux")]
     let _ = flat::remove(place);
@@ -122,8 +122,8 @@ fn remove_folder(place: &Path) {
     let _ = fs::remove_dir_all(place);
 }
 
-/// Removes folders of any depth with two descriptors and no recursion: a folder in a folder is moved up before the one that it was
-/// in is removed. Works by handles, so no link is followed, whatever takes the place of a folder meanwhile.
+/// Removes folders of any depth with two descriptors and no recursion: a folder in a folder is moved up before the one that it
+/// was in is removed. It works by handles, so no link is followed, even if one replaces a folder meanwhile.
 #[cfg(target_os = "linux")]
 mod flat {
     use std::ffi::CStr;
@@ -151,7 +151,7 @@ mod flat {
         unlinkat(CWD, place, AtFlags::REMOVEDIR)
     }
 
-    /// Removes a file, or a folder whose folders are moved up; whether it is gone.
+    /// Removes a file, or a folder after moving its subfolders up; returns whether it is gone.
     fn clear(top: &OwnedFd, name: &CStr, moved: &mut u32) -> bool {
         if unlinkat(top, name, AtFlags::empty()).is_ok() {
             return true;
@@ -159,7 +159,7 @@ mod flat {
         let Ok(folder) = open(top, name) else { return false };
         each(&folder, |inner| {
             if unlinkat(&folder, inner, AtFlags::empty()).is_err() {
-                // To be moved it has to be open to its owner.
+                // To be moved, a folder needs the permissions of its owner.
                 let _ = open(&folder, inner);
                 *moved += 1;
                 let _ = renameat(&folder, inner, top, format!("moved-{moved}"));
@@ -168,7 +168,7 @@ mod flat {
         unlinkat(top, name, AtFlags::REMOVEDIR).is_ok()
     }
 
-    /// A folder, with all rights for its owner: package managers leave some without.
+    /// Opens a folder and gives its owner all permissions: package managers leave some without.
     fn open(at: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
         let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = openat(at, name, folder | OFlags::PATH, Mode::empty())?;
@@ -195,10 +195,10 @@ mod tests {
         let killed = Home::within(parent.path()).unwrap();
         let left = killed.place.clone();
         fs::write(killed.folders()[1].join("secret"), "x").unwrap();
-        // As when the process is killed: the lock goes, the folder stays.
+        // As after a kill: the lock is released, the folder stays.
         killed._lock.unlock().unwrap();
         std::mem::forget(killed);
-        // One that is just being made, and what is not ours.
+        // A folder that is being created, and one that is not ours.
         let made = parent.path().join(format!("{PREFIX}made"));
         fs::create_dir(&made).unwrap();
         let other = parent.path().join("callboard-other");
@@ -220,7 +220,7 @@ mod tests {
         let home = Home::within(parent.path()).unwrap();
         let [_, tmp] = home.folders();
         std::os::unix::fs::symlink(&outside, tmp.join("link")).unwrap();
-        // A path has 4,096 bytes at most: deeper ones are put together from below.
+        // A path has at most 4,096 bytes: deeper ones are built from below.
         let mut deep = tmp.join("below");
         fs::create_dir(&deep).unwrap();
         for _ in 0..30 {

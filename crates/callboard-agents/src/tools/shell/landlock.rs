@@ -34,23 +34,23 @@ mod calls;
 #[path = "placeholder.rs"]
 mod placeholder;
 
-/// What has to be there for as long as a command runs.
+/// The resources that are held while a command runs.
 pub(super) type Held = Vec<Placeholder>;
 
-/// Where programs keep named semaphores and shared memory, on a file system of the command's own.
+/// The folder of named semaphores and shared memory; on a file system of the command's own.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The capabilities over files of other users, as the kernel numbers them: `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`.
 const FILES_OF_OTHERS: u64 = 1 << 0 | 1 << 1 | 1 << 3;
 
-/// What must be refused for the confinement to be one: since the third version, also that files elsewhere are cut.
+/// The access rights that must be restricted: since the third version, truncating other files too.
 const NEEDED: ABI = ABI::V3;
 
-/// What is refused as well where the kernel knows it.
+/// The rights that are restricted as well if the kernel knows them.
 const KNOWN: ABI = ABI::V10;
 
-/// What commands may read, where it is there: programs, and what they need of the system. The processes of others, and
-/// what only administrators may read, are not among it.
+/// The readable parts of the system, if they exist: programs, and what they need. Other processes, and files for administrators,
+/// are not among them.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -106,13 +106,13 @@ const SYSTEM: &[&str] = &[
 /// The devices that commands may use.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The most processes and threads of a command, where they can be counted: as many as a build on a large machine takes.
+/// The most processes and threads of a command, where they can be counted: enough for a build on a large machine.
 const MAX_PROCESSES: u64 = 4_096;
 
-/// The most files and folders that are allowed one by one, because something hidden lies beside them.
+/// The most entries that are allowed one by one, because a hidden folder is among them.
 const MAX_RULES: usize = 10_000;
 
-/// Has a command take the confinement upon itself before it begins.
+/// Has a command apply the confinement to itself before it begins.
 ///
 /// # Errors
 /// Why it could not; then the command may not be started.
@@ -165,16 +165,16 @@ fn confinement(
     for path in writes {
         writable.push(path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", shown(path)))?);
     }
-    // A view of everything has nothing that is read-only.
+    // A view in which everything is writable needs no read-only mounts.
     let is_everything = writable.iter().map(PathBuf::as_path).chain([&*root.place]).any(|path| path.parent().is_none());
-    // In a user namespace of its own a command has no capabilities over what is outside of it.
+    // In its own user namespace a command has no capabilities outside of it.
     let hidden = root.hidden.iter().map(|hidden| &*hidden.place);
     let view = while_nothing_is_reaped(|| View::of(writable.iter().map(PathBuf::as_path)))
         .and_then(|view| view.read_only(hidden))
         .filter(|view| !is_everything && (kept == KeptCapabilities::Nothing || !view.has_user_namespace()));
     let (pins, held) = if view.is_some() { pins(root, &writable)? } else { Default::default() };
     let view = view.and_then(|view| view.pinned(pins.iter().map(|(place, pin)| (&**place, *pin))));
-    // What lies there would be covered.
+    // The mount would cover paths in this folder.
     let mut used = reads.iter().chain(&writable).map(PathBuf::as_path).chain([&*root.place]);
     let is_covered = used.any(|path| path.starts_with(SHARED_MEMORY));
     let view = if is_covered { view.map(View::without_shared_memory) } else { view };
@@ -183,7 +183,7 @@ fn confinement(
     Ok((confinement, held))
 }
 
-/// What has to stay as it is in the folders that a command may write in, and what holds the places of files that are missing.
+/// The paths that must stay unchanged in writable folders, and the placeholders of missing ones.
 fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held), String> {
     let (mut pins, mut held) = (Vec::new(), Vec::new());
     if root.kept.is_empty() {
@@ -200,7 +200,7 @@ fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held)
         for step in steps(path) {
             let place = step.place();
             if step.kind == StepKind::Unknown {
-                // It may lead into what the command may write in.
+                // It may be a link into a writable folder.
                 if is_within(&place) || areas.iter().any(|area| area.starts_with(&place)) {
                     pins.push((closed(&areas, &step, "looked at")?, Pin::ReadOnly));
                 }
@@ -213,14 +213,14 @@ fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held)
                 StepKind::Folder if !placeholder::is_one(&place) => Pin::Folder,
                 StepKind::Link => Pin::Link,
                 StepKind::End if !placeholder::is_one(&place) => Pin::ReadOnly,
-                // What is to be missing, and for another command is a placeholder already.
+                // A missing path, which may already be a placeholder of another command.
                 StepKind::Folder | StepKind::End | StepKind::Missing | StepKind::Unknown => {
                     match Placeholder::at(&place) {
                         Ok(Some(placeholder)) => {
                             held.push(placeholder);
                             pins.push((place, Pin::ReadOnly));
                         }
-                        // Then the command cannot make it either.
+                        // Then the command cannot create it either.
                         Ok(None) => {}
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                             if is_own(&step.folder) {
@@ -239,14 +239,14 @@ fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held)
     Ok((pins, held))
 }
 
-/// The folder of something that cannot be pinned, because of permissions that the command could change if that folder itself were
-/// not read-only.
+/// The folder of a path that cannot be pinned, because of permissions that the command could change unless that folder itself is
+/// read-only.
 ///
 /// # Errors
 /// It is where the command is to write.
 fn closed(areas: &[&Path], step: &Step, what: &str) -> Result<PathBuf, String> {
     let (folder, place) = (&step.folder, step.place());
-    // A command is in the mount of its folder, which one on top of that would not change.
+    // A command starts in the mount of its folder, which another mount on top would not change.
     let is_needed = areas.iter().any(|area| *area == folder || area.starts_with(&place));
     if !is_needed && areas.iter().any(|area| folder.starts_with(area)) {
         return Ok(folder.clone());
@@ -259,8 +259,8 @@ fn closed(areas: &[&Path], step: &Step, what: &str) -> Result<PathBuf, String> {
     ))
 }
 
-/// Whether a command may change the permissions of this folder: it has no capability for folders of others that this process lacks.
-/// What is not known may be so.
+/// Whether a command may be able to change the permissions of this folder: it has no capability for other users' folders that
+/// this process lacks.
 fn is_own(folder: &Path) -> bool {
     fs::metadata(folder).map_or(true, |found| found.uid() == geteuid().as_raw())
 }
@@ -275,7 +275,7 @@ fn ruleset() -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
-/// What holds where commands can be confined at all.
+/// The protections on machines that can confine commands.
 pub(super) fn protections() -> Vec<Protection> {
     let always = [
         ("system calls that are not listed", "refused"),
@@ -322,7 +322,7 @@ fn no_kernel(error: impl std::fmt::Display) -> String {
     format!("the kernel has not what it needs (Linux 6.2 with Landlock; ShellExec::unconfined does without): {error}")
 }
 
-/// Rules as they are made.
+/// Builds the rules.
 struct Allowing<'a> {
     root: &'a Root,
     rules: Option<RulesetCreated>,
@@ -330,7 +330,7 @@ struct Allowing<'a> {
 }
 
 impl Allowing<'_> {
-    /// Something of the system, if it is there.
+    /// Allows a part of the system, if it exists.
     fn system(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
         match path.canonicalize() {
             Ok(place) if !self.is_hidden(&place) => self.at(&place, access),
@@ -338,7 +338,7 @@ impl Allowing<'_> {
         }
     }
 
-    /// Something that the owner has named, which must be there.
+    /// Allows a path that the owner has named, which must exist.
     fn own(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
         let place = path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", shown(path)))?;
         if self.is_hidden(&place) {
@@ -359,13 +359,13 @@ impl Allowing<'_> {
         }
         match Dir::open_ambient_dir(place, ambient_authority()) {
             Ok(folder) => self.folder(&folder, place, access),
-            // Whoever may not read it here may not there either.
+            // If this user may not read it, the command may not either.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
             Err(error) => Err(format!("{} cannot be opened: {error}", shown(place))),
         }
     }
 
-    /// A folder; if something hidden lies in it, all that is beside that, one by one, because a rule has no exceptions.
+    /// Allows a folder; if it contains a hidden folder, every other entry one by one, because a rule has no exceptions.
     fn folder(&mut self, folder: &Dir, place: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
         if !self.root.hidden.iter().any(|hidden| hidden.place.starts_with(place)) {
             return self.allow(folder, access);
@@ -380,7 +380,7 @@ impl Allowing<'_> {
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
             let below = place.join(&name);
             if kind.is_dir() {
-                // It may have gone meanwhile.
+                // It may have been removed meanwhile.
                 if let Ok(folder) = folder.open_dir_nofollow(&name) {
                     self.folder(&folder, &below, access)?;
                 }

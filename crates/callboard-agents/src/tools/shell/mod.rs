@@ -42,14 +42,14 @@ mod probe;
 mod protection;
 mod running;
 
-/// How long a command may take, in seconds: by default, and at most.
+/// The timeout of a command in seconds: by default, and the highest.
 const USUAL_SECONDS: u64 = 60;
 const MAX_SECONDS: u64 = 600;
 
 /// The longest command, in bytes.
 const MAX_COMMAND: usize = 32 << 10;
 
-/// What a shell is given of the environment.
+/// The variables of the environment that a shell receives.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
 
 /// The default `PATH`.
@@ -161,7 +161,7 @@ impl Tool for ShellExec {
             }
         }
         let mut spec = ToolSpec::of::<Exec>("ShellExec", &description, Effect::Executes).target("command");
-        // Commands are stopped by their own time, so that the model receives what they have printed.
+        // Commands have their own timeout, so that the model receives their output.
         spec.timeout = Duration::from_secs(MAX_SECONDS + 30);
         spec
     }
@@ -171,7 +171,7 @@ impl Tool for ShellExec {
         async move {
             let exec: Exec =
                 arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
-            // Keys of boards are nobody else's.
+            // Only keys of a board are unique.
             let key = scope.context.is_some().then_some(scope.key);
             Ok(shell.exec(exec, key).await?)
         }
@@ -211,7 +211,7 @@ impl ShellExec {
         let thread = std::thread::Builder::new().name("callboard-shell".to_owned());
         let waits = move || {
             let mark = Env::system().id().to_string();
-            // After a crash the one that was started before may still run.
+            // After a crash, the command of an earlier try may still run.
             if let Some(key) = key.as_ref().filter(|_| !has_started.is_closed()) {
                 orphans::kill(KEY, key);
             }
@@ -227,16 +227,16 @@ impl ShellExec {
                 Err(error) => return drop(has_started.send(Err(error))),
             };
             let group = Group::of(Pid::from_raw(child.id().cast_signed()));
-            // If nobody takes it, or nobody waits any more, what is sent is dropped, and kills.
+            // If the receiver is gone, the guard is dropped and kills the command.
             drop(has_started.send(Ok(GroupGuard::on(&group))));
             see_out(&group);
             let status = child.wait();
             drop(started);
             orphans::kill(orphans::MARK, &mark);
-            // Nothing of it can use what is given back here.
+            // The command has ended, so the resources can be released.
             drop(held);
             drop(home);
-            // Nobody may wait for it any more.
+            // The receiver may be gone.
             let _ = has_ended.send(status);
         };
         thread.spawn(waits).map_err(failed)?;
@@ -269,12 +269,12 @@ impl ShellExec {
     }
 
     fn command(&self, (command, key, mark): (&str, Option<&str>, &str), home: &Home) -> Command {
-        // Not the one of `PATH`, which may have folders that commands write in.
+        // Not from `PATH`, which may contain folders that commands write to.
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(command);
         apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).envs(home.variables());
-        // Whoever is started from here can be distinguished from a person, and whether it is done again.
+        // Marked, so that its processes can be distinguished from a person, and found by the next try.
         orphans::mark(&mut shell, mark, key);
         shell.current_dir(place_of(&self.root));
         shell
@@ -289,7 +289,7 @@ impl ShellExec {
     }
 }
 
-/// Whether a command can begin in the folder of the tools: one before may have taken the permission from itself.
+/// Checks that a command can start in the folder of the tools: an earlier one may have removed the permission.
 ///
 /// # Errors
 /// Why not, and what to do.
@@ -301,7 +301,7 @@ fn enterable(root: &Root) -> Result<(), String> {
     })
 }
 
-/// The folder of the tools by its handle, where the system has names for handles.
+/// The path of the folder by its handle, where the system has such paths.
 fn place_of(root: &Root) -> PathBuf {
     if cfg!(target_os = "linux") {
         format!("/proc/self/fd/{}", root.folder.as_raw_fd()).into()

@@ -1,5 +1,5 @@
-//! Empty folders in the places of files that commands must not make: the kernel keeps a name from a command only where something
-//! is that can be mounted over. Whoever reads such a file takes a folder for no file, and version control has no empty folders.
+//! Empty folders at the paths of files that commands must not create: the kernel can only protect a name that exists, by a mount
+//! on it. Readers of such a file treat a folder as a missing file, and version control ignores empty folders.
 //!
 //! Commands of several processes share one. Each holds a shared lock on it; the last process removes it. What a process leaves
 //! that was killed is removed after the next command there, unless commands of that process have outlived it: with the folder
@@ -16,17 +16,17 @@ use rustix::fs::OFlags;
 
 use crate::process::orphans;
 
-/// By this, and because they are empty, they are distinguished from folders of people.
+/// The mode by which, besides being empty, they are distinguished from folders of people.
 const MODE: u32 = 0o1555;
 
-/// How often it is looked for processes that have outlived their board, and how long in between.
+/// The number of checks for processes that have outlived their board, and the pause in between.
 const LOOKS: u32 = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// How often it is tried because another process has just removed or locked it.
+/// The most tries, since another process may have just removed or locked it.
 const MAX_TRIES: usize = 1_000;
 
-/// One that is there, for as long as this is held.
+/// A placeholder, which exists as long as this is held.
 #[derive(Debug)]
 pub(in super::super) struct Placeholder {
     place: PathBuf,
@@ -34,7 +34,7 @@ pub(in super::super) struct Placeholder {
 }
 
 impl Placeholder {
-    /// Makes it, or shares one that is there; `None` on a file system that is read-only, where nobody can make anything.
+    /// Creates it, or shares an existing one; `None` on a read-only file system, where no process can create anything.
     ///
     /// # Errors
     /// Among others, this user may not write in the folder: one who owns it can permit it.
@@ -57,7 +57,7 @@ impl Placeholder {
             };
             match folder.try_lock_shared() {
                 Ok(()) => {}
-                // By one that removes it just now, or by a command, which is not waited for longer.
+                // It is locked by a process that removes it, or by a command, for which it waits no longer.
                 Err(fs::TryLockError::WouldBlock) => {
                     thread::sleep(LOOK_AGAIN);
                     continue;
@@ -80,11 +80,11 @@ impl Placeholder {
 
 impl Drop for Placeholder {
     fn drop(&mut self) {
-        // Who shares it holds a lock too, and removes it later.
+        // A process that shares it holds a lock too, and removes it later.
         if self.folder.try_lock().is_err() || !self.is_in_place() {
             return;
         }
-        // What was killed takes a moment to end.
+        // A killed process takes a moment to end.
         for _ in 0..LOOKS {
             if !orphans::has_mount(&self.place) {
                 let _ = fs::remove_dir(&self.place);
@@ -95,7 +95,7 @@ impl Drop for Placeholder {
     }
 }
 
-/// Whether one is there.
+/// Whether this is a placeholder.
 pub(super) fn is_one(place: &Path) -> bool {
     let has_mode = |it: fs::Metadata| it.is_dir() && it.permissions().mode() & 0o1700 == MODE & 0o1700;
     fs::symlink_metadata(place).is_ok_and(has_mode)

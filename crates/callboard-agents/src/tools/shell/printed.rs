@@ -1,14 +1,14 @@
-//! What a command prints: of a lot, the beginning and the end.
+//! The output of a command: of a long one, the beginning and the end.
 
 use std::fmt::Write as _;
 
 use super::super::bounded::{beginning, ending};
 
-/// How much is kept of what is printed, in bytes, from its beginning and from its end.
+/// The most bytes that are kept from the beginning and from the end.
 const HEAD: usize = 12 << 10;
 const TAIL: usize = 16 << 10;
 
-/// The beginning and the end of what is printed, and how much it was.
+/// The beginning and the end of the output, and its length.
 #[derive(Default)]
 pub(super) struct Printed {
     head: Vec<u8>,
@@ -22,7 +22,7 @@ impl Printed {
         let (head, tail) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
         self.head.extend_from_slice(head);
         self.tail.extend_from_slice(&tail[tail.len().saturating_sub(TAIL)..]);
-        // What is no longer the end is let go now and then, not each time.
+        // Bytes before the end are removed in batches.
         if self.tail.len() > 2 * TAIL {
             self.tail.drain(..self.tail.len() - TAIL);
         }

@@ -1,4 +1,4 @@
-//! What of the confinement of commands holds on this machine.
+//! Checks which parts of the confinement of commands work on this machine.
 
 use std::process::Stdio;
 

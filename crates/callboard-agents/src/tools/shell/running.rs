@@ -20,7 +20,7 @@ const MAX_PIPE: usize = 1 << 20;
 pub(super) struct Running {
     pub(super) group: GroupGuard,
     pub(super) output: ChildStdout,
-    /// The same pipe, to be emptied at the end without waiting.
+    /// A second handle of the pipe, which is emptied at the end without blocking.
     pub(super) rest: PipeReader,
     pub(super) ended: oneshot::Receiver<io::Result<ExitStatus>>,
 }
@@ -31,7 +31,7 @@ pub(super) enum End {
 }
 
 impl Running {
-    /// Takes what is printed until the command ends or its time is over.
+    /// Collects the output until the command ends or its time is over.
     pub(super) async fn end(mut self, limit: Duration) -> Result<(Printed, End), ToolError> {
         let mut printed = Printed::default();
         let mut buffer = vec![0; 64 << 10];
@@ -58,7 +58,7 @@ impl Running {
                 End::TimedOut
             }
         };
-        // Whoever has left the group may hold the pipe open, so its end is not waited for.
+        // Processes that have left the group may hold the pipe open, so its end is not waited for.
         let mut left = MAX_PIPE;
         while let Ok(read @ 1..) = rustix::io::read(&self.rest, &mut *buffer) {
             printed.take(&buffer[..read]);
@@ -71,11 +71,11 @@ impl Running {
     }
 }
 
-/// Waits for a command, and kills what it has left. Its number is kept from others until this has been done.
+/// Waits for a command, and kills its remaining processes. Its process id is not reused until then.
 pub(super) fn see_out(group: &Group) {
     let Some(leader) = group.leader() else { return };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    // An error means that it cannot be waited for, so that it has ended.
+    // An error means that there is no such child any more, so it has ended.
     let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(leader), options));
     group.finish();
 }
