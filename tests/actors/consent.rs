@@ -106,7 +106,7 @@ async fn of_decisions_that_meet_in_the_store_the_first_wins() {
     board.shutdown().await;
 }
 
-/// Tells a list of what it was shown; panics once.
+/// Records the questions that it was shown; panics once.
 struct Noticeboard(Arc<Mutex<Vec<String>>>, Counter);
 
 impl Channel for Noticeboard {

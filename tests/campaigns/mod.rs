@@ -96,7 +96,7 @@ impl Campaign {
         self.cases += cases;
     }
 
-    /// Says what came of it.
+    /// Prints the result.
     ///
     /// # Panics
     /// If a case failed, or none was run.

@@ -33,8 +33,8 @@ pub(crate) use shaky::Shaky;
 pub(crate) use waiting::{comes_true, found};
 pub(crate) use worlds::{Processes, World};
 
-/// Says that a test cannot run on this machine, so that it does not count as passed unseen: `cargo xtask test` lists those tests. On
-/// CI every test has to run.
+/// Reports that a test cannot run on this machine, so that it does not count as passed unseen: `cargo xtask test` lists those
+/// tests. On CI every test has to run.
 ///
 /// # Panics
 /// On CI.

@@ -47,7 +47,7 @@ pub(crate) struct Processes {
     seed: AtomicUsize,
 }
 
-/// Goes on where the process before left it.
+/// Continues where the process before left it.
 #[derive(Clone)]
 struct RunningClock(Arc<Mutex<(Duration, Option<Instant>)>>);
 

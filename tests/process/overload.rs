@@ -275,8 +275,8 @@ impl Heard {
     }
 }
 
-/// Takes its time after each event while the load is on, and reads what is left afterwards. `None` is an event, a
-/// number says how many are missing. Ends with the board, and with its store, so it holds neither.
+/// Takes its time after each event while the load is on, and reads what is left afterwards. `None` is an event, a number shows
+/// how many are missing. Ends with the board, and with its store, so it holds neither.
 async fn read_slowly(mut events: impl Stream<Item = Option<u64>> + Unpin, is_over: Arc<AtomicBool>) -> Heard {
     let mut heard = Heard::default();
     while let Ok(Some(event)) = tokio::time::timeout(GENEROUS, events.next()).await {

@@ -1,4 +1,4 @@
-//! Whoever hands something in does the run supervisor's work: callers of any kind, on any thread.
+//! The thread that enqueues a message does the run supervisor's work: callers of any kind, on any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -105,7 +105,7 @@ impl Screen {
         self.keys.write_all(keys.as_ref()).unwrap();
     }
 
-    /// Says yes to this card, as a person does who has read it.
+    /// Answers yes to this card, as a person does who has read it.
     pub(crate) fn consents(&mut self, card: &str) {
         self.types(format!("y {}\n", code_on(card)));
     }

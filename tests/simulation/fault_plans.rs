@@ -126,7 +126,7 @@ async fn answer(board: &Callboard, run: &RunHandle) {
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let (people, questions) = (board.people(), people::questions(run).await);
-        // Whoever hears that nothing is known about an answer looks at the open questions again.
+        // A person whose answer has an unknown result looks at the open questions again.
         join_all(questions.into_iter().map(|open| people.answer(open.id, "today", "ann"))).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Agents' turns, their actors and the board's own panic, are killed, fail and hang under load, on real threads: no
-//! delegation is lost, none counts twice, and each comes to an end.
+//! Agents' turns, their actors and the board's own panic, are killed, fail and hang under load, on real threads: no delegation is
+//! lost, none counts twice, and each ends.
 //!
 //! The oracle is outside: the driver keeps what it submitted and what was acknowledged, agents write down what they began and
 //! what they were answered, and a plan determines the expected results. The runtime's own account of losses is not used.

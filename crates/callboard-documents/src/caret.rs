@@ -1,4 +1,4 @@
-//! Defects as text: the line where each is, and a caret under it.
+//! Formats defects as text: the line of each, and a caret under its position.
 
 use std::fmt;
 
@@ -43,13 +43,13 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, defects: &Defects) -> fmt::Resul
     Ok(())
 }
 
-/// A place as people see it.
+/// A position as people see it.
 struct Spot {
     /// The number of the line, from 1.
     line: usize,
-    /// The column where it begins, in characters from 1.
+    /// The first column, in characters from 1.
     column: usize,
-    /// The line, or what is shown of it.
+    /// The line, or the part of it that is shown.
     text: String,
     indent: usize,
     width: usize,
@@ -64,7 +64,7 @@ impl Spot {
         let line = text[..line_start].matches('\n').count() + 1;
         let before = text[line_start..start].chars().count();
         let width = text[start..end.clamp(start, line_end)].chars().count().max(1);
-        // A long line is shown from somewhat before the place on.
+        // A long line is shown from somewhat before the position on.
         let skipped = if before + width > SHOWN { before.saturating_sub(SHOWN / 4) } else { 0 };
         let shown: String = text[line_start..line_end].chars().skip(skipped).take(SHOWN).collect();
         let (lead, tail) = (if skipped > 0 { "…" } else { "" }, shown.trim_end_matches('\r').replace('\t', " "));

@@ -1,4 +1,4 @@
-//! What was found wrong with a text.
+//! The defects found in a text.
 
 use crate::Defect;
 
@@ -9,7 +9,7 @@ const MAX_DEFECTS: usize = 100;
 #[derive(Default)]
 pub struct Found {
     list: Vec<Defect>,
-    /// How many there are beyond those in the list.
+    /// The number of defects beyond those in the list.
     beyond: usize,
 }
 
@@ -36,7 +36,7 @@ impl Found {
         self.list.len()
     }
 
-    /// No more are kept.
+    /// Whether no more defects are kept.
     fn is_full(&self) -> bool {
         self.list.len() >= MAX_DEFECTS
     }

@@ -45,14 +45,14 @@ pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
         let place = if text.trim_ascii_end().contains(&b'\n') { format!("line {line}, ") } else { String::new() };
         let problem = format!("{place}column {column}: {what}");
         match error.classify() {
-            // Any value is taken, so that this is the error of a repeated key.
+            // Any value deserializes, so the only such error is a repeated key.
             Category::Data => JsonError::Repeated(problem),
             Category::Syntax | Category::Eof | Category::Io => JsonError::Syntax(problem),
         }
     })
 }
 
-/// A value in which no key is repeated.
+/// A value without repeated keys.
 struct NoRepeats(Value);
 
 impl<'de> Deserialize<'de> for NoRepeats {

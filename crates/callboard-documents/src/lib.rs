@@ -40,7 +40,7 @@ pub const MAX_TEXT: usize = 1 << 20;
 /// The file cannot be read, or is none.
 pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut options = File::options();
-    // To open a pipe does not wait for its writer then.
+    // With this flag, opening a pipe does not wait for its writer.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.read(true).open(path)?;
@@ -139,9 +139,9 @@ impl Defects {
     /// ```
     #[must_use]
     pub fn of(origin: impl Into<String>, text: Option<&str>, mut list: Vec<Defect>) -> Self {
-        // What has no place, such as how many more there are, comes last.
+        // Defects without a position, such as the number of further ones, come last.
         list.sort_by_key(|defect| defect.place.as_ref().map_or(usize::MAX, |place| place.start));
-        // Several who look at it may have found the same.
+        // Several checks may have found the same defect.
         list.dedup();
         Self { origin: origin.into(), text: text.map(str::to_owned), list }
     }

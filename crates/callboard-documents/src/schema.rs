@@ -1,4 +1,4 @@
-//! JSON Schemas that others write, compiled within bounds.
+//! Compiles JSON Schemas from untrusted sources within bounds.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use jsonschema::PatternOptions;
 pub use jsonschema::Validator;
 use serde_json::Value;
 
-/// The memory of one pattern, in bytes.
+/// The memory limit of one pattern, in bytes.
 const PATTERN: usize = 256 << 10;
 
 /// The most patterns of schemas that are compiled together.
 pub const MAX_PATTERNS: usize = 256;
 
-/// The most schemas that one schema contains once each `$ref` is replaced by its target, and how deep they may lie.
+/// The most schemas that one schema contains once each `$ref` is replaced by its target, and their deepest nesting.
 const MAX_UNFOLDED: usize = 10_000;
 const MAX_DEPTH: usize = 128;
 
@@ -70,7 +70,7 @@ pub fn patterns_in(schema: &Value) -> usize {
     }
 }
 
-/// How many schemas there are when each `$ref` within the schema is followed; one that leads back to itself is followed once.
+/// The number of schemas when each `$ref` within the schema is followed; a recursive one is followed once.
 struct Unfolding<'a> {
     whole: &'a Value,
     known: BTreeMap<&'a str, Unfolded>,
@@ -85,7 +85,7 @@ struct Unfolded {
 impl Unfolded {
     const ENDLESS: Self = Self { schemas: usize::MAX, levels: usize::MAX };
 
-    /// Both beside each other.
+    /// The sum of two parts of a schema.
     fn and(self, other: Self) -> Self {
         Self { schemas: self.schemas.saturating_add(other.schemas), levels: self.levels.max(other.levels) }
     }
@@ -109,7 +109,7 @@ impl<'a> Unfolding<'a> {
                         all = all.and(self.followed(target, above + 1));
                     }
                 }
-                // What stands ready to be referred to counts where it is.
+                // Definitions count where they are referenced.
                 for (_, part) in fields.iter().filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str())) {
                     all = all.and(self.size(part, above + 1));
                 }
@@ -130,7 +130,7 @@ impl<'a> Unfolding<'a> {
         if let Some(known) = self.known.get(target) {
             return if above.saturating_add(known.levels) > MAX_DEPTH { Unfolded::ENDLESS } else { *known };
         }
-        // Nothing else is fetched; what leads to a name in it could lead anywhere.
+        // Other documents are not fetched; a reference by name could lead anywhere.
         let Some(pointer) = target.strip_prefix('#') else { return Unfolded::default() };
         let Some(found) = self.whole.pointer(pointer) else { return Unfolded::ENDLESS };
         self.known.insert(target, Unfolded { schemas: 1, levels: 0 });

@@ -1,11 +1,11 @@
-//! The rules of names, and names that are like each other.
+//! The rules of names, and the search for similar names.
 
 use super::visible::{is_unseen, quoted};
 
 /// Stands between the names of an agent that was made while a board runs and of who made it. No other name has it.
 pub const MADE_BY: char = '~';
 
-/// The longest text, in bytes, that can be meant for a name.
+/// The longest text that can be a misspelt name, in bytes.
 const MAX_MISSPELT: usize = 512;
 
 /// The error of [`check_name`], [`check_own_name`], [`check_key`] and [`check_channel`].
@@ -136,7 +136,7 @@ fn check(
     problem.map_or(Ok(()), |problem| Err(NameError { kind, name: name.to_owned(), problem }))
 }
 
-/// The first character that is unfit by itself, or is white space at an end.
+/// The first character that is not allowed anywhere, or is white space at an end.
 fn find_unfit(name: &str, mut unfit: impl FnMut(char) -> Option<Unfit>) -> Option<NameProblem> {
     let last = name.chars().count();
     name.chars().zip(1..).find_map(|(character, position)| {
@@ -167,7 +167,7 @@ enum Script {
     Cyrillic,
 }
 
-/// Goes on in a word whose letters are of `script`, if any was met.
+/// Whether a character changes the script within a word whose letters so far are of `script`.
 fn changes_script(script: &mut Option<Script>, c: char) -> Option<Unfit> {
     let of = match c {
         'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Script::Latin,
@@ -343,7 +343,7 @@ mod tests {
         fn a_name_that_is_taken_reads_as_it_is(name in "\\PC{0,60}|[a-cа-в ./\u{200b}\u{202e}\u{301}\n]{0,8}") {
             match check_name("agent", &name, MAX) {
                 Ok(()) => {
-                    // But for marks that are drawn over what is no letter.
+                    // Combining marks on characters that are no letters are the exception.
                     prop_assert!(visible(&name) == name || name.chars().any(|c| c.width() == Some(0)), "{name:?}");
                     prop_assert_eq!(name.trim(), name.as_str());
                     prop_assert!(name.split(['/', '\\']).all(|step| step != "." && step != ".."));

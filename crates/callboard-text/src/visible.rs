@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// The longest untrusted text that stands in the middle of an error, in characters.
+/// The longest untrusted text within an error, in characters.
 const MAX_CUT: usize = 80;
 
 /// The text as one line, with everything that could deceive a reader, or give a terminal orders, made visible: control
@@ -41,13 +41,12 @@ pub fn exact(text: &str) -> String {
     shown
 }
 
-/// Whether it looks like U+0020 and is another character.
+/// Whether it looks like a space (U+0020) but is another character.
 fn is_blank(c: char) -> bool {
     c != ' ' && c.is_whitespace()
 }
 
-/// Whether no font or each font has a picture of its own for it: the place of an object, private use, and what will never be a
-/// character.
+/// Whether it has no glyph, or a different one in each font: object replacement, private use, and noncharacters.
 fn is_without_picture(c: char) -> bool {
     let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}');
     let is_no_character = matches!(c, '\u{fdd0}'..='\u{fdef}') || (c as u32) & 0xfffe == 0xfffe;
@@ -76,7 +75,7 @@ fn beginning(text: &str) -> (String, String) {
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
     let (mut before, mut marks) = (None, Marks::default());
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        // All are asked, because they go by what is before.
+        // Both are evaluated for every character, because they keep state.
         let is_lost = is_lost_selector(before.replace(c), c);
         let is_hidden = is_hidden(c);
         if !marks.permits(c, is_hidden || is_lost) || is_hidden || is_lost {
@@ -89,15 +88,15 @@ fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
     })
 }
 
-/// The most marks on a letter: a vowel of several parts, or a tone on one. More grow into the lines above and below.
+/// The most marks on a letter: a vowel of several parts, or a tone mark on one. More would reach into other lines.
 const MAX_MARKS: usize = 3;
 
-/// The marks on the character that is drawn last; `None` if it is one that has none.
+/// The number of marks on the last drawn character; `None` if it cannot have any.
 #[derive(Default)]
 struct Marks(Option<usize>);
 
 impl Marks {
-    /// Whether it is no mark, or one that may be where it is. What is shown as an escape carries none.
+    /// Whether it is no mark, or a mark that is allowed here. A character shown as an escape cannot have marks.
     fn permits(&mut self, c: char, is_escaped: bool) -> bool {
         let is_mark = c.width() == Some(0) && !matches!(c, '\u{fe00}'..='\u{fe0f}');
         match self.0 {
@@ -113,13 +112,13 @@ impl Marks {
     }
 }
 
-/// Marks that strike out what they are on, or enclose it.
+/// Marks that strike through or enclose their character.
 fn is_drawn_over(c: char) -> bool {
     matches!(c, '\u{334}'..='\u{338}' | '\u{488}' | '\u{489}' | '\u{20d0}'..='\u{20ff}')
 }
 
-/// Whether it invisibly selects how the character before it is drawn: it is one of those that choose between a sign and its
-/// picture where there is no picture.
+/// Whether it invisibly selects how the character before it is drawn: it is a variation selector for text or emoji style after a
+/// character that has no such styles.
 fn is_lost_selector(before: Option<char>, c: char) -> bool {
     let has_picture = |before: char| {
         matches!(before, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'

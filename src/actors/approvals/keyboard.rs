@@ -139,8 +139,8 @@ pub(super) fn show(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Opens the terminal anew: programs that inherited standard input do not share the state of this descriptor. It does not become
-/// the controlling terminal.
+/// Opens the terminal by its name: programs that inherited standard input do not share the state of this descriptor. It does not
+/// become the controlling terminal.
 #[cfg(unix)]
 fn open_terminal() -> Option<File> {
     use std::os::fd::AsFd as _;

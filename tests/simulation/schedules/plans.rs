@@ -197,7 +197,7 @@ fn taken_back(replay: &Replay) -> Vec<String> {
     undone.map(|turn| node(&turn.cause)).collect()
 }
 
-/// Somebody who lets every node begin that waits, until the run has ended.
+/// A person who starts every waiting node, until the run has ended.
 async fn person(sim: &Sim, board: &Callboard, run: &RunHandle) {
     while let Some(waits) = insist(sim, async || run.next_pending().await).await {
         // It may have gone on meanwhile.

@@ -229,8 +229,8 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     fault.on_pass(pass)
 }
 
-/// What was asked, or what went wrong: a planned fault may hit the test's own request, and a store's panic is one of whoever
-/// asks it.
+/// What was asked, or what went wrong: a planned fault may hit the test's own request, and a store's panic is one of the caller
+/// that asks it.
 pub(crate) async fn tried<T, E: std::fmt::Display>(asked: impl Future<Output = Result<T, E>>) -> Result<T, String> {
     match AssertUnwindSafe(asked).catch_unwind().await {
         Ok(reported) => reported.map_err(|error| error.to_string()),

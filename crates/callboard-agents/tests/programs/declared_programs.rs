@@ -27,7 +27,7 @@ use tokio::time::timeout;
 /// What the programs have in common.
 const PRELUDE: &str = concat!(include_str!("prelude.py"), "begin()\n");
 
-/// Says which one it is, with its process; asks a person first if the task is to wait.
+/// Returns its word and its process id; asks a person first if the task is to wait.
 const TELLER: &str = r#"
 while True:
     turn = hear()

@@ -1074,7 +1074,7 @@ mod http {
                 let read = stream.read(&mut request).unwrap_or(0);
                 let line = String::from_utf8_lossy(&request[..read]).lines().next().unwrap_or_default().to_owned();
                 let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-                // Whoever asked may have hung up.
+                // The client may have closed the connection.
                 let _ = answers(&path, &mut stream);
                 let _ = stream.shutdown(Shutdown::Both);
             }

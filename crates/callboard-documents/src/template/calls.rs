@@ -1,5 +1,5 @@
-//! What a template calls: filters, tests, functions and methods. minijinja looks them up when it renders, perhaps
-//! hours into a run; here an unknown one is an error of the document.
+//! Checks the calls in a template: filters, tests, functions and methods. minijinja looks them up when it renders, perhaps hours
+//! into a run; here an unknown one is an error of the document.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use super::environment::ENVIRONMENT;
 use super::fault::Fault;
 use super::names::{is_name, is_word};
 
-/// What is asked of a value or of a name.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Filter,
     Test,
     Function,
     Method,
-    /// A list that is repeated: each costs little, and one of one of one has no end.
+    /// A repeated list: one repetition is cheap, but nested repetitions grow without limit.
     Repetition,
 }
 
-/// The name that a misspelt one may have meant.
+/// The names of the language, for suggestions about misspelt ones.
 pub(super) const FILTERS: &str = "abs attr batch bool capitalize chain count default dictsort first float format groupby indent int items join \
                        last length lines list lower map max min pprint reject rejectattr replace reverse round select \
                        selectattr slice sort split string sum title tojson trim unique upper zip";
@@ -39,7 +39,7 @@ static IS_TEST: LazyLock<Option<Expression<'static, 'static>>> =
 impl Kind {
     fn has(self, name: &str) -> bool {
         let holds = |asked: &Option<Expression<'_, '_>>| {
-            // What cannot be asked is left to the run.
+            // Calls that cannot be checked here are checked when they are rendered.
             asked.as_ref().is_none_or(|asked| asked.eval(context! { name }).is_ok_and(|is_there| is_there.is_true()))
         };
         match self {
@@ -63,7 +63,7 @@ impl Kind {
     }
 }
 
-/// Looks for everything that an expression calls.
+/// Checks all calls of an expression.
 ///
 /// # Errors
 /// The first that there is none of.
@@ -71,7 +71,7 @@ pub(super) fn check_expression(source: &str) -> Result<(), Fault> {
     check(&calls(source), &[])
 }
 
-/// Looks for everything that is called in the tags of a text.
+/// Checks all calls in the tags of a text.
 ///
 /// # Errors
 /// The first that there is none of.
@@ -93,7 +93,7 @@ pub(super) fn check_text(text: &str) -> Result<(), Fault> {
     check(&found, &macros)
 }
 
-/// An expression that reads the same names and has no slices: minijinja does not see what `x[1:]` reads.
+/// An expression that reads the same names and has no slices: minijinja does not report what `x[1:]` reads.
 pub(super) fn unsliced_expression(source: &str) -> Cow<'_, str> {
     if has_slices(source) { unsliced(source).into() } else { source.into() }
 }
@@ -116,10 +116,10 @@ fn has_slices(source: &str) -> bool {
     source.contains('[') && source.contains(':')
 }
 
-/// Code with a list of the bounds in place of each slice, as `x[[1,0]]` for `x[1:]`.
+/// Code with a list of the bounds instead of each slice, as `x[[1,0]]` for `x[1:]`.
 fn unsliced(code: &str) -> String {
     let (mut whole, mut last) = (String::new(), "");
-    // The brackets that are open, and whether what stands in them is taken from something.
+    // The open brackets, and whether each is an index of a value.
     let mut open: Vec<bool> = Vec::new();
     let mut rest = code;
     while let Some(first) = rest.chars().next() {
@@ -151,7 +151,7 @@ fn unsliced(code: &str) -> String {
     whole
 }
 
-/// The tags of a text that have code, by their second sign, and where it stands.
+/// The tags of a text that contain code, by their second character, with the position of the code.
 pub(super) fn tags(text: &str) -> Vec<(&str, Range<usize>)> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(next) = text[at..].find('{') {
@@ -179,7 +179,7 @@ pub(super) fn tags(text: &str) -> Vec<(&str, Range<usize>)> {
 }
 
 fn check(found: &[(Kind, &str)], macros: &[&str]) -> Result<(), Fault> {
-    // What `loop`, and the blocks and callers of macros, offer.
+    // The methods of `loop`, and of blocks and callers of macros.
     const OFFERED: [&str; 4] = ["loop", "super", "self", "caller"];
     let is_known = |kind: Kind, name: &str| match kind {
         Kind::Function => OFFERED.contains(&name) || macros.contains(&name) || kind.has(name),
@@ -196,7 +196,7 @@ fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Where a tag ends, whatever stands in its texts.
+/// The end of a tag, ignoring text in quotes.
 fn end_of_tag(code: &str, end: &str) -> Option<usize> {
     let mut at = 0;
     while let Some(next) = code.get(at..).filter(|rest| !rest.is_empty()) {
@@ -208,7 +208,7 @@ fn end_of_tag(code: &str, end: &str) -> Option<usize> {
     None
 }
 
-/// How long the text in quotes is with which this begins, if it does.
+/// The length of the quoted text at the beginning, if there is one.
 fn length_of_text(code: &str) -> Option<usize> {
     let quote = code.chars().next().filter(|c| ['"', '\''].contains(c))?;
     let mut is_escaped = false;
@@ -220,7 +220,7 @@ fn length_of_text(code: &str) -> Option<usize> {
     Some(end.map_or(code.len(), |end| end + 2))
 }
 
-/// How long the text in quotes, the name or the sign is with which this begins.
+/// The length of the quoted text, the name or the sign at the beginning.
 pub(super) fn length_of_token(code: &str, first: char) -> usize {
     match length_of_text(code) {
         Some(length) => length,
@@ -229,10 +229,10 @@ pub(super) fn length_of_token(code: &str, first: char) -> usize {
     }
 }
 
-/// What code calls, in its order.
+/// The calls in code, in order.
 fn calls(code: &str) -> Vec<(Kind, &str)> {
     let mut found = Vec::new();
-    // The last two signs or names before this one.
+    // The two tokens before this one.
     let (mut before, mut last) = ("", "");
     let mut brackets = Brackets::default();
     let mut rest = code.trim_start();
@@ -257,7 +257,7 @@ fn calls(code: &str) -> Vec<(Kind, &str)> {
     found
 }
 
-/// The brackets around a sign, and what the last one to close held.
+/// The open brackets at a token, and the content of the last closed one.
 #[derive(Default)]
 struct Brackets {
     open: Vec<Bracket>,
@@ -266,13 +266,13 @@ struct Brackets {
 
 #[derive(Clone, Copy)]
 struct Bracket {
-    /// A list stands in it, or it is one.
+    /// It contains a list, or is one.
     has_list: bool,
     follows_star: bool,
 }
 
 impl Brackets {
-    /// Goes on by one sign: whether a list is repeated there.
+    /// Processes one token; returns whether a list is repeated there.
     fn repeat_a_list(&mut self, last: &str, token: &str, rest: &str) -> bool {
         let is_star = |sign: &str| sign == "*";
         match token {
@@ -300,7 +300,7 @@ impl Brackets {
     }
 }
 
-/// Words after which a bracket opens that is no call.
+/// Keywords after which a bracket does not begin a call.
 fn is_word_before_bracket(word: &str) -> bool {
     ["and", "or", "not", "in", "is", "if", "else", "elif", "for", "set", "with", "do", "call", "recursive", "print"]
         .contains(&word)

@@ -1,4 +1,4 @@
-//! The environment that all templates are read and rendered in: strict, and with so many steps.
+//! The environment in which all templates are parsed and rendered: strict, and with a limit of steps.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 
 use super::values::{bound_filters, json_of};
 
-/// What a template may do, in steps of its machine.
+/// The limit of a template's steps, in instructions of minijinja's machine.
 pub(super) const FUEL: u64 = 1_000_000;
 
 pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {

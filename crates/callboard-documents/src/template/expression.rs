@@ -1,4 +1,4 @@
-//! One expression: a path to a value, or what is computed of values.
+//! One expression: a path to a value, or a computation.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Compiled<V> {
 
 #[derive(Debug)]
 enum Kind<V> {
-    /// A value, and the fields that lead to the part of it that is meant.
+    /// A value, and the path of fields to the part that is read.
     Path(V, Box<[String]>),
     Machine(Box<Expression<'static, 'static>>, Reads<V>),
 }
@@ -105,7 +105,7 @@ impl<V: Send> Compiled<V> {
     }
 }
 
-/// Whether it nests deeper than so many levels.
+/// Whether it is nested deeper than so many levels.
 fn is_too_deep(value: &Value, depth: usize) -> bool {
     match value {
         Value::Array(items) => depth == 0 || items.iter().any(|item| is_too_deep(item, depth - 1)),

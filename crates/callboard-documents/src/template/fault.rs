@@ -1,4 +1,4 @@
-//! What is wrong with a template.
+//! A fault of a template.
 
 /// Why a template or an expression does not compile.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -82,7 +82,7 @@ impl<V: Send> Part<V> {
         }
         check_length(text)?;
         signs::check_text(text)?;
-        // A single expression gives its value, whatever that is.
+        // A single expression results in its value, of any type.
         let inside = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         if let Some(inside) = inside.filter(|inside| !inside.contains("{{") && !inside.contains("}}"))
             && !inside.starts_with(['-', '+'])
@@ -126,7 +126,7 @@ impl<V: Send> Part<V> {
     }
 }
 
-/// Text up to a bound.
+/// Collects text up to a limit.
 struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {

@@ -1,4 +1,4 @@
-//! Names in templates: what they may be, what they mean, and where the values are.
+//! Names in templates: the rule for names, their resolution, and the lookup of values.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub trait Lookup<V> {
     fn lookup(&self, var: &V) -> Result<Arc<Value>, String>;
 }
 
-/// A name that the language has for itself.
+/// Whether the name is a keyword of the language.
 pub(super) fn is_word(name: &str) -> bool {
     ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"].contains(&name)
 }

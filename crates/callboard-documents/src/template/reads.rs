@@ -1,4 +1,4 @@
-//! Which values a template reads.
+//! The values that a template reads.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::environment::ENVIRONMENT;
 use super::fault::Fault;
 use super::names::{Lookup, Names};
 
-/// What is read, with the names by which the source calls it.
+/// The values that are read, with their names in the source.
 pub(super) type Reads<V> = Vec<(Vec<String>, V)>;
 
 pub(super) fn reads<V>(names_read: impl IntoIterator<Item = String>, names: &dyn Names<V>) -> Result<Reads<V>, Fault> {
     let mut paths: Vec<String> = names_read.into_iter().collect();
-    // In a hash set until here.
+    // The order of the hash set is random.
     paths.sort_unstable();
     let mut reads = Reads::<V>::new();
     for path in paths {
@@ -23,7 +23,7 @@ pub(super) fn reads<V>(names_read: impl IntoIterator<Item = String>, names: &dyn
         }
         let (var, used) = names.resolve(&parts)?;
         let read: Vec<String> = parts[..used].iter().map(|part| (*part).to_owned()).collect();
-        // A whole comes before its parts.
+        // A whole value comes before its parts.
         if !reads.iter().any(|(earlier, _)| read.starts_with(earlier)) {
             reads.push((read, var));
         }

@@ -1,10 +1,10 @@
-//! How long an expression may be. minijinja looks for constants below each of its signs, so the time that it takes to read one
-//! grows with the square of their number.
+//! The limit of an expression's length. minijinja searches constants below each token, so its time grows with the square of their
+//! number.
 
 use super::calls::{length_of_token, tags};
 use super::fault::Fault;
 
-/// The most signs, names and texts in quotes of an expression, or of a tag.
+/// The most tokens of an expression, or of a tag.
 const MAX_SIGNS: usize = 500;
 
 /// # Errors

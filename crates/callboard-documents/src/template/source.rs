@@ -12,7 +12,7 @@ const MAX_SOURCE: usize = 64 << 10;
 /// The longest source that is parsed on the caller's stack, in bytes.
 const SHORT: usize = 256;
 
-/// The stack for any other: room for one that nests as deep as [`MAX_SOURCE`] lets it. What of it is not used takes no memory.
+/// The stack for longer ones: enough for the deepest nesting within [`MAX_SOURCE`]. Unused stack takes no memory.
 const STACK: usize = 512 << 20;
 
 pub(super) fn check_length(source: &str) -> Result<(), Fault> {
@@ -22,7 +22,7 @@ pub(super) fn check_length(source: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Has a source read where its depth does no harm: minijinja goes down a call for each sign of a long row of them.
+/// Parses a source with enough stack: minijinja recurses for each operator of a long chain.
 pub(super) fn with_room<T: Send>(source: &str, read: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Fault> {
     let wrong = |error: &Error| fault(source, error);
     if source.len() <= SHORT {

@@ -1,5 +1,5 @@
-//! From the values of templates to JSON, within limits. minijinja shares parts of values, so a short template can make one
-//! that would never end to be written out; what it charges for steps does not see that.
+//! Converts values of templates to JSON, within limits. minijinja shares parts of values, so a short template can make a value
+//! whose JSON would be endless; its limit of steps does not detect that.
 
 use minijinja::value::{Kwargs, Rest, Value as Read, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::MAX_DEPTH;
 
-/// The longest text that a template makes, in bytes.
+/// The longest text that a template renders, in bytes.
 pub(super) const MAX_TEXT: usize = 8 << 20;
 
-/// What a value costs beside its text, in bytes.
+/// The size that a value counts besides its text, in bytes.
 const EACH: usize = 16;
 
 /// The value as JSON.
@@ -44,7 +44,7 @@ fn walk(value: &Read, left: &mut usize, depth: usize) -> Result<Value, Error> {
     }
 }
 
-/// Filters that go through all of what they are given. Lists that are made of lists by `+` take no memory and no fuel before.
+/// Filters that iterate over their whole input. Lists joined by `+` take no memory and no fuel before.
 const BOUNDED: [&str; 23] = [
     "string",
     "join",
@@ -71,7 +71,7 @@ const BOUNDED: [&str; 23] = [
     "rejectattr",
 ];
 
-/// Has the filters that go through all of what they are given look first how much that is.
+/// Has the filters that iterate over their whole input check its size first.
 pub(super) fn bound_filters(environment: &mut Environment<'static>) {
     for name in BOUNDED {
         let original = environment.clone();
@@ -81,7 +81,7 @@ pub(super) fn bound_filters(environment: &mut Environment<'static>) {
             }
             let mut inner = original.empty_state();
             let mut given = given.0;
-            // Filters that take no named arguments take none at all, not even an empty set of them.
+            // Filters without named arguments accept none at all, not even an empty set.
             if named.args().next().is_some() {
                 given.push(named.into());
             }

@@ -1,4 +1,4 @@
-//! A table, of which each key is asked for by name: what nobody asked for is unknown.
+//! A table whose keys are read by name: keys that were not read are unknown.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::{Defect, Found, Placed};
 
 /// Reads a table key by key. [`Fields::close`] reports the keys that nobody asked for.
 pub struct Fields<'t> {
-    /// What the table describes, as `a task`.
+    /// The kind of thing that the table describes, as `a task`.
     what: &'static str,
     table: &'t DeTable<'t>,
     /// Where the table is: the place of a defect about a key that is missing.

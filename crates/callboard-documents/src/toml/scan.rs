@@ -1,5 +1,4 @@
-//! A first look at a text, before a tree is made of it: whether its grammar is right, and whether it is nested within
-//! reason.
+//! Scans a text before it is parsed to a tree: checks its grammar and its nesting.
 //!
 //! The tree of the `toml` crate is as deep as its brackets times the dots of its keys, and dropping it takes stack for each
 //! level; a table of one key takes more than a KiB, for each dot too; its errors are as many as the text has characters. So it
@@ -13,16 +12,16 @@ use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
 
 use crate::{Defect, Found, MAX_DEPTH};
 
-/// How deep keys and brackets may nest, each dot of a key counted: less than what the `toml` crate takes.
+/// The deepest nesting of keys and brackets, counting each dot of a key: less than the limit of the `toml` crate.
 pub(super) const MAX_LEVELS: usize = 80;
 
 /// The most tables. Each header, inline table and dot of a key counts as one.
 pub(super) const MAX_TABLES: usize = 1 << 16;
 
-// JSON that is made of the tree needs no check of its own.
+// JSON made from the tree needs no check of its depth.
 const _: () = assert!(MAX_LEVELS <= MAX_DEPTH);
 
-/// Whether a tree may be made of it; if not, all that is wrong with its grammar is added to what was found.
+/// Whether the text may be parsed to a tree; otherwise all its grammatical errors are added to `found`.
 pub(super) fn is_sound(text: &str, found: &mut Found) -> bool {
     let source = Source::new(text);
     let mut levels = Levels { source, depth: 0, keys: 0, open: Vec::new(), tables: 0, is_refused: false };
@@ -48,22 +47,21 @@ fn defect(error: &ParseError) -> Defect {
     Defect::new(&place, problem)
 }
 
-/// Follows how deep the text is nested, and has each key and value decoded. What it counts is right as long as the grammar
-/// is.
+/// Tracks the nesting of the text, and has each key and value decoded. Its counts are correct as long as the grammar is.
 struct Levels<'t> {
     source: Source<'t>,
-    /// The levels of the last header and of the open brackets, with the keys that led to them.
+    /// The depth of the last header and of the open brackets, with their keys.
     depth: usize,
-    /// The keys of the path that is being read.
+    /// The number of keys of the current path.
     keys: usize,
-    /// How deep it was before each open bracket.
+    /// The depth before each open bracket.
     open: Vec<usize>,
     tables: usize,
     is_refused: bool,
 }
 
 impl Levels<'_> {
-    /// Whether all is within the limits, here and before; the first time that it is not is an error.
+    /// Whether everything so far is within the limits; the first violation is reported as an error.
     fn has_room(&mut self, span: Span, errors: &mut dyn ErrorSink) -> bool {
         if self.is_refused {
             return false;

@@ -167,7 +167,7 @@ pub fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
             found.add(Defect::new(&place(item), "JSON has no datetimes").advise("write it as a string, in quotes"));
             None
         }
-        // Every part is looked at, also after one that is wrong.
+        // Every element is checked, also after a defect.
         DeValue::Array(items) => {
             let items: Vec<_> = items.iter().map(|item| json(item, found)).collect();
             items.into_iter().collect::<Option<Vec<_>>>().map(Value::Array)

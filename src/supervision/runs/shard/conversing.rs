@@ -120,7 +120,7 @@ impl ConversationQueue {
         Ok(())
     }
 
-    /// Ends the ticket of a run whose journal says that it has ended, or that has none.
+    /// Ends the ticket of a run that has ended by its journal, or has no journal.
     async fn settle_ticket(&self, conversation: &ConversationId, mut taken: Taken) -> Result<Taken, StorageError> {
         let run = taken.ticket.run;
         let (end, durability) = match load(&self.journal, run, &self.rules).await {

@@ -71,7 +71,7 @@ pub(crate) struct ReadyTurn {
     pub shows_previous_agent: bool,
     /// The delegations that led here.
     pub chain: Chain,
-    /// What its parent's earlier delegations came to, if it is a delegated turn.
+    /// The answers to its parent's earlier delegations, if it is a delegated turn.
     pub answers: Option<Arc<[EarlierAnswer]>>,
     /// When it expires, if it or its run has a deadline.
     pub deadline: Option<Timestamp>,

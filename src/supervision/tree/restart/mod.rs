@@ -1,7 +1,7 @@
 //! The rule of what follows when a child ends: pure, over plain facts, without actors, tasks or a clock.
 //!
-//! The rule is Erlang/OTP's `supervisor`. Whether the child comes back depends on its [`Restart`] type; who goes down and
-//! up with it on the supervisor's [`Strategy`]; whether the supervisor gives up on its [`Intensity`].
+//! The rule is Erlang/OTP's `supervisor`. Whether the child is restarted depends on its [`Restart`] type; which children are
+//! restarted with it, on the supervisor's [`Strategy`]; whether the supervisor gives up on its [`Intensity`].
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -243,7 +243,7 @@ fn outsider(text: &str) -> AgentSpec {
     .namespaces(["plans"])
 }
 
-/// Says untrusted input, or fails with it.
+/// Returns untrusted input, or fails with it.
 fn telling(name: &str, text: &str, fails: bool) -> AgentSpec {
     let text: Arc<str> = text.into();
     AgentSpec::new(name, move |turn: Turn| {

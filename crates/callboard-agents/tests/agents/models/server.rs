@@ -26,7 +26,7 @@ pub(crate) enum Step {
     Cut,
     /// Waits until the other side closes, and reports it.
     UntilClosed(oneshot::Sender<()>),
-    /// Says nothing until the test ends.
+    /// Sends nothing until the test ends.
     Hang,
 }
 

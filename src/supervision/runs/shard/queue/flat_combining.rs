@@ -31,7 +31,7 @@ use super::message::ShardMessage;
 pub(crate) struct ShardQueue {
     /// Messages enqueued and not yet taken by the lock holder, in order of arrival, and the actor that is woken for them.
     waiting: Mailbox<Wake, VecDeque<ShardMessage>>,
-    /// The shard: whoever holds the lock drains the queue. Set when a life of the actor begins; `None` while the actor is down.
+    /// The shard: the lock holder drains the queue. Set when a life of the actor begins; `None` while the actor is down.
     open: Mutex<Option<Open>>,
     /// Why the last drain stopped: set by the lock holder with `open` set to `None`, taken by the actor, which fails with it.
     failure: Mutex<Option<Failure>>,
