@@ -4,8 +4,8 @@ use crate::messages::Timestamp;
 
 use super::{Clock, Now};
 
-/// The machine's clocks. With the feature `testing` they are moved by what a paused tokio runtime has skipped, as its timers
-/// are.
+/// The machine's clocks. With the feature `testing`, the time that a paused tokio runtime has skipped is added, as for its
+/// timers.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     started: std::time::Instant,
@@ -63,7 +63,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// A seed that differs from process to process, taken from the hasher keys that the standard library draws.
+/// A seed that differs from process to process, derived from the random keys of the standard library's hasher.
 pub(super) fn os_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

@@ -1,4 +1,4 @@
-//! Fault points: what may be planned to happen at them, and how it happens.
+//! Fault points: the faults that can be planned at them, and how they are carried out.
 
 use std::time::Duration;
 
@@ -66,13 +66,13 @@ impl Fault {
             });
             return;
         }
-        // No point of this kind reports an error.
+        // Points of this kind report no error.
         let _ = happen(self);
         (0..times).for_each(|_| deliver(message.clone()));
     }
 }
 
-/// What becomes of code that waits at a point.
+/// Carries out a fault at a point whose code can wait.
 ///
 /// # Errors
 /// The text of the planned error.
@@ -94,7 +94,7 @@ pub(crate) async fn happen_slowly(fault: Fault) -> Result<(), String> {
     Ok(())
 }
 
-/// What becomes of code that cannot wait at a point.
+/// Carries out a fault at a point whose code cannot wait.
 ///
 /// # Errors
 /// The text of the planned error.
@@ -104,7 +104,7 @@ pub(crate) async fn happen_slowly(fault: Fault) -> Result<(), String> {
 pub(crate) fn happen(fault: Fault) -> Result<(), String> {
     match fault {
         Fault::Error(text) => Err(text),
-        // As a panic does, but nobody wants the hook's report of one that was planned.
+        // As a panic, but without the report of the panic hook, because it was planned.
         Fault::Panic(text) => std::panic::resume_unwind(Box::new(text)),
         Fault::Wait(_)
         | Fault::Yield(_)

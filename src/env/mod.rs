@@ -103,8 +103,8 @@ impl Env {
         uuid::Builder::from_unix_timestamp_millis(self.now().wall.as_millis(), &bytes).into_uuid()
     }
 
-    /// For maps that are walked, or dropped with what they hold: their order follows from the seed, and nobody outside knows
-    /// it.
+    /// A hasher for maps that are iterated, or dropped with their values: their order follows from the seed, and is unknown
+    /// outside.
     pub(crate) fn hasher(&self) -> SeedableRandomState {
         SeedableRandomState::with_seed(self.random(), SharedSeed::global_fixed())
     }
@@ -141,7 +141,7 @@ impl Env {
     pub async fn slow_fault_point_of(&self, point: &'static str, subject: &str) -> Result<(), String> {
         match self.fault_at(point, subject) {
             None => Ok(()),
-            // Boxed, because every actor's future has room for this one.
+            // Boxed to keep the futures of all actors small.
             Some(fault) => Box::pin(happen_slowly(fault)).await,
         }
     }
@@ -160,7 +160,7 @@ impl Env {
         Ok(times)
     }
 
-    /// What is planned for this passing of a point, for code that sees to it itself.
+    /// The fault that is planned for this passing of a point, for code that carries it out itself.
     pub(crate) fn fault_at(&self, point: &'static str, subject: &str) -> Option<Fault> {
         self.faults.as_ref()?.at(point, subject)
     }

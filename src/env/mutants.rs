@@ -6,39 +6,39 @@
 
 use std::fmt;
 
-/// An injected bug. Each is one line where the rule stands that it breaks: look for its `is_injected`.
+/// An injected bug. Each changes one line of the rule that it breaks: search for its `is_injected`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// A commit is acknowledged before the journal has it.
     AcknowledgeEarly,
-    /// Everything is written at the lowest durability, whatever was asked.
+    /// Everything is written at the lowest durability, whatever was requested.
     WriteUnsynced,
-    /// A task that is submitted again is another run.
+    /// A task that is submitted again becomes another run.
     SubmitTwice,
-    /// A delegation that is asked for again is another one.
+    /// A delegation that is requested again becomes another one.
     DelegateTwice,
-    /// A step that is in the journal is done again.
+    /// A step that is in the journal is executed again.
     RepeatStep,
-    /// What runs is what the turn asks for now, and not what was approved.
+    /// The action that the turn requests now is executed, and not the approved one.
     RunUnapproved,
     /// An agent's queue has no bound.
     QueueWithoutBound,
-    /// A reservation sets nothing aside.
+    /// A reservation reserves nothing.
     ReserveNothing,
-    /// No failure is counted by a breaker.
+    /// No breaker counts a failure.
     BreakerNeverOpens,
-    /// Waits that close a circle are admitted.
+    /// Waits that close a cycle are admitted.
     WaitInCircles,
-    /// What comes from a board that has lost its claim is written.
+    /// Writes of a board that has lost its claim are accepted.
     IgnoreFences,
     /// A restart is not counted.
     RestartUncounted,
-    /// What must not be repeated is begun again although its intent is in the journal.
+    /// An effect that must not be repeated is begun again although its intent is in the journal.
     ForgetIntent,
 }
 
 impl Mutant {
-    /// All of them.
+    /// All mutants.
     #[cfg_attr(not(callboard_mutants), allow(dead_code, reason = "nothing asks for the list in a build without them"))]
     pub(crate) const ALL: [Self; 13] = [
         Self::AcknowledgeEarly,
@@ -56,14 +56,14 @@ impl Mutant {
         Self::ForgetIntent,
     ];
 
-    /// Whether this process has it: never.
+    /// Whether this process has this mutant: never.
     #[cfg(not(callboard_mutants))]
     #[inline(always)]
     pub(crate) const fn is_injected(self) -> bool {
         false
     }
 
-    /// Whether this process has it. The variable is read once: a bug is there from the beginning, or never.
+    /// Whether this process has this mutant. The variable is read once, at the first use.
     ///
     /// # Panics
     /// When `CALLBOARD_MUTANT` names none of [`Mutant::ALL`].

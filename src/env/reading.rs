@@ -1,4 +1,4 @@
-//! Readings of a clock, and random numbers: what rules receive of the world.
+//! Readings of a clock, and random numbers: the inputs of rules from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

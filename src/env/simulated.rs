@@ -1,4 +1,5 @@
-//! Whether this thread runs a simulation. Its boards have its world; one with another would depend on the machine.
+//! Whether this thread runs a simulation. All boards on it must use the simulation's `Env`; another one would depend on the
+//! machine.
 
 use std::cell::RefCell;
 
@@ -9,12 +10,12 @@ thread_local! {
     static COMPLAIN: RefCell<Option<Complain>> = const { RefCell::new(None) };
 }
 
-/// A board starts that belongs to no simulation: one that runs on this thread is notified.
+/// A board with another `Env` has started: notifies the simulation on this thread, if there is one.
 pub(crate) fn strange_board() {
     COMPLAIN.with_borrow(|complain| complain.iter().for_each(|complain| complain()));
 }
 
-/// From now on, until what is returned is dropped, a board of another world is complained of.
+/// Until the returned value is dropped, `complain` is called for each board with another `Env`.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn enter(complain: impl Fn() + 'static) -> impl Drop {
     struct Entered;

@@ -64,7 +64,7 @@ impl AgentName {
         name.rsplit_once(MADE_BY).map(|(maker, _)| maker)
     }
 
-    /// The agents that it comes from, its maker first; none if nobody made it.
+    /// The agents that created it, its maker first; none if no agent created it.
     pub(crate) fn makers(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(self.maker(), |maker| Self::maker_of(maker))
     }

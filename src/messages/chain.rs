@@ -107,7 +107,7 @@ impl Chain {
     }
 }
 
-/// A long chain is let go link by link, not by recursion.
+/// Drops a long chain iteratively, not recursively.
 impl Drop for Link {
     fn drop(&mut self) {
         let mut rest = self.rest.0.take();

@@ -29,7 +29,7 @@ use super::{AgentName, Command, RunEvent, Verdict};
 pub struct Flow {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
-    /// Turns that no event of their own begins, and that are not among the nodes yet.
+    /// Turns without an event of their own at their beginning, which are not among the nodes yet.
     late: BTreeMap<u32, AgentName>,
 }
 
@@ -37,9 +37,9 @@ pub struct Flow {
 struct Node {
     agent: AgentName,
     retries: u32,
-    /// Why the turn waits for a person.
+    /// The reason why the turn waits for a person.
     attention: Option<String>,
-    /// How the turn ended, if control did not pass on from it.
+    /// The end of the turn, if control did not pass on from it.
     end: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Flow {
     #[must_use]
     pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>, late: BTreeMap<u32, AgentName>) -> Self {
         let mut flow = Self { late, ..Self::default() };
-        // Where the turns want to go about which is decided later.
+        // The commands of turns whose handoffs are decided later.
         let mut undecided: Vec<(u32, Arc<Command>)> = Vec::new();
         for event in events {
             match event {
@@ -154,14 +154,14 @@ impl Flow {
         self.nodes.push(Node { agent: agent.clone(), retries: 0, attention: None, end: None });
     }
 
-    /// The late turns whose numbers come next.
+    /// Adds the late turns with the next numbers.
     fn add_late_nodes(&mut self) {
         while let Some(agent) = u32::try_from(self.nodes.len() + 1).ok().and_then(|next| self.late.remove(&next)) {
             self.add_node(&agent);
         }
     }
 
-    /// The node of a turn; a journal that is wrong may name turns that were not admitted.
+    /// The index of a turn's node; a damaged journal may name turns that were not admitted.
     fn position(&self, turn: u32) -> Option<usize> {
         (turn as usize).checked_sub(1).filter(|position| *position < self.nodes.len())
     }

@@ -28,7 +28,7 @@ pub struct Plan {
     compiled: Compiled,
 }
 
-/// The graph that a plan was compiled to: once for all holders of the plan. It is not stored.
+/// The graph that a plan was compiled to, shared by all holders of the plan. It is not stored.
 #[derive(Clone, Default)]
 struct Compiled(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Compiled {
     }
 }
 
-/// Nodes that are worked on together, and end together.
+/// A block: nodes that run together and end together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Block {
     /// In the author's order.
@@ -65,13 +65,14 @@ impl Block {
     }
 }
 
-/// How deep nodes may lie within nodes. Deeper plans are refused, and not even read: stored bytes are not trusted.
+/// The deepest nesting of nodes within nodes. Deeper plans are refused already when they are read, because stored bytes are not
+/// trusted.
 pub(crate) const MAX_PLAN_DEPTH: usize = 64;
 
 impl<'de> Deserialize<'de> for Block {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         thread_local! {
-            /// The blocks that are being read on this thread, each within the one before.
+            /// The number of nested blocks that are being read on this thread.
             static DEPTH: Cell<usize> = const { Cell::new(0) };
         }
         #[derive(Deserialize)]
@@ -145,50 +146,50 @@ impl PlanNode {
     }
 }
 
-/// What is done at a node.
+/// The work of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// A turn of an agent: its name, a role or a capability.
     Agent(Arc<str>),
-    /// Nothing: its output is its input.
+    /// No work: its output is its input.
     Join,
-    /// A workflow within the workflow.
+    /// A nested workflow.
     Block {
         /// Its nodes.
         body: Block,
-        /// It sees its own input alone, and nothing of the enclosing blocks.
+        /// It sees only its own input, and nothing of the enclosing blocks.
         is_closed: bool,
     },
-    /// The body again and again.
+    /// The body in iterations.
     Loop {
-        /// What is repeated.
+        /// The body.
         body: Block,
-        /// When it has been repeated enough.
+        /// The condition that ends the loop.
         until: Until,
         /// The most iterations, from 1.
         max: u32,
-        /// At the bound it ends as if it had been repeated enough, and is not refused.
+        /// At `max` it ends as if the condition held; otherwise the run is refused.
         ends_at_max: bool,
     },
-    /// The body for each item of a list, side by side.
+    /// The body for each item of a list, concurrently.
     Map {
-        /// What is done with an item.
+        /// The body for one item.
         body: Block,
-        /// An expression that gives the list.
+        /// The expression for the list.
         over: Arc<str>,
         /// The most items.
         max: u32,
     },
 }
 
-/// When a loop ends.
+/// The condition that ends a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Until {
-    /// After its bound.
+    /// After `max` iterations.
     Bound,
-    /// When this holds after an iteration.
+    /// When this condition holds after an iteration.
     Holds(Condition),
-    /// When no command of an iteration went back to its beginning.
+    /// When no command of an iteration went back to the first node.
     NotRepeated,
 }
 
@@ -203,38 +204,38 @@ pub(crate) struct Edge {
     pub when: Option<Condition>,
 }
 
-/// What has to come of a node for an edge from it to be taken.
+/// The result of a node for which an edge from it is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum On {
-    /// It finished, and its command went nowhere else.
+    /// It finished, and its command had no other target.
     #[default]
     Success,
     /// It failed, was refused or denied.
     Failure,
-    /// Its command goes to the node by name.
+    /// Its command goes to the node of this name.
     Goto,
 }
 
-/// How many edges it takes to start a node (SEMANTICS 7).
+/// The number of edges that have to be taken to start a node (SEMANTICS 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JoinPolicy {
     /// All that are not skipped.
     #[default]
     All,
-    /// So many; what only led to the others is cancelled.
+    /// This many; nodes that only lead to the others are cancelled.
     AtLeast(u32),
     /// All have ended, whether they finished or failed.
     Settled,
 }
 
-/// Something that holds or does not.
+/// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Condition {
     /// An expression over inputs, outputs and state.
     Expression(Arc<str>),
     /// The predicate that was registered under this name.
     Predicate(Arc<str>),
-    /// The contrary of that predicate.
+    /// The negation of that predicate.
     NotPredicate(Arc<str>),
 }
 
@@ -258,7 +259,7 @@ impl Plan {
         Self { name: name.into(), schema, checks, body, compiled }
     }
 
-    /// Has what a channel holds meet a JSON Schema.
+    /// Sets a JSON Schema for the value of a channel.
     #[must_use]
     pub(crate) fn check(mut self, channel: &str, schema: Json) -> Self {
         self.checks.insert(channel.into(), schema);
@@ -266,14 +267,14 @@ impl Plan {
         self
     }
 
-    /// What it was compiled to, if it was.
+    /// The graph, if the plan was compiled.
     pub(crate) fn compiled<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::downcast(Arc::clone(self.compiled.0.get()?)).ok()
     }
 
-    /// Keeps what it was compiled to.
+    /// Stores the graph.
     pub(crate) fn keep_compiled<T: Send + Sync + 'static>(&self, graph: Arc<T>) {
-        // If another thread was first, it has compiled the same.
+        // If another thread was faster, it has stored an equal graph.
         let _ = self.compiled.0.set(graph);
     }
 
@@ -288,7 +289,7 @@ impl Plan {
 }
 
 impl Block {
-    /// How many nodes it has, with those within nodes.
+    /// The number of nodes, including inner ones.
     pub(crate) fn count(&self) -> usize {
         self.nodes.iter().map(|node| 1 + node.work.body().map_or(0, Self::count)).sum()
     }
@@ -306,7 +307,7 @@ impl Block {
 }
 
 impl Work {
-    /// Whose turn it is, if it is one.
+    /// The agent, if the work is a turn.
     #[must_use]
     pub(crate) fn agent(&self) -> Option<&Arc<str>> {
         match self {
@@ -315,7 +316,7 @@ impl Work {
         }
     }
 
-    /// The nodes within it.
+    /// The inner nodes.
     #[must_use]
     pub(crate) fn body(&self) -> Option<&Block> {
         match self {

@@ -316,7 +316,7 @@ async fn a_damaged_or_lost_payload_file_is_reported_for_its_stream_alone() {
     assert_eq!(lengths(&store, "a").await.unwrap().len(), 100);
 }
 
-/// A link to itself stands for every error of the operating system that is no damage: it exists and cannot be opened.
+/// A link to itself represents every error of the operating system that is no damage: it exists and cannot be opened.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_payload_file_that_cannot_be_opened_is_unavailable_and_not_damaged() {

@@ -350,7 +350,7 @@ enum Blow {
     StopAgent,
     ReplaceAgent,
     RestartAgent,
-    /// The next turn on a thread of its own blocks it until its place is given away.
+    /// The next turn on a thread of its own blocks the thread until the turn is evicted.
     BlockThread,
 }
 

@@ -68,7 +68,7 @@ impl Envelope {
         Json::from(fields).canonical()
     }
 
-    /// Whether it asks where control goes.
+    /// Whether it is the question about a handoff.
     pub(crate) fn is_handoff(&self) -> bool {
         self.kind == ActionKind::Handoff
     }
@@ -98,7 +98,7 @@ struct Shown {
     remind_at: Option<Timestamp>,
 }
 
-/// What follows the version in a store.
+/// The stored fields after the version.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: ActionKind,
@@ -122,7 +122,7 @@ struct Unversioned<'a> {
     expires_at: Timestamp,
 }
 
-/// What follows the first number of an [`Unversioned`]: that is the length of the run's id.
+/// The fields after the first number of an [`Unversioned`], which is the length of the run's id.
 #[derive(Deserialize)]
 struct UnversionedRest {
     run: [u8; ID_LENGTH],
@@ -135,10 +135,10 @@ struct UnversionedRest {
     expires_at: Timestamp,
 }
 
-/// The length of a run's id in bytes. No version has this number.
+/// The length of a run's id in bytes. It is never used as a version.
 const ID_LENGTH: usize = 16;
 
-/// Before there were versions, only the ordinal among a turn's requests identified a handoff.
+/// Before there were versions, a handoff was identified only by its ordinal.
 fn kind_by_place(request: RequestId) -> ActionKind {
     if request.ordinal == HANDOFF_ORDINAL { ActionKind::Handoff } else { ActionKind::Requested }
 }

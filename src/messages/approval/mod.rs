@@ -119,10 +119,10 @@ impl Consent {
     }
 }
 
-/// Named as the one who decided where the policy did.
+/// The name of the decider for decisions by the policy.
 pub(crate) const POLICY: &str = "policy";
 
-/// Named as the one who decided where nobody did in time.
+/// The name of the decider for expired questions.
 pub(crate) const EXPIRY: &str = "expiry";
 
 /// SHA-256 of an [`Envelope`]'s canonical bytes.

@@ -1,5 +1,4 @@
-//! Whether a value nests too deeply, determined without following it further down than is allowed: code that turns it into
-//! JSON first would run out of stack.
+//! Checks the nesting of a value without following it deeper than allowed: converting it to JSON first would overflow the stack.
 
 use std::fmt;
 
@@ -14,7 +13,7 @@ pub(super) fn exceeds<T: Serialize + ?Sized>(value: &T, levels: usize) -> bool {
     matches!(value.serialize(Depth(levels)), Err(Stop::TooDeep))
 }
 
-/// The levels that are left.
+/// The remaining levels.
 #[derive(Clone, Copy)]
 struct Depth(usize);
 
@@ -213,7 +212,7 @@ mod tests {
             deep = Value::Array(vec![deep]);
         }
         assert!(Json::of(&deep).unwrap_err().to_string().contains("levels"));
-        // Dropping it the usual way would end the stack as well.
+        // Dropped iteratively, because dropping it recursively would overflow the stack.
         while let Value::Array(mut items) = deep {
             deep = items.pop().unwrap_or_default();
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// In which order the fields of objects are written.
+/// The order in which the fields of objects are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fields {
     /// As the map holds them; whether that is sorted depends on how `serde_json` was built.
@@ -56,7 +56,7 @@ pub(super) fn write(value: &Value, order: Fields, text: &mut String) {
 }
 
 fn write_string(string: &str, text: &mut String) {
-    // Without an early end, so that many bytes are compared at once.
+    // No early exit, so that many bytes are compared at once.
     let is_plain = string.bytes().fold(true, |plain, byte| plain & (byte >= b' ' && byte != b'"' && byte != b'\\'));
     if is_plain {
         text.push('"');

@@ -9,12 +9,12 @@ use crate::messages::{Json, Update, Write};
 
 use super::{Delta, Reducer, StateRules};
 
-/// Takes together what one writer wrote turn after turn, so that a loop does not hold every value that it ever wrote: of
-/// last-value channels the last write stays, sums are added up, and objects of merge channels are merged. Applied to any
-/// state, what is left does what all of it did. What was written to lists and to custom channels stays as it is.
+/// Combines the writes of one writer over several turns, so that a loop does not hold every value that it ever wrote: the last
+/// write to a last-value channel is kept, sums are added up, and objects of merge channels are merged. Applied to any state, the
+/// result has the same effect as all the writes. Writes to lists and to custom channels are kept.
 pub(crate) fn compact(deltas: &mut Vec<Delta>, rules: &StateRules) {
     let mut kept: Vec<(usize, Write)> = Vec::new();
-    // Where the last write to each channel stands, if a later one may be taken together with it.
+    // The index of the last write to each channel, if a later one may be combined with it.
     let mut last: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     for (position, delta) in deltas.iter().enumerate() {
         for write in delta.update.writes() {
@@ -29,8 +29,8 @@ pub(crate) fn compact(deltas: &mut Vec<Delta>, rules: &StateRules) {
             }
         }
     }
-    // Channels do not meet each other, so only the order of writes to one channel counts; a write stands with the last turn
-    // that had part in it.
+    // Channels are independent, so only the order of writes to one channel counts; a combined write has the position of its last
+    // part.
     kept.sort_by_key(|(position, _)| *position);
     let mut compacted: Vec<(usize, Update)> = Vec::new();
     for (position, write) in kept {
@@ -49,7 +49,7 @@ pub(crate) fn compact(deltas: &mut Vec<Delta>, rules: &StateRules) {
     *deltas = compacted.collect();
 }
 
-/// One write that does what both did, one after the other; `None` if there is none, or it would be copied too often.
+/// One write with the effect of both in succession; `None` if there is none, or it would be copied too often.
 fn both(first: &Write, second: &Write, rules: &StateRules) -> Option<Write> {
     if second.overwrite {
         return Some(second.clone());
@@ -68,7 +68,7 @@ fn both(first: &Write, second: &Write, rules: &StateRules) -> Option<Write> {
     Some(Write { channel: Arc::clone(&first.channel), value, overwrite: first.overwrite })
 }
 
-/// `None` where an object comes after something else: what was there before must not show through.
+/// `None` if an object follows another kind of value: earlier fields must not reappear.
 fn merged_writes(first: &Value, second: &Value) -> Option<Value> {
     match (first, second) {
         (Value::Object(first), Value::Object(second)) => {

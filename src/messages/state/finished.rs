@@ -16,7 +16,7 @@ use super::{State, StateChange};
 /// first: most results are asked for their output alone.
 #[derive(Clone)]
 pub struct FinalState {
-    /// Unless it came as JSON.
+    /// `None` if the state was created from JSON.
     channels: Option<State>,
     json: OnceLock<Json>,
 }

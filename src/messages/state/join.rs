@@ -1,4 +1,4 @@
-//! The join of branches that ran side by side (SEMANTICS 6).
+//! The join of concurrent branches (SEMANTICS 6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::messages::{Json, TurnId, Update, Write};
 
 use super::{Reducer, State, StateError, StateRules};
 
-/// What one turn wrote, kept until its branch joins.
+/// The writes of one turn, kept until its branch joins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Delta {
     /// The turn.
@@ -67,7 +67,7 @@ pub(crate) fn join(
     Ok(joined)
 }
 
-/// Replaces what the writers wrote to some channels with what a person wrote.
+/// Replaces the writers' writes to some channels by those of a person.
 pub(crate) fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, by: &Delta) {
     let mut last = None;
     for deltas in writers {
@@ -87,12 +87,13 @@ struct Toucher {
     turn: TurnId,
 }
 
-/// Who wrote which leaf of a channel last. Every earlier writer of a leaf came before the one kept here.
+/// The last writer of each leaf of a channel. Every earlier writer of a leaf came before the one kept here.
 #[derive(Default)]
 struct Touched {
     leaf: Option<Toucher>,
     overwrite: Option<Toucher>,
-    /// Who made it an object, or lengthened a list in it, without writing a leaf of it. They do not meet each other.
+    /// Writers that made it an object, or extended a list in it, without writing a leaf of it. They do not conflict with each
+    /// other.
     entered: Vec<Toucher>,
     fields: BTreeMap<String, Touched>,
 }
@@ -137,7 +138,7 @@ impl Touched {
         }
     }
 
-    /// A write further down must not meet a concurrent write of the whole.
+    /// Records a write further down, which must not be concurrent with a write of the whole.
     fn enter<'v>(
         &mut self,
         fields: impl Iterator<Item = (&'v String, &'v Value)>,
@@ -176,7 +177,7 @@ impl Touched {
         }
     }
 
-    /// A write of the whole must not meet a concurrent write of it or of anything below it.
+    /// Records a write of the whole, which must not be concurrent with a write of it or of anything below it.
     fn touch_leaf(&mut self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
         self.deepest_clash(by, concurrent)?;
         self.leaf = Some(by);
@@ -277,7 +278,7 @@ mod tests {
             Command::update("list", 1),
             Command::update("list", 2).with("sum", 5),
         ];
-        // The second comes after the first; the third ran beside both.
+        // The second comes after the first; the third is concurrent to both.
         assert_eq!(joined(&commands, |_, later| later == 2).unwrap(), json!({ "list": [9, 1], "sum": 5 }));
     }
 

@@ -142,8 +142,8 @@ impl State {
         Ok(())
     }
 
-    /// As [`State::apply`], and what is not shared is changed in place: a list that grows write by write is not
-    /// copied in parts each time. After an error the state is of no use.
+    /// As [`State::apply`], but unshared parts are changed in place: a list that grows write by write is not copied in parts each
+    /// time. After an error the state is invalid.
     fn apply_in_place<'a>(
         &mut self,
         writes: impl IntoIterator<Item = &'a Write>,

@@ -61,7 +61,7 @@ fn numbers() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Mostly what the channel can take.
+/// Mostly values that the channel accepts.
 fn writes(channels: &'static [&'static str]) -> impl Strategy<Value = Vec<Written>> {
     let write = prop::sample::select(channels).prop_flat_map(|channel| {
         let value = match channel {
@@ -86,7 +86,7 @@ fn update(writes: &[Written]) -> Update {
 
 type Model = Map<String, Value>;
 
-/// What the channel holds after a write; `None` if it cannot take it.
+/// The value of the channel after a write; `None` if it does not accept the write.
 fn reduced(held: Option<Value>, write: &Written, is_strict: bool) -> Option<Value> {
     let held = held.filter(|_| !write.overwrites);
     let value = write.value.clone();
@@ -127,7 +127,7 @@ fn reduced(held: Option<Value>, write: &Written, is_strict: bool) -> Option<Valu
     })
 }
 
-/// Sums that are not whole numbers are compared by how close they are.
+/// Sums of fractions are compared with a tolerance.
 fn sum_of_fractions(held: &Value, more: &Value) -> Option<Value> {
     let sum = held.as_f64()? + more.as_f64()?;
     sum.is_finite().then(|| json!(sum))
@@ -168,10 +168,10 @@ fn write(model: &mut Model, write: &Written, is_strict: bool) -> Result<(), ()> 
     Ok(())
 }
 
-/// A place in a channel that a write touches.
+/// A position in a channel that a write touches.
 struct Touch {
     place: Vec<String>,
-    /// It is replaced with all that lies below it; otherwise what is there stays, and becomes an object or grows.
+    /// It is replaced with everything below it; otherwise its value stays, and becomes an object or is extended.
     replaces: bool,
 }
 
@@ -194,7 +194,7 @@ fn below(channel: &str, place: Vec<String>, value: &Value, found: &mut Vec<Touch
         let deeper = [place.clone(), vec![key.clone()]].concat();
         match (channel, &**key) {
             ("grows", "g") if place.len() == 1 => found.push(Touch { place: deeper, replaces: false }),
-            // Whatever is there stays.
+            // The present value stays.
             ("keeps", _) if place.len() == 1 && field.is_null() => {}
             _ => below(channel, deeper, field, found),
         }
@@ -202,7 +202,7 @@ fn below(channel: &str, place: Vec<String>, value: &Value, found: &mut Vec<Touch
     found.push(Touch { place, replaces: false });
 }
 
-/// Where two writes by turns that ran side by side meet.
+/// The positions at which two concurrent writes conflict.
 fn meetings(one: &Written, other: &Written) -> Vec<String> {
     if one.channel != other.channel || one.overwrites != other.overwrites {
         return Vec::new();
@@ -223,7 +223,7 @@ fn meetings(one: &Written, other: &Written) -> Vec<String> {
     met
 }
 
-/// One after another, or side by side with others: from when it was asked until it was answered.
+/// A writer, sequential or concurrent to others: from its request to its answer.
 #[derive(Clone, Debug)]
 struct Writer {
     asked: u32,
@@ -236,7 +236,7 @@ fn writers() -> impl Strategy<Value = Vec<Writer>> {
     let writer = (0_u32..3, 1_u32..4, prop::collection::vec(writes(JOINED), 1..3));
     let writer = writer.prop_map(|(asked, lasts, updates)| Writer { asked, lasts, updates });
     prop::collection::vec(writer, 1..5).prop_map(|mut writers| {
-        // They are listed in the order in which they were asked.
+        // Listed in the order of their requests.
         let mut asked = 0;
         for writer in &mut writers {
             asked += writer.asked;
@@ -251,7 +251,7 @@ fn are_beside(one: &Writer, other: &Writer) -> bool {
     first.asked + first.lasts > second.asked
 }
 
-/// The joined state, or every place where writers meet, by their numbers.
+/// The joined state, or every position at which writers conflict, with their numbers.
 fn join_by_model(base: &Model, writers: &[Writer]) -> Result<Model, Vec<(String, usize, usize)>> {
     let mut conflicts = Vec::new();
     for (second, later) in writers.iter().enumerate() {

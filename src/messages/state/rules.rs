@@ -68,7 +68,7 @@ impl StateRules {
 pub(crate) struct Named<F: ?Sized>(BTreeMap<Arc<str>, Arc<F>>);
 
 impl<F: ?Sized> Named<F> {
-    /// Finds one.
+    /// The function of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&F> {
         self.0.get(name).map(|function| &**function)
     }

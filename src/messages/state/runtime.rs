@@ -1,4 +1,4 @@
-//! What the runtime itself shows in the state of a run.
+//! The channels that the runtime writes in the state of a run.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::messages::Json;
 use super::schema::METRICS;
 use super::{ChannelValue, Schema, State, Tree};
 
-/// The channel in which a turn sees who had control before it.
+/// The channel with the agent that had control before.
 pub(super) const CONTEXT: &str = "context";
 
-/// What a run had used when a turn was admitted. The turn sees it as the channel [`Schema::METRICS`], which only the runtime writes
-/// (SEMANTICS 6).
+/// The figures of a run when a turn was admitted. The turn sees them as the channel [`Schema::METRICS`], which only the runtime
+/// writes (SEMANTICS 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunFigures {
     /// Tokens that were spent: `tokens_used`.
@@ -54,8 +54,8 @@ impl Schema {
 }
 
 impl State {
-    /// These channels, and what the runtime writes: who had control before, as `previous_agent` of the channel `context`, and
-    /// the figures of the run, as `metrics`. It belongs to no update, so no join and no hash has it.
+    /// These channels, and those of the runtime: the agent that had control before, as `previous_agent` of the channel `context`,
+    /// and the figures of the run, as `metrics`. They are in no update, so they are in no join and no hash.
     #[must_use]
     pub(crate) fn with_runtime(&self, previous_agent: Option<&str>, figures: Option<RunFigures>) -> Self {
         let mut seen = self.clone();
@@ -63,7 +63,7 @@ impl State {
             let fields = match seen.channels.get(CONTEXT) {
                 None => Some(RedBlackTreeMapSync::new_sync()),
                 Some(ChannelValue::Tree(Tree::Object(fields))) => Some(fields.clone()),
-                // The channel was overwritten with something that has no fields.
+                // The channel was overwritten with a value that is no object.
                 Some(
                     ChannelValue::Tree(Tree::Leaf(_) | Tree::List(_)) | ChannelValue::Value(_) | ChannelValue::List(_),
                 )

@@ -144,7 +144,7 @@ fn journal_of(records: &[Vec<u8>]) -> Option<Vec<RunEvent>> {
     Journal::new(storage).events(run).now_or_never().unwrap().ok()
 }
 
-/// The header is made right again: what is read must stand up to a writer that is wrong, not only to a disk.
+/// The header is made right again: reading must withstand a defective writer, not only to a disk.
 #[test]
 fn any_record_of_a_journal_is_read_and_folded_or_an_error() {
     let golden = hex_files("golden", "journal-record");

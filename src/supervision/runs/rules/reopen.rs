@@ -1,5 +1,4 @@
-//! Runs that ended because branches wrote one place side by side, and continue once a person has written over it
-//! (SEMANTICS 6). Pure.
+//! Runs that ended because of concurrent writes, and continue with a person's overwrite (SEMANTICS 6). Pure.
 //!
 //! The journal has the events in the order in which they happened: the event whose join failed, then the overwrite. The fold
 //! applies the overwrite first, so that the join uses it.

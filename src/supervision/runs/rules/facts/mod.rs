@@ -37,7 +37,7 @@ pub(crate) struct AdmissionFacts {
     pub policy: BreakerPolicy,
     /// One breaker for each agent that ever failed or was admitted; those that it makes share its.
     pub breakers: HashMap<AgentName, Breaker>,
-    /// The places that open turns have taken at their agents' breakers.
+    /// The breaker tickets of open turns.
     pub tickets: HashMap<TurnId, (AgentName, BreakerTicket)>,
     /// Who waits for whom.
     pub waits: WaitGraph,
