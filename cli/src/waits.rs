@@ -50,7 +50,7 @@ pub(crate) fn line(wait: &Pending, now: Timestamp) -> (&'static str, String) {
     }
 }
 
-/// It as JSON.
+/// One wait as JSON.
 fn one_json(wait: &Pending) -> Value {
     match wait {
         Pending::Approval(envelope) => json!({

@@ -299,8 +299,7 @@ impl RunHandle {
         Ok(futures::stream::iter(past).chain(live))
     }
 
-    /// What has happened so far, from the event of this number on, and the run after it. A run in memory may have trimmed its
-    /// first events.
+    /// The events so far, the number of the first one, and the run after them. A run in memory may have trimmed its first events.
     async fn past(&self) -> Result<(u64, Vec<RunEvent>, Run), RunError> {
         loop {
             let (past, state) = (self.board.board.journal.read(self.id).await?, self.load().await?);

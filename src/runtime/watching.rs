@@ -1,4 +1,4 @@
-//! What a board is doing: its events, its supervision tree, and how much is under way.
+//! The state of a board: its events, its supervision tree, and its load.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! Which store of a project has a conversation: a file for each conversation holds the number of the store, because the store itself
-//! may be in use by another process.
+//! The placement of conversations in a project's stores: a file for each conversation holds the number of the store, because the
+//! store itself may be in use by another process.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

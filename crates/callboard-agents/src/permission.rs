@@ -1,4 +1,4 @@
-//! Which uses of a tool people are asked about (SEMANTICS 13).
+//! The uses of tools about which people are asked (SEMANTICS 13).
 
 use callboard::messages::{Consent, Effect};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What an agent is, and how it is described to a board.
+//! Agents, and their descriptions for a board.
 
 // - `spec`: the description of an agent. `config`: its parts. `mode`: what an agent may do by itself.
 // - `into_agent`: what can be an agent. `dynamic`: values of agents that others create. `message`: the messages of its actor.

@@ -14,7 +14,7 @@ pub(crate) const MAX_NAMESPACE: usize = 64;
 pub(crate) const MAX_KEY: usize = 128;
 /// The longest value, in bytes.
 pub(crate) const MAX_VALUE: usize = 64 << 10;
-/// What `set_with_extension` keeps an entry for by default.
+/// The default time to live of `set_with_extension`.
 pub(crate) const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
 /// The name by which agents address the namespace of their run.
 pub(super) const OF_RUN: &str = "run";

@@ -92,7 +92,7 @@ pub(crate) struct RouterParts {
     pub(crate) journal: Journal,
     pub(crate) rules: StateRules,
     pub(crate) limits: LedgerLimits,
-    /// How many announcements a slow watcher may lag behind.
+    /// The number of announcements by which a slow watcher may lag behind.
     pub(crate) watch_buffer: usize,
 }
 

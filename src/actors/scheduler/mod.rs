@@ -77,7 +77,7 @@ pub(crate) struct SchedulerConfig {
     pub(crate) permits: usize,
     /// New work for an agent with this many ready turns is refused.
     pub(crate) ready_bound: usize,
-    /// How long turns wait for an agent that was stopped.
+    /// The time for which turns wait for a stopped agent.
     pub(crate) offline_after: Duration,
     /// The time after which the permit and slot of a turn that ignores its stop are given to others.
     pub(crate) stuck_after: Duration,

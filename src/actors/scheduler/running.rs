@@ -27,7 +27,7 @@ struct Acquired {
     permit: Option<Permit>,
     /// The clock's reading when the permit was acquired last.
     since: Duration,
-    /// How long earlier permits were held.
+    /// The time for which earlier permits were held.
     used: Duration,
 }
 
@@ -82,7 +82,7 @@ impl RunningTurn {
         self.holds_permit.store(false, Ordering::Release);
     }
 
-    /// How much longer it may run, if its agent allows `usual` and the turn itself nothing else. Time in which it waits does
+    /// The remaining running time, where `usual` is the agent's limit unless the turn has its own. Time in which it waits does
     /// not count.
     pub(super) fn left(&self, now: Duration, usual: Duration) -> Duration {
         self.timeout(usual).saturating_sub(self.acquired.lock().used(now))

@@ -28,7 +28,7 @@ pub(crate) struct AgentLoad {
 #[derive(Clone, Debug)]
 pub(crate) struct AgentSnapshot {
     pub(crate) name: AgentName,
-    /// How many values it has had.
+    /// The number of its values so far.
     pub(crate) generation: u64,
     pub(crate) status: AgentStatus,
     /// Turns that have not begun.

@@ -1,4 +1,4 @@
-//! Which models there are, and which of them is asked: preferred, fallbacks, tags, breakers, rates, prices.
+//! The models of a catalog, and the choice among them: preferred, fallbacks, tags, breakers, rates, prices.
 //!
 //! The decisions are pure functions: `check` (whether the entries fit together), `choice` (the candidates and their order),
 //! `failure` (what follows an error), `succession` (the state that is kept when the catalog is read again). `registry` has the

@@ -1,4 +1,4 @@
-//! Why no agent is made of a definition.
+//! The errors of building an agent from a definition.
 
 /// Why an agent cannot be made of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

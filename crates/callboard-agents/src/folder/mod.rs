@@ -1,8 +1,9 @@
 //! A folder of agents that can be read again while they work.
 //!
-//! What stands in the files is compared with what stands (`compare`), without touching a board: what would be new, different, gone
-//! or wrong; so is the file with the models that they choose among (`catalog`). A board then does it ([`Reload::reload`](super::Reload::reload)) and says file by file what it did. A
-//! file counts as a whole: nothing of one that is wrong is taken, and its agent stays as it was.
+//! The files are compared with the agents in effect (`compared`), without changing a board: which agents would be new, different,
+//! gone or wrong. The file with their models is compared too (`catalog`). A board then does it
+//! ([`Reload::reload`](super::Reload::reload)) and reports each file. A file counts as a whole: a defective one changes nothing,
+//! and its agent stays as it was.
 
 mod catalog;
 mod compared;
@@ -33,7 +34,7 @@ pub use files::FolderError;
 use permissions::Loaded;
 pub use reports::{FileChange, FileReport};
 
-/// Finds the model of an agent, or says why there is none.
+/// Finds the model of an agent; the error is the reason why there is none.
 type ModelOf = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync>;
 
 /// Agents that are defined in the files `*.toml` of a folder, with the tools and models that they may have. It knows what it has

@@ -24,7 +24,7 @@ impl Web {
         Self { connect, made: Arc::default() }
     }
 
-    /// What requests are sent with.
+    /// The client for requests.
     pub(super) fn client(&self, way: Way) -> Result<reqwest::Client, ModelError> {
         let made = &self.made[usize::from(way.is_here) * 2 + usize::from(way.is_plain)];
         let client = made.get_or_init(|| make(self.connect, way).map_err(|error| error.to_string()));

@@ -80,7 +80,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// What it took, for whoever watches.
+    /// What it took, for observers.
     pub(super) fn usage(&self) -> AgentEvent {
         let Self { usage, is_estimate, model, cost, .. } = self;
         AgentEvent::Usage { model: Arc::clone(model), usage: *usage, is_estimate: *is_estimate, cost: *cost }

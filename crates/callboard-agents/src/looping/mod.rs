@@ -1,7 +1,7 @@
 //! The agent loop: a model is asked, the tools that it calls are used, and it is asked again, until it answers.
 //!
-//! What a loop is made with is here. What it knows, and what follows from an answer, is plain data (`context`). `drive` asks the
-//! model (`request`, `answer`) and has its calls decided on (`uses`) and carried out (`using`). Who runs it does the rest
+//! This file has the settings of a loop. Its state, and the consequences of an answer, are plain data (`context`). `drive` asks
+//! the model (`request`, `answer`) and has its calls decided on (`uses`) and carried out (`using`). The host does the rest
 //! (`host`): a turn of a board, which journals each answer and each use of a tool as a step (`in_turn`); or its caller
 //! (`standalone`), for whom it is a stream (`alone`).
 //!

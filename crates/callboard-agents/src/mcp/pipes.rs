@@ -62,7 +62,7 @@ impl Fate {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often its list of tools has changed.
+    /// The number of changes of its list of tools.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -240,7 +240,7 @@ impl Session {
     }
 }
 
-/// Why a server cannot be used.
+/// The reason why a server cannot be used.
 #[derive(Clone, Debug)]
 pub(super) struct Unready {
     /// The text to be printed after the server's name.

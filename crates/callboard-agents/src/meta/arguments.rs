@@ -1,4 +1,4 @@
-//! What models pass to the tools of the loop.
+//! The arguments of the loop's tools.
 
 use callboard::messages::{Command, ConversationStrategy, Json};
 use schemars::JsonSchema;

@@ -92,7 +92,7 @@ fn not_accepted(error: &StorageError) -> String {
     }
 }
 
-/// Why a run could not be read back.
+/// The error of reading a run back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoadError {
     /// The store failed, or the journal is damaged.

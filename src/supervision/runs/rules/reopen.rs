@@ -44,7 +44,7 @@ impl Conflicted {
         Ok(Self { run, ender: events.swap_remove(last), ended_at: ended.last_at() })
     }
 
-    /// How durable the run's writes are, if the task sets it.
+    /// The durability of the run's writes, if the task sets it.
     pub(in crate::supervision::runs) fn durability(&self) -> Option<Durability> {
         self.run.submission().task.durability
     }

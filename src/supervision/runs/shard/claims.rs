@@ -14,10 +14,10 @@ use crate::messages::RunId;
 use crate::storage::{Fence, Journal, Key, Storage, StorageError};
 use crate::supervision::answer_of;
 
-/// How long a claim lasts without being renewed.
+/// The time after which an unrenewed claim expires.
 const CLAIM_SECS: u64 = 60;
 
-/// How often a board renews its claim: two attempts may fail before it is lost.
+/// The interval at which a board renews its claim: two attempts may fail before it is lost.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(20);
 
 /// A board's claims. A cheap clone.

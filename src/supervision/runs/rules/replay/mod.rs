@@ -311,7 +311,7 @@ fn takes_back(run: &Run, branch: u32) -> bool {
 /// The state and the saved output of a turn whose branch ends with it.
 struct Left {
     view: FinalState,
-    /// What its node saves of its output.
+    /// The part of its output that its node saves.
     saved: Option<Update>,
 }
 

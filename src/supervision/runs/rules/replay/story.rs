@@ -36,7 +36,7 @@ pub struct TurnStory {
     /// Tokens that providers reported for its calls.
     pub usage: Usage,
     pub(super) saw: FinalState,
-    /// What its node saved of its output.
+    /// The part of its output that its node saved.
     pub(super) saved: Update,
 }
 

@@ -20,7 +20,7 @@ struct DynamicAgent {
     /// The name by which the run's agents call it.
     name: Arc<str>,
     draft: Json,
-    /// What it may cause at most.
+    /// The most authority that it has.
     authority: Authority,
 }
 
@@ -44,7 +44,7 @@ impl DynamicAgents {
         self.agents.iter().find(|(agent, made)| *made.name == *name || agent.as_str() == name).map(|(agent, _)| agent)
     }
 
-    /// What an agent may cause at most; `None` for one that no agent of this run has created.
+    /// The most authority of an agent; `None` for one that no agent of this run has created.
     pub(super) fn authority_of(&self, agent: &AgentName) -> Option<Authority> {
         Some(self.agents.get(agent)?.authority)
     }

@@ -107,7 +107,7 @@ pub(crate) struct Branch {
     pub(in crate::supervision::runs) now: Now,
     /// Delegations whose asking turns have ended without waiting.
     pub(in crate::supervision::runs) outbound: Vec<Outbound>,
-    /// What it was given when it began.
+    /// The inputs that it was given when it began.
     pub(in crate::supervision::runs) brief: Brief,
     /// The finished nodes in it that can be compensated, oldest first.
     pub(in crate::supervision::runs) reversible: Vec<Reversible>,

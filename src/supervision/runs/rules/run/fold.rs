@@ -216,7 +216,7 @@ impl Run {
         &self.agents
     }
 
-    /// What people have approved for the whole run.
+    /// The approvals of people for the whole run.
     pub(in crate::supervision::runs) fn consents(&self) -> &Consents {
         &self.consents
     }

@@ -151,7 +151,7 @@ pub(crate) struct Once {
     pub state: OnceState,
 }
 
-/// What is known about a `once` effect without a result.
+/// The state of a `once` effect without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum OnceState {
     /// It was begun.

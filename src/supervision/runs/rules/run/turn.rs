@@ -140,7 +140,7 @@ impl OpenTurn {
         self.is_tainted
     }
 
-    /// What the run had used when it was admitted, if its schema shows that.
+    /// The figures of the run when it was admitted, if the schema shows them.
     #[must_use]
     pub(crate) fn figures(&self) -> Option<RunFigures> {
         match self.record(FIGURES_ORDINAL) {

@@ -33,11 +33,12 @@ pub(crate) struct ShardQueue {
     waiting: Mailbox<Wake, VecDeque<ShardMessage>>,
     /// The shard: the lock holder drains the queue. Set when a life of the actor begins; `None` while the actor is down.
     open: Mutex<Option<Open>>,
-    /// Why the last drain stopped: set by the lock holder with `open` set to `None`, taken by the actor, which fails with it.
+    /// The failure that stopped the last drain: set by the lock holder with `open` set to `None`, taken by the actor, which fails
+    /// with it.
     failure: Mutex<Option<Failure>>,
 }
 
-/// How often in a row one sender drains the queue. Then it wakes the actor, so that no sender works for others without end.
+/// The most drains in a row by one sender. Then it wakes the actor, so that no sender works for others endlessly.
 const ROUNDS: usize = 4;
 
 /// Processes the messages of a queue. A run shard implements it.
@@ -59,7 +60,7 @@ pub(crate) struct Wake;
 /// A shard that may be worked on: its actor is up.
 pub(in crate::supervision::runs) struct Open {
     pub(in crate::supervision::runs) shard: Box<dyn Drain>,
-    /// Where a drain spawns what takes time, on whichever thread it runs.
+    /// The runtime on which a drain spawns longer work, on whichever thread it runs.
     pub(in crate::supervision::runs) runtime: Handle,
 }
 
@@ -292,7 +293,7 @@ mod tests {
         }
     }
 
-    /// What the shard does with a message, by its number.
+    /// Processes a message, given its number.
     type Process = Box<dyn FnMut(&Arc<ShardQueue>, u128) -> Result<(), ActorProcessingErr> + Send>;
 
     /// A shard whose messages are numbers.
@@ -356,7 +357,7 @@ mod tests {
             self.queue.waiting.lock().iter().map(|message| format!("{message:?}")).collect()
         }
 
-        /// How often the actor was woken until now. It receives no more after this.
+        /// The number of wake-ups until now. The actor receives no more after this.
         async fn wake_ups(mut self) -> usize {
             self.actor.drain_and_wait(None).await.unwrap();
             let mut count = 0;

@@ -24,7 +24,7 @@ pub(crate) enum RunMessage {
     Outcome {
         /// The turn.
         turn: u32,
-        /// Which attempt; a late outcome of an earlier one is dropped.
+        /// The attempt; a late outcome of an earlier one is dropped.
         attempt: Attempt,
         /// The turn had read untrusted input.
         is_tainted: bool,
@@ -33,9 +33,9 @@ pub(crate) enum RunMessage {
     },
     /// A turn asks for something.
     Request {
-        /// Which request of which turn.
+        /// The request and its turn.
         key: RequestKey,
-        /// Which attempt sends it.
+        /// The attempt that sends it.
         attempt: Attempt,
         /// The turn had read untrusted input. Each request carries it, because one of them may be lost with a commit.
         is_tainted: bool,
@@ -61,7 +61,7 @@ pub(crate) enum RunMessage {
     Resume {
         /// Its turn.
         turn: u32,
-        /// What the person changed.
+        /// The changes of the person.
         resume: Resume,
         /// The person, as the caller names them.
         by: Arc<str>,
@@ -98,7 +98,7 @@ pub(crate) enum RunMessage {
     },
     /// A person writes over the conflict that ended the run.
     Overwrite {
-        /// What replaces the concurrent writes.
+        /// The writes that replace the concurrent ones.
         update: Update,
         /// The person, as the caller names them.
         by: Arc<str>,
@@ -117,7 +117,7 @@ pub(crate) enum RunMessage {
     },
     /// The runs before it in its conversation have ended.
     ConversationRead {
-        /// What it reads.
+        /// The event with the messages that it reads.
         read: Box<RunEvent>,
     },
     /// The deadline of the run, or of one of its delegations or questions, has passed.
@@ -175,7 +175,7 @@ pub(crate) enum ShardMessage {
         /// Dropped with this message.
         #[expect(dead_code, reason = "what counts is when it is dropped")]
         recovery: Option<RecoveryBarrier>,
-        /// What was read, under which claim.
+        /// The run that was read, with the fence of its claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
     },
     /// The run of an overwrite was read back.
@@ -184,7 +184,7 @@ pub(crate) enum ShardMessage {
         run: RunId,
         /// The life of the actor that asked for it; one of an earlier life is dropped.
         life: u64,
-        /// What was read, and what replaces the writes.
+        /// The run that was read, and the overwrite.
         reopened: Box<Reopened>,
     },
     /// An append has ended.

@@ -1,4 +1,4 @@
-//! What a run supervisor needs from outside, and what survives its restarts.
+//! The inputs of a run supervisor from outside, and the state that survives its restarts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ pub(super) fn apply(live: &mut LiveRun, message: RunMessage, context: &DecisionC
     }
 }
 
-/// What the run waits for people with, without what has expired, even if no event reports the expiry yet.
+/// The approvals, questions and interrupts of the run, without what has expired, even if no event reports the expiry yet.
 pub(super) fn pending(run: &Run, now: Timestamp) -> Vec<Pending> {
     let mut pending = run.pending();
     pending.retain(|open| !open.is_expired(now));
