@@ -82,6 +82,24 @@ async fn a_join_gets_the_outputs_by_name_and_sees_the_writes_in_plan_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_input_of_a_join_has_one_text_whichever_branch_ends_first() {
+    for [zeta, alpha, mid] in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+        let branch = |name: &str, secs: u64| Node::agent(name, "late").input(secs);
+        let join = Node::agent("join", "text").after("mid").after("zeta").after("alpha");
+        let plan =
+            workflow().node(branch("zeta", zeta)).node(branch("alpha", alpha)).node(branch("mid", mid)).node(join);
+        let agents = builder()
+            .agent("late", |turn: Turn| async move {
+                tokio::time::sleep(Duration::from_secs(turn.input()?)).await;
+                Ok(Command::output("done"))
+            })
+            .agent("text", |turn: Turn| async move { Ok(Command::output(turn.input_json().to_string())) });
+        let result = run_on(agents, plan, "go").await;
+        assert_eq!(result.output, r#"{"zeta":"done","alpha":"done","mid":"done"}"#, "{zeta} {alpha} {mid}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_sibling_delays_only_what_comes_after_it() {
     let begun = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&begun);

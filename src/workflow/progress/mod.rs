@@ -121,9 +121,15 @@ impl Progress {
         self.nodes[node as usize].stage
     }
 
-    /// The nodes whose edges to it were taken.
-    pub(crate) fn taken(&self, node: u32) -> &[u32] {
-        &self.nodes[node as usize].taken
+    /// The nodes whose edges to it were taken, in plan order.
+    pub(crate) fn taken(&self, shape: &Shape, node: u32) -> Vec<u32> {
+        let mut taken = self.nodes[node as usize].taken.clone();
+        taken.sort_unstable_by_key(|node| shape.node(*node).rank);
+        taken
+    }
+
+    fn has_taken(&self, node: u32, from: u32) -> bool {
+        self.nodes[node as usize].taken.contains(&from)
     }
 
     /// The nodes that it came after, including failed ones if it had to wait for them.
@@ -156,7 +162,7 @@ impl Progress {
         let continues = |node: u32, line: Line| match self.stage(line.to) {
             Stage::Dropped => true,
             Stage::Failed => self.before(line.to).any(|before| before == node) && !self.is_passed_over(shape, line.to),
-            Stage::Finished => self.taken(line.to).contains(&node),
+            Stage::Finished => self.has_taken(line.to, node),
             Stage::Waiting | Stage::Ready | Stage::Running | Stage::Skipped => false,
         };
         let is_last = |node: u32| !shape.lines(&shape.node(node).outs).any(|(_, line)| continues(node, line));
@@ -171,9 +177,9 @@ impl Progress {
         while let Some(node) = next.pop() {
             for (_, line) in shape.lines(&shape.node(node).outs).filter(|(_, line)| line.on == On::Failure) {
                 match self.stage(line.to) {
-                    Stage::Skipped => is_skipped |= self.taken(line.to).contains(&node),
+                    Stage::Skipped => is_skipped |= self.has_taken(line.to, node),
                     Stage::Failed => next.push(line.to),
-                    Stage::Finished if self.taken(line.to).contains(&node) => return false,
+                    Stage::Finished if self.has_taken(line.to, node) => return false,
                     Stage::Finished | Stage::Dropped | Stage::Waiting | Stage::Ready | Stage::Running => {}
                 }
             }

@@ -333,6 +333,7 @@ fn every_node_starts_is_skipped_or_dropped_as_the_rule_says_and_every_block_ends
             seen.insert("another order has the same result");
             for node in 0..case.shape.nodes.len() as u32 {
                 prop_assert_eq!(progress.stage(node), other.stage(node));
+                prop_assert_eq!(progress.taken(&case.shape, node), other.taken(&case.shape, node));
             }
             prop_assert_eq!(progress.last(&case.shape), other.last(&case.shape));
         }

@@ -82,7 +82,7 @@ impl Run {
         if self.is_escalated(id) {
             return self.skip_node(id, level, node, effects);
         }
-        let taken = scope.progress.taken(node).to_vec();
+        let taken = scope.progress.taken(&level.shape, node);
         let before: Vec<u32> = scope.progress.before(node).collect();
         let view = match self.joined(id, &before, level.shape.nodes[node as usize].dominator) {
             Ok(view) => view,

@@ -53,7 +53,7 @@ impl Seen<'_> {
         }
     }
 
-    /// The input of a node; `None` if it is skipped.
+    /// The input of a node after the nodes `taken`, which are in plan order; `None` if it is skipped.
     pub(super) fn input_of(&self, node: u32, taken: &[u32], station: &Station) -> Result<Option<Json>, String> {
         let usual = self.usual_input(node, taken);
         if let Some(test) = &station.when
@@ -74,10 +74,7 @@ impl Seen<'_> {
     fn usual_input(&self, node: u32, taken: &[u32]) -> Json {
         let Some(scope) = self.scope(0) else { return Json::null() };
         // The order in which nodes ended does not matter: the first in plan order counts.
-        let ranks = &self.graph.level(scope.block).shape.nodes;
-        let mut senders: Vec<u32> = taken.iter().copied().filter(|from| scope.gotos.contains_key(from)).collect();
-        senders.sort_unstable_by_key(|from| ranks[*from as usize].rank);
-        let sent = senders.iter().filter_map(|from| scope.gotos.get(from)).flat_map(|chosen| &chosen.to);
+        let sent = taken.iter().filter_map(|from| scope.gotos.get(from)).flat_map(|chosen| &chosen.to);
         if let Some(input) = sent.filter(|(to, _)| *to == node).find_map(|(_, input)| input.clone()) {
             return input;
         }
@@ -88,7 +85,7 @@ impl Seen<'_> {
         }
     }
 
-    /// The output of one node, or an object of several.
+    /// The output of one node, or an object of several, in the order of `nodes`.
     fn outputs_of(&self, scope: &Scope, nodes: &[u32]) -> Json {
         let output = |node: u32| scope.end(node).map(|end| end.output.clone()).unwrap_or_default();
         match nodes {
