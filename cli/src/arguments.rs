@@ -105,7 +105,7 @@ pub(crate) enum Runs {
     Export {
         #[command(flatten)]
         common: Common,
-        /// The file to write, which must not exist
+        /// The file to write, which must not exist; `-` is standard output, as is no FILE
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },

@@ -196,21 +196,8 @@ fn encode_into<T: Stored>(value: &impl Serialize, record: &mut Vec<u8>) {
 /// # Errors
 /// See [`CodecError`]; nothing of a record that is damaged reaches the type.
 pub(crate) fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
-    if record.len() < HEADER || record[0..2] != MAGIC {
-        return Err(CodecError::NotARecord);
-    }
+    check(record)?;
     let u16_at = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
-    let u32_at = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
-    let (stated, actual) = (u32_at(6) as usize, record.len() - HEADER);
-    if stated != actual {
-        return Err(CodecError::WrongLength { stated, actual });
-    }
-    if actual > MAX_PAYLOAD {
-        return Err(CodecError::TooLong { size: actual, max: MAX_PAYLOAD });
-    }
-    if checksum(record) != u32_at(CHECKSUM.start) {
-        return Err(CodecError::Damaged);
-    }
     let (schema, version) = (u16_at(2), u16_at(4));
     if schema != T::SCHEMA {
         return Err(CodecError::WrongSchema { name: T::NAME, expected: T::SCHEMA, actual: schema });
@@ -225,6 +212,28 @@ pub(crate) fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
             Err(CodecError::NewerVersion { name: T::NAME, newest: T::VERSION, actual: version })
         }
     }
+}
+
+/// Checks the header and the checksum of a record, whatever its type.
+///
+/// # Errors
+/// It is no record, has another length, or is damaged.
+pub(crate) fn check(record: &[u8]) -> Result<(), CodecError> {
+    if record.len() < HEADER || record[0..2] != MAGIC {
+        return Err(CodecError::NotARecord);
+    }
+    let u32_at = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+    let (stated, actual) = (u32_at(6) as usize, record.len() - HEADER);
+    if stated != actual {
+        return Err(CodecError::WrongLength { stated, actual });
+    }
+    if actual > MAX_PAYLOAD {
+        return Err(CodecError::TooLong { size: actual, max: MAX_PAYLOAD });
+    }
+    if checksum(record) != u32_at(CHECKSUM.start) {
+        return Err(CodecError::Damaged);
+    }
+    Ok(())
 }
 
 /// What every record of a type begins with, to find records in a larger file.

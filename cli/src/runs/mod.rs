@@ -9,9 +9,10 @@ mod replay;
 pub(crate) mod show;
 mod transfer;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use crate::arguments::{Common, Runs};
+use crate::arguments::Runs;
 use crate::page::{Failure, Page};
 use crate::process;
 
@@ -37,10 +38,16 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
             let loaded = store.load(run).await?;
             fork::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
         }
-        Runs::Export { file: None, common: Common { json: true, .. } } => Err(Failure::trouble(
-            "without a FILE the export itself goes to standard output: leave --json out, or name a FILE".to_owned(),
-        )),
-        Runs::Export { file, .. } => transfer::export(&stores, file.as_deref()).await,
+        Runs::Export { file, common } => {
+            let file = file.as_deref().filter(|file| *file != Path::new("-"));
+            if file.is_none() && common.json {
+                return Err(Failure::trouble(
+                    "without a FILE the export itself goes to standard output: leave --json out, or name a FILE"
+                        .to_owned(),
+                ));
+            }
+            transfer::export(&stores, file).await
+        }
         Runs::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
         Runs::Prune { filter, .. } => delete::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => delete::delete(&stores, runs).await,

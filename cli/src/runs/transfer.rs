@@ -9,19 +9,27 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use callboard::env::Env;
+use callboard::messages::RunId;
 use callboard::storage::{Transfer, TransferError};
 
 use crate::atomic_file::AtomicFile;
 use crate::page::{Failure, Page, count, shown_path};
 use crate::stores::Stores;
+use crate::stores::open::LAST;
 use crate::stores::project::{Project, number_of};
 use crate::stores::store::{self, Store};
 use crate::values::{open_file, open_given, reason};
 
 use super::duplicates;
 
-/// Exports the only store; several are an error.
+/// Exports the only store, to standard output if no file is named; several stores are an error.
 pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page, Failure> {
+    if let Some(run) = file.and_then(named_run) {
+        return Err(Failure::trouble(format!(
+            "`runs export` writes a whole store, and {run} names a run: name a FILE, or leave it out for standard output; \
+             a file of that name is ./{run}"
+        )));
+    }
     let store = only(stores)?;
     let sled = store.sled();
     let Some(file) = file else {
@@ -79,6 +87,11 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
         }
     }
     Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved) })
+}
+
+/// The text of an argument that names a run where commands take one.
+fn named_run(file: &Path) -> Option<&str> {
+    file.to_str().filter(|name| *name == LAST || name.parse::<RunId>().is_ok())
 }
 
 /// The store that an import is written to: a temporary folder that is moved or copied to its destination when the import is complete.

@@ -167,6 +167,10 @@ fn an_export_is_imported_into_another_project() {
         "files are not overwritten"
     );
     assert_eq!(project.callboard(&["runs", "export"]).out, fs::read_to_string(&file).unwrap());
+    assert_eq!(project.callboard(&["runs", "export", "-"]).out, fs::read_to_string(&file).unwrap());
+    assert!(!project.folder.path().join("-").exists());
+    let refused = project.callboard(&["runs", "export", "-", "--json"]);
+    assert!(refused.code == Some(2) && refused.out.contains("without a FILE"), "{}", refused.out);
     other.run("two");
     let imported = other.callboard(&["runs", "import", file.to_str().unwrap()]);
     assert_eq!(imported.code, Some(0), "{}", imported.error);
@@ -219,15 +223,47 @@ fn nothing_of_an_import_is_taken_if_something_follows_its_end() {
 }
 
 #[test]
+fn a_run_that_could_not_be_read_is_refused_with_its_line() {
+    let (project, other) = (Project::new(), Project::new());
+    let run = project.run("one");
+    let export = project.callboard(&["runs", "export"]).out;
+    let (without, _) = export.trim_end().rsplit_once(",\"crc32\":").unwrap();
+    let changed = |from: &str, to: &str| format!("{}}}\n", without.replacen(from, to, 1));
+    let file = other.folder.path().join("changed");
+    for (from, to, why) in [
+        ("\"sequence\":1,", "\"sequence\":9999999,", format!("the first record of run {run} has the sequence 9999999")),
+        (
+            "\"payload\":\"cb1d",
+            "\"payload\":\"cb1c",
+            format!("record 1 of run {run} cannot be read: these bytes are not a callboard record"),
+        ),
+    ] {
+        fs::write(&file, changed(from, to)).unwrap();
+        let refused = other.callboard(&["runs", "import", "changed"]);
+        let why = format!(
+            "error: changed: line 2 of the export is wrong: {why}; use another copy of the export; nothing is imported\n"
+        );
+        assert_eq!((refused.code, &*refused.error), (Some(2), &*why));
+    }
+    assert_eq!(other.callboard(&["runs", "list"]).out, "there are no runs\n");
+}
+
+#[test]
 fn files_that_cannot_be_imported_or_exported_are_named_with_what_to_do() {
     let project = Project::new();
-    project.run("one");
+    let run = project.run("one");
     let folder = project.folder.path();
     fs::write(folder.join("there"), "mine").unwrap();
     for (arguments, expected) in [
         (&["runs", "import", "nowhere"][..], "error: nowhere: there is no such file; nothing is imported\n"),
         (&["runs", "import", "agents"], "error: agents: it is not a file; nothing is imported\n"),
         (&["runs", "export", "there"], "to there: it exists already; name another one, or remove it first\n"),
+        (
+            &["runs", "export", "@last"],
+            "error: `runs export` writes a whole store, and @last names a run: name a FILE, or leave it out for standard \
+             output; a file of that name is ./@last\n",
+        ),
+        (&["runs", "export", &*run], "writes a whole store, and "),
         (&["runs", "export", "no/where"], "error: the export cannot be written to no/where: there is no such "),
     ] {
         let refused = project.callboard(arguments);

@@ -152,7 +152,20 @@ impl Journal {
 
     /// The events in one record of a journal; `None` if it is not one.
     pub(crate) fn events_in(payload: &[u8]) -> Option<Vec<RunEvent>> {
-        codec::decode(payload).ok().map(JournalRecord::timed)
+        Self::decode(payload).ok()
+    }
+
+    /// The events in one record of a journal.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn decode(payload: &[u8]) -> Result<Vec<RunEvent>, CodecError> {
+        codec::decode(payload).map(JournalRecord::timed)
+    }
+
+    /// The run whose journal a stream is.
+    pub(super) fn run_of_stream(stream: &Key) -> Option<RunId> {
+        run_of(stream).filter(|run| *stream == Self::stream(*run))
     }
 
     /// The events of a run, in order; none if there is no such run.
@@ -183,8 +196,7 @@ impl Journal {
             let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
             let is_last = page.len() < PAGE;
             for record in page {
-                let decoded = codec::decode(&record.payload).map(JournalRecord::timed);
-                let events = decoded.map_err(|error| StorageError::Corrupt {
+                let events = Self::decode(&record.payload).map_err(|error| StorageError::Corrupt {
                     key: stream.clone(),
                     detail: format!("record {}: {error}", record.sequence),
                 })?;

@@ -1,5 +1,7 @@
 //! Moving everything from one store to another, directly or through a text file.
 
+mod checks;
+
 use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
+use self::checks::{Checks, OTHER_COPY};
 use super::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
 use crate::messages::Timestamp;
 
@@ -63,19 +66,20 @@ pub enum TransferError {
     /// A call of the source store or the target store failed.
     #[error(transparent)]
     Store(#[from] StorageError),
-    /// The text of the export could not be read or written, or is not UTF-8.
+    /// The text of the export could not be read or written.
     #[error("the export cannot be read or written: {0}")]
     Text(#[from] io::Error),
-    /// A line does not belong in an export, or not in this place, or a newer version of callboard wrote the export.
+    /// A line does not belong in an export, or not in this place, or holds what could not be read afterwards, or a newer
+    /// version of callboard wrote the export.
     #[error("line {line} of the export is wrong: {detail}")]
     Line {
         /// The number of the line, counted from 1.
         line: u64,
-        /// What is wrong with the line, for people.
+        /// What is wrong with the line and what to do, for people.
         detail: String,
     },
     /// The end of the text is missing, or it counts other than what was read.
-    #[error("the export is incomplete: {read} were read, and {}", match stated {
+    #[error("the export is incomplete: {read} were read, and {}; {OTHER_COPY}", match stated {
         Some(stated) => format!("it had {stated}"),
         None => "it has no end".to_owned(),
     })]
@@ -86,7 +90,7 @@ pub enum TransferError {
         stated: Option<Transfer>,
     },
     /// The text is whole, and other than it was written.
-    #[error("the export is damaged: the checksum of its lines does not match; use another copy")]
+    #[error("the export is damaged: the checksum of its lines does not match; {OTHER_COPY}")]
     Damaged,
     /// The target already holds records or values; nothing was written.
     #[error("the target is not empty; import into a new store")]
@@ -182,6 +186,9 @@ impl Transfer {
 
     /// Reads an export into an empty store; see [`Transfer::copy`] for expiry.
     ///
+    /// A line is checked before it is written: the sequences of a stream follow one another, records of runs decode, and the
+    /// board's other values have their length and checksum. What is stored under other keys is not looked into.
+    ///
     /// # Errors
     /// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line, which may be one after the end,
     /// [`TransferError::Incomplete`] if the text was cut, or [`TransferError::Damaged`] if it was changed.
@@ -192,52 +199,64 @@ impl Transfer {
     ) -> Result<Self, TransferError> {
         let mut target = Target::open(to, now).await?;
         let (mut number, mut lines) = (0, Hasher::new());
-        let mut text = String::new();
+        let (mut text, mut checks) = (Vec::new(), Checks::default());
+        // Written once the next line is checked: one that contradicts it is refused before a purged beginning is filled.
+        let mut held: Option<(u64, Parcel)> = None;
         loop {
             text.clear();
-            if from.read_line(&mut text)? == 0 {
-                return Err(TransferError::Incomplete { read: target.moved, stated: None });
+            if from.read_until(b'\n', &mut text)? == 0 {
+                return Err(TransferError::Incomplete { read: checks.read, stated: None });
             }
             number += 1;
             let wrong = |detail: String| TransferError::Line { line: number, detail };
-            let line = serde_json::from_str(&text).map_err(|_| wrong(unknown_line(number).to_owned()))?;
+            let bytes = |hex: &str, what: &str| {
+                from_hex(hex).ok_or_else(|| wrong(format!("the {what} is not hexadecimal; {OTHER_COPY}")))
+            };
+            let line = serde_json::from_slice(&text).map_err(|_| wrong(unknown_line(number)))?;
             let parcel = match line {
                 Line::Begin { callboard, version } if number == 1 && callboard == "export" && version == VERSION => {
-                    lines.update(text.as_bytes());
+                    lines.update(&text);
                     continue;
                 }
                 Line::Begin { version, .. } if number == 1 && version > VERSION => {
-                    return Err(wrong(format!("written by a newer version of callboard (format {version})")));
+                    let newer = format!(
+                        "written by a newer version of callboard (format {version}); import it with that version"
+                    );
+                    return Err(wrong(newer));
                 }
                 Line::Record { stream, sequence, payload } if number > 1 => Parcel::Record {
                     stream: Key::new(stream.iter().map(String::as_str)),
                     sequence,
-                    payload: from_hex(&payload).ok_or_else(|| wrong("the payload is not hexadecimal".to_owned()))?,
+                    payload: bytes(&payload, "payload")?,
                 },
                 Line::Value { key, value, expires_at } if number > 1 => Parcel::Value {
                     key: Key::new(key.iter().map(String::as_str)),
-                    value: from_hex(&value).ok_or_else(|| wrong("the value is not hexadecimal".to_owned()))?,
+                    value: bytes(&value, "value")?,
                     expires_at,
                 },
-                Line::End { end, .. } if number > 1 && end != target.counted => {
-                    return Err(TransferError::Incomplete { read: target.counted, stated: Some(end) });
+                Line::End { end, .. } if number > 1 && end != checks.read => {
+                    return Err(TransferError::Incomplete { read: checks.read, stated: Some(end) });
                 }
                 Line::End { crc32: Some(crc32), .. } if number > 1 && crc32 != lines.clone().finalize() => {
                     return Err(TransferError::Damaged);
                 }
                 Line::End { .. } if number > 1 => {
                     check_end(from, number)?;
+                    target.put_line(held).await?;
                     return target.finish().await;
                 }
                 Line::Begin { .. } if number > 1 => {
-                    return Err(wrong("an export begins in it, and another has not ended".to_owned()));
+                    return Err(wrong(
+                        "an export begins in it, and another has not ended; import each export by itself".to_owned(),
+                    ));
                 }
                 Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
-                    return Err(wrong(unknown_line(number).to_owned()));
+                    return Err(wrong(unknown_line(number)));
                 }
             };
-            lines.update(text.as_bytes());
-            target.put(parcel).await?;
+            checks.check(&parcel).map_err(wrong)?;
+            lines.update(&text);
+            target.put_line(held.replace((number, parcel))).await?;
         }
     }
 }
@@ -291,8 +310,6 @@ struct Target<'a> {
     now: Timestamp,
     /// The stream that is being filled, and its last sequence.
     stream: Option<(Key, Sequence)>,
-    /// What came in.
-    counted: Transfer,
     /// What was written.
     moved: Transfer,
 }
@@ -303,13 +320,35 @@ impl<'a> Target<'a> {
         if !store.streams(&all).await?.is_empty() || !store.scan(&all, None, 1).await?.is_empty() {
             return Err(TransferError::NotEmpty);
         }
-        Ok(Self { store, now, stream: None, counted: Transfer::default(), moved: Transfer::default() })
+        Ok(Self { store, now, stream: None, moved: Transfer::default() })
+    }
+
+    /// Puts what a line of an export holds. What the store refuses of it is wrong with the line.
+    async fn put_line(&mut self, held: Option<(u64, Parcel)>) -> Result<(), TransferError> {
+        let Some((line, parcel)) = held else { return Ok(()) };
+        let wrong = |detail: String| TransferError::Line { line, detail };
+        self.put(parcel).await.map_err(|error| match error {
+            StorageError::WrongSequence { stream, .. } => {
+                wrong(format!("an earlier line has records of {stream}, and another is between them; {OTHER_COPY}"))
+            }
+            StorageError::WrongRevision { key, .. } => {
+                wrong(format!("an earlier line has a value of {key}; {OTHER_COPY}"))
+            }
+            StorageError::TooLarge { .. } => wrong(format!("{error}; {OTHER_COPY}")),
+            StorageError::Fenced { .. }
+            | StorageError::Held { .. }
+            | StorageError::Corrupt { .. }
+            | StorageError::Unavailable { .. }
+            | StorageError::Open { .. }
+            | StorageError::InUse { .. }
+            | StorageError::Stopped { .. }
+            | StorageError::Closed => TransferError::Store(error),
+        })
     }
 
     async fn put(&mut self, parcel: Parcel) -> Result<(), StorageError> {
         match parcel {
             Parcel::Record { stream, sequence, payload } => {
-                self.counted.records += 1;
                 let last = match self.stream.take() {
                     Some((name, last)) if name == stream => last,
                     Some(_) | None => 0,
@@ -334,7 +373,6 @@ impl<'a> Target<'a> {
                 self.moved.records += 1;
             }
             Parcel::Value { key, value, expires_at } => {
-                self.counted.values += 1;
                 let ttl_secs = expires_at.map(|moment| moment.since(self.now).as_millis().div_ceil(1000) as u64);
                 if ttl_secs != Some(0) {
                     let (expected, durability) = (Expected::Absent, Durability::Buffered);
@@ -392,11 +430,12 @@ fn check_end(from: &mut (dyn BufRead + Send), end: u64) -> Result<(), TransferEr
 }
 
 /// The detail of a line that is in no export, or not in this position.
-fn unknown_line(number: u64) -> &'static str {
+fn unknown_line(number: u64) -> String {
     if number == 1 {
-        "an export begins with {\"callboard\":\"export\",\"version\":1}"
+        "an export begins with {\"callboard\":\"export\",\"version\":1}; name the file that `runs export` has written"
+            .to_owned()
     } else {
-        "it is no record, no value and no end; use another copy of the export"
+        format!("it is no record, no value and no end; {OTHER_COPY}")
     }
 }
 
