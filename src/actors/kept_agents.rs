@@ -39,20 +39,26 @@ impl KeptAgents {
     }
 
     /// Reads the kept agents of a host.
-    pub(crate) async fn load(&self, host: &AgentName) -> Result<(), StorageError> {
+    pub(crate) async fn read(&self, host: &AgentName) -> Result<Vec<KeptAgent>, StorageError> {
         let (prefix, mut after) = (Key::new([ROOT, host.as_str()]).children(), None);
+        let mut agents = Vec::new();
         loop {
             let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
             for (key, entry) in &page {
                 let StoredAgent(kept) = codec::decode(&entry.value)
                     .map_err(|error| StorageError::Corrupt { key: key.clone(), detail: error.to_string() })?;
-                self.agents.write().insert(kept.agent.clone(), kept);
+                agents.push(kept);
             }
             match page.last() {
                 Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(()),
+                _ => return Ok(agents),
             }
         }
+    }
+
+    /// Adds agents that were read.
+    pub(crate) fn add(&self, agents: Vec<KeptAgent>) {
+        self.agents.write().extend(agents.into_iter().map(|kept| (kept.agent.clone(), kept)));
     }
 
     /// Stores an agent, or replaces its definition. It is on disk when this returns.

@@ -101,7 +101,7 @@ impl AgentsHandle {
         if let Some(other) = board.router.look_alike(name.as_str()) {
             return Err(AgentError::LooksLike { name, other });
         }
-        self.load_kept(&name, &spec).await?;
+        board.scheduler.kept_agents().add(self.read_kept(&name, &spec).await?);
         let arguments = Arc::new(AgentArguments {
             name: name.clone(),
             factory: spec.factory().clone(),
@@ -134,22 +134,24 @@ impl AgentsHandle {
     }
 
     /// Replaces an agent: turns under way finish on the old value, later ones use the new one. If the new one cannot be
-    /// made, the old one stays.
+    /// made, or the dynamic agents that it keeps cannot be read, the old one stays.
     ///
     /// # Errors
-    /// See [`AgentError`]. If the dynamic agents that were kept cannot be read, the new value is in use nevertheless.
+    /// See [`AgentError`].
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.checked_name()?;
         let listed = self.listed(name.as_str())?;
+        let kept = self.read_kept(&name, &spec).await?;
         self.control(name.as_str(), |reply| {
             AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
         })
         .await?;
         self.board.scheduler.register(&name, spec.config());
+        self.board.scheduler.kept_agents().add(kept);
         self.board.router.list(&name, &spec, listed.actor);
         self.board.router.drain_outbox();
-        self.load_kept(&name, &spec).await
+        Ok(())
     }
 
     /// Dynamic agents that were kept after their runs, of the agents that are here, by name.
@@ -167,11 +169,11 @@ impl AgentsHandle {
     }
 
     /// Reads the kept agents of an agent that can create some.
-    async fn load_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<(), AgentError> {
+    async fn read_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<Vec<KeptAgent>, AgentError> {
         if !spec.config().keeps_agents {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.board.scheduler.kept_agents().load(name).await.map_err(|error| {
+        self.board.scheduler.kept_agents().read(name).await.map_err(|error| {
             let error = format!("the agents that it has made and that were kept cannot be read: {error}");
             AgentError::Factory { name: name.as_str().to_owned(), error }
         })

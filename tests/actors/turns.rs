@@ -11,10 +11,11 @@ use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish,
 use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::{
-    Action, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, SendTo, Status, Timestamp, TurnId,
+    Action, Durability, FailureKind, Reducer, Refusal, RequestId, RunEvent, Schema, SendTo, Status, Timestamp, TurnId,
 };
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle};
+use callboard::storage::{Expected, Key, Memory, Put};
 use callboard::supervision::tree::{ActorState, TreeNode};
 use callboard::testing::Script;
 use callboard::{AnswerError, SubmitError};
@@ -409,6 +410,21 @@ async fn turns_under_way_finish_on_the_old_value_and_later_ones_use_the_new() {
     assert_eq!(finish(&board, Task::new("x")).await.output, json!("new"));
     resume.notify_one();
     assert_eq!(old.result().await.unwrap().output, json!(0));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_kept_agents_cannot_be_read_is_not_replaced() {
+    let store = Arc::new(Memory::default());
+    let (key, value) = (Key::new(["kept-agent", "worker", "worker~helper"]), b"damaged".as_slice().into());
+    let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
+    store.put_if_revision(put).await.unwrap();
+    let says = |text: &'static str| move |_: Turn| async move { Ok(Command::output(text)) };
+    let board = builder().storage(store).agent("worker", says("old")).start().await.unwrap();
+    let error = board.agents().replace(AgentSpec::new("worker", says("new")).keeps_agents()).await.unwrap_err();
+    let why = "agent worker could not be made: the agents that it has made and that were kept cannot be read: ";
+    assert!(error.to_string().starts_with(why), "{error}");
+    assert_eq!(finish(&board, Task::new("x")).await.output, json!("old"));
     board.shutdown().await;
 }
 
