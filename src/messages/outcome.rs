@@ -148,7 +148,9 @@ pub struct RunMetrics {
     pub retries: u32,
     /// Tokens of settled model calls and their cost, tokens beyond the budget included.
     pub usage: Usage,
-    /// Tokens counted against the budget: reported ones, and reservations whose calls never reported.
+    /// Tokens counted against the budget: those that calls have reported, and the whole reservation of each call that has
+    /// not reported, whether it is still under way or its attempt has ended. A call that was not sent counts nothing once that
+    /// is known.
     pub tokens_spent: u64,
     /// Tokens that providers reported beyond what had been reserved and fit the budget.
     pub overrun: u64,

@@ -48,7 +48,11 @@ pub struct Task {
     pub deadline: Option<Duration>,
     /// When the submission and every turn are acknowledged; the board's default if none is given.
     pub durability: Option<Durability>,
-    /// The channels of the run's state; a swarm's if none are given.
+    /// The channels of the run's state and their reducers, in place of those of [`Task::plan`] or, without a plan, of
+    /// [`Schema::swarm`]. It is no JSON Schema: neither the input nor the output is checked by it, and nothing of it is checked
+    /// when the task is submitted. What a turn writes is checked when the turn ends: a write to a channel that a strict schema
+    /// does not declare, or of a value that the channel's reducer refuses, is not applied, and fails the turn without another
+    /// attempt ([`FailureKind::InvalidCommand`](super::FailureKind::InvalidCommand)).
     pub schema: Option<Arc<Schema>>,
     /// The plan, which decides which turns may start next; in a swarm, only the agents' commands do.
     pub plan: Option<Arc<Plan>>,
