@@ -94,7 +94,7 @@ pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lower
     let (body, mut places) = lowering.block(draft.nodes, draft.output, 0);
     places.name = draft.name.place;
     let Lowering { defects, named, is_too_large, .. } = lowering;
-    Lowered { body, places, defects: defects.reported(), named, is_too_large }
+    Lowered { body, places, defects: defects.into_defects(), named, is_too_large }
 }
 
 struct Lowering<'a> {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use callboard::Callboard;
-use callboard_agents::{AgentFolder, FileChange, FileReport, Reload};
+use callboard_agents::{AgentFolder, FileChange, FileReport, Reload, files_of_agents};
 
 use super::built_in::BuiltIns;
 
@@ -88,11 +88,10 @@ impl Watch {
     }
 }
 
-/// The stamps of all entries. Entries that are not files, or links to nothing, are included: reading them reports why.
+/// The stamps of all entries; none if the folder cannot be listed. Entries that are not files, or links to nothing, are included: reading
+/// them reports why.
 fn stamps(folder: &AgentFolder) -> Stamps {
-    let entries = folder.path().read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
-    let files = files.chain(folder.catalog_path().map(Path::to_owned));
+    let files = files_of_agents(folder.path()).into_iter().flatten().chain(folder.catalog_path().map(Path::to_owned));
     let stamp = |about: io::Result<Metadata>| {
         let about = about.ok()?;
         Some((about.modified().ok(), about.len(), identity(&about)))

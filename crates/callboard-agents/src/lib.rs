@@ -65,7 +65,7 @@ pub use callboard_documents::{Defect, Defects};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionError, DefinitionReader, DefinitionSource, ProcessSettings};
 pub use fake::FakeModel;
-pub use folder::{AgentFolder, CatalogFile, FileChange, FileReport, FolderError};
+pub use folder::{AgentFolder, CatalogFile, FileChange, FileReport, FolderError, files_of_agents};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::LlmAgent;

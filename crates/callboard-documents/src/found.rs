@@ -52,13 +52,13 @@ impl Found {
     /// # Errors
     /// Everything that was wrong.
     pub fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
-        if self.is_empty() { Ok(read) } else { Err(self.reported()) }
+        if self.is_empty() { Ok(read) } else { Err(self.into_defects()) }
     }
 
     /// Returns the defects in the order of the text, those without a place first. If more were found than are kept, the
     /// last one counts the others.
     #[must_use]
-    pub fn reported(mut self) -> Vec<Defect> {
+    pub fn into_defects(mut self) -> Vec<Defect> {
         self.list.sort_by_key(|defect| defect.place.as_ref().map(|place| (place.start, place.end)));
         if self.beyond > 0 {
             self.list.push(Defect::new(&None, format!("too many defects to show: {} more", self.beyond)));

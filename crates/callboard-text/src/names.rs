@@ -329,12 +329,12 @@ mod tests {
 
     #[test]
     fn a_typo_is_distinguished_from_a_series_and_from_another_name() {
-        let slip = |name| typo_of(name, ["artifacts", "messages", "part1", "abc"].into_iter());
-        assert_eq!(slip("artifcats"), Some("artifacts"));
-        assert_eq!(slip("artefacts"), Some("artifacts"));
-        assert_eq!(slip("message"), Some("messages"));
+        let typo = |name| typo_of(name, ["artifacts", "messages", "part1", "abc"].into_iter());
+        assert_eq!(typo("artifcats"), Some("artifacts"));
+        assert_eq!(typo("artefacts"), Some("artifacts"));
+        assert_eq!(typo("message"), Some("messages"));
         for other in ["part2", "part11", "abd", "letters", "artfcts", "artifacts"] {
-            assert_eq!(slip(other), None, "{other}");
+            assert_eq!(typo(other), None, "{other}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use callboard_text::visible;
 
@@ -26,7 +26,7 @@ pub enum FolderError {
         error: String,
     },
     /// The folder has more files `*.toml` than `max`.
-    #[error("the folder {} has more than {max} agents", visible(folder))]
+    #[error("the folder {} has more than {max} files *.toml", visible(folder))]
     TooMany {
         /// The path of the folder, as it was given.
         folder: String,
@@ -40,6 +40,40 @@ pub enum FolderError {
         /// Why each of these files was refused, as [`FileReport::refusal`](super::FileReport::refusal) returns it.
         defects: Vec<String>,
     },
+}
+
+/// Returns the paths of the entries `*.toml` of a folder of agents, in order, whatever they are: files, links, also to nothing, or others.
+/// The ending counts in any case.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// for name in ["poet.toml", "critic.TOML", "notes.txt"] {
+///     std::fs::write(folder.join(name), "")?;
+/// }
+/// let files = callboard_agents::files_of_agents(folder)?;
+/// assert_eq!(files, ["critic.TOML", "poet.toml"].map(|name| folder.join(name)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The folder cannot be listed ([`FolderError::Unreadable`]), or has more than 1,000 of them ([`FolderError::TooMany`]).
+pub fn files_of_agents(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
+    let shown = || folder.display().to_string();
+    let cannot = |error: io::Error| FolderError::Unreadable { folder: shown(), error: error.to_string() };
+    let mut files = Vec::new();
+    for entry in folder.read_dir().map_err(cannot)? {
+        let file = entry.map_err(cannot)?.path();
+        if file.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("toml")) {
+            continue;
+        }
+        if files.len() == MAX_FILES {
+            return Err(FolderError::TooMany { folder: shown(), max: MAX_FILES });
+        }
+        files.push(file);
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The contents of the files `*.toml` of a folder, by name, and of the catalog; or the reason why one cannot be read.
@@ -56,23 +90,31 @@ impl Files {
     /// # Errors
     /// The folder cannot be listed, or has too many files.
     pub(crate) fn read(folder: &Path, catalog: Option<&Path>) -> Result<Self, FolderError> {
-        let shown = || folder.display().to_string();
-        let cannot = |error: io::Error| FolderError::Unreadable { folder: shown(), error: error.to_string() };
         let mut files = BTreeMap::new();
-        for entry in folder.read_dir().map_err(cannot)? {
-            let path = entry.map_err(cannot)?.path();
-            if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("toml")) {
-                continue;
-            }
+        for path in files_of_agents(folder)? {
             let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
             match DefinitionSource::in_folder(folder, &path).map(|source| source.bytes) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 read => drop(files.insert(name, read.map_err(|error| error.to_string()))),
             }
-            if files.len() > MAX_FILES {
-                return Err(FolderError::TooMany { folder: shown(), max: MAX_FILES });
-            }
         }
         Ok(Self { agents: files, catalog: catalog.map(catalog::bytes) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_too_many_files_is_refused_and_the_error_names_what_it_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let add = |name: String| std::fs::write(folder.path().join(name), "").unwrap();
+        (0..MAX_FILES).for_each(|number| add(format!("{number}.toml")));
+        add("notes.txt".to_owned());
+        assert_eq!(files_of_agents(folder.path()).unwrap().len(), MAX_FILES);
+        add("more.TOML".to_owned());
+        let error = files_of_agents(folder.path()).unwrap_err().to_string();
+        assert_eq!(error, format!("the folder {} has more than 1000 files *.toml", folder.path().display()));
     }
 }

@@ -30,7 +30,7 @@ use super::tool::Tools;
 use catalog::Catalog;
 pub use catalog::CatalogFile;
 pub(crate) use files::Files;
-pub use files::FolderError;
+pub use files::{FolderError, files_of_agents};
 use permissions::Loaded;
 pub use reports::{FileChange, FileReport};
 
