@@ -1,15 +1,14 @@
 //! The arguments of `callboard init|check|run`.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::geteuid;
 use serde_json::Value;
 
 use callboard::messages::{ConversationId, visible};
+use callboard_agents::files_of_agents;
 
 use crate::limits::{LimitChoice, limit_choice};
 use crate::page::{Failure, shown_path};
@@ -19,6 +18,7 @@ use crate::stores::project::root_of;
 use crate::values::json;
 
 use super::patterns::Pattern;
+use super::trust::User;
 
 /// Initialize a folder with example agents
 #[derive(Debug, Args)]
@@ -73,10 +73,10 @@ pub(crate) struct Files {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) folder: PathBuf,
+    /// The folder of the project.
+    project: PathBuf,
     /// Whether the current folder is the project's.
     is_here: bool,
-    /// A file or folder that another user may have put there or changed.
-    untrusted: Option<PathBuf>,
 }
 
 /// The name of the default folder of agents.
@@ -89,20 +89,17 @@ pub(super) const DEFAULT_SERVERS: &str = "mcp.toml";
 impl Files {
     /// Searches the project for the folder that is used if none is named.
     pub(crate) fn search(mut self) -> Self {
-        let current = std::env::current_dir().unwrap_or_default();
-        let root = root_of(&current);
-        let is_here = root == current;
-        let folder = if is_here { PathBuf::from(AGENTS) } else { root.join(AGENTS) };
-        if folder.is_dir() {
-            let untrusted = untrusted(root, &folder);
-            self.found = Some(Found { folder, is_here, untrusted });
-        }
+        let Ok(current) = std::env::current_dir() else { return self };
+        let project = root_of(&current).to_owned();
+        let is_here = project == current;
+        let folder = if is_here { PathBuf::from(AGENTS) } else { project.join(AGENTS) };
+        self.found = folder.is_dir().then_some(Found { folder, project, is_here });
         self
     }
 
     /// The folder of agents.
     pub(crate) fn folder(&self) -> &Path {
-        let found = self.found.as_ref().filter(|found| found.untrusted.is_none()).map(|found| &*found.folder);
+        let found = self.found.as_ref().map(|found| &*found.folder);
         self.agents.as_deref().or(found).unwrap_or(Path::new(AGENTS))
     }
 
@@ -111,42 +108,61 @@ impl Files {
         beside(self.folder(), name)
     }
 
-    /// A line about the folder of agents, if it was found above the current folder.
+    /// A line about the folder of agents, if none was named and that of the project lies above the current folder.
     ///
     /// # Errors
-    /// That of the current folder is not trusted, and was not named.
+    /// None was named, and the project has none, or another user may have changed the project.
     pub(crate) fn remark(&self) -> Result<Option<String>, Failure> {
-        let Some(Found { folder, is_here, untrusted }) = self.found.as_ref().filter(|_| self.agents.is_none()) else {
+        if self.agents.is_some() {
             return Ok(None);
-        };
-        let path = shown_path(folder);
-        let Some(untrusted) = untrusted else {
-            return Ok((!is_here).then(|| format!("the agents are those of {path}")));
-        };
-        let problem = format!(
-            "the agents of {path} are not used: another user may have changed {}; to use them: --agents {}",
-            shown_path(untrusted),
-            visible(&quoted_path(folder))
-        );
-        if *is_here { Err(Failure::trouble(problem)) } else { Ok(Some(problem)) }
+        }
+        // One that somebody makes from now on is not used.
+        let found = self.found.as_ref().ok_or_else(|| no_folder(Path::new(AGENTS)))?;
+        found.check()?;
+        Ok((!found.is_here).then(|| format!("the agents are those of {}", shown_path(&found.folder))))
+    }
+
+    /// Checks what a command of an agent or a server of the project starts. `paths` returns the paths that the command names in a project.
+    ///
+    /// # Errors
+    /// No folder of agents was named, and another user may have changed where one of them leads; or `paths` fails.
+    pub(super) fn check_paths(&self, paths: impl FnOnce(&Path) -> io::Result<Vec<PathBuf>>) -> Result<(), Failure> {
+        let Some(found) = self.found.as_ref().filter(|_| self.agents.is_none()) else { return Ok(()) };
+        let paths = paths(&found.project)
+            .map_err(|error| Failure::trouble(format!("the folder of a program cannot be determined: {error}")))?;
+        found.check_all(&paths)
     }
 }
 
-/// The first of the project's folder, its agents, servers and models that another user may have put there or changed: agents and servers
-/// start programs, and in a folder such as `/tmp` anybody could put some. Links count as what they lead to.
-fn untrusted(root: &Path, folder: &Path) -> Option<PathBuf> {
-    let entries = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
-    let agents =
-        entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
-    [root.to_owned(), folder.to_owned(), root.join(DEFAULT_CATALOG), root.join(DEFAULT_SERVERS)]
-        .into_iter()
-        .chain(agents)
-        .find(|path| path.metadata().is_ok_and(|it| !is_trusted(&it)))
+impl Found {
+    /// Checks the project's folder, its agents, servers and models: agents and servers start programs, and in a folder such as `/tmp` anybody
+    /// could put some.
+    fn check(&self) -> Result<(), Failure> {
+        let agents = self.project.join(AGENTS);
+        let files = [DEFAULT_CATALOG, DEFAULT_SERVERS].map(|name| self.project.join(name));
+        self.check_all(&[self.project.clone(), agents.clone()])?;
+        let agents = files_of_agents(&agents).map_err(|error| Failure::trouble(error.to_string()))?;
+        self.check_all(&[&files[..], &agents].concat())
+    }
+
+    /// # Errors
+    /// Another user may have changed where one of these absolute paths leads.
+    fn check_all(&self, paths: &[PathBuf]) -> Result<(), Failure> {
+        let user = User::current();
+        let Some(untrusted) = paths.iter().find_map(|path| user.untrusted(path)) else { return Ok(()) };
+        Err(Failure::trouble(format!(
+            "the agents of {} are not used: another user may have changed {}; to use them: --agents {}",
+            shown_path(&self.folder),
+            shown_path(&untrusted),
+            visible(&quoted_path(&self.folder))
+        )))
+    }
 }
 
-/// Whether it belongs to this user or to root, and not everybody may write to it.
-fn is_trusted(it: &Metadata) -> bool {
-    [geteuid().as_raw(), 0].contains(&it.uid()) && it.mode() & 0o002 == 0
+/// The error where there is no folder of agents.
+pub(super) fn no_folder(folder: &Path) -> Failure {
+    let shown = shown_path(folder);
+    Failure::trouble(format!("there is no folder {shown}; `callboard init` writes one, --agents names another"))
 }
 
 /// The path of a file beside a folder.

@@ -9,19 +9,17 @@ use callboard::messages::visible;
 use callboard_agents::tools::{self, Root, ShellExec};
 use callboard_agents::{
     BuiltIn, CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
+    files_of_agents,
 };
 
 use crate::page::{Failure, count};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
 
-use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside};
+use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside, no_folder};
 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
-
-/// The most files of a folder.
-const MAX_FILES: usize = 1_000;
 
 /// The models that agents may use: those of the catalog, or of the environment if there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
@@ -104,8 +102,18 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     let tools = tools::standard_with_shell(&root, shell);
     let mut tools = tools.map_err(|error| Failure::trouble(error.to_string()))?;
     let (sources, problems): (Vec<_>, Vec<_>) = sources(files.folder())?.into_iter().unzip();
+    // Before servers are started: none is started for agents that are not used.
+    let declared = Definition::reader().all(&sources);
+    for program in declared.iter().flatten().filter_map(|definition| definition.process.as_ref()) {
+        files.check_paths(|project| program.paths(project, &files.root))?;
+    }
     let mcp = match servers(files)? {
-        Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
+        Some((origin, servers)) => {
+            if files.mcp.is_none() {
+                files.check_paths(|project| servers.paths(project))?;
+            }
+            Some(Mcp { origin, problems: servers.add_to(&mut tools).await })
+        }
         None => None,
     };
     let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
@@ -151,29 +159,14 @@ fn readable(folder: &Path) -> Result<PathBuf, Failure> {
 
 /// The texts of the files, each with an error if it cannot be read.
 fn sources(folder: &Path) -> Result<Vec<(DefinitionSource, Option<String>)>, Failure> {
-    let shown = visible(&folder.display().to_string());
-    let cannot = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Failure::trouble(format!("there is no folder {shown}; `callboard init` writes one, --agents names another"))
-        }
-        _ => Failure::trouble(format!("{shown}: {error}")),
-    };
-    let mut files: Vec<PathBuf> = Vec::new();
-    for entry in folder.read_dir().map_err(cannot)? {
-        let file = entry.map_err(cannot)?.path();
-        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
-            files.push(file);
-        }
-        if files.len() > MAX_FILES {
-            return Err(Failure::trouble(format!("{shown} has more than {MAX_FILES} agents")));
-        }
-    }
+    let files = files_of_agents(folder)
+        .map_err(|error| if folder.exists() { Failure::trouble(error.to_string()) } else { no_folder(folder) })?;
     if files.is_empty() {
+        let shown = visible(&folder.display().to_string());
         return Err(Failure::trouble(format!(
             "{shown} has no agents: each is a file *.toml; `callboard init` writes some"
         )));
     }
-    files.sort();
     let read = |file: &PathBuf| match DefinitionSource::in_folder(folder, file) {
         Ok(source) => (source, None),
         Err(error) => {

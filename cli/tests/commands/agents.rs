@@ -205,7 +205,12 @@ fn agents_that_another_user_may_have_put_or_changed_start_nothing() {
         if geteuid().is_root() {
             chown(&path, Some(65_534), None).unwrap();
             assert!(!starts(), "{} is another user's", path.display());
-            chown(&path, Some(0), None).unwrap();
+            chown(&path, Some(0), Some(65_534)).unwrap();
+            assert!(starts(), "{} is of another group, which may not write", path.display());
+            set_mode(&path, mode | 0o020);
+            assert!(!starts(), "{} is open to another group", path.display());
+            chown(&path, None, Some(0)).unwrap();
+            set_mode(&path, mode);
         }
         assert!(starts(), "{} is the user's own again", path.display());
     }
@@ -217,6 +222,103 @@ fn agents_that_another_user_may_have_put_or_changed_start_nothing() {
     let named = callboard(&below, &["check", "--agents", "../agents"]);
     // The program is started, and is no server.
     assert_eq!((named.code, mark.exists()), (Some(1), true), "{}", named.error);
+}
+
+/// An attack: somebody replaces the project itself in a folder above it, after it was checked.
+#[test]
+fn agents_below_a_folder_in_which_all_users_may_rename_start_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        &folder,
+        "open/project/agents/taker.toml",
+        "[agent]\nname = \"taker\"\n[agent.process]\ncommand = [\"true\"]\n",
+    );
+    let open = folder.path().canonicalize().unwrap().join("open");
+    for (mode, is_trusted) in [(0o755, true), (0o777, false), (0o1777, true)] {
+        fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
+        let printed = callboard(open.join("project"), &["check"]);
+        let refusal = format!("another user may have changed {}; to use them: ", open.display());
+        assert_eq!(printed.code, Some(if is_trusted { 0 } else { 2 }), "{mode:o}: {}", printed.error);
+        assert_eq!(printed.error.contains(&refusal), !is_trusted, "{mode:o}: {}", printed.error);
+    }
+}
+
+/// An attack: the files of the agents are the user's own, and name a program or a script in the project that others may change or replace.
+#[test]
+fn programs_of_the_project_that_another_user_may_have_changed_are_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let script = format!("#!/bin/sh\ntouch {}\n", root.join("mark").display());
+    for file in ["a.sh", "deep/a.sh", "closed/a.sh", "open/own.sh", "bin/tool"] {
+        write(&folder, file, &script);
+        fs::set_permissions(root.join(file), Permissions::from_mode(0o755)).unwrap();
+    }
+    symlink("open/own.sh", root.join("link.sh")).unwrap();
+    let absolute = root.join("a.sh").display().to_string();
+    let server = root.join("server");
+    let (program, module) = (r#"command = ["./a.sh"]"#.to_owned(), r#"command = ["sh", "closed/a.sh"]"#.to_owned());
+    for (command, path, mode) in [
+        (program.clone(), "a.sh", 0o757),
+        (format!("command = [\"sh\", \"-e\", {absolute:?}]"), "a.sh", 0o757),
+        (r#"command = ["sh", "deep/a.sh"]"#.to_owned(), "deep", 0o757),
+        (r#"command = ["./link.sh"]"#.to_owned(), "open", 0o757),
+        (format!("command = [\"tool\"]\nenv = {{ PATH = {:?} }}", format!("bin:{}", env!("PATH"))), "bin/tool", 0o757),
+        (module, "closed", 0o1757),
+    ] {
+        for (file, text) in [
+            ("agents/taker.toml", format!("[agent]\nname = \"taker\"\n[agent.process]\n{command}\n")),
+            ("mcp.toml", format!("[[servers]]\nname = \"s\"\n{command}\n")),
+        ] {
+            write(&folder, "agents/taker.toml", "[agent]\nname = \"taker\"\n[agent.process]\ncommand = [\"true\"]\n");
+            let started = format!("[[servers]]\nname = \"s\"\ncommand = [\"touch\", {server:?}]\n");
+            write(&folder, "mcp.toml", &started);
+            write(&folder, file, &text);
+            let path = root.join(path);
+            let before = fs::metadata(&path).unwrap().permissions();
+            let starts = || {
+                for command in [&["check"][..], &["run", "x", "--no-input", "--ephemeral"]] {
+                    let printed = callboard(&root, command);
+                    let is_refused = printed.error.contains("another user may have changed ");
+                    assert_eq!(is_refused, printed.code == Some(2), "{text} {command:?}: {}", printed.error);
+                    let is_started = fs::remove_file(&server).is_ok();
+                    assert!(!(is_refused && is_started), "nothing is started: {text} {command:?}");
+                }
+                fs::remove_file(root.join("mark")).is_ok()
+            };
+            assert!(starts(), "what the attack needs is there: {text}");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            // What is in a sticky folder is still the user's own.
+            assert_eq!(starts(), mode & 0o1000 != 0, "{text}");
+            if geteuid().is_root() {
+                fs::set_permissions(&path, before.clone()).unwrap();
+                chown(&path, Some(65_534), None).unwrap();
+                assert!(!starts(), "{} is another user's: {text}", path.display());
+                chown(&path, Some(0), None).unwrap();
+            }
+            fs::set_permissions(&path, before).unwrap();
+        }
+    }
+}
+
+/// An attack: what a link leads to is not there yet, and another user creates it after the check.
+#[test]
+fn links_to_what_another_user_may_still_create_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let open = root.join("open");
+    fs::create_dir(&open).unwrap();
+    write(&folder, "agents/taker.toml", "[agent]\nname = \"taker\"\n[agent.process]\ncommand = [\"true\"]\n");
+    for link in ["mcp.toml", "models.toml", "agents/other.toml"] {
+        symlink(open.join("none"), root.join(link)).unwrap();
+        for mode in [0o757, 0o1757] {
+            fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
+            let refused = callboard(&root, &["check"]);
+            let why = format!("another user may have changed {}; to use them", open.display());
+            assert!(refused.code == Some(2) && refused.error.contains(&why), "{link} {mode:o}: {}", refused.error);
+        }
+        fs::remove_file(root.join(link)).unwrap();
+    }
+    assert_eq!(callboard(&root, &["check"]).code, Some(0));
 }
 
 #[test]

@@ -1,8 +1,15 @@
 //! Reads a program from a document: its command line and its variables.
 
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
 use callboard_documents::toml::{DeValue, Field, Item, list, string};
 use callboard_documents::{Defect, Found, Place, Placed};
 use callboard_text::quoted;
+
+/// The `PATH` for programs if none is set.
+const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Variables with these endings of their names have secret values.
 const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];
@@ -29,6 +36,28 @@ pub(super) fn command(field: Field<'_>, example: &str, found: &mut Found) -> Opt
         return None;
     }
     Some(words)
+}
+
+/// Where a program without a `/` in its name is looked for, in order: in `PATH` of its own variables, or else of this process. Places that
+/// are relative are so to the folder that it starts in.
+pub(super) fn places(program: &str, variables: &[(String, String)], folder: &Path) -> Vec<PathBuf> {
+    let own = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
+    let path = own.or_else(|| env::var_os("PATH")).unwrap_or_else(|| USUAL_PATH.into());
+    env::split_paths(&path).map(|place| folder.join(place).join(program)).collect()
+}
+
+/// The folder that a command starts in, and the paths that it names, which need not exist: every word of it is taken for one, and a program
+/// without a `/` is wherever it may be found. Absolute paths outside of this folder and of `project` are left out.
+pub(super) fn paths(
+    command: &[String],
+    variables: &[(String, String)],
+    (project, folder): (&Path, &Path),
+) -> Vec<PathBuf> {
+    let program = command.first().filter(|program| !program.contains('/'));
+    let programs = program.into_iter().flat_map(|program| places(program, variables, folder));
+    let words = command.iter().map(|word| folder.join(word));
+    let paths = programs.chain(words).filter(|path| path.starts_with(project) || path.starts_with(folder));
+    std::iter::once(folder.to_owned()).chain(paths).collect()
 }
 
 /// Variables with values that are no secrets. Errors do not show their lines, because a user may have written a secret there.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use callboard_text::quoted;
 
+use crate::program;
+
 /// The default timeout for a program to report that it is ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -27,6 +29,26 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
+    /// Returns the folder that the program starts in, where `root` is that of all programs, and the paths that its command line names, which
+    /// need not exist: every word is taken for one. Of absolute paths only those in `project` or in that folder are returned.
+    ///
+    /// ```
+    /// use callboard_agents::Definition;
+    /// use std::path::Path;
+    ///
+    /// let text = "[agent]\nname = \"counter\"\n[agent.process]\ncommand = [\"/usr/bin/env\", \"python3\", \"count.py\"]";
+    /// let settings = Definition::from_toml("counter.toml", text)?.process.unwrap();
+    /// let paths = settings.paths(Path::new("/project"), Path::new("/project/docs"))?;
+    /// assert_eq!(paths, ["/project/docs", "/project/docs/python3", "/project/docs/count.py"].map(Path::new));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no current folder that `root` could be relative to.
+    pub fn paths(&self, project: &Path, root: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(program::paths(&self.command, &self.env, (project, &self.folder_below(root)?.as_written())))
+    }
+
     /// The folder in which the program starts; `root` is the folder of all programs.
     ///
     /// # Errors

@@ -17,15 +17,19 @@ mod tool;
 mod web;
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callboard_text::{quoted, visible, visible_lines};
 use futures::future::join_all;
 
+use super::program;
 use super::tool::Tools;
 
 use connection::Connection;
 use offers::Refused;
+use settings::Reached;
 use tool::McpTool;
 
 /// Servers whose tools agents may use. A cheap clone.
@@ -81,6 +85,20 @@ impl McpServers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the folder that servers which are programs start in, which is the current one, and the paths that their command lines name,
+    /// which need not exist: every word is taken for one. Of absolute paths only those in `project` or in that folder are returned.
+    ///
+    /// # Errors
+    /// The current folder cannot be determined.
+    pub fn paths(&self, project: &Path) -> io::Result<Vec<PathBuf>> {
+        let folder = std::env::current_dir()?;
+        let of = |connection: &Arc<Connection>| match &connection.settings().reached {
+            Reached::Program { command, env, env_from: _ } => program::paths(command, env, (project, &folder)),
+            Reached::Address { .. } => Vec::new(),
+        };
+        Ok(self.0.iter().flat_map(of).collect())
     }
 
     /// Starts all servers side by side, asks each for its tools, and adds those that can be used, as `mcp__SERVER__TOOL`. What

@@ -10,11 +10,9 @@ use callboard_documents::Defect;
 use callboard_text::quoted;
 
 use crate::definition::{Definition, DefinitionError, ProcessSettings};
+use crate::program::places;
 
 use super::{ProcessAgent, StartFolder};
-
-/// The `PATH` for programs if none is set.
-const USUAL_PATH: &str = "/bin:/usr/bin";
 
 impl ProcessAgent {
     /// How a board runs the program that a definition declares (`[agent.process]`, docs/process-agents.md). It starts in `root`,
@@ -90,9 +88,7 @@ pub(crate) fn find(settings: &ProcessSettings, folder: &Path) -> Result<(), Defe
         }
         return Ok(());
     }
-    let own = settings.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
-    let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_else(|| USUAL_PATH.into());
-    if std::env::split_paths(&path).any(|place| can_run(&folder.join(place).join(program))) {
+    if places(program, &settings.env, folder).iter().any(|place| can_run(place)) {
         return Ok(());
     }
     let problem = format!("there is no program {} in PATH", quoted(program));
