@@ -79,6 +79,7 @@ impl AgentLoop {
             host.show(AgentEvent::ToolCalled { call: call.clone() });
         }
         let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(host, call, &context.lock())).collect();
+        self.look(host, &calls, &mut uses).await?;
         self.ask_for_permission(host, context, &calls, &mut uses).await?;
         let handoff = check_handoffs(host, &mut uses).await?;
         let summed_up = self.sum_up(host, context, &uses).await?;
@@ -104,6 +105,26 @@ impl AgentLoop {
         // Other agents that worked for this turn may have tainted it.
         context.is_tainted |= host.is_tainted();
         Ok(handoff)
+    }
+
+    /// Answers the calls that their tools would refuse, before people are asked about them. The result is a step, so that a repeated
+    /// attempt asks about the same calls.
+    async fn look(&self, host: &dyn Host, calls: &[ToolCall], uses: &mut [Use]) -> Result<(), TurnError> {
+        let mut looking = Vec::new();
+        for (position, (call, one)) in calls.iter().zip(uses.iter()).enumerate() {
+            let Use::AfterPermission(action, _) = one else { continue };
+            let look = self.means.tools.get(&call.name).and_then(|entry| entry.tool.look(&action.arguments));
+            let Some(look) = look else { continue };
+            let found = look.map(|found| Ok(found.err().map_or_else(Json::null, |ToolError(why)| why.into())));
+            let step = host.step(&call.name, found.boxed());
+            looking.push(async move { (position, step.await) });
+        }
+        for (position, found) in join_all(looking).await {
+            if let Some(why) = found?.as_str() {
+                uses[position] = Use::answer(ToolError(why.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Asks people about all calls that need consent, at once.

@@ -33,6 +33,16 @@ pub trait Tool: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Looks outside, before people are asked about a use, whether it would be refused there: where a path leads, for example, which links
+    /// decide. What it finds is journaled. Meanwhile that may change, so the use looks again. `None` if there is nothing to look at.
+    ///
+    /// # Errors
+    /// In the future: what the model receives.
+    fn look(&self, arguments: &Json) -> Option<BoxFuture<'static, Result<(), ToolError>>> {
+        let _ = arguments;
+        None
+    }
+
     /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
     /// cancelled.
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>>;

@@ -167,6 +167,12 @@ impl<T: Tool> Tool for FileWrite<T> {
         Ok(path.map_or(Ok(()), |path| self.root.check_text_to_change(path))?)
     }
 
+    fn look(&self, arguments: &Json) -> Option<BoxFuture<'static, Result<(), ToolError>>> {
+        let path = arguments.get("path")?.as_str()?.to_owned();
+        let root = self.root.clone();
+        Some(blocking(move |_| Ok(root.check_to_change(&path)?)).boxed())
+    }
+
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         self.tool.call(arguments, scope)
     }

@@ -152,6 +152,14 @@ impl Root {
         self.walk(path, For::Making).map_err(|why| PathError { path: path.to_owned(), why })
     }
 
+    /// Checks whether [`Root::find_or_make`] would find the path now, and creates nothing.
+    ///
+    /// # Errors
+    /// As for [`Root::find_to_change`].
+    pub(super) fn check_to_change(&self, path: &str) -> Result<(), PathError> {
+        self.walk(path, For::Checking).map(drop).map_err(|why| PathError { path: path.to_owned(), why })
+    }
+
     /// Whether the folder is still at the path where it was opened.
     #[cfg(all(target_os = "linux", feature = "shell"))]
     pub(super) fn is_in_place(&self) -> bool {
@@ -169,7 +177,7 @@ impl Root {
         let hidden = self.hidden_now();
         let kept = match purpose {
             For::Reading => KeptNames::default(),
-            For::Changing | For::Making => KeptNames::of(&self.kept),
+            For::Changing | For::Making | For::Checking => KeptNames::of(&self.kept),
         };
         if kept.is_closed(identity(&self.folder)?) {
             return Err(Why::Closed);
@@ -201,6 +209,13 @@ impl Root {
                         Ok(()) | Err(_) => {}
                     }
                     folder.symlink_metadata(&part)?.file_type()
+                }
+                Err(_) if purpose == For::Checking => {
+                    check_new(&part)?;
+                    if !leave_missing(&mut parts)? {
+                        return Ok(Place { folder, name: None });
+                    }
+                    continue;
                 }
                 Err(_) => return Err(Why::Missing),
             };
@@ -256,6 +271,31 @@ enum For {
     Changing,
     /// A change that also creates missing folders.
     Making,
+    /// A check for such a change, which creates nothing.
+    Checking,
+}
+
+/// Skips the names below a missing folder, up to the `..` that leads out of it, and returns whether there is one. A new folder has no
+/// links, so the text decides.
+///
+/// # Errors
+/// One of these names may not be created.
+fn leave_missing(parts: &mut VecDeque<String>) -> Result<bool, Why> {
+    let mut below = 1;
+    while let Some(part) = parts.pop_front() {
+        match part.as_str() {
+            "" | "." => {}
+            ".." => below -= 1,
+            _ => {
+                check_new(&part)?;
+                below += 1;
+            }
+        }
+        if below == 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A resolved path: a name in an open folder, where no link is left to follow; or the folder itself.

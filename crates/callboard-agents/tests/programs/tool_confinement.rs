@@ -393,14 +393,22 @@ async fn what_defines_agents_is_read_and_not_changed_whatever_it_is_called() {
         "mcp.toml/x",
         "linked.toml",
         "other/m.toml",
+        "none/../agents/a.toml",
+        "none1/./below//../../way/new.toml",
     ] {
+        let looked = looked(&root, path).await.unwrap_err();
         let error = write(&root, path).await.unwrap_err();
+        assert_eq!(looked, error, "{path}");
         assert!(error.0.contains("tools may read it and not change it"), "{path}: {error}");
         let part = json!({ "path": path, "old": "person", "new": HARM });
         used(&tools::file_write(&root), part).await.unwrap_err();
     }
     assert!(read(&root, "models.toml").await.unwrap().text.contains("a person's"));
     assert!(read(&root, "way/a.toml").await.unwrap().text.contains("a person's"));
+    for path in ["agents.toml", "other/new.toml", "none2/../agents2/a.toml", "none2/below/a.toml"] {
+        assert_eq!(looked(&root, path).await, Ok(()), "{path}");
+    }
+    assert!(!inside("none2").exists() && !inside("agents2").exists(), "to look makes nothing");
     write(&root, "agents.toml").await.unwrap();
     write(&root, "other/new.toml").await.unwrap();
     let mut found = BTreeMap::new();
@@ -413,6 +421,11 @@ async fn what_defines_agents_is_read_and_not_changed_whatever_it_is_called() {
         let error = Root::open(inside("agents")).unwrap().keeping(inside(same)).unwrap_err();
         assert!(error.to_string().contains("choose another folder"), "{error}");
     }
+}
+
+/// What is found before people are asked about a write.
+async fn looked(root: &Root, path: &str) -> Result<(), ToolError> {
+    tools::file_write(root).look(&json!({ "path": path, "content": HARM }).into()).unwrap().await
 }
 
 /// While a folder is swapped for a link again and again, whatever is found is inside.

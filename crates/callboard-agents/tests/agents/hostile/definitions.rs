@@ -124,6 +124,34 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     files.map(|path| (path.display().to_string(), fs::read_to_string(&path).unwrap())).collect()
 }
 
+/// An attack: links and `..` hide where a path leads, so that a person approves a change of what defines agents.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_a_write_that_is_refused_where_its_path_leads() {
+    let temporary = tempfile::tempdir().unwrap();
+    let agents = temporary.path().join("agents");
+    fs::create_dir(&agents).unwrap();
+    fs::write(agents.join("lead.toml"), LEAD.replace(", \"page\"", "")).unwrap();
+    std::os::unix::fs::symlink("agents/lead.toml", temporary.path().join("link.toml")).unwrap();
+    std::os::unix::fs::symlink("agents", temporary.path().join("folder")).unwrap();
+    let root = Root::open(temporary.path()).unwrap().keeping(&agents).unwrap();
+    let tools = Tools::new().with(file_write(&root)).unwrap();
+    let paths =
+        ["link.toml", "folder/lead.toml", "folder/new/a.toml", "none/../agents/a.toml", "none/a/../../folder/a.toml"];
+    for (path, is_asked) in paths.map(|path| (path, false)).into_iter().chain([("none/../folder.toml", true)]) {
+        let model = ScriptedModel::new().calls("FileWrite", json!({ "path": path, "content": "x" })).says("done");
+        let mut folder = AgentFolder::new(&agents).model(Arc::new(model.clone())).tools(&tools);
+        let builder = folder.load().unwrap().into_iter().fold(common::builder(), |builder, agent| builder.with(agent));
+        let board = builder.start().await.unwrap();
+        let tried = watched(&board, task("x", "lead")).await;
+        let requests = model.requests();
+        let reported = tool_answers(requests.last().unwrap())[0];
+        assert_eq!(tried.asked.len(), usize::from(is_asked), "{path}: {reported}");
+        assert_eq!(reported.contains("tools may read it and not change it"), !is_asked, "{path}: {reported}");
+        assert!(!temporary.path().join("none").exists(), "{path}");
+        board.shutdown().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_model_changes_its_definition_unless_people_let_it() {
     let changes = changes();
@@ -149,8 +177,9 @@ async fn no_model_changes_its_definition_unless_people_let_it() {
             let tried = watched(&board, task("x", agent)).await;
             let requests = model.requests();
             let reported = tool_answers(requests.last().unwrap())[1];
-            // Nobody is asked about what is no path.
-            let is_asked = change["path"].as_str().is_some_and(|path| !path.is_empty() && !path.starts_with(".."));
+            // Nobody is asked about what is no path, or would be below a file.
+            let path = change["path"].as_str().unwrap();
+            let is_asked = !path.is_empty() && !path.starts_with("..") && path != "agents/lead.toml/";
             assert_eq!(tried.asked.len(), usize::from(is_asked), "{agent} {change}: {reported}");
             assert_eq!(reported == "a person did not allow this: no", is_asked, "{agent} {change}: {reported}");
         }
