@@ -16,9 +16,6 @@ pub enum Exit {
     /// Its task ended outside of its handlers: it was cancelled, or a message that was left in the mailbox panicked when it
     /// was dropped.
     Cancelled,
-    /// A restart could not start the child; the text is the cause. Events report this as
-    /// [`TreeEventKind::StartFailed`](super::TreeEventKind::StartFailed): no `Exited` event has this value.
-    StartFailed(String),
 }
 
 impl Exit {
@@ -27,7 +24,7 @@ impl Exit {
     pub const fn is_normal(&self) -> bool {
         match self {
             Self::Normal(_) => true,
-            Self::Crashed(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => false,
+            Self::Crashed(_) | Self::Killed | Self::Cancelled => false,
         }
     }
 
@@ -35,7 +32,7 @@ impl Exit {
     pub(super) fn cause(&self) -> String {
         match self {
             Self::Crashed(error) => error.clone(),
-            Self::Normal(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => self.to_string(),
+            Self::Normal(_) | Self::Killed | Self::Cancelled => self.to_string(),
         }
     }
 }
@@ -48,7 +45,6 @@ impl fmt::Display for Exit {
             Self::Crashed(error) => write!(f, "failed: {}", visible_lines(error)),
             Self::Killed => f.write_str("was killed"),
             Self::Cancelled => f.write_str("lost its task"),
-            Self::StartFailed(error) => write!(f, "did not start: {}", visible_lines(error)),
         }
     }
 }
@@ -65,7 +61,6 @@ mod tests {
             (Exit::Crashed("no disk".into()), false, "failed: no disk"),
             (Exit::Killed, false, "was killed"),
             (Exit::Cancelled, false, "lost its task"),
-            (Exit::StartFailed("no port".into()), false, "did not start: no port"),
         ];
         for (exit, is_normal, text) in ends {
             assert_eq!((exit.is_normal(), &*exit.to_string()), (is_normal, text));

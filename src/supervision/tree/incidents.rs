@@ -78,7 +78,10 @@ impl SupervisorState {
                 child.answer_start(Err(ControlError::StartFailed { child: Arc::clone(&child.spec.id), error }));
                 self.settle(position, then);
             }
-            Origin::Restart => self.incident(position, &Exit::StartFailed(error)),
+            Origin::Restart => {
+                let cause = TreeEventKind::StartFailed { error }.to_string();
+                self.incident(position, false, cause);
+            }
         }
     }
 
@@ -108,7 +111,7 @@ impl SupervisorState {
 
     fn crashed(&mut self, position: Position, exit: Exit) {
         self.note_exit(position, &exit);
-        self.incident(position, &exit);
+        self.incident(position, exit.is_normal(), exit.cause());
     }
 
     fn note_exit(&mut self, position: Position, exit: &Exit) {
@@ -121,12 +124,12 @@ impl SupervisorState {
         self.events.emit(&child.path, child.generation, TreeEventKind::Exited { exit: exit.clone() });
     }
 
-    /// Applies the restart rule to a child that is down.
-    fn incident(&mut self, position: Position, exit: &Exit) {
+    /// Applies the restart rule to a child that is down, or that a restart could not start.
+    fn incident(&mut self, position: Position, normal: bool, cause: String) {
         let child = &mut self.children[position];
         let mut own = std::mem::take(&mut child.window);
         let now = self.env.now().monotonic;
-        let incident = Incident { child: position, facts: child.facts(), normal: exit.is_normal(), now };
+        let incident = Incident { child: position, facts: child.facts(), normal, now };
         let facts = |positions| self.children.facts(positions);
         let decision = decide(&self.spec.policy, facts, incident, &mut self.window, &mut own);
         self.children[position].window = own;
@@ -135,7 +138,7 @@ impl SupervisorState {
             Decision::Keep => self.settle(position, Then::Stay),
             Decision::Fail => {
                 self.children.enter(position, Phase::Failed);
-                let (child, error) = (&self.children[position], exit.cause());
+                let (child, error) = (&self.children[position], cause);
                 if let Some(on_failed) = &child.spec.on_failed {
                     // A panic of this callback does not affect the tree.
                     let _ = catch_unwind(AssertUnwindSafe(|| on_failed(&error)));
@@ -144,7 +147,7 @@ impl SupervisorState {
             }
             Decision::Restart { stop, start, attempt } => self.schedule(&stop, start, attempt),
             Decision::Escalate => {
-                let (child, error) = (Arc::clone(&self.children[position].path), exit.cause());
+                let (child, error) = (Arc::clone(&self.children[position].path), cause);
                 self.events.emit(
                     &self.path,
                     self.generation,
