@@ -762,7 +762,9 @@ async fn a_channel_that_does_not_meet_its_schema_fails_the_attempt_that_wrote_it
     let text = "[workflow]\nname = \"w\"\n[workflow.channels]\nscore = { schema = { type = \"numbr\" } }\n[[workflow.tasks]]\nname = \"a\"\nagent = \"a\"\n";
     let defects = Workflow::from_toml("w.toml", text).unwrap_err().to_string();
     assert!(
-        defects.starts_with("w.toml:4:20: the schema of \"score\" cannot be used: \"numbr\" is not valid"),
+        defects.starts_with(
+            "w.toml:4:20: the schema of \"score\" cannot be used: \"numbr\" is no type; the types are array, "
+        ),
         "{defects}"
     );
 }

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use callboard_text::cut;
 use jsonschema::PatternOptions;
 pub use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
+
+/// The types that a schema may name.
+const TYPES: &str = "array, boolean, integer, null, number, object, string";
 
 /// The memory limit of one pattern, in bytes.
 const PATTERN: usize = 256 << 10;
@@ -37,7 +41,19 @@ pub fn ready(schema: &Value) -> Result<Validator, String> {
         problem if problem.contains("registry") => {
             "it refers to something outside itself, and nothing is fetched".to_owned()
         }
-        problem => problem,
+        problem => {
+            let place = error.instance_path().to_string();
+            match error.kind() {
+                ValidationErrorKind::AnyOf { .. } if place.ends_with("/type") => {
+                    format!("{} is no type; the types are {TYPES}", cut(&error.instance().to_string()))
+                }
+                ValidationErrorKind::Format { .. } if place.ends_with("/pattern") => {
+                    format!("{} is no regular expression", cut(&error.instance().to_string()))
+                }
+                _ if place.is_empty() => format!("it is no JSON Schema: {problem}"),
+                _ => format!("it is no JSON Schema at {}: {problem}", cut(&place)),
+            }
+        }
     })
 }
 

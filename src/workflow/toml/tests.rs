@@ -525,20 +525,22 @@ fn all_that_is_wrong_with_the_grammar_is_reported_and_nothing_is_guessed_after_i
 #[test]
 fn what_is_said_twice_is_reported_together_with_the_rest() {
     assert_snapshot!(refused(&with_lines("agent = \"b\"\nagent = \"c\"\nagnet = 1\n[workflow]\n")), @r##"
-    w.toml:6:1: duplicate key
+    w.toml:6:1: the key "agent" is repeated
       |
     6 | agent = "c"
       | ^^^^^
+      advice: keep one of them
 
     w.toml:7:1: a task has no key "agnet"; did you mean "agent"?
       |
     7 | agnet = 1
       | ^^^^^
 
-    w.toml:8:2: duplicate key
+    w.toml:8:2: the key "workflow" is repeated
       |
     8 | [workflow]
       |  ^^^^^^^^
+      advice: keep one of them
     "##);
 }
 

@@ -120,7 +120,7 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
     let max_output = fields.field("max_output_tokens").and_then(|field| count(field, found));
     let requests = fields.field("requests_per_minute").and_then(|field| count(field, found));
     for key in KEYS_OF_KEYS {
-        if fields.get(key).is_some() {
+        if fields.refused(key).is_some() {
             let problem = format!("a model has no key `{key}`");
             let advice = "put the key into a variable of the environment, and write key_variable = \"ITS_NAME\"";
             found.add(Defect::new(&header, problem).advise(advice));

@@ -24,8 +24,6 @@ const ADVICE: &str = "split it into several documents";
 const EXAMPLE: &str = "write [[servers]], and below it name = \"…\" and command = [\"…\"] or url = \"https://…\"";
 const EXAMPLE_COMMAND: &str = "write command = [\"npx\", \"-y\", \"a-server\"]: the program and its arguments";
 const EXAMPLE_EFFECTS: &str = "write effects = { a_tool = \"reads\" }, with the names that the server has";
-const IN_VARIABLE: &str =
-    "put it into a variable of the environment, and write env_from = [\"ITS_NAME\"] or bearer_from = \"ITS_NAME\"";
 
 /// The most servers of a document.
 const MAX_SERVERS: usize = 64;
@@ -130,9 +128,15 @@ fn server(item: &Item<'_>, variables: Variables<'_>, found: &mut Found) -> Optio
     let timeout = fields.field("timeout").and_then(|field| duration(field, found));
     let start_timeout = fields.field("start_timeout").and_then(|field| duration(field, found));
     let max_output = fields.field("max_output").and_then(|field| max_output(field, found));
+    let setting = match &reached {
+        Some(Reached::Program { .. }) => "env_from = [\"ITS_NAME\"]",
+        Some(Reached::Address { .. }) => "bearer_from = \"ITS_NAME\"",
+        None => "env_from = [\"ITS_NAME\"] for a `command`, bearer_from = \"ITS_NAME\" for a `url`",
+    };
     for key in KEYS_OF_SECRETS {
-        if fields.get(key).is_some() {
-            found.add(Defect::new(&header, format!("a server has no key `{key}`")).advise(IN_VARIABLE));
+        if fields.refused(key).is_some() {
+            let defect = Defect::new(&header, format!("a server has no key `{key}`"));
+            found.add(defect.advise(format!("put it into a variable of the environment, and write {setting}")));
         }
     }
     fields.close(found);

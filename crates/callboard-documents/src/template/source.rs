@@ -39,7 +39,18 @@ pub(super) fn with_room<T: Send>(source: &str, read: impl FnOnce() -> Result<T, 
 fn fault(source: &str, error: &Error) -> Fault {
     let at = error.range().and_then(|range| source.get(range)).filter(|part| !part.trim().is_empty());
     let near = at.map(|part| format!(" at `{}`", cut(part.trim()))).unwrap_or_default();
-    Fault::new(format!("the template cannot be read{near}: {}", text_of(error)))
+    let text = text_of(error);
+    let problem = text.strip_prefix("syntax error: ").unwrap_or(&text);
+    let fault = Fault::new(format!("the template cannot be read{near}: {problem}"));
+    if problem.ends_with("end of variable block") {
+        fault.advise("close a value with `}}`, as in `{{ task }}`")
+    } else if problem.contains("end of block") {
+        fault.advise("write a block as in `{% if task %}…{% endif %}`")
+    } else if problem.ends_with("unexpected end of input, expected expression") {
+        fault.advise("complete it, as in `a.output == \"yes\"`")
+    } else {
+        fault
+    }
 }
 
 pub(super) fn text_of(error: &Error) -> String {

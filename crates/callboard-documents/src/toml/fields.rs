@@ -16,6 +16,7 @@ pub struct Fields<'t> {
     /// Where the table is: the place of a defect about a key that is missing.
     pub place: Range<usize>,
     asked: Vec<&'static str>,
+    refused: Vec<&'static str>,
 }
 
 /// A key and what it is set to.
@@ -28,12 +29,18 @@ impl<'t> Fields<'t> {
             found.add(mismatch(what, "a table", item).advise(advice));
             return None;
         };
-        Some(Self { what, table, place: item.span(), asked: Vec::new() })
+        Some(Self { what, table, place: item.span(), asked: Vec::new(), refused: Vec::new() })
     }
 
     /// Returns what a key is set to; `None` if it is not set. [`Fields::close`] takes the key for known from then on.
     pub fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
         self.asked.push(key);
+        self.table.get(key)
+    }
+
+    /// Returns what a key is set to that the caller refuses in its own words: [`Fields::close`] neither reports nor suggests it.
+    pub fn refused(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
+        self.refused.push(key);
         self.table.get(key)
     }
 
@@ -59,7 +66,8 @@ impl<'t> Fields<'t> {
 
     /// Adds a defect for each key that nobody asked for.
     pub fn close(self, found: &mut Found) {
-        for key in self.table.keys().filter(|key| !self.asked.contains(&key.get_ref().as_ref())) {
+        let is_known = |key: &str| self.asked.contains(&key) || self.refused.contains(&key);
+        for key in self.table.keys().filter(|key| !is_known(key.get_ref())) {
             let likely = nearest(key.get_ref(), self.asked.iter().copied());
             let problem =
                 format!("{} has no key {}{}", self.what, quoted(key.get_ref()), did_you_mean(likely.as_deref()));

@@ -13,6 +13,8 @@ pub use ::toml::de::{DeInteger, DeTable, DeValue};
 pub use fields::{Field, Fields};
 pub use values::{Item, count, duration, json, list, misfit, mismatch, placed_json, string, text, word};
 
+use callboard_text::quoted;
+
 use crate::{Defect, Found, MAX_TEXT};
 
 /// Has `read` make something of the tree of a text; nothing is made of one that is too long or whose grammar is wrong.
@@ -33,7 +35,14 @@ pub fn read<T: Default>(
     }
     let (tree, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        found.add(Defect::new(&error.span(), error.message()));
+        let key = error.span().and_then(|place| text.get(place)).filter(|_| error.message() == "duplicate key");
+        found.add(match key {
+            Some(key) => {
+                let problem = format!("the key {} is repeated", quoted(key.trim_matches(['"', '\''])));
+                Defect::new(&error.span(), problem).advise("keep one of them")
+            }
+            None => Defect::new(&error.span(), error.message()),
+        });
     }
     read(tree.get_ref(), found)
 }

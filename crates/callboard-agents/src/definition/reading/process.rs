@@ -109,7 +109,7 @@ fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Pla
 /// Adds a defect for each of these keys that is present.
 pub(super) fn refuse(fields: &mut Fields<'_>, keys: &[Thinking], found: &mut Found) {
     for (key, why, advice) in keys {
-        if let Some(item) = fields.get(key) {
+        if let Some(item) = fields.refused(key) {
             let problem =
                 format!("`{key}` is for agents that think, and [agent.process] makes this one a program: {why}");
             found.add(Defect::new(&Some(item.span()), problem).advise(*advice));
