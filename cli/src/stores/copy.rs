@@ -2,9 +2,11 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use callboard::storage::StorageError;
+use rustix::fs::{Access, OFlags, access};
 use tempfile::TempDir;
 
 /// How much disk space opening a store takes, in bytes: two segments of its log.
@@ -47,27 +49,38 @@ pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageEr
     })
 }
 
-/// The error of a store that cannot be opened; on a full disk with the free space, the needed space, and remedies.
-pub(crate) fn with_free_space(folder: &Path, error: StorageError) -> StorageError {
-    match (error, free(folder)) {
-        (StorageError::Open { path, detail }, Some(free)) if free < NEEDED => {
-            let detail = format!(
-                "{detail}; its disk has {free} bytes free, and opening a store takes {NEEDED}, even to remove runs: remove other files \
-                 there, or move the folder of the store to another disk and name it with --store"
-            );
-            StorageError::Open { path, detail }
-        }
-        (error, _) => error,
-    }
+/// The error of a store that cannot be opened, with remedies if its disk is full or it cannot be written to.
+pub(crate) fn with_remedy(folder: &Path, error: StorageError) -> StorageError {
+    let StorageError::Open { path, detail } = error else { return error };
+    let detail = match (free(folder).filter(|free| *free < NEEDED), why_not_writable(folder)) {
+        (Some(free), _) => format!(
+            "{detail}; its disk has {free} bytes free, and opening a store takes {NEEDED}, even to remove runs: remove other files \
+             there, or move the folder of the store to another disk and name it with --store"
+        ),
+        (None, Some(why)) => format!(
+            "{detail}; {why}, and only commands that read runs work without that: change its permissions, or copy the folder of the \
+             store and name the copy with --store"
+        ),
+        (None, None) => detail,
+    };
+    StorageError::Open { path, detail }
 }
 
 fn why_not_writable(folder: &Path) -> Option<&'static str> {
-    match OpenOptions::new().write(true).open(folder.join("lock")) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some("this user may not write to it"),
-        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Some("it is on a read-only file system"),
-        _ if free(folder).is_some_and(|free| free < NEEDED) => Some("its disk is full"),
-        _ => None,
+    // Without waiting for the other end of a pipe.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().write(true).custom_flags(nonblocking).open(folder.join("lock")).map(drop);
+    // A folder in which no file can be created is no better than a file that cannot be written.
+    let paths = [folder.to_owned(), folder.join("db")];
+    let checked = paths.iter().map(|path| access(path, Access::WRITE_OK).map_err(io::Error::from));
+    for error in std::iter::once(opened).chain(checked).filter_map(Result::err) {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => return Some("this user may not write to it"),
+            io::ErrorKind::ReadOnlyFilesystem => return Some("it is on a read-only file system"),
+            _ => {}
+        }
     }
+    free(folder).is_some_and(|free| free < NEEDED).then_some("its disk is full")
 }
 
 /// The free bytes of the folder's file system.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::output::note;
 use crate::page::{Failure, brief, shown_path};
-use crate::stores::copy::{copy_if_needed, with_free_space};
+use crate::stores::copy::{copy_if_needed, with_remedy};
 use crate::stores::creation::Missing;
 use crate::values::reason;
 
@@ -85,8 +85,7 @@ impl Store {
     /// Opens a store, or creates one. If that fails, the created folders are removed.
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
         let missing = Missing::before(folder);
-        let sled =
-            Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_free_space(folder, error))?;
+        let sled = Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_remedy(folder, error))?;
         let sled = Arc::new(sled);
         Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), copy: None })
     }
