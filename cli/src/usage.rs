@@ -10,6 +10,7 @@ use callboard::messages::{visible, visible_lines};
 
 use crate::arguments::{Arguments, Runs};
 use crate::page::{self, Failure};
+use crate::quote::quoted;
 use crate::values::similar;
 
 /// Prints why the command line was refused, as JSON if `--json` is among the arguments. Help is printed as text.
@@ -77,8 +78,16 @@ fn is_json_among(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
-/// Adds the likely command to the error where clap finds none: one without its `runs`, or one with a typo.
+/// Adds the likely command line to the error where clap finds none: a command without its `runs`, one with a typo, or the option for a
+/// folder.
 fn with_tip(mut error: clap::Error) -> clap::Error {
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && let Some(tip) = folder_tip(std::env::args().nth(1).as_deref(), argument)
+    {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return error;
+    }
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
     else {
@@ -95,6 +104,12 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
     }
     error
+}
+
+/// The tip for `callboard check FOLDER`.
+fn folder_tip(command: Option<&str>, argument: &str) -> Option<String> {
+    let is_folder = command == Some("check") && !argument.starts_with('-');
+    is_folder.then(|| format!("to check the agents of another folder: callboard check --agents {}", quoted(argument)))
 }
 
 /// The subcommand that differs from `name` by a typo, of the command that the words before it name.

@@ -13,7 +13,7 @@ use callboard_agents::{
 pub(super) const FAKE: &str = "fake";
 
 /// What follows the error of an agent for which no model is chosen.
-const NAME_ONE: &str = "; or name one with --model, as --model gpt-5-mini; --model fake needs no key";
+pub(super) const NAME_ONE: &str = "; or name one with --model, as --model gpt-5-mini; --model fake needs no key";
 
 /// The library's built-in agents, without those whose names others had when the folder was loaded; none where all of its agents are
 /// programs and no model is available.

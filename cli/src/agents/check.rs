@@ -15,9 +15,9 @@ use crate::signals::Signals;
 use crate::workflow::check::defects_json;
 
 use super::arguments::Check;
-use super::built_in::FAKE;
+use super::built_in::{FAKE, NAME_ONE};
 use super::load::has_shell;
-use super::read::{self, Mcp, Read};
+use super::read::{self, Invalid, Mcp, Read};
 use crate::quote::quoted;
 
 /// Reports every defect in the agents of a folder.
@@ -37,47 +37,108 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     };
     let Read { sources, definitions, tools, mcp } = read;
     let models = read::models(&arguments.files)?;
-    let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
-    for (source, read) in sources.iter().zip(&definitions) {
+    let mut report = Report::default();
+    for (source, read) in sources.iter().zip(definitions.iter().cloned()) {
         match read {
             Ok(definition) => {
-                let mut row = row(&source.origin, definition);
+                let mut row = row(&source.origin, &definition);
                 row["defects"] = json!([]);
-                if let Err(found) = models_of(&models, definition, source) {
-                    remarks.push_str(&format!("{found}\n\n"));
-                    (defects, wrong) = (defects + found.list().len(), wrong + 1);
+                if let Some(Err(found)) = models.as_ref().ok().map(|models| models_of(models, &definition, source)) {
+                    report.add_defects(&found);
                     row["defects"] = defects_json(&found).into();
                 }
-                text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(definition))));
-                rows.push(row);
+                report.text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(&definition))));
+                report.rows.push(row);
             }
-            Err(found) => {
-                remarks.push_str(&format!("{found}\n\n"));
-                (defects, wrong) = (defects + found.list().len(), wrong + 1);
-                rows.push(json!({ "kind": "unread", "file": source.origin, "defects": defects_json(found) }));
-            }
+            Err(found) if mcp.is_err() => report.add_unread(&source.origin, &without_servers(source, found)),
+            Err(found) => report.add_unread(&source.origin, &found),
         }
     }
-    text.push_str(&built_in(definitions.iter().flatten()));
-    if let Some(mcp) = mcp {
-        text.push_str(&format!("{}: {}\n", visible(&mcp.origin), of_servers(&tools)));
-        for problem in &mcp.problems {
-            remarks.push_str(&format!("{problem}\n\n"));
+    report.text.push_str(&built_in(definitions.iter().flatten()));
+    match &models {
+        Ok(models) => report.add_missing_model(models, definitions.iter().flatten()),
+        Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
+    }
+    match &mcp {
+        Ok(Some(mcp)) => {
+            report.text.push_str(&format!("{}: {}\n", visible(&mcp.origin), of_servers(&tools)));
+            for problem in &mcp.problems {
+                report.remarks.push_str(&format!("{problem}\n\n"));
+            }
+            report.defects += mcp.problems.len();
+            report.wrong += usize::from(!mcp.problems.is_empty());
+            report.rows.push(servers_row(mcp, &tools));
         }
-        (defects, wrong) = (defects + mcp.problems.len(), wrong + usize::from(!mcp.problems.is_empty()));
-        rows.push(servers_row(&mcp, &tools));
+        Ok(None) => {}
+        Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
     }
-    if defects > 0 {
-        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(rows.len(), "file")));
+    Ok(report.page(definitions.iter().flatten().any(has_shell)))
+}
+
+/// What `check` prints.
+#[derive(Default)]
+struct Report {
+    text: String,
+    remarks: String,
+    /// A line about agents without a model, which is no defect: the command line can name one.
+    notice: String,
+    rows: Vec<Value>,
+    defects: usize,
+    /// How many files have defects.
+    wrong: usize,
+}
+
+impl Report {
+    fn add_defects(&mut self, found: &Defects) {
+        if !found.list().is_empty() {
+            self.remarks.push_str(&format!("{found}\n\n"));
+            (self.defects, self.wrong) = (self.defects + found.list().len(), self.wrong + 1);
+        }
     }
-    if definitions.iter().flatten().any(has_shell) {
-        let parts = ShellExec::confinement();
-        text.push_str(&format!("commands of ShellExec, on this machine:\n{}", confinement(&parts)));
-        rows.push(
-            json!({ "kind": "confinement", "confinement": parts.iter().map(confinement_row).collect::<Vec<_>>() }),
-        );
+
+    /// A file that cannot be used.
+    fn add_unread(&mut self, origin: &str, found: &Defects) {
+        self.add_defects(found);
+        self.rows.push(json!({ "kind": "unread", "file": origin, "defects": defects_json(found) }));
     }
-    Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
+
+    /// Names the agents that have no model unless the command line names one.
+    fn add_missing_model<'a>(&mut self, models: &Models, definitions: impl Iterator<Item = &'a Definition>) {
+        let Err(error) = models.candidates(&ModelChoice::default()) else { return };
+        let needs_one =
+            |definition: &&Definition| definition.process.is_none() && definition.model == ModelChoice::default();
+        let agents: Vec<&str> = definitions.filter(needs_one).map(|definition| definition.name.as_str()).collect();
+        if !agents.is_empty() {
+            let why = format!("{error}{NAME_ONE}");
+            let (noun, names) = (if agents.len() == 1 { "agent" } else { "agents" }, visible(&agents.join(", ")));
+            self.notice = format!("no model is configured for the {noun} {names}: {why}\n");
+            self.rows.push(json!({ "kind": "no_model", "agents": agents, "why": why }));
+        }
+    }
+
+    fn page(mut self, has_shell: bool) -> Page {
+        if self.defects > 0 {
+            let files = self.rows.iter().filter(|row| row["file"].is_string()).count();
+            let (defects, files) = (count(self.defects, "defect"), count(files, "file"));
+            self.remarks.push_str(&format!("{defects} in {} of {files}\n", self.wrong));
+        }
+        self.remarks.push_str(&self.notice);
+        if has_shell {
+            let parts = ShellExec::confinement();
+            self.text.push_str(&format!("commands of ShellExec, on this machine:\n{}", confinement(&parts)));
+            let rows: Vec<Value> = parts.iter().map(confinement_row).collect();
+            self.rows.push(json!({ "kind": "confinement", "confinement": rows }));
+        }
+        let code = u8::from(self.defects > 0);
+        Page { code, remarks: self.remarks, ..Page::new(self.text, Value::from(self.rows)) }
+    }
+}
+
+/// The defects without missing tools of servers, whose file has defects itself: the tools are unknown.
+fn without_servers(source: &DefinitionSource, found: Defects) -> Defects {
+    let is_of_server = |defect: &Defect| defect.problem.starts_with("there is no tool \"mcp__");
+    let list = found.list().iter().filter(|defect| !is_of_server(defect)).cloned().collect();
+    Defects::of(&source.origin, found.source().map(|(_, text)| text), list)
 }
 
 /// The defects in the models that a definition names. A definition that names none gets its model from the command line.

@@ -21,12 +21,27 @@ use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside, 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// The models that agents may use: those of the catalog, or of the environment if there is none.
-pub(super) fn models(files: &Files) -> Result<Models, Failure> {
-    match document(files.models.as_deref(), &files.default_file(DEFAULT_CATALOG))? {
-        None => Ok(Models::from_environment(&Env::system())),
-        Some((origin, text)) => read_catalog(&origin, &text).map_err(wrong),
+/// A file of models or servers that has defects.
+pub(super) struct Invalid {
+    pub(super) origin: String,
+    pub(super) defects: Defects,
+}
+
+impl From<Invalid> for Failure {
+    fn from(Invalid { defects, .. }: Invalid) -> Self {
+        Self::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
     }
+}
+
+/// The models that agents may use: those of the catalog, or of the environment if there is none.
+///
+/// # Errors
+/// The catalog cannot be read; the inner error is that it has defects.
+pub(super) fn models(files: &Files) -> Result<Result<Models, Invalid>, Failure> {
+    Ok(match document(files.models.as_deref(), &files.default_file(DEFAULT_CATALOG))? {
+        None => Ok(Models::from_environment(&Env::system())),
+        Some((origin, text)) => read_catalog(&origin, &text).map_err(|defects| Invalid { origin, defects }),
+    })
 }
 
 /// The same models, as a file that may change during the run.
@@ -43,11 +58,13 @@ fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
 }
 
 /// The servers whose tools agents may use, with their file; `None` if there is no such file.
-fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
+fn servers(files: &Files) -> Result<Result<Option<(String, McpServers)>, Invalid>, Failure> {
     let default = files.default_file(DEFAULT_SERVERS);
-    let Some((origin, text)) = document(files.mcp.as_deref(), &default)? else { return Ok(None) };
-    let servers = McpServers::from_toml(&Env::system(), &origin, &text).map_err(wrong)?;
-    Ok((!servers.is_empty()).then_some((origin, servers)))
+    let Some((origin, text)) = document(files.mcp.as_deref(), &default)? else { return Ok(Ok(None)) };
+    Ok(match McpServers::from_toml(&Env::system(), &origin, &text) {
+        Ok(servers) => Ok((!servers.is_empty()).then_some((origin, servers))),
+        Err(defects) => Err(Invalid { origin, defects }),
+    })
 }
 
 /// The path and the text of the file that was named, or of the default one if it exists.
@@ -67,17 +84,13 @@ fn document(named: Option<&Path>, default: &Path) -> Result<Option<(String, Stri
     Ok(Some((origin, text)))
 }
 
-fn wrong(defects: Defects) -> Failure {
-    Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
-}
-
 /// The result of reading a folder.
 pub(super) struct Read {
     pub(super) sources: Vec<DefinitionSource>,
     pub(super) definitions: Vec<Result<Definition, Defects>>,
     pub(super) tools: Tools,
-    /// The file of servers, if there is one.
-    pub(super) mcp: Option<Mcp>,
+    /// The file of servers, if there is one. Without it agents that name tools of servers have defects.
+    pub(super) mcp: Result<Option<Mcp>, Invalid>,
 }
 
 /// A file of servers, and the problems of starting them.
@@ -108,13 +121,14 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
         files.check_paths(|project| program.paths(project, &files.root))?;
     }
     let mcp = match servers(files)? {
-        Some((origin, servers)) => {
+        Ok(Some((origin, servers))) => {
             if files.mcp.is_none() {
                 files.check_paths(|project| servers.paths(project))?;
             }
-            Some(Mcp { origin, problems: servers.add_to(&mut tools).await })
+            Ok(Some(Mcp { origin, problems: servers.add_to(&mut tools).await }))
         }
-        None => None,
+        Ok(None) => Ok(None),
+        Err(invalid) => Err(invalid),
     };
     let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
     let or_unread = |((definition, problem), source): (_, &DefinitionSource)| match problem {

@@ -33,7 +33,9 @@ fn init_check_and_run_give_a_first_result_without_a_key() {
     insta::assert_snapshot!("init", printed.out);
     write(&folder, "main.rs", "fn main() { todo() } // TODO: write it\n");
     let printed = callboard(folder.path(), &["check"]);
-    assert_eq!((printed.code, printed.error.as_str()), (Some(0), ""));
+    let no_model = "no model is configured for the agents coder, coordinator, researcher, reviewer: no model is chosen, and none is listed; ";
+    assert!(printed.code == Some(0) && printed.error.starts_with(no_model), "{}", printed.error);
+    assert!(printed.error.ends_with("; --model fake needs no key\n"), "{}", printed.error);
     // The confinement on this machine has a test of its own.
     insta::assert_snapshot!("check", printed.out.split("commands of ShellExec").next().unwrap());
     let run = ["run", "review this repository", "--to", "coordinator", "--model", "fake", "--no-input"];
@@ -387,6 +389,37 @@ fn defects_are_reported_by_check_and_before_a_run_that_needs_the_agent() {
     }
     let json = callboard(folder.path(), &["check", "--json"]).json();
     assert_eq!((&json[0]["defects"][0]["line"], &json[1]["agent"]), (&3.into(), &"coordinator".into()));
+}
+
+#[test]
+fn the_defects_of_agents_models_and_servers_are_reported_together() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "agents/x.toml", "[agent]\nname = \"x\"\nmod = \"build\"\n");
+    write(&folder, "agents/y.toml", &agent_with("y", &["mcp__s__add", "FileRaed"]));
+    write(&folder, "agents/z.toml", &agent_with("z", &["mcp__s__add"]));
+    write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"ollama\"\ncolour = 1\n");
+    write(&folder, "mcp.toml", "[[servers]]\nname = \"s\"\nurl = \"https://example.org\"\ncolour = 1\ntoken = \"t\"\n");
+    let printed = callboard(folder.path(), &["check"]);
+    assert_eq!(printed.code, Some(1), "{}", printed.error);
+    insta::assert_snapshot!("defects_of_all_files", printed.error);
+    let rows = callboard(folder.path(), &["check", "--json"]).json();
+    let files: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["file"].as_str().unwrap()).collect();
+    assert_eq!(files, ["agents/x.toml", "agents/y.toml", "agents/z.toml", "models.toml", "mcp.toml"]);
+    // The advice names no key that is refused.
+    let advice = printed.error.lines().filter_map(|line| line.trim_start().strip_prefix("advice: its keys are "));
+    let advice: Vec<&str> = advice.collect();
+    assert!(
+        advice.len() == 2 && advice.iter().all(|keys| !keys.contains("`token`") && !keys.contains("`key`")),
+        "{advice:?}"
+    );
+}
+
+#[test]
+fn a_folder_that_check_is_given_without_its_option_is_named_with_it() {
+    let folder = initialized();
+    let refused = callboard(folder.path(), &["check", "my agents"]);
+    let tip = "tip: to check the agents of another folder: callboard check --agents 'my agents'\n";
+    assert!(refused.code == Some(2) && refused.error.contains(tip), "{}", refused.error);
 }
 
 #[test]
