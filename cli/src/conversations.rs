@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use callboard::messages::{ConversationId, Message, RunId, visible, visible_lines};
 use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun};
 
-use crate::agents::hints::store_flag;
 use crate::agents::patterns::is_of_workflow;
 use crate::arguments::Conversations;
+use crate::command_line::command_line;
 use crate::page::{Failure, Page, brief, count, folded, grouped, lines_of, table, time};
 use crate::process;
 use crate::stores::Stores;
@@ -25,8 +25,12 @@ pub(crate) fn main(command: &Conversations) -> ExitCode {
 async fn answer(command: &Conversations) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
     match command {
-        Conversations::List { .. } => list(&stores.open()?).await,
-        Conversations::Show { conversation, .. } => show(&stores.open()?, conversation).await,
+        Conversations::List { .. } => {
+            let mut page = list(&stores.open()?).await?;
+            page.remarks.extend(stores.hint().await.map(|hint| format!("{hint}\n")));
+            Ok(page)
+        }
+        Conversations::Show { conversation, .. } => show(&stores, conversation).await,
         Conversations::Delete { conversations: wanted, .. } => delete(&stores, wanted).await,
         Conversations::Fork { conversation, copy, until, .. } => {
             fork(&stores, conversation, copy, until.as_deref()).await
@@ -74,8 +78,10 @@ async fn list(open: &OpenStores) -> Result<Page, Failure> {
 }
 
 /// Shows the messages of a conversation, run by run.
-async fn show(open: &OpenStores, conversation: &ConversationId) -> Result<Page, Failure> {
-    let place = open.place_of_conversation(conversation).await?.ok_or_else(|| unknown(conversation, open))?;
+async fn show(stores: &Stores, conversation: &ConversationId) -> Result<Page, Failure> {
+    let open = stores.open()?;
+    let place = open.place_of_conversation(conversation).await?;
+    let place = place.ok_or_else(|| unknown(conversation, &open, stores.named()))?;
     let runs = open.stores[place].conversations().read(conversation).await.map_err(trouble)?;
     let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
     let rows: Vec<Value> = runs.iter().map(row).collect();
@@ -94,8 +100,8 @@ async fn fork(
     if open.place_of_conversation(copy).await?.is_some() {
         return Err(Failure::trouble(ConversationError::Exists(copy.clone()).to_string()));
     }
-    let place = open.place_of_conversation(conversation).await?.ok_or_else(|| unknown(conversation, &open))?;
-    let store = &open.stores[place];
+    let place = open.place_of_conversation(conversation).await?;
+    let store = &open.stores[place.ok_or_else(|| unknown(conversation, &open, stores.named()))?];
     let runs = store.conversations().read(conversation).await.map_err(trouble)?;
     let ended: Vec<RunId> = runs.iter().filter(|run| run.ended_at.is_some()).map(|run| run.run).collect();
     let last = *ended.last().ok_or_else(|| {
@@ -130,11 +136,10 @@ pub(crate) async fn check_none_is_open(
     let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) else { return Ok(()) };
     let loaded = store.load(open.run).await?;
     Err(Failure::trouble(format!(
-        "run {run} of conversation {conversation} has not ended; to continue it: {line}; to remove it: callboard runs delete \
-         {run}{flag}",
+        "run {run} of conversation {conversation} has not ended; to continue it: {}; to remove it: {}",
+        visible(&line(&loaded)),
+        visible(&deletion(open.run, named)),
         run = open.run,
-        line = visible(&line(&loaded)),
-        flag = visible(&store_flag(named)),
     )))
 }
 
@@ -168,16 +173,16 @@ async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Fail
     for conversation in wanted {
         let place = open.place_of_conversation(conversation).await.map_err(|failure| failure.with(&text))?;
         // If no store has it, leftovers of a deletion or a copy that was killed are removed from all of them.
-        let stores = place.map_or(&open.stores[..], |place| &open.stores[place..=place]);
+        let searched = place.map_or(&open.stores[..], |place| &open.stores[place..=place]);
         let mut is_deleted = false;
-        for store in stores {
+        for store in searched {
             match store.conversations().delete(conversation).await {
                 Ok(was_there) => is_deleted |= was_there,
-                Err(error) => return Err(refused(store, &error).await.with(&text)),
+                Err(error) => return Err(refused(store, &error, stores.named()).await.with(&text)),
             }
         }
         if !is_deleted {
-            return Err(unknown(conversation, &open).with(&text));
+            return Err(unknown(conversation, &open, stores.named()).with(&text));
         }
         text.push_str(&format!("conversation {conversation} is deleted\n"));
         deleted.push(conversation);
@@ -220,23 +225,28 @@ fn row(run: &ConversationRun) -> Value {
     })
 }
 
-fn unknown(conversation: &ConversationId, open: &OpenStores) -> Failure {
+fn unknown(conversation: &ConversationId, open: &OpenStores, named: Option<&Path>) -> Failure {
     if open.closed.is_empty() {
-        let help = "`callboard conversations list` names all";
-        return Failure::unknown(format!("there is no conversation {conversation}; {help}"));
+        let line = command_line("conversations list", named);
+        return Failure::unknown(format!("there is no conversation {conversation}; `{}` names all", visible(&line)));
     }
     let missed = format!("conversation {conversation} may be in a store that could not be opened");
     Failure::trouble(missed).with(&open.notes())
 }
 
-async fn refused(store: &Store, error: &ConversationError) -> Failure {
+/// The command line that deletes a run.
+fn deletion(run: RunId, named: Option<&Path>) -> String {
+    command_line(&format!("runs delete {run}"), named)
+}
+
+async fn refused(store: &Store, error: &ConversationError, named: Option<&Path>) -> Failure {
     match error {
         ConversationError::RunIsOpen { run, .. } => {
             let is_planned = store.load(*run).await.is_ok_and(|run| is_of_workflow(run.replay.submission()));
             let line = if is_planned { "workflow resume" } else { "run --resume" };
-            Failure::trouble(format!(
-                "{error}: callboard {line} {run} continues the run, and callboard runs delete {run} removes it"
-            ))
+            let line = command_line(&format!("{line} {run}"), named);
+            let (line, deletion) = (visible(&line), visible(&deletion(*run, named)));
+            Failure::trouble(format!("{error}; to continue the run: {line}; to remove it: {deletion}"))
         }
         _ => Failure::trouble(error.to_string()),
     }

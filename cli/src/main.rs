@@ -4,6 +4,7 @@
 mod agents;
 mod arguments;
 mod atomic_file;
+mod command_line;
 mod conversations;
 mod limits;
 mod nested;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use callboard::messages::{RunId, RunResult, visible_lines};
 
 use crate::page::{self, Failure, Page, folded, json_text};
+use crate::retry::without_limits;
 use crate::signals::Signals;
 use crate::{orphans, output, shapes};
 
@@ -142,7 +143,10 @@ fn result_page(result: &RunResult, as_json: bool) -> Page {
         None => format!("{}\n", folded(&json_text(output))),
     };
     let code = u8::from(!outcome.is_finished());
-    let remarks =
-        if code == 0 || as_json { String::new() } else { format!("{}\n", output::fit(&format!("error: {outcome}"))) };
+    let remarks = if code == 0 || as_json {
+        String::new()
+    } else {
+        format!("{}\n", output::fit(&format!("error: {}", without_limits(&outcome.to_string()))))
+    };
     Page { code, remarks, ..Page::new(text, shapes::result(result)) }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use callboard::messages::{AgentName, RunId, Submission, visible, visible_lines};
 
+use crate::command_line::{agents_options, command_line, limits_option};
 use crate::quote::{quoted, quoted_path};
 
-use super::arguments::{AGENTS, Files, Run};
+use super::arguments::{Files, Run};
 use super::invalid::InvalidAgents;
 use super::read;
 
@@ -18,16 +19,21 @@ pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> S
 
 /// The command line that retries a run, with these limits if they differ from the earlier ones.
 pub(super) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, arguments: &Run) -> String {
-    continuation(&format!("--retry {run}{}", limits_flag(limits)), store, arguments)
+    continuation(&format!("--retry {run}{}", limits_option(limits)), store, arguments)
+}
+
+/// The command line that retries the run that the person named, with limits that the person has to choose.
+pub(super) fn retrial_with_limits(run: &str, store: Option<&Path>, arguments: &Run) -> String {
+    continuation(&format!("--retry {} --limits …", quoted(run)), store, arguments)
 }
 
 fn continuation(how: &str, store: Option<&Path>, arguments: &Run) -> String {
-    let mut line = format!("callboard run {how}{}", store_flag(store));
-    let Run { files, model, .. } = arguments;
-    if let Some(named) = files.agents.as_deref().filter(|named| *named != Path::new(AGENTS)) {
-        line.push_str(&format!(" --agents {}", quoted_path(named)));
-    }
-    line + &flags(files, model.as_deref())
+    command_line(&format!("run {how}"), store) + &agents_options(&arguments.files, arguments.model.as_deref())
+}
+
+/// The command line that prints all defects of the agents.
+pub(super) fn check(files: &Files) -> String {
+    command_line("check", None) + &agents_options(files, None)
 }
 
 /// The command line of `callboard workflow` that resumes a run of a workflow.
@@ -47,7 +53,7 @@ pub(super) fn workflow_retrial(
     limits: Option<&str>,
     (store, arguments): (Option<&Path>, &Run),
 ) -> WorkflowLine {
-    of_workflow(&format!("retry {run}{}", limits_flag(limits)), submission, store, arguments)
+    of_workflow(&format!("retry {run}{}", limits_option(limits)), submission, store, arguments)
 }
 
 /// A command line of `callboard workflow`.
@@ -62,25 +68,19 @@ fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, argumen
     let known = read::names(files.folder());
     let cast: BTreeSet<&str> = submission.cast.iter().map(AgentName::as_str).collect();
     let (in_files, programs): (Vec<&str>, Vec<&str>) = cast.into_iter().partition(|agent| known.contains(*agent));
-    let mut text = format!("callboard workflow {how}{}", store_flag(store));
+    let mut text = command_line(&format!("workflow {how}"), store);
     for program in &programs {
         // In quotes: the program may have arguments.
         text.push_str(&format!(" --agent {}='COMMAND'", quoted(program)));
     }
     if !in_files.is_empty() {
-        text.push_str(&format!(" --agents {}{}", quoted_path(files.folder()), flags(files, model.as_deref())));
+        if files.agents.is_none() {
+            // `callboard workflow` searches for no folder.
+            text.push_str(&format!(" --agents {}", quoted_path(files.folder())));
+        }
+        text.push_str(&agents_options(files, model.as_deref()));
     }
     WorkflowLine { text, lacks_programs: !programs.is_empty() }
-}
-
-/// The option with the limits of a retry.
-pub(crate) fn limits_flag(limits: Option<&str>) -> String {
-    limits.map(|limits| format!(" --limits {}", quoted(limits))).unwrap_or_default()
-}
-
-/// The option that names the store; empty for the project's own.
-pub(crate) fn store_flag(store: Option<&Path>) -> String {
-    store.map(|store| format!(" --store {}", quoted_path(store))).unwrap_or_default()
 }
 
 /// The line about a turn that needs attention, with what to do on the command line.
@@ -98,18 +98,6 @@ pub(super) fn needs_attention(turn: u32, why: &str, invalid: &InvalidAgents) -> 
         ),
         None => format!("turn {turn} needs attention: {}", visible_lines(why).replace('\n', "\n  │ ")),
     }
-}
-
-/// The options for the models, tools and folders of agents, without those that have their defaults.
-pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
-    let Files { agents: _, models, mcp, root, allow_read, protected: _, found: _ } = files;
-    let root = (root != Path::new(".")).then_some(root);
-    let models = models.iter().map(|models| ("--models", quoted_path(models)));
-    let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));
-    let root = root.into_iter().map(|root| ("--root", quoted_path(root)));
-    let reads = allow_read.iter().map(|folder| ("--allow-read", quoted_path(folder)));
-    let model = model.iter().map(|model| ("--model", quoted(model)));
-    models.chain(mcp).chain(root).chain(reads).chain(model).map(|(flag, value)| format!(" {flag} {value}")).collect()
 }
 
 #[cfg(test)]
@@ -147,7 +135,8 @@ mod tests {
     fn the_command_line_continues_a_run_with_the_same_agents_and_folders() {
         let begin = "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab --store";
         assert_eq!(hint(&[]), "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab");
-        assert_eq!(hint(&["--store", "data", "--agents", "agents", "--root", "."]), format!("{begin} data"));
+        let named = hint(&["--store", "data", "--agents", "agents", "--root", "."]);
+        assert_eq!(named, format!("{begin} data --agents agents"));
         let all = [
             "--store=../my data",
             "--agents=ag's",

@@ -63,13 +63,13 @@ impl InvalidAgents {
         self.0.is_empty()
     }
 
-    /// A warning for each; agents with the same problem share one.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    /// A warning for each; agents with the same problem share one. `check` is the command line that prints all defects.
+    pub(super) fn warnings(&self, check: &str) -> Vec<String> {
         let line = |(reason, members): (&str, Vec<&InvalidAgent>)| match members.as_slice() {
             [only] => {
                 let more = match only.first.1 {
                     0 => String::new(),
-                    more => format!(" (and {}; callboard check prints all)", count(more, "more defect")),
+                    more => format!(" (and {}; {} prints all)", count(more, "more defect"), visible(check)),
                 };
                 format!("warning: the agent {} is left out: {}{more}", only.shown(), only.first.0)
             }

@@ -1,9 +1,9 @@
 //! The store of a `callboard run`, and the earlier run that it continues.
 
-use callboard::messages::{RunEvent, RunId, RunResult, visible};
+use callboard::messages::{RunEvent, RunResult, Submission, visible};
 
 use crate::page::{Failure, note};
-use crate::retry::FailedTurn;
+use crate::retry::{advice, raised_limits};
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
 
@@ -33,10 +33,13 @@ impl Kept {
                 let before = store.load(run).await?;
                 (store, Some(before))
             }
-            None => match &arguments.conversation {
-                Some(conversation) => (stores.take_for(conversation).await?, None),
-                None => (stores.take()?, None),
-            },
+            None => {
+                let store = stores.take_new(arguments.conversation.as_ref()).await?;
+                if let Some(hint) = stores.hint().await.filter(|_| !arguments.quiet) {
+                    note(&hint);
+                }
+                (store, None)
+            }
         };
         let kept = Self { stores, store, before };
         kept.check_command(arguments)?;
@@ -59,7 +62,7 @@ impl Kept {
                 // Refused when the arguments were checked.
                 Some(Allowance::Judged) | None => None,
             };
-            let failed = || FailedTurn::to_retry(history, &result?.outcome)?.raised_limits(submission.limits());
+            let failed = || raised_limits(history, result?);
             let limits = chosen.or_else(failed);
             ("retry", hints::workflow_retrial(submission, *id, limits.as_deref(), (store, arguments)))
         } else {
@@ -81,24 +84,25 @@ impl Kept {
         if !arguments.quiet {
             note(&format!("run {} has ended already", before.id));
         }
-        self.advise_retry(before.id, &before.history, &result, arguments);
+        advise_retry(&before.history, &result, Some(&self.stores), arguments);
         self.store.close_or_note().await;
         Some(result)
     }
+}
 
-    /// Prints the command line that retries the failed turn.
-    pub(super) fn advise_retry(&self, run: RunId, history: &[RunEvent], result: &RunResult, arguments: &Run) {
-        let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
-            return;
-        };
-        if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
-            let (limits, store) = (failed.raised_limits(submission.limits()), self.stores.named());
-            let line = if is_of_workflow(submission) {
-                hints::workflow_retrial(submission, run, limits.as_deref(), (store, arguments)).text
+/// Prints how to continue after a run that did not finish; `stores` is `None` for a run that is not stored.
+pub(super) fn advise_retry(history: &[RunEvent], result: &RunResult, stores: Option<&Stores>, arguments: &Run) {
+    let line = stores.map(|stores| {
+        let (run, store) = (result.run, stores.named());
+        move |submission: &Submission, limits: Option<&str>| {
+            if is_of_workflow(submission) {
+                hints::workflow_retrial(submission, run, limits, (store, arguments)).text
             } else {
-                hints::retrial(run, limits.as_deref(), store, arguments)
-            };
-            note(&failed.advice(limits.as_deref(), &visible(&line)));
+                hints::retrial(run, limits, store, arguments)
+            }
         }
+    });
+    if let Some(advice) = advice(history, result, line) {
+        note(&advice);
     }
 }

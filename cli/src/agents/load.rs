@@ -12,6 +12,7 @@ use crate::page::{Failure, note};
 
 use super::arguments::Files;
 use super::built_in::{BuiltIns, FAKE, model};
+use super::hints;
 use super::invalid::InvalidAgents;
 use super::read::{self, Read};
 use super::watch::Watch;
@@ -49,7 +50,7 @@ pub(crate) async fn load(
     if let Some(named) = named {
         check_named(files, named)?;
     }
-    let problems: Vec<McpProblem> = mcp.into_iter().flat_map(|mcp| mcp.problems).collect();
+    let problems: Vec<McpProblem> = mcp?.into_iter().flat_map(|mcp| mcp.problems).collect();
     for problem in &problems {
         note(&format!("warning: {problem}"));
     }
@@ -77,7 +78,7 @@ pub(crate) async fn load(
     if definitions.is_empty() {
         return Err(invalid.failure());
     }
-    invalid.warnings().iter().for_each(|warning| note(warning));
+    invalid.warnings(&hints::check(files)).iter().for_each(|warning| note(warning));
     if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root))
         && definitions.iter().any(has_shell)
     {
@@ -108,7 +109,7 @@ fn check_named(files: &Files, named: &str) -> Result<(), Failure> {
         return Ok(());
     }
     // Defects in the file of models are reported where it is read for the agents.
-    let Ok(models) = read::models(files) else { return Ok(()) };
+    let Ok(Ok(models)) = read::models(files) else { return Ok(()) };
     models.candidates(&ModelChoice::of(named)).map(drop).map_err(|error| {
         let tip = similar(named, [FAKE]).map(|name| format!("\n\n  tip: a similar value exists: '{name}'"));
         Failure::trouble(format!("--model {}: {error}{}", visible(&quoted(named)), tip.unwrap_or_default()))

@@ -8,10 +8,11 @@ use callboard_agents::BuiltIn;
 
 use crate::page::{Failure, note};
 use crate::process::End;
-use crate::quote::quoted;
 use crate::signals::Signals;
+use crate::stores::Stores;
 
 use super::arguments::{Allowance, Run};
+use super::hints;
 use super::kept::Kept;
 use super::load::{self, LoadedAgents};
 use super::process_log;
@@ -62,9 +63,12 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
 fn check_limits(arguments: &Run) -> Result<(), Failure> {
     let refused = match arguments {
         Run { limits: Some(_), resume: Some(run), .. } => format!(
-            "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, callboard run --retry {} \
-             --limits … continues it in a new run",
-            visible(&quoted(run))
+            "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, this continues it in a new run: {}",
+            visible(&hints::retrial_with_limits(
+                run,
+                arguments.choice.stores().ok().as_ref().and_then(Stores::named),
+                arguments
+            ))
         ),
         Run { limits: Some(Allowance::Judged), retry: Some(_), .. } => {
             "--limits auto is for a new task: with --retry name simple, medium or complex, or single limits".to_owned()

@@ -16,6 +16,7 @@ use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Replay, Run as State};
 use callboard::workflow::Workflow;
 
+use crate::command_line::command_line;
 use crate::conversations::check_none_is_open;
 use crate::output::{self, note_words};
 use crate::page::{self, Failure, handoffs, note};
@@ -33,7 +34,7 @@ use super::arguments::{Allowance, Run};
 use super::decide::{next_asked, place, restart_turns, settle};
 use super::hints;
 use super::invalid::InvalidAgents;
-use super::kept::Kept;
+use super::kept::{Kept, advise_retry};
 use super::patterns::{is_of_workflow, option_of};
 use super::progress::Progress;
 use super::watch::Watch;
@@ -202,7 +203,8 @@ impl<'a> Session<'a> {
             // Refused when the arguments were checked.
             Some(Allowance::Judged) | None => None,
         };
-        let (turn, fork) = retry_of(before, limits)?;
+        let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
+        let (turn, fork) = retry_of(before, limits, || hints::resumption(before.id, store, self.arguments))?;
         let forked = self.board.fork(before.id, turn, fork).await;
         let run = forked.map_err(|error| Failure::trouble(format!("run {}: {error}", before.id)))?;
         if !self.arguments.quiet {
@@ -255,9 +257,12 @@ impl<'a> Session<'a> {
             ),
             None => format!(
                 "conversation {conversation} belongs to the workflow {}: continue it with the option that began it, such as \
-                 --pipeline AGENT,…, or with callboard workflow run FILE --conversation {}",
+                 --pipeline AGENT,…, or with {}",
                 visible(name),
-                visible(&quoted(conversation.as_str()))
+                visible(&command_line(
+                    &format!("workflow run FILE --conversation {}", quoted(conversation.as_str())),
+                    self.kept.as_ref().and_then(|kept| kept.stores.named())
+                ))
             ),
         }))
     }
@@ -343,9 +348,8 @@ impl<'a> Session<'a> {
                 note(&format!("the models used {}", tokens_used(result.metrics.usage)));
             }
         }
-        if let Some(kept) = &self.kept {
-            kept.advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, self.arguments);
-        }
+        let stores = self.kept.as_ref().map(|kept| &kept.stores);
+        advise_retry(&run.history().await.unwrap_or_default(), &result, stores, self.arguments);
         let is_shown =
             result.output.as_str().is_some_and(|output| progress.has_shown(output)) && page::is_one_terminal();
         Ok(if is_shown && !self.arguments.json && result.outcome.is_finished() {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use callboard::messages::RunId;
+use callboard::messages::{RunId, visible};
 
+use crate::command_line::command_line;
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted;
 use crate::stores::open::OpenStores;
@@ -55,7 +56,8 @@ impl Duplicates {
             let place = shown_path(other.folder());
             for run in other.ids().await?.into_iter().filter(|run| runs.contains(run)) {
                 let is_same = is_same_run(imported, other, run).await;
-                duplicates.note(format!("run {run} in {place}: callboard runs delete {run}"), is_same);
+                let line = command_line(&format!("runs delete {run}"), Some(other.folder()));
+                duplicates.note(format!("run {run} in {place}: {}", visible(&line)), is_same);
             }
             for conversation in conversations.iter().map(|info| &info.id) {
                 let [here, there] = [imported, other].map(Store::conversations);
@@ -63,8 +65,8 @@ impl Duplicates {
                 if !there.is_empty() {
                     let is_same = here.read(conversation).await.map_err(store::trouble)? == there;
                     let id = conversation.as_str();
-                    let line = format!("callboard conversations delete {}", quoted(id));
-                    duplicates.note(format!("conversation {conversation} in {place}: {line}"), is_same);
+                    let line = command_line(&format!("conversations delete {}", quoted(id)), Some(other.folder()));
+                    duplicates.note(format!("conversation {conversation} in {place}: {}", visible(&line)), is_same);
                 }
             }
         }

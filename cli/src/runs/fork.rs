@@ -13,8 +13,8 @@ use callboard::env::Env;
 use callboard::messages::{Durability, RunId, visible};
 use callboard::supervision::runs::{Fork, Replay};
 
-use crate::agents::hints::store_flag;
 use crate::agents::patterns::is_of_workflow;
+use crate::command_line::command_line;
 use crate::page::{Failure, Page, brief_json, count};
 use crate::stores::store::{Loaded, Store};
 use crate::values::Setting;
@@ -63,8 +63,8 @@ pub(crate) async fn fork(
     }
     text.push_str("unless it was built to cancel unfinished runs, or to leave them.\n");
     let line = if is_of_workflow(replay.submission()) { "workflow resume" } else { "run --resume" };
-    let store = store_flag(named);
-    text.push_str(&format!("If this program has its agents: callboard {line} {run}{}\n", visible(&store)));
+    let line = command_line(&format!("{line} {run}"), named);
+    text.push_str(&format!("If this program has its agents: {}\n", visible(&line)));
     let open: Vec<_> = open.iter().map(|turn| json!({ "turn": turn.number, "agent": turn.agent })).collect();
     let set: BTreeMap<_, _> = settings.iter().map(|Setting { channel, value }| (channel, value)).collect();
     let json = json!({

@@ -25,7 +25,7 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
     match command {
         Runs::List { filter, .. } => {
             let mut page = list::list(&stores.open()?, filter).await?;
-            page.remarks.extend(stores.hint().map(|hint| format!("{hint}\n")));
+            page.remarks.extend(stores.hint().await.map(|hint| format!("{hint}\n")));
             Ok(page)
         }
         Runs::Show { run, .. } => show::show(&stores.load(run).await?),

@@ -70,33 +70,35 @@ impl Stores {
         }
     }
 
-    /// Opens a store for a new run.
-    pub(crate) fn take(&self) -> Result<Store, Failure> {
-        match self {
-            Self::Named(folder) => Store::open_or_make(folder).map_err(store::trouble),
-            Self::Project(project) => project.take(),
+    /// Opens a store for a new run; for one of a conversation the store that has it, because all runs of a conversation are in one store.
+    pub(crate) async fn take_new(&self, conversation: Option<&ConversationId>) -> Result<Store, Failure> {
+        match (self, conversation) {
+            (Self::Named(folder), _) => Store::open_or_make(folder).map_err(store::trouble),
+            (Self::Project(project), Some(conversation)) => project.take_for(conversation).await,
+            (Self::Project(project), None) => project.take(),
         }
     }
 
-    /// Opens the store that has the conversation, or one for a new conversation: all its runs are in one store.
-    pub(crate) async fn take_for(&self, conversation: &ConversationId) -> Result<Store, Failure> {
-        match self {
-            Self::Named(_) => self.take(),
-            Self::Project(project) => project.take_for(conversation).await,
-        }
-    }
-
-    /// A hint for a person who finds no runs: where the stores are if the project was moved.
-    pub(crate) fn hint(&self) -> Option<String> {
+    /// A hint for a person who misses runs: where the earlier stores are if the project was moved. What it names is free once a store
+    /// for a new run is open.
+    pub(crate) async fn hint(&self) -> Option<String> {
         match self {
             Self::Named(_) => None,
-            Self::Project(project) => project.relocation_hint(),
+            Self::Project(project) => project.relocation_hint().await,
+        }
+    }
+
+    /// The same result; an error is followed by the hint.
+    async fn or_hint<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+        match result {
+            Err(failure) => Err(failure.with(&self.hint().await.unwrap_or_default())),
+            found => found,
         }
     }
 
     /// Opens the store that has the run, for writing; also the run's id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
-        self.open_to_change()?.find(wanted).await
+        self.or_hint(self.open_to_change()?.find(wanted).await).await
     }
 
     /// Reads a run to resume, with its store. If the run has ended, only its result is printed: so it is also read from a copy where the
@@ -106,7 +108,7 @@ impl Stores {
             Self::Named(folder) => OpenStores { stores: vec![Store::open_or_copy(folder)?], ..OpenStores::default() },
             Self::Project(project) => project.open(Store::write_or_copy)?,
         };
-        let (store, run) = open.find(wanted).await?;
+        let (store, run) = self.or_hint(open.find(wanted).await).await?;
         let loaded = store.load(run).await?;
         if store.is_copy() && loaded.replay.result().is_none() {
             // An open run has to be written to: this fails with the reason.
@@ -148,6 +150,6 @@ impl Stores {
 
     /// Reads a run from the store that has it.
     pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
-        self.open()?.load(wanted).await
+        self.or_hint(self.open()?.load(wanted).await).await
     }
 }

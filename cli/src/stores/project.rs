@@ -72,24 +72,14 @@ impl Project {
         &self.folder
     }
 
-    /// A line about where the stores are if the project was moved.
-    pub(super) fn relocation_hint(&self) -> Option<String> {
-        relocation::hint(&self.folder, &self.root)
+    /// A line about where the earlier stores are if the project was moved.
+    pub(super) async fn relocation_hint(&self) -> Option<String> {
+        relocation::hint(&self.folder, &self.root).await
     }
 
     /// The folders of its stores, in order.
     fn stores(&self) -> Result<Vec<PathBuf>, Failure> {
-        let files = match std::fs::read_dir(&self.folder) {
-            Ok(files) => files,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Failure::trouble(format!("{}: {error}", shown_path(&self.folder)))),
-        };
-        let number = |file: std::io::Result<std::fs::DirEntry>| file.ok()?.file_name().to_str()?.parse::<u32>().ok();
-        let mut numbers: Vec<u32> = files.filter_map(number).collect();
-        numbers.sort_unstable();
-        let folders = numbers.into_iter().map(|number| self.folder.join(number.to_string()));
-        // A folder that cannot be searched may have one: opening it reports why.
-        Ok(folders.filter(|folder| store::is_there(folder).unwrap_or(true)).collect())
+        stores_in(&self.folder).map_err(|error| Failure::trouble(format!("{}: {error}", shown_path(&self.folder))))
     }
 
     /// Opens the first free store, or creates one.
@@ -198,6 +188,21 @@ impl Project {
         }
         Ok(found)
     }
+}
+
+/// The numbered stores in a folder, in order; none if there is no such folder.
+pub(super) fn stores_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = match fs::read_dir(folder) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let number = |file: io::Result<fs::DirEntry>| file.ok()?.file_name().to_str()?.parse::<u32>().ok();
+    let mut numbers: Vec<u32> = files.filter_map(number).collect();
+    numbers.sort_unstable();
+    let folders = numbers.into_iter().map(|number| folder.join(number.to_string()));
+    // A folder that cannot be searched may have one: opening it reports why.
+    Ok(folders.filter(|folder| store::is_there(folder).unwrap_or(true)).collect())
 }
 
 /// The number of a store of a project.

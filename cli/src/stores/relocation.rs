@@ -1,10 +1,11 @@
 //! Records which project a folder of stores belongs to, so that the stores of a project that was moved are found: its path has
-//! changed, its inode has not.
+//! changed, its inode has not. The time at which the folder was created tells it from a later one with the inode of a removed one.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,9 @@ use callboard::messages::visible;
 use crate::atomic_file::AtomicFile;
 use crate::quote::quoted_path;
 use crate::values::open_file;
+
+use super::project::stores_in;
+use super::store::Store;
 
 /// The file beside the stores of a project that records its path and inode.
 const FILE: &str = "project.json";
@@ -25,16 +29,28 @@ struct Identity {
     root: PathBuf,
     device: u64,
     inode: u64,
+    /// When the folder was created, in nanoseconds since 1970; `None` where the file system does not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    created_at: Option<u128>,
 }
 
 impl Identity {
     fn of(root: &Path) -> Option<Self> {
         let about = fs::metadata(root).ok()?;
-        Some(Self { root: root.to_owned(), device: about.dev(), inode: about.ino() })
+        let created_at = about.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let created_at = created_at.map(|time| time.as_nanos());
+        Some(Self { root: root.to_owned(), device: about.dev(), inode: about.ino(), created_at })
     }
 
     fn read(folder: &Path) -> Option<Self> {
         serde_json::from_reader(open_file(&folder.join(FILE)).ok()?.take(MAX)).ok()
+    }
+
+    /// Whether it is the same folder at another path, and nothing is at its own path any more.
+    fn was_moved_to(&self, now: &Self) -> bool {
+        let is_same = (self.device, self.inode) == (now.device, now.inode)
+            && self.created_at.zip(now.created_at).is_none_or(|(one, other)| one == other);
+        is_same && matches!(self.root.try_exists(), Ok(false))
     }
 }
 
@@ -58,22 +74,44 @@ pub(crate) fn root_of(folder: &Path) -> PathBuf {
     Identity::read(folder).map_or_else(|| folder.to_owned(), |identity| identity.root)
 }
 
-/// If this project was moved and has no stores yet: where its stores are, and the command that moves them.
-pub(crate) fn hint(folder: &Path, root: &Path) -> Option<String> {
-    let own = Identity::of(root).filter(|_| !folder.exists())?;
+/// If this project was moved, and its earlier stores have runs: where they are, and the command that moves them.
+pub(super) async fn hint(folder: &Path, root: &Path) -> Option<String> {
+    let own = Identity::of(root)?;
     let others = fs::read_dir(folder.parent()?).ok()?;
-    others.filter_map(|other| Some(other.ok()?.path())).find_map(|other| {
-        let identity = Identity::read(&other)?;
-        let is_moved = (identity.device, identity.inode) == (own.device, own.inode)
-            && Identity::of(&identity.root).is_none_or(|now| now.inode != own.inode);
-        is_moved.then(|| {
-            let (other, folder) = (quoted_path(&other), quoted_path(folder));
-            format!(
-                "this project was at {} before; to keep its runs: mv {other} {folder}",
-                visible(&identity.root.display().to_string())
-            )
-        })
-    })
+    for other in others.filter_map(|other| Some(other.ok()?.path())).filter(|other| other != folder) {
+        let Some(identity) = Identity::read(&other).filter(|identity| identity.was_moved_to(&own)) else { continue };
+        let stores = stores_in(&other).unwrap_or_default();
+        if has_runs(&stores).await {
+            return Some(format!(
+                "this project was at {} before; to keep its runs: {}",
+                visible(&identity.root.display().to_string()),
+                move_line((&other, &stores), folder)
+            ));
+        }
+    }
+    None
+}
+
+/// Whether one of the stores has a run, or cannot be read.
+async fn has_runs(stores: &[PathBuf]) -> bool {
+    for store in stores {
+        let Ok(store) = Store::read(store) else { return true };
+        if !store.ids().await.is_ok_and(|runs| runs.is_empty()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The command that moves the stores in `from` to the folder; each gets the next free number if the folder has stores already.
+fn move_line((from, stores): (&Path, &[PathBuf]), folder: &Path) -> String {
+    if !folder.exists() {
+        return format!("mv {} {}", quoted_path(from), quoted_path(folder));
+    }
+    let mut free =
+        (1_u32..).map(|number| folder.join(number.to_string())).filter(|target| fs::symlink_metadata(target).is_err());
+    let one = |store: &PathBuf| Some(format!("mv {} {}", quoted_path(store), quoted_path(&free.next()?)));
+    stores.iter().filter_map(one).collect::<Vec<_>>().join(" && ")
 }
 
 #[cfg(test)]
@@ -83,21 +121,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_project_that_was_moved_has_a_hint() {
+    fn only_the_same_folder_at_another_path_was_moved() {
         let place = tempfile::tempdir().unwrap();
-        let [state, site, moved] = ["state", "site", "moved"].map(|name| place.path().join(name));
-        let [old, new] = ["site-1", "moved-2"].map(|name| state.join(name));
-        fs::create_dir_all(&old).unwrap();
+        let [site, moved] = ["site", "moved"].map(|name| place.path().join(name));
         fs::create_dir(&site).unwrap();
-        remember(&old, &site);
-        assert_eq!(super::hint(&new, &site), None, "it was not moved");
+        let before = Identity::of(&site).unwrap();
+        fs::create_dir(&moved).unwrap();
+        assert!(!before.was_moved_to(&Identity::of(&moved).unwrap()), "it is another folder");
+        fs::remove_dir(&moved).unwrap();
         fs::rename(&site, &moved).unwrap();
-        let hint = super::hint(&new, &moved).unwrap();
-        assert!(
-            hint.contains(&*site.to_string_lossy())
-                && hint.contains(&format!("mv {} {}", quoted_path(&old), quoted_path(&new)))
-        );
-        fs::create_dir(&new).unwrap();
-        assert_eq!(super::hint(&new, &moved), None, "it has stores of its own");
+        let now = Identity::of(&moved).unwrap();
+        assert!(before.was_moved_to(&now));
+        let later = Identity { created_at: now.created_at.map(|at| at + 1), ..Identity::of(&moved).unwrap() };
+        assert_eq!(before.was_moved_to(&later), now.created_at.is_none(), "a later folder has its inode");
+        fs::create_dir(&site).unwrap();
+        assert!(!before.was_moved_to(&now), "its path is in use again");
+    }
+
+    #[test]
+    fn stores_are_moved_to_numbers_that_are_free() {
+        let place = tempfile::tempdir().unwrap();
+        let [old, new] = ["old-1", "new-2"].map(|name| place.path().join(name));
+        let stores = [old.join("1"), old.join("2")];
+        let shown = place.path().display();
+        assert_eq!(move_line((&old, &stores), &new), format!("mv {shown}/old-1 {shown}/new-2"));
+        fs::create_dir_all(new.join("2")).unwrap();
+        let line = format!("mv {shown}/old-1/1 {shown}/new-2/1 && mv {shown}/old-1/2 {shown}/new-2/3");
+        assert_eq!(move_line((&old, &stores), &new), line);
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use callboard::messages::RunId;
 
-use crate::agents::hints::{flags, limits_flag, store_flag};
-use crate::quote::{quoted, quoted_path};
+use crate::command_line::{agents_options, command_line, limits_option};
+use crate::quote::quoted;
 
 use super::arguments::Execution;
 
@@ -16,7 +16,17 @@ pub(crate) fn resumption(run: RunId, store: Option<&Path>, execution: &Execution
 
 /// The command line that retries a run, with these limits if they differ from the earlier ones.
 pub(crate) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, execution: &Execution) -> String {
-    continuation(&format!("retry {run}{}", limits_flag(limits)), store, execution)
+    continuation(&format!("retry {run}{}", limits_option(limits)), store, execution)
+}
+
+/// The command line that retries the run that the person named, with limits that the person has to choose.
+pub(crate) fn retrial_with_limits(run: &str, store: Option<&Path>, execution: &Execution) -> String {
+    continuation(&format!("retry {} --limits …", quoted(run)), store, execution)
+}
+
+/// The command line that forks a run at a node that the person has to choose.
+pub(crate) fn fork(run: RunId, store: Option<&Path>, execution: &Execution) -> String {
+    continuation(&format!("fork {run} --node NODE"), store, execution)
 }
 
 /// The command line of `callboard run` that resumes a run without a workflow.
@@ -26,28 +36,26 @@ pub(crate) fn agent_resumption(run: RunId, store: Option<&Path>, execution: &Exe
 
 /// The command line of `callboard run` that retries a run without a workflow, with these limits if they differ from the earlier ones.
 pub(crate) fn agent_retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, execution: &Execution) -> String {
-    of_agent(&format!("--retry {run}{}", limits_flag(limits)), store, execution)
+    of_agent(&format!("--retry {run}{}", limits_option(limits)), store, execution)
 }
 
 fn of_agent(how: &str, store: Option<&Path>, execution: &Execution) -> String {
-    let line = format!("callboard run {how}{}", store_flag(store));
-    let folder = execution.folder.files(&[]).map(|files| {
-        format!(" --agents {}{}", quoted_path(files.folder()), flags(&files, execution.folder.model.as_deref()))
-    });
-    line + &folder.unwrap_or_default()
+    command_line(&format!("run {how}"), store) + &folder_options(execution)
 }
 
 fn continuation(how: &str, store: Option<&Path>, execution: &Execution) -> String {
-    let mut line = format!("callboard workflow {how}{}", store_flag(store));
+    let mut line = command_line(&format!("workflow {how}"), store);
     for program in &execution.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }
-    if let Some(files) = execution.folder.files(&[]) {
-        line.push_str(&format!(" --agents {}", quoted_path(files.folder())));
-        line.push_str(&flags(&files, execution.folder.model.as_deref()));
-    }
+    line.push_str(&folder_options(execution));
     if execution.watch {
         line.push_str(" --watch");
     }
     line
+}
+
+fn folder_options(execution: &Execution) -> String {
+    let files = execution.folder.files(&[]);
+    files.map(|files| agents_options(&files, execution.folder.model.as_deref())).unwrap_or_default()
 }

@@ -65,7 +65,7 @@ fn new_input(person: &mut impl Person) -> Decision {
     loop {
         let Some(typed) = person.answers(&question) else { return Decision::Leave };
         let read = if typed.len() >= MAX_LINE {
-            Err(format!("{CUT}: leave it waiting, and give it with callboard workflow resume --input @FILE"))
+            Err(format!("{CUT}: leave it waiting, and add --input @FILE to the command line that continues the run"))
         } else {
             value_of(&typed)
         };

@@ -63,7 +63,7 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             finish(block_on(run), json)
         }
         Workflow::Resume { stored, limits: Some(_), execution, .. } => {
-            print(move || page::print(Err(run::limits_are_kept(&stored.run)), execution.json))
+            print(move || page::print(Err(run::limits_are_kept(&stored, &execution)), execution.json))
         }
         Workflow::Resume { stored, node, change, limits: None, execution } => {
             finish(block_on(run::resume(&stored, &node, &change, &execution)), execution.json)

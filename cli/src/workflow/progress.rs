@@ -6,6 +6,7 @@ use callboard::messages::{Command, Failure, Pending, RunEvent, StateRules, visib
 use callboard::supervision::runs::{self, Run, TurnEvent, TurnStatus};
 
 use crate::page::{brief, brief_json, duration, shown_node};
+use crate::retry::without_limits;
 
 /// How much of an output or an error one line shows, in characters.
 const SHOWN: usize = 120;
@@ -137,7 +138,7 @@ fn iterations(node: &str, known: &mut BTreeMap<String, String>) -> Vec<Line> {
 
 /// The failure in one line; the standard error of a program has several.
 fn why_in_one_line(failure: &Failure) -> String {
-    brief(&failure.to_string().replace('\n', " "), 4 * SHOWN)
+    brief(&without_limits(&failure.to_string()).replace('\n', " "), 4 * SHOWN)
 }
 
 fn gave(command: &Command) -> String {

@@ -10,12 +10,11 @@ use callboard::supervision::runs::{Cause, Fork, Replay};
 use callboard::workflow::Workflow;
 
 use crate::agents::decide::restart_turns;
-use crate::agents::hints::store_flag;
+use crate::command_line::command_line;
 use crate::conversations;
 use crate::limits::LimitChoice;
 use crate::page::{Failure, count, note};
 use crate::process::End;
-use crate::quote::quoted;
 use crate::retry::retry_of;
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
@@ -40,18 +39,17 @@ pub(crate) async fn run(
     // Opened before the tools are made, because they need to know which folder they may not access.
     let kept = match stores {
         Some(stores) => {
-            let store = match &options.conversation {
-                Some(conversation) => {
-                    let store = stores.take_for(conversation).await?;
-                    let line = |open: &Loaded| match open.replay.submission().task.plan {
-                        Some(_) => hints::resumption(open.id, stores.named(), execution),
-                        None => hints::agent_resumption(open.id, stores.named(), execution),
-                    };
-                    conversations::check_none_is_open(&store, conversation, stores.named(), line).await?;
-                    store
-                }
-                None => stores.take()?,
-            };
+            let store = stores.take_new(options.conversation.as_ref()).await?;
+            if let Some(hint) = stores.hint().await {
+                note(&hint);
+            }
+            if let Some(conversation) = &options.conversation {
+                let line = |open: &Loaded| match open.replay.submission().task.plan {
+                    Some(_) => hints::resumption(open.id, stores.named(), execution),
+                    None => hints::agent_resumption(open.id, stores.named(), execution),
+                };
+                conversations::check_none_is_open(&store, conversation, stores.named(), line).await?;
+            }
             Some((stores, store))
         }
         None => None,
@@ -85,9 +83,9 @@ pub(crate) async fn resume(
 ) -> Result<End, Failure> {
     let (kept, loaded) = load_to_resume(stored).await?;
     if let Some(result) = loaded.replay.result() {
-        check_no_change(loaded.id, nodes, change)?;
+        check_no_change(loaded.id, nodes, change, || hints::fork(loaded.id, kept.0.named(), execution))?;
         note(&format!("run {} has ended already", loaded.id));
-        advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), execution));
+        advise_retry(&loaded.history, result, Some(&kept.0), execution);
         return Ok(End::Result(Box::new(result.clone())));
     }
     let cast = cast(&loaded, || hints::agent_resumption(loaded.id, kept.0.named(), execution))?;
@@ -117,7 +115,7 @@ pub(crate) async fn fork(
     execution: &Execution,
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
-    let line = || format!("callboard runs fork {} --turn N{}", loaded.id, store_flag(kept.0.named()));
+    let line = || command_line(&format!("runs fork {} --turn N", loaded.id), kept.0.named());
     let cast = cast(&loaded, line)?;
     let turn = match place {
         (Some(turn), _) => turn,
@@ -135,19 +133,20 @@ pub(crate) async fn retry(
     execution: &Execution,
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
-    let limits_flag = limits.map(LimitChoice::argument);
-    let line = || hints::agent_retrial(loaded.id, limits_flag.as_deref(), kept.0.named(), execution);
+    let argument = limits.map(LimitChoice::argument);
+    let line = || hints::agent_retrial(loaded.id, argument.as_deref(), kept.0.named(), execution);
     let cast = cast(&loaded, line)?;
-    let (turn, fork) = retry_of(&loaded, limits)?;
+    let (turn, fork) = retry_of(&loaded, limits, || hints::resumption(loaded.id, kept.0.named(), execution))?;
     begin_fork(kept, (&loaded, &cast), turn, fork, execution).await
 }
 
 /// The error for `resume --limits`.
-pub(crate) fn limits_are_kept(run: &str) -> Failure {
+pub(crate) fn limits_are_kept(Stored { run, choice }: &Stored, execution: &Execution) -> Failure {
+    let stores = choice.stores().ok();
+    let line = hints::retrial_with_limits(run, stores.as_ref().and_then(Stores::named), execution);
     Failure::trouble(format!(
-        "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, callboard workflow retry {} \
-         --limits … continues it in a new run",
-        visible(&quoted(run))
+        "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, this continues it in a new run: {}",
+        visible(&line)
     ))
 }
 
@@ -233,17 +232,23 @@ fn check_loaded_reducers(loaded: &Loaded) -> Result<(), Failure> {
     loaded.rules.missing.first().map_or(Ok(()), |(channel, reducer)| Err(no_reducer(channel, reducer)))
 }
 
-/// Refuses changes to a run that has ended: they would change nothing.
-fn check_no_change(run: RunId, nodes: &[String], change: &Change) -> Result<(), Failure> {
+/// Refuses changes to a run that has ended: they would change nothing. `line` is the command line that forks it.
+fn check_no_change(
+    run: RunId,
+    nodes: &[String],
+    change: &Change,
+    line: impl FnOnce() -> String,
+) -> Result<(), Failure> {
     let given = [("--node", !nodes.is_empty()), ("--input", change.input.is_some()), ("--set", !change.set.is_empty())];
     let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect();
     if given.is_empty() {
         return Ok(());
     }
     Err(Failure::trouble(format!(
-        "run {run} has ended, so {} would change nothing: leave that out to print its result; callboard workflow fork {run} runs it again \
-         from a node, with changes",
-        given.join(" and ")
+        "run {run} has ended, so {} would change nothing: leave that out to print its result; to run it again from a node, with \
+         changes: {}",
+        given.join(" and "),
+        visible(&line())
     )))
 }
 

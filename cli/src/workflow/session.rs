@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{
-    ConversationId, Interrupt, Limits, PendingId, RunEvent, RunId, RunResult, visible, visible_lines,
+    ConversationId, Interrupt, Limits, PendingId, RunEvent, RunResult, Submission, visible, visible_lines,
 };
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
@@ -23,7 +23,7 @@ use crate::output::{self, note_words};
 use crate::page::{Failure, is_coloured, note};
 use crate::person::{self, is_anybody_here};
 use crate::process::End;
-use crate::retry::FailedTurn;
+use crate::retry::advice;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
@@ -183,9 +183,8 @@ impl<'a> Session<'a> {
             self.show(&lines);
         }
         let result = run.result().await.map_err(trouble)?;
-        if let Some((stores, _)) = &self.kept {
-            advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, (stores.named(), self.execution));
-        }
+        let stores = self.kept.as_ref().map(|(stores, _)| stores);
+        advise_retry(&run.history().await.unwrap_or_default(), &result, stores, self.execution);
         Ok(End::Result(Box::new(result)))
     }
 
@@ -281,23 +280,17 @@ pub(crate) async fn is_left_by_its_store(run: &RunHandle) -> bool {
     matches!(tokio::time::timeout(WAIT, run.result()).await, Ok(Err(RunError::StoreStopped { .. })))
 }
 
-/// Prints the command line that retries the failed turn.
-pub(super) fn advise_retry(
-    run: RunId,
-    history: &[RunEvent],
-    result: &RunResult,
-    (store, execution): (Option<&Path>, &Execution),
-) {
-    let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
-        return;
-    };
-    if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
-        let limits = failed.raised_limits(submission.limits());
-        let line = match submission.task.plan {
-            Some(_) => hints::retrial(run, limits.as_deref(), store, execution),
-            None => hints::agent_retrial(run, limits.as_deref(), store, execution),
-        };
-        note(&failed.advice(limits.as_deref(), &visible(&line)));
+/// Prints how to continue after a run that did not finish; `stores` is `None` for a run that is not stored.
+pub(super) fn advise_retry(history: &[RunEvent], result: &RunResult, stores: Option<&Stores>, execution: &Execution) {
+    let line = stores.map(|stores| {
+        let (run, store) = (result.run, stores.named());
+        move |submission: &Submission, limits: Option<&str>| match submission.task.plan {
+            Some(_) => hints::retrial(run, limits, store, execution),
+            None => hints::agent_retrial(run, limits, store, execution),
+        }
+    });
+    if let Some(advice) = advice(history, result, line) {
+        note(&advice);
     }
 }
 

@@ -82,7 +82,7 @@ fn a_run_that_a_killed_process_left_in_a_conversation_is_named_with_the_command_
     assert!(refused.error.contains(&format!("callboard runs delete {run}")), "{}", refused.error);
     let kept = project.callboard(&["conversations", "delete", "ann"]);
     let remedies =
-        format!("callboard run --resume {run} continues the run, and callboard runs delete {run} removes it\n");
+        format!("; to continue the run: callboard run --resume {run}; to remove it: callboard runs delete {run}\n");
     assert!(kept.code == Some(2) && kept.error.ends_with(&remedies), "{}", kept.error);
     project.model.answers("Here.");
     assert_eq!(project.callboard(&["run", "--resume", &run]).out, "Here.\n");

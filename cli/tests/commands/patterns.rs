@@ -57,7 +57,7 @@ fn a_conversation_of_several_agents_names_the_option_that_continues_it() {
     assert_eq!(callboard(&folder, &[&workflow[..], &data].concat()).code, Some(0));
     let printed = callboard(&folder, &[&["run", "again"], &data[..], &FAKE].concat());
     let line = "belongs to the workflow daily: continue it with the option that began it, such as --pipeline AGENT,…, or with \
-                callboard workflow run FILE --conversation x:y\n";
+                callboard workflow run FILE --conversation x:y --store data\n";
     assert!(printed.code == Some(2) && printed.error.ends_with(line), "{}", printed.error);
 }
 

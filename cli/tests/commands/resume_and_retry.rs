@@ -36,6 +36,11 @@ fn a_run_that_failed_by_a_limit_prints_the_command_line_that_retries_it_with_a_h
     assert_eq!((failed.code, &*failed.out), (Some(1), ""), "{}", failed.error);
     let line = failed.line(HIGHER);
     assert!(line.contains(" --limits '{\"tokens\":"), "{line}");
+    assert_eq!(failed.error.matches("--limits").count(), 1, "it is printed once: {}", failed.error);
+    let ephemeral = callboard(&folder, &["run", "write", "--limits", limits, "--ephemeral"]);
+    let raised = line.split(" --limits ").nth(1).unwrap().split(' ').next().unwrap();
+    assert_eq!(ephemeral.line("to run it with a higher limit: --limits "), raised);
+    assert_eq!(ephemeral.error.matches("--limits").count(), 1, "{}", ephemeral.error);
     model.answers("written");
     let again = typed(&folder, line);
     assert_eq!((again.code, &*again.out), (Some(0), "written\n"), "{}", again.error);
@@ -73,8 +78,9 @@ fn a_workflow_that_failed_prints_the_command_line_that_retries_the_failed_node()
     let again = typed(&folder, &line);
     assert_eq!((again.code, &*again.out), (Some(0), "well\n"), "{line}: {}", again.error);
     let ended = callboard(&folder, &["workflow", "retry", "@last", "--store", "data", "--agent", agent]);
-    let line = "no turn of it has failed; `callboard workflow resume ";
-    assert!(ended.code == Some(2) && ended.error.contains(line), "{}", ended.error);
+    let line = "no turn of it has failed; to continue it, or to print its result: callboard workflow resume ";
+    let options = " --store data --agent 'a=cat there'\n";
+    assert!(ended.code == Some(2) && ended.error.contains(line) && ended.error.ends_with(options), "{}", ended.error);
 }
 
 #[test]
@@ -102,8 +108,10 @@ fn limits_below_the_used_tokens_and_limits_of_a_resumed_run_are_refused_with_a_r
         "and --limits allows 1: give it ",
     );
     refused(&["run", "--limits", "auto", "--retry"], "with --retry name simple, medium or complex, or single limits");
-    refused(&["run", "--limits", "simple", "--resume"], "callboard run --retry @last --limits … continues it");
-    refused(&["workflow", "resume", "--limits", "simple"], "callboard workflow retry @last --limits … continues it");
+    let line = "continues it in a new run: callboard run --retry @last --limits … --store data --model fake\n";
+    refused(&["run", "--model", "fake", "--limits", "simple", "--resume"], line);
+    let line = "continues it in a new run: callboard workflow retry @last --limits … --store flow\n";
+    refused(&["workflow", "resume", "--limits", "simple"], line);
 }
 
 #[test]
@@ -235,8 +243,10 @@ fn a_change_for_a_run_that_has_ended_is_refused() {
         let refused = callboard(&folder, &[&resume[..], change].concat());
         assert_eq!((refused.code, &*refused.out), (Some(2), ""), "{change:?}");
         let why = format!(
-            " has ended, so {options} would change nothing: leave that out to print its result; callboard workflow fork "
+            " has ended, so {options} would change nothing: leave that out to print its result; to run it again from a node, with \
+             changes: callboard workflow fork "
         );
-        assert!(refused.error.contains(&why), "{}", refused.error);
+        let options = " --node NODE --store data --agent 'a=echo well'\n";
+        assert!(refused.error.contains(&why) && refused.error.ends_with(options), "{}", refused.error);
     }
 }

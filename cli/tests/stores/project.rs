@@ -18,7 +18,7 @@ use crate::support::agents::program;
 use crate::support::model::Model;
 use crate::support::project::{Project, tasks};
 use crate::support::runs::released;
-use crate::support::{CALLBOARD, copy_callboard, ended, make_pipe, output_of};
+use crate::support::{CALLBOARD, Printed, copy_callboard, ended, make_pipe, output_of};
 
 /// The numbers of a project's stores.
 fn numbers(stores: &Path) -> Vec<u32> {
@@ -564,8 +564,23 @@ fn a_store_without_write_permission_is_read_from_a_copy() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1, "the copy is removed");
     let resumed = as_another_user(&["run", "--resume", "@last", "--model", "fake"]);
     assert_eq!((resumed.code, resumed.out.as_str()), (Some(0), "one\n"), "its result is printed: {}", resumed.error);
-    let retried = as_another_user(&["run", "--retry", "@last", "--model", "fake"]);
-    assert!(retried.code == Some(2) && retried.error.contains("cannot be opened"), "{}", retried.error);
+    let refused = || {
+        let retried = as_another_user(&["run", "--retry", "@last", "--model", "fake"]);
+        let remedy = "; this user may not write to it, and only commands that read runs work without that: change its permissions, or \
+                      copy the folder of the store and name the copy with --store\n";
+        assert!(retried.code == Some(2) && retried.error.ends_with(remedy), "{}", retried.error);
+    };
+    refused();
+    // Its files may be written, and none may be created.
+    change(&store, 0o777);
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o555)).unwrap();
+    let before = fs::read(store.join("db")).unwrap();
+    for command in [&["list"][..], &["show", "@last"], &["export"]] {
+        let read = as_another_user(&[&["runs"], command].concat());
+        assert!(read.code == Some(0) && !read.out.is_empty(), "{command:?}: {} {}", read.out, read.error);
+    }
+    assert_eq!(fs::read(store.join("db")).unwrap(), before);
+    refused();
     change(&store, 0o755);
 }
 
@@ -720,21 +735,59 @@ fn a_store_with_a_damaged_file_opens_or_is_refused_with_a_remedy_that_works() {
     listed("`db` is not a file", "import an export into a new one");
 }
 
+/// The command that the hint of a moved project prints; the hint has to name the path where it was.
+fn moves<'a>(printed: &'a Printed, before: &Path) -> Option<&'a str> {
+    let (_, hint) = printed.error.split_once(&format!("this project was at {} before; ", before.display()))?;
+    Some(hint.strip_prefix("to keep its runs: ").unwrap().lines().next().unwrap())
+}
+
 #[test]
-fn a_moved_project_has_a_hint_to_its_stores() {
+fn a_moved_project_has_a_hint_to_its_stores_until_they_are_moved() {
+    let project = Project::new();
+    let run = project.run_with("one", &["--conversation", "ann"]);
+    let (parent, before, old) = (tempfile::tempdir().unwrap(), project.folder.path(), project.stores());
+    let site = parent.path().join("site");
+    fs::rename(before, &site).unwrap();
+    let callboard = |arguments: &[&str]| {
+        if arguments[0] == "run" {
+            project.model.answers("done");
+        }
+        output_of(project.command(arguments).current_dir(&site))
+    };
+    let has_hint = |arguments: &[&str]| moves(&callboard(arguments), before).is_some();
+    let listed = callboard(&["runs", "list"]);
+    assert_eq!(listed.out, "there are no runs\n");
+    let whole = moves(&listed, before).unwrap();
+    assert!(whole.starts_with(&format!("mv {} ", old.display())) && !whole.contains("&&"), "{whole}");
+    assert!(has_hint(&["runs", "show", &run]) && has_hint(&["run", "--resume", &run]), "the run is missed");
+    assert!(has_hint(&["conversations", "list"]));
+    // A run in the new place does not end it, and its command takes both to one place.
+    let two = callboard(&["run", "two"]);
+    let line = moves(&two, before).unwrap();
+    assert!(line.starts_with(&format!("mv {}/1 ", old.display())) && line.ends_with("/2"), "{line}");
+    assert!(!has_hint(&["run", "quiet", "--quiet"]) && !has_hint(&["run", "x", "--ephemeral"]));
+    assert!(has_hint(&["workflow", "run", "--line", "a", "--agent", "a=echo well"]));
+    fs::create_dir(before).unwrap();
+    assert!(!has_hint(&["runs", "list"]), "another project is there now");
+    fs::remove_dir(before).unwrap();
+    assert!(Command::new("sh").args(["-c", line]).status().unwrap().success());
+    let listed = callboard(&["runs", "list"]);
+    assert!(listed.out.contains(&run) && moves(&listed, before).is_none(), "{}{}", listed.out, listed.error);
+    assert_eq!(callboard(&["run", "three", "--conversation", "ann"]).code, Some(0));
+    assert!(callboard(&["conversations", "show", "ann"]).out.contains(&run), "it continues");
+    fs::rename(&site, before).unwrap();
+}
+
+#[test]
+fn a_moved_project_whose_earlier_stores_have_no_run_has_no_hint() {
     let project = Project::new();
     let run = project.run("one");
-    let (parent, old) = (tempfile::tempdir().unwrap(), project.stores());
-    let site = parent.path().join("site");
-    fs::rename(project.folder.path(), &site).unwrap();
-    let list = || output_of(project.command(&["runs", "list"]).current_dir(&site));
-    let listed = list();
-    assert_eq!(listed.out, "there are no runs\n");
-    let moves = listed.error.split_once("to keep its runs: ").unwrap().1.trim();
-    assert!(moves.contains(&*old.to_string_lossy()), "{moves}");
-    assert!(Command::new("sh").args(["-c", moves]).status().unwrap().success());
-    assert!(list().out.contains(&run));
-    fs::rename(&site, project.folder.path()).unwrap();
+    assert_eq!(project.callboard(&["runs", "delete", &run]).code, Some(0));
+    let site = tempfile::tempdir().unwrap();
+    fs::rename(project.folder.path(), site.path().join("site")).unwrap();
+    let listed = output_of(project.command(&["runs", "list"]).current_dir(site.path().join("site")));
+    assert_eq!((listed.out.as_str(), listed.error.as_str()), ("there are no runs\n", ""));
+    fs::rename(site.path().join("site"), project.folder.path()).unwrap();
 }
 
 #[test]
