@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use callboard::messages::{RunId, RunResult, visible_lines};
+use callboard_server::json as shapes;
 
 use crate::page::{self, Failure, Page, folded, json_text};
 use crate::retry::without_limits;
 use crate::signals::Signals;
-use crate::{orphans, output, shapes};
+use crate::{orphans, output};
 
 /// How long the runtime's shutdown waits for blocking tasks. Those that are left by then read from a terminal.
 const SHUTDOWN: Duration = Duration::from_millis(200);

@@ -12,11 +12,11 @@ use callboard::env::Env;
 use callboard::messages::{Interrupt, Pending, Question, RunId, StateRules, Timestamp};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Follower, Run};
+use callboard_server::json as shapes;
 
 use crate::agents::dialog;
 use crate::output::note_words;
 use crate::page::{brief, note, shown_node, time};
-use crate::stable_json;
 use crate::workflow::interrupts;
 
 /// How long a run whose turns all wait for people must have had no event before [`rests`] returns: a turn may ask several questions.
@@ -59,10 +59,10 @@ fn one_json(wait: &Pending) -> Value {
             "action": envelope.action.action,
             "target": envelope.action.target,
             "arguments": envelope.action.arguments,
-            "expires_at": stable_json::time(envelope.expires_at),
+            "expires_at": shapes::time(envelope.expires_at),
         }),
         Pending::Question(Question { agent, question, expires_at, .. }) => {
-            json!({ "agent": agent, "question": question, "expires_at": expires_at.map(stable_json::time) })
+            json!({ "agent": agent, "question": question, "expires_at": expires_at.map(shapes::time) })
         }
         Pending::Node(Interrupt { node, agent, input, state, .. }) => {
             json!({ "node": node, "agent": agent, "input": input, "state": state })

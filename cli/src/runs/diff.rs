@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use callboard::supervision::runs::{Diff, ReplayStep, TurnDifference};
+use callboard_server::json::stable;
 
 use crate::page::Page;
 use crate::runs::replay::step_json;
 use crate::runs::show::turn_json;
-use crate::stable_json::stable;
 use crate::stores::store::Loaded;
 
 /// Compares two runs.

@@ -11,11 +11,9 @@ use serde_json::{Value, json};
 use callboard::env::Env;
 use callboard::messages::{Pending, RunEvent, RunId, Timestamp, TurnId};
 use callboard::supervision::runs::Run;
+use callboard_server::json::{self as shapes, Status};
 
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
-use crate::shapes;
-use crate::stable_json;
-use crate::status::Status;
 use crate::stores::open::{ClosedStore, OpenStores, in_several_stores};
 use crate::stores::store::Rules;
 use crate::values::time_span;
@@ -234,14 +232,14 @@ fn row(run: RunId, fold: &Run, now: Timestamp, origin: Option<TurnId>, (store, a
         "run": run,
         "store": store.to_string_lossy(),
         "also_in": also_in.iter().map(|store| store.to_string_lossy()).collect::<Vec<_>>(),
-        "submitted_at": stable_json::time(submission.at),
+        "submitted_at": shapes::time(submission.at),
         "agent": submission.agent,
         "task": submission.task.body,
         "forked_from": origin.map(shapes::turn_of),
         "status": shapes::status(fold, now),
-        "outcome": fold.result().map(|result| stable_json::stable(&result.outcome)),
-        "open_turns": stable_json::stable(&fold.open_turns().collect::<Vec<_>>()),
-        "metrics": stable_json::stable(&fold.metrics()),
+        "outcome": fold.result().map(|result| shapes::stable(&result.outcome)),
+        "open_turns": shapes::stable(&fold.open_turns().collect::<Vec<_>>()),
+        "metrics": shapes::stable(&fold.metrics()),
     })
 }
 

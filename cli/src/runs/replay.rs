@@ -3,14 +3,13 @@
 use std::io::{BufRead as _, Write as _};
 
 use callboard::messages::{Json, Schema};
+use callboard_server::json::{self as shapes, stable};
 use serde_json::{Value, json};
 
 use callboard::supervision::runs::{Moment, ReplayStep};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, folded, lines_of, table, whole_json};
 use crate::runs::show::{actions, head, turn_json};
-use crate::shapes;
-use crate::stable_json::{self, stable};
 use crate::stores::store::Loaded;
 
 /// Lists all events, each with what it changed.
@@ -135,7 +134,7 @@ fn moment_json(moment: &Moment) -> Value {
 pub(crate) fn step_json(step: &ReplayStep) -> Value {
     json!({
         "number": step.number,
-        "at": stable_json::time(step.at),
+        "at": shapes::time(step.at),
         "turn": step.event.turn(),
         "agent": step.agent,
         "what": step.event.to_string(),

@@ -5,13 +5,12 @@ use serde_json::{Value, json};
 use callboard::env::Env;
 use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
 use callboard::supervision::runs::{Cause, Deed, Replay, Run, TurnEnd, TurnStory};
+use callboard_server::json::{self as shapes, stable};
 
 use crate::page::{
     Failure, Page, brief, brief_json, count, duration, folded, grouped, lines_of, table, time, whole_json,
 };
 use crate::runs::list::status;
-use crate::shapes;
-use crate::stable_json::{self, stable};
 use crate::stores::store::Loaded;
 use crate::waits;
 
@@ -177,8 +176,8 @@ pub(crate) fn turn_json(turn: &TurnStory) -> Value {
         "input": turn.input,
         "what": actions(turn),
         "usage": stable(&turn.usage),
-        "begun_at": stable_json::time(turn.begun_at),
-        "closed_at": turn.closed.map(|(_, at)| stable_json::time(at)),
+        "begun_at": shapes::time(turn.begun_at),
+        "closed_at": turn.closed.map(|(_, at)| shapes::time(at)),
         "is_open": matches!(turn.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }),
     })
 }

@@ -4,11 +4,10 @@ use serde_json::{Value, json};
 
 use callboard::messages::{AgentName, Pending, visible};
 use callboard::supervision::runs::{Cause, TurnEnd, TurnStory};
+use callboard_server::json as shapes;
 
 use crate::page::{self, Page, brief, brief_json, count, duration, folded, lines_of, table};
 use crate::runs::show::{ending, head};
-use crate::shapes;
-use crate::stable_json;
 use crate::stores::store::Loaded;
 
 /// How much of a value the table shows, in characters.
@@ -78,7 +77,7 @@ fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
 
 fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
     let (output, writes) = match &turn.end {
-        TurnEnd::Command { command, .. } => (command.output.clone(), stable_json::stable(&turn.wrote())),
+        TurnEnd::Command { command, .. } => (command.output.clone(), shapes::stable(&turn.wrote())),
         TurnEnd::Open | TurnEnd::NeedsAttention { .. } | TurnEnd::Failed(_) | TurnEnd::Cancelled => (None, Value::Null),
     };
     let agent: &AgentName = &turn.agent;
@@ -93,7 +92,7 @@ fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
         "output": output,
         "wrote": writes,
         "state": state,
-        "begun_at": stable_json::time(turn.begun_at),
-        "closed_at": turn.closed.map(|(_, at)| stable_json::time(at)),
+        "begun_at": shapes::time(turn.begun_at),
+        "closed_at": turn.closed.map(|(_, at)| shapes::time(at)),
     })
 }

@@ -13,13 +13,15 @@ use serde_json::{Error, Map, Number, Value};
 
 use callboard::messages::{Authority, Cost, Timestamp};
 
-/// The value as JSON; null if it has no such form, as a map whose keys are not text.
-pub(crate) fn stable(value: &(impl Serialize + ?Sized)) -> Value {
+/// Returns the value as JSON; null if it has no such form, as a map whose keys are not text.
+#[must_use]
+pub fn stable(value: &(impl Serialize + ?Sized)) -> Value {
     value.serialize(Stable).unwrap_or_default()
 }
 
-/// `2026-01-01T00:00:00.000Z`.
-pub(crate) fn time(at: Timestamp) -> Value {
+/// Returns the time as text: `2026-01-01T00:00:00.000Z`.
+#[must_use]
+pub fn time(at: Timestamp) -> Value {
     at.to_string().into()
 }
 

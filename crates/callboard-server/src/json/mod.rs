@@ -1,4 +1,4 @@
-//! Runs as JSON (docs/json-output.md).
+//! Runs as JSON, in the shapes that docs/json-output.md describes: what the command line prints and HTTP answers.
 
 use std::time::Duration;
 
@@ -7,19 +7,24 @@ use serde_json::{Map, Value, json};
 use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
 use callboard::supervision::runs::Run;
 
-use crate::stable_json::{stable, time};
-use crate::status::Status;
+mod stable;
+mod status;
 
-/// The status of the run at `now`, in one word.
-pub(crate) fn status(run: &Run, now: Timestamp) -> &'static str {
+pub use stable::{stable, time};
+pub use status::Status;
+
+/// Returns the status of the run at `now`, in one word: that of its outcome, or of what it waits for.
+#[must_use]
+pub fn status(run: &Run, now: Timestamp) -> &'static str {
     match run.result() {
         Some(result) => result.outcome.name(),
         None => Status::of(run, now).word(),
     }
 }
 
-/// The result of a run.
-pub(crate) fn result(result: &RunResult) -> Value {
+/// Returns the result of a run.
+#[must_use]
+pub fn result(result: &RunResult) -> Value {
     let RunResult { run, outcome, output, state, metrics, handoffs, is_tainted, alone } = result;
     json!({
         "run": run,
@@ -45,8 +50,9 @@ fn error(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// The submission of a run. A workflow is represented by its name: the text is in its file.
-pub(crate) fn submission(submission: &Submission) -> Value {
+/// Returns the submission of a run. A workflow is represented by its name: the text is in its file.
+#[must_use]
+pub fn submission(submission: &Submission) -> Value {
     let Submission { run, trace, task, agent, cast, chain, at } = submission;
     let Task {
         body,
@@ -100,16 +106,18 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An event of a run.
-pub(crate) fn event(event: &RunEvent) -> Value {
+/// Returns an event of a run.
+#[must_use]
+pub fn event(event: &RunEvent) -> Value {
     match event {
         RunEvent::Submitted(begun) => json!({ "kind": "submitted", "submission": submission(begun) }),
         other => stable(other),
     }
 }
 
-/// A turn, with its run.
-pub(crate) fn turn_of(turn: TurnId) -> Value {
+/// Returns a turn, with its run.
+#[must_use]
+pub fn turn_of(turn: TurnId) -> Value {
     json!({ "run": turn.run, "turn": turn.number })
 }
 

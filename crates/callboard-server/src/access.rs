@@ -1,0 +1,101 @@
+//! Which requests are answered: those for this server's own names, with a token that has the scope of the route.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::context::Context;
+use crate::problem::{Problem, ProblemCode};
+use crate::tokens::Scope;
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, also without a token.
+    Open,
+    /// Those whose token has this scope.
+    Scope(Scope),
+}
+
+/// Refuses requests for other names.
+pub(crate) async fn check_origin(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    match context.origins.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Who may use the routes that it is before.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) context: Arc<Context>,
+    pub(crate) access: Access,
+}
+
+/// Refuses requests without a token that has the scope. Handlers find the caller among the request's extensions.
+pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let Access::Scope(scope) = guard.access else { return next.run(request).await };
+    if let Err(problem) = check_query(request.uri().query().unwrap_or_default()) {
+        return problem.into_response();
+    }
+    let unknown = |detail: &str| Problem::new(ProblemCode::Unauthenticated, detail).into_response();
+    let Some(secret) = bearer(request.headers()) else {
+        return unknown("send one header `Authorization: Bearer TOKEN`");
+    };
+    let Some(caller) = guard.context.tokens.caller(secret) else {
+        return unknown("the token is unknown, has expired or was revoked");
+    };
+    if !caller.scopes.contains(&scope) {
+        let detail = format!("the token {} does not have the scope {scope}", caller.name);
+        return Problem::new(ProblemCode::MissingScope, detail).into_response();
+    }
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// Refuses tokens in the query: they would stand in logs and histories.
+fn check_query(query: &str) -> Result<(), Problem> {
+    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    match names.into_iter().find(|name| ["token", "access_token"].contains(name)) {
+        Some(name) => {
+            Err(Problem::bad(format!("the query has {name}: a token is sent as `Authorization: Bearer TOKEN`")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, secret) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_taken_from_one_header_alone() {
+        let token = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, value.parse().unwrap());
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(token(&["Bearer x"]).as_deref(), Some("x"));
+        assert_eq!(token(&["bearer  x"]).as_deref(), Some("x"));
+        for values in [&[][..], &["Bearer"], &["Basic x"], &["Bearer x", "Bearer x"], &["x"]] {
+            assert_eq!(token(values), None, "{values:?}");
+        }
+        assert!(check_query("a=1&tokens=2").is_ok());
+        assert!(check_query("a=1&token=2").is_err() && check_query("access_token").is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! The board itself: whether it works, its agents, and its tree of supervisors.
+
+use axum::Json;
+use axum::extract::State;
+use callboard::supervision::tree::{ActorState, TreeNode};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use crate::context::Shared;
+use crate::json::stable;
+use crate::problem::{Problem, ProblemCode};
+
+/// Answers whether the board works. It asks no actor, because anybody may ask.
+pub(crate) async fn health(State(context): Shared) -> Result<Json<Value>, Problem> {
+    match context.board.ended().now_or_never() {
+        None => Ok(Json(json!({ "status": "ok" }))),
+        Some(_) => Err(Problem::new(ProblemCode::Unavailable, "the board has stopped")),
+    }
+}
+
+/// Answers with the agents and what they announce.
+pub(crate) async fn list(State(context): Shared) -> Json<Value> {
+    let roster = context.board.agents().roster();
+    Json(json!({ "agents": roster.iter().map(stable).collect::<Vec<_>>() }))
+}
+
+/// Answers with the tree of supervisors.
+pub(crate) async fn tree(State(context): Shared) -> Result<Json<Value>, Problem> {
+    match context.board.tree().await {
+        Ok(tree) => Ok(Json(node(&tree))),
+        Err(_) => Err(Problem::new(ProblemCode::Unavailable, "the board has stopped")),
+    }
+}
+
+fn node(tree: &TreeNode) -> Value {
+    json!({
+        "name": tree.name,
+        "is_supervisor": tree.strategy.is_some(),
+        "state": state(tree.state),
+        "generation": tree.generation,
+        "restarts": tree.restarts,
+        "mailbox_depth": tree.mailbox_depth,
+        "detail": tree.detail,
+        "last_error": tree.last_error,
+        "uptime_ms": tree.uptime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        "children": tree.children.iter().map(node).collect::<Vec<_>>(),
+    })
+}
+
+fn state(state: ActorState) -> &'static str {
+    match state {
+        ActorState::Starting => "starting",
+        ActorState::Running => "running",
+        ActorState::Restarting { .. } => "restarting",
+        ActorState::Stopping => "stopping",
+        ActorState::Stopped => "stopped",
+        ActorState::Failed => "failed",
+    }
+}

@@ -1,0 +1,59 @@
+//! What handlers read of requests: the id in the path, and the body.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use callboard_documents::json;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::problem::{Problem, ProblemCode};
+
+/// The most bytes of a body that are read.
+pub(crate) const MAX_BODY: usize = 1024 * 1024;
+
+/// The only parameter of a path, decoded.
+pub(crate) struct Id(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(id) = Path::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Problem::bad("the id in the path is no text in UTF-8"))?;
+        Ok(Self(id))
+    }
+}
+
+/// A JSON body of this shape, in which no key is repeated and none is unknown. An empty body is an empty object.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let content_type =
+            request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default().to_owned());
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejected| {
+            if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                Problem::new(ProblemCode::TooLarge, format!("the body has more than {MAX_BODY} bytes"))
+            } else {
+                Problem::bad("the body was cut off")
+            }
+        })?;
+        let value = if bytes.is_empty() {
+            Value::Object(serde_json::Map::new())
+        } else {
+            let media_type = content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default().trim();
+            if !media_type.eq_ignore_ascii_case("application/json") {
+                let detail = "the body is to be JSON, with the header `Content-Type: application/json`";
+                return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
+            }
+            json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is no JSON: {error}")))?
+        };
+        serde_json::from_value(value).map(Self).map_err(|error| Problem::bad(format!("the body: {error}")))
+    }
+}

@@ -1,0 +1,173 @@
+//! Delegations: tasks that another program gives to the agents of the board. Each is a run of its own.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use callboard::messages::{Limits, RunId, Task, visible};
+use callboard::runtime::RunHandle;
+use callboard::supervision::runs::Run;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::body::{Body, Id};
+use crate::context::{Context, Shared};
+use crate::json::{self as shapes, time};
+use crate::people;
+use crate::problem::{Problem, ProblemCode};
+use crate::tokens::{Caller, Scope};
+
+/// The header with which a client may repeat a request safely.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The longest idempotency key, in characters.
+const MAX_KEY: usize = 128;
+
+/// A task for the board.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    /// The name, role or capability that the task is for; may be absent if there is one agent.
+    to: Option<String>,
+    /// What to do, in words.
+    body: String,
+    /// What to work on; the body by default.
+    #[serde(default, deserialize_with = "present")]
+    input: Option<Value>,
+    limits: Option<Limits>,
+    deadline_ms: Option<u64>,
+    /// Whether the input comes from elsewhere, so that the run is tainted. It is set for tokens without the scope `admin`.
+    #[serde(default)]
+    is_untrusted: bool,
+}
+
+/// A value that is there, also if it is null.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl Request {
+    fn task(self, caller: &Caller) -> Task {
+        let mut task = Task::new(&self.body);
+        task.to = self.to.map(Into::into);
+        task.input = self.input.map(Into::into);
+        task.limits = self.limits;
+        task.deadline = self.deadline_ms.map(Duration::from_millis);
+        task.is_untrusted = self.is_untrusted || !caller.scopes.contains(&Scope::Admin);
+        task
+    }
+}
+
+/// Submits a task, and answers when it is journaled.
+pub(crate) async fn create(
+    State(context): Shared,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Body(request): Body<Request>,
+) -> Result<Response, Problem> {
+    let mut task = request.task(&caller);
+    task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
+    let asked = task.clone();
+    let run = context.board.try_submit(task).await?;
+    let fold = run.read().await?;
+    if asked.id.is_some() && !is_same(&asked, &fold.submission().task) {
+        let detail = format!("the key was used for another task, delegation {}; choose another key", run.id());
+        return Err(Problem::new(ProblemCode::KeyReused, detail));
+    }
+    let location = [(LOCATION, format!("/v1/delegations/{}", run.id()))];
+    Ok((StatusCode::ACCEPTED, location, Json(shown(&context, &fold))).into_response())
+}
+
+/// Whether a task is the one that an earlier request with the same key asked for. The classifier may have chosen limits for that one.
+fn is_same(asked: &Task, before: &Task) -> bool {
+    let limits = asked.limits.clone().or_else(|| before.limits.clone());
+    Task { limits, durability: before.durability, ..asked.clone() } == *before
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default();
+    if key.is_empty() || key.len() > MAX_KEY || values.next().is_some() {
+        let detail = format!("the header Idempotency-Key is one text of 1 to {MAX_KEY} visible ASCII characters");
+        return Err(Problem::bad(detail));
+    }
+    Ok(Some(key))
+}
+
+/// The run of a token's key: the same for the same key, and another for another token.
+fn run_of(caller: &Caller, key: &str) -> RunId {
+    let mut hash = Sha256::new();
+    hash.update(b"callboard idempotency key\0");
+    hash.update(u64::try_from(caller.name.len()).unwrap_or(u64::MAX).to_be_bytes());
+    hash.update(&*caller.name);
+    hash.update(key);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    RunId(Uuid::new_v8(bytes))
+}
+
+/// Answers with a delegation as it is now.
+pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Json<Value>, Problem> {
+    let fold = find(&context, &id)?.read().await?;
+    Ok(Json(shown(&context, &fold)))
+}
+
+/// Why a delegation is cancelled.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cancellation {
+    #[serde(default)]
+    reason: String,
+}
+
+/// Cancels a delegation, and answers with it.
+pub(crate) async fn cancel(
+    State(context): Shared,
+    Id(id): Id,
+    Extension(caller): Extension<Caller>,
+    Body(Cancellation { reason }): Body<Cancellation>,
+) -> Result<Json<Value>, Problem> {
+    let run = find(&context, &id)?;
+    let reason = if reason.is_empty() { format!("cancelled by {}", caller.name) } else { reason };
+    if !run.cancel(&reason).await? {
+        return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
+    }
+    Ok(Json(shown(&context, &run.read().await?)))
+}
+
+/// The handle of the run that a path names.
+pub(crate) fn find(context: &Context, id: &str) -> Result<RunHandle, Problem> {
+    match id.parse() {
+        Ok(run) => Ok(context.board.run(run)),
+        Err(_) => Err(Problem::not_found(format!("{} is no id of a delegation, which is a UUID", visible(id)))),
+    }
+}
+
+/// A delegation as JSON (docs/http.md).
+fn shown(context: &Context, run: &Run) -> Value {
+    let submission = run.submission();
+    let now = context.env.now().wall;
+    let result = run.result().map(|result| shapes::result(result));
+    let status = match run.result() {
+        None => "ack",
+        Some(result) if result.outcome.is_finished() => "complete",
+        Some(_) => "fail",
+    };
+    json!({
+        "request_id": submission.run,
+        "trace_id": submission.trace,
+        "to_agent": submission.agent,
+        "body": submission.task.body,
+        "submitted_at": time(submission.at),
+        "status": status,
+        "state": shapes::status(run, now),
+        "pending": run.pending().iter().filter(|wait| !wait.is_expired(now)).map(people::shown).collect::<Vec<_>>(),
+        "metrics": shapes::stable(&run.metrics()),
+        "result": result,
+    })
+}

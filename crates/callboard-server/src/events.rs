@@ -1,0 +1,101 @@
+//! Event streams of delegations (server-sent events).
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use callboard::actors::{StreamMode, Watched};
+use callboard::messages::visible;
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::body::Id;
+use crate::context::Shared;
+use crate::delegations::find;
+use crate::json::{self as shapes, stable};
+use crate::problem::Problem;
+use crate::tokens::Caller;
+
+/// How often a stream without events sends a comment, so that both sides notice a connection that is gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Streams the events of a delegation: those of its journal with their number as id, those of the past first. It ends with the
+/// delegation, with the board, and with the token.
+pub(crate) async fn stream(
+    State(context): Shared,
+    Id(id): Id,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let run = find(&context, &id)?;
+    let modes = modes(query.as_deref().unwrap_or_default())?;
+    let seen = last_event_id(&headers)?;
+    let fold = run.read().await?;
+    if fold.result().is_some() && seen >= fold.sequence() {
+        // A client that is told so does not connect again.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let events = run.events(seen.saturating_add(1), &modes).await?;
+    let (tokens, mut stopping) = (context.tokens.clone(), context.is_stopping.subscribe());
+    let ended = async move {
+        tokio::select! {
+            () = tokens.ended(&caller) => {}
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
+        }
+    };
+    let events = events.take_until(Box::pin(ended)).map(|watched| Ok::<_, Infallible>(shown(&watched)));
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+}
+
+fn shown(watched: &Watched) -> Event {
+    match watched {
+        Watched::Event { sequence, event, .. } => {
+            let shape = shapes::event(event);
+            let kind = shape.get("kind").and_then(Value::as_str).unwrap_or("event").to_owned();
+            Event::default().id(sequence.to_string()).event(kind).data(shape.to_string())
+        }
+        Watched::Live { turn, agent, event } => {
+            let data = json!({ "turn": turn.number, "agent": agent, "live": stable(&**event) });
+            Event::default().event("live").data(data.to_string())
+        }
+        Watched::Missed(count) => Event::default().event("missed").data(json!({ "missed": count }).to_string()),
+    }
+}
+
+/// The modes that a query asks for: `modes=updates,messages` by default.
+fn modes(query: &str) -> Result<Vec<StreamMode>, Problem> {
+    let mut modes = vec![StreamMode::Updates, StreamMode::Messages];
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let Some(("modes", names)) = pair.split_once('=') else {
+            return Err(Problem::bad(format!("the query {} is not known: there is modes=NAMES", visible(pair))));
+        };
+        modes = names.split([',']).flat_map(|name| name.split("%2C")).map(mode).collect::<Result<_, _>>()?;
+    }
+    Ok(modes)
+}
+
+fn mode(name: &str) -> Result<StreamMode, Problem> {
+    match name {
+        "values" => Ok(StreamMode::Values),
+        "updates" => Ok(StreamMode::Updates),
+        "messages" => Ok(StreamMode::Messages),
+        "live" => Ok(StreamMode::Live),
+        "debug" => Ok(StreamMode::Debug),
+        _ => {
+            let detail = format!("{} is no mode: there are values, updates, messages, live and debug", visible(name));
+            Err(Problem::bad(detail))
+        }
+    }
+}
+
+/// The number of the last event that the client has, 0 if it has none.
+fn last_event_id(headers: &HeaderMap) -> Result<u64, Problem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(0) };
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Problem::bad("the header Last-Event-ID is the id of an event of this stream, a number"))
+}

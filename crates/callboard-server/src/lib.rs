@@ -1,0 +1,46 @@
+//! HTTP for a [`callboard`] board: other programs delegate tasks to its agents, follow their runs, and decide what waits for a
+//! person.
+//!
+//! [`Server::router`] returns an axum `Router` over a board, to be mounted in a service; [`Server::serve`] serves it with
+//! limits of time and size. A request is answered if it has a token whose [scopes](Scope) include the one of its route
+//! ([`Server::routes`]); only `/v1/health` needs none. docs/http.md describes requests, answers and problems.
+//!
+//! ```
+//! use callboard::env::Env;
+//! use callboard::prelude::*;
+//! use callboard_server::{Scope, Server, TokenSpec, Tokens};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let board = Callboard::builder().agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) });
+//! let board = board.start().await?;
+//! let tokens = Tokens::new(Env::system());
+//! let secret = tokens.add(TokenSpec::new("ci", [Scope::Read, Scope::Delegate]))?;
+//! let app: axum::Router = Server::new(board.clone(), tokens).router();
+//! # let _ = (secret, app);
+//! # board.shutdown().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+
+mod access;
+mod agents;
+mod body;
+mod context;
+mod delegations;
+mod events;
+pub mod json;
+mod lingering;
+mod origins;
+mod people;
+mod problem;
+mod routes;
+mod serving;
+mod tokens;
+
+pub use access::Access;
+pub use problem::{Problem, ProblemCode};
+pub use routes::{Route, Server};
+pub use tokens::{Scope, TokenError, TokenSpec, Tokens};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

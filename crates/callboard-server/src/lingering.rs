@@ -1,0 +1,83 @@
+//! A connection that is closed so that its last response arrives.
+//!
+//! A socket that is closed while it holds bytes that were not read resets the connection, and the reset may reach the client before
+//! the response that refused those bytes, which is then lost. So the end of writing is sent first, and what still arrives is read
+//! and dropped, until the client closes too or a bound is reached.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+/// How long to wait for the client's end.
+const MAX_TIME: Duration = Duration::from_secs(1);
+/// How many bytes to drop.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// A connection whose shutdown waits for the client's end.
+pub(crate) struct Lingering {
+    stream: TcpStream,
+    /// Set when the end of writing was sent.
+    end: Option<Pin<Box<Sleep>>>,
+    dropped: usize,
+}
+
+impl Lingering {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream, end: None, dropped: 0 }
+    }
+
+    /// Reads and drops what arrives, and is ready when the client has ended or a bound is reached.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = [0; 16 * 1024];
+        while self.dropped < MAX_BYTES {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.dropped += buffer.filled().len(),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.end.as_mut().map_or(Poll::Ready(()), |end| end.as_mut().poll(cx)),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for Lingering {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Lingering {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.end.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            self.end = Some(Box::pin(tokio::time::sleep(MAX_TIME)));
+        }
+        self.poll_drain(cx).map(Ok)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,86 @@
+//! What waits for a person, and what a person responds.
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use callboard::messages::{Interrupt, Pending, PendingId, Response, Resume, visible};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body::{Body, Id};
+use crate::context::Shared;
+use crate::json::time;
+use crate::problem::Problem;
+use crate::tokens::Caller;
+
+/// Answers with all that waits for a person.
+pub(crate) async fn list(State(context): Shared) -> Json<Value> {
+    let pending = context.board.people().pending().await;
+    Json(json!({ "pending": pending.iter().map(shown).collect::<Vec<_>>() }))
+}
+
+/// What a person responds: the kind, and what belongs to it.
+#[derive(Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Decided {
+    /// Consents to an action once.
+    Approve {},
+    /// Denies an action.
+    Deny {
+        #[serde(default)]
+        reason: String,
+    },
+    /// Answers a question.
+    Answer { value: Value },
+    /// Starts a node that waits, with another input if there is one.
+    Resume { input: Option<Value> },
+    /// Starts a turn that needs attention again.
+    Restart {},
+}
+
+/// Responds to what waits, in the name of the token.
+pub(crate) async fn answer(
+    State(context): Shared,
+    Id(id): Id,
+    Extension(caller): Extension<Caller>,
+    Body(decided): Body<Decided>,
+) -> Result<Json<Value>, Problem> {
+    let Ok(id) = id.parse::<PendingId>() else {
+        let detail = format!("{} is no id of what waits; /v1/pending lists them", visible(&id));
+        return Err(Problem::not_found(detail));
+    };
+    let response = match decided {
+        Decided::Approve {} => Response::Approve,
+        Decided::Deny { reason } => Response::Deny { reason },
+        Decided::Answer { value } => Response::Value(value.into()),
+        Decided::Resume { input } => Response::Resume(Resume { input: input.map(Into::into), ..Resume::default() }),
+        Decided::Restart {} => Response::Restart,
+    };
+    context.board.people().answer(id, response, &caller.name).await?;
+    Ok(Json(json!({ "id": id, "by": caller.name })))
+}
+
+/// Something that waits, as JSON.
+pub(crate) fn shown(pending: &Pending) -> Value {
+    let mut shape = match pending {
+        Pending::Approval(envelope) => json!({
+            "kind": "approval",
+            "agent": envelope.agent,
+            "action": envelope.action.action,
+            "target": envelope.action.target,
+            "arguments": envelope.action.arguments,
+        }),
+        Pending::Question(question) => {
+            json!({ "kind": "question", "agent": question.agent, "question": question.question })
+        }
+        Pending::Node(Interrupt { node, agent, input, state, .. }) => {
+            json!({ "kind": "node", "node": node, "agent": agent, "input": input, "state": state })
+        }
+        Pending::Attention { node, is_compensation, why, .. } => {
+            json!({ "kind": "attention", "node": node, "is_compensation": is_compensation, "why": why })
+        }
+    };
+    shape["id"] = json!(pending.id());
+    shape["request_id"] = json!(pending.run());
+    shape["expires_at"] = json!(pending.expires_at().map(time));
+    shape
+}

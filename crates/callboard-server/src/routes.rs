@@ -1,0 +1,143 @@
+//! The server, and the table of its routes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::Uri;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Router, middleware};
+use callboard::Callboard;
+use callboard::env::Env;
+use callboard::messages::visible;
+use tokio::sync::watch;
+
+use crate::access::{self, Access};
+use crate::body::MAX_BODY;
+use crate::context::Context;
+use crate::origins::Origins;
+use crate::problem::{Problem, ProblemCode, method_not_allowed};
+use crate::tokens::{Scope, Tokens};
+use crate::{agents, delegations, events, people};
+
+/// How long a request may take until its response begins: to arrive whole, and to be carried out.
+const MAX_TIME: Duration = Duration::from_secs(30);
+
+/// A route of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// The path, with its parameters in braces.
+    pub path: &'static str,
+    /// Who may use it.
+    pub access: Access,
+}
+
+/// HTTP over a board.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) context: Arc<Context>,
+}
+
+type Handler = fn() -> MethodRouter<Arc<Context>>;
+
+/// The routes with their handlers. The router is made of it, so that no route is without an entry.
+const TABLE: &[(Route, Handler)] = &[
+    (get("/v1/health", Access::Open), || on(MethodFilter::GET, agents::health)),
+    (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
+    (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
+    (post("/v1/delegations", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::create)),
+    (get("/v1/delegations/{id}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::get)),
+    (post("/v1/delegations/{id}/cancel", Access::Scope(Scope::Delegate)), || {
+        on(MethodFilter::POST, delegations::cancel)
+    }),
+    (get("/v1/delegations/{id}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream)),
+    (get("/v1/pending", Access::Scope(Scope::Read)), || on(MethodFilter::GET, people::list)),
+    (post("/v1/pending/{id}", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, people::answer)),
+];
+
+const fn get(path: &'static str, access: Access) -> Route {
+    Route { method: "GET", path, access }
+}
+
+const fn post(path: &'static str, access: Access) -> Route {
+    Route { method: "POST", path, access }
+}
+
+impl Server {
+    /// Creates a server over a board. Requests are answered if their header `Host` is a name of this machine for itself:
+    /// `localhost`, `127.0.0.1` or `[::1]`, with any port.
+    #[must_use]
+    pub fn new(board: Callboard, tokens: Tokens) -> Self {
+        let context = Context {
+            board,
+            tokens,
+            env: Env::system(),
+            origins: Origins::loopback(),
+            is_stopping: watch::Sender::new(false),
+        };
+        Self { context: Arc::new(context) }
+    }
+
+    /// Adds an origin under which clients reach the server, such as `https://agents.example.org`: requests for its host are
+    /// answered, and pages of this origin may send requests.
+    ///
+    /// # Errors
+    /// The text is not `http://HOST` or `https://HOST`, with or without a port.
+    pub fn public_origin(self, origin: &str) -> Result<Self, Problem> {
+        let Context { board, tokens, env, origins, is_stopping: _ } = &*self.context;
+        let origins = origins.clone().with(origin)?;
+        let is_stopping = watch::Sender::new(false);
+        let context = Context { board: board.clone(), tokens: tokens.clone(), env: env.clone(), origins, is_stopping };
+        Ok(Self { context: Arc::new(context) })
+    }
+
+    /// All routes, each with who may use it.
+    pub fn routes() -> impl Iterator<Item = Route> {
+        TABLE.iter().map(|(route, _)| *route)
+    }
+
+    /// Returns the routes as a router, to be served or mounted in another. Limits of headers and connections are those of what
+    /// serves it; [`Server::serve`] has some.
+    pub fn router(&self) -> Router {
+        let mut paths: BTreeMap<&str, (MethodRouter<Arc<Context>>, Vec<&str>)> = BTreeMap::new();
+        for (route, handler) in TABLE {
+            let guard = access::Guard { context: Arc::clone(&self.context), access: route.access };
+            let handler = handler().layer(from_fn_with_state(guard, access::authorize));
+            let (methods, names) = paths.entry(route.path).or_default();
+            *methods = std::mem::take(methods).merge(handler);
+            names.push(route.method);
+        }
+        let mut router = Router::new();
+        for (path, (methods, names)) in paths {
+            let allowed = names.join(", ");
+            let refused = move |uri: Uri| std::future::ready(method_not_allowed(uri.path(), &allowed));
+            router = router.route(path, methods.fallback(refused));
+        }
+        router
+            .fallback(unknown_path)
+            .layer(from_fn_with_state(Arc::clone(&self.context), access::check_origin))
+            .layer(middleware::from_fn(in_time))
+            .layer(DefaultBodyLimit::max(MAX_BODY))
+            .with_state(Arc::clone(&self.context))
+    }
+}
+
+async fn unknown_path(uri: Uri) -> Problem {
+    Problem::not_found(format!("there is no {}", visible(uri.path())))
+}
+
+/// Bounds how long a request takes to arrive and to be carried out. Streams that have begun are not bounded.
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(MAX_TIME, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = format!("the request was not carried out within {} s", MAX_TIME.as_secs());
+            Problem::new(ProblemCode::RequestTimeout, detail).into_response()
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Connections: accepted, bounded in number, headers and time, and ended in order.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::lingering::Lingering;
+use crate::routes::Server;
+
+/// The most connections at a time. More wait until one ends.
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long the headers of a request may take to arrive.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// From how many bytes on no more of the headers of a request is read. One read may bring as many again, so that headers of more
+/// than twice this size are refused.
+const MAX_HEADERS: usize = 32 * 1024;
+/// How long requests that are under way at the end may take.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long to wait after a connection could not be accepted, as when the process has no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// Serves the routes over HTTP/1.1 until `stop` is ready. Then no connection is accepted any more, event streams end, and
+    /// other requests that are under way may take 5 s.
+    ///
+    /// The headers of a request have at most 64 KiB and arrive within 10 s, its body has at most 1 MiB, and it is carried out
+    /// within 30 s. There are at most 16,384 connections.
+    ///
+    /// # Errors
+    /// The listener has no address, as after its socket was closed.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
+        listener.local_addr()?;
+        let service = TowerToHyperService::new(self.router());
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let graceful = GracefulShutdown::new();
+        let mut tasks = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let accepted = async {
+                let permit = Arc::clone(&connections).acquire_owned().await;
+                (permit, listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(_) = tasks.join_next() => continue,
+                accepted = accepted => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            // Events are small, and each is to arrive at once.
+            let _ = stream.set_nodelay(true);
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(MAX_HEADERS);
+            let connection =
+                graceful.watch(http.serve_connection(TokioIo::new(Lingering::new(stream)), service.clone()));
+            tasks.spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection ended");
+                }
+                drop(permit);
+            });
+        }
+        drop(listener);
+        self.context.is_stopping.send_replace(true);
+        let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+        Ok(())
+    }
+}

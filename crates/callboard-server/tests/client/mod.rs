@@ -1,0 +1,147 @@
+//! A client of HTTP/1.1 that writes any bytes, and reads what comes.
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Sends requests with a token, each on a connection of its own.
+pub(crate) struct Client {
+    pub(crate) port: u16,
+    pub(crate) secret: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The code of a problem.
+    pub(crate) fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap();
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let is_chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        let body = if is_chunked { unchunked(body) } else { body.to_owned() };
+        Self { status, headers, body }
+    }
+}
+
+fn unchunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((length, rest)) = body.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            break;
+        }
+        whole.push_str(&rest[..length]);
+        body = &rest[length + 2..];
+    }
+    whole
+}
+
+impl Client {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "").await
+    }
+
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.raw(self.request("GET", path, headers, "").as_bytes()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &body.to_string()).await
+    }
+
+    pub(crate) async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        self.raw(self.request("POST", path, headers, &body.to_string()).as_bytes()).await
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.raw(self.request(method, path, &[], body).as_bytes()).await
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n", self.port);
+        if let Some(secret) = &self.secret {
+            request += &format!("Authorization: Bearer {secret}\r\n");
+        }
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        if !body.is_empty() {
+            request += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        }
+        request + "\r\n" + body
+    }
+
+    /// Writes these bytes and no more, and reads the answer to its end.
+    pub(crate) async fn raw(&self, request: &[u8]) -> Answer {
+        Answer::parse(&read(&mut self.write(request).await).await)
+    }
+
+    /// As [`Client::raw`], and ends the writing side of the connection.
+    pub(crate) async fn raw_and_end(&self, request: &[u8]) -> Answer {
+        let mut stream = self.write(request).await;
+        stream.shutdown().await.unwrap();
+        Answer::parse(&read(&mut stream).await)
+    }
+
+    async fn write(&self, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        // The server may have refused it by its first bytes.
+        let _ = stream.write_all(request).await;
+        stream
+    }
+
+    /// Begins to read a stream of events.
+    pub(crate) async fn open(&self, path: &str) -> Stream {
+        Stream { stream: self.write(self.request("GET", path, &[], "").as_bytes()).await }
+    }
+}
+
+/// Reads to the end, or to what comes before a reset.
+async fn read(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    bytes
+}
+
+/// A stream of events that is being read.
+pub(crate) struct Stream {
+    stream: TcpStream,
+}
+
+impl Stream {
+    pub(crate) async fn read_until(&mut self, text: &str) {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 1024]);
+        while !String::from_utf8_lossy(&bytes).contains(text) {
+            let count = self.stream.read(&mut buffer).await.unwrap();
+            assert!(count > 0, "it ended before {text:?}: {}", String::from_utf8_lossy(&bytes));
+            bytes.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    pub(crate) async fn read_to_end(&mut self) {
+        read(&mut self.stream).await;
+    }
+}

@@ -1,0 +1,416 @@
+//! The server over real connections.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod client;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use callboard::env::Env;
+use callboard::prelude::*;
+use callboard_server::{Access, Scope, Server, TokenSpec, Tokens};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
+
+use client::{Answer, Client, Stream};
+
+/// A server on a port of its own, over a board with an agent that echoes, one that asks, and one that waits.
+struct Service {
+    board: Callboard,
+    tokens: Tokens,
+    port: u16,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl Service {
+    async fn start() -> Self {
+        Self::with_room_for(100).await
+    }
+
+    /// Over a board with this many runs at a time.
+    async fn with_room_for(runs: usize) -> Self {
+        let board = Callboard::builder()
+            .agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+            .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("who?").await?)) })
+            .agent("waiter", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
+            .capacity(|it| it.runs_in_flight(runs))
+            .shutdown_grace(Duration::ZERO)
+            .start()
+            .await
+            .unwrap();
+        let tokens = Tokens::new(Env::system());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Server::new(board.clone(), tokens.clone()).public_origin("https://agents.example.org").unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let stopped = async { stopped.await.unwrap_or_default() };
+            server.serve(listener, stopped).await
+        });
+        Self { board, tokens, port, stop: Some(stop), serving }
+    }
+
+    /// A client with a new token.
+    fn client(&self, name: &str, scopes: impl IntoIterator<Item = Scope>) -> Client {
+        let secret = self.tokens.add(TokenSpec::new(name, scopes)).unwrap();
+        Client { port: self.port, secret: Some(secret) }
+    }
+
+    async fn end(mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.serving.await.unwrap().unwrap();
+        self.board.shutdown().await;
+    }
+}
+
+/// Delegates a task, and returns the path of the delegation.
+async fn delegate(client: &Client, task: &Value) -> String {
+    client.post("/v1/delegations", task).await.header("location").unwrap().to_owned()
+}
+
+/// Opens the event stream of a delegation that does not end, and reads its first event.
+async fn open_stream(client: &Client) -> (String, Stream) {
+    let path = delegate(client, &json!({ "to": "waiter", "body": "x" })).await;
+    let mut stream = client.open(&format!("{path}/events")).await;
+    stream.read_until("event: submitted").await;
+    (path, stream)
+}
+
+fn id_of(answer: &Answer) -> String {
+    answer.json()["request_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_task_is_delegated_followed_and_its_result_read() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let created = client.post("/v1/delegations", &json!({ "to": "echo", "body": "say it", "input": { "a": 1 } })).await;
+    assert_eq!((created.status, &created.json()["to_agent"]), (202, &json!("echo")), "{created:?}");
+    let path = format!("/v1/delegations/{}", id_of(&created));
+    assert_eq!(created.header("location"), Some(&*path));
+
+    let events = client.get(&format!("{path}/events?modes=debug")).await;
+    let kinds: Vec<&str> = events.body.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!((events.status, kinds), (200, vec!["submitted", "turn_ended"]), "{}", events.body);
+
+    let ended = client.get(&path).await.json();
+    assert_eq!((&ended["status"], &ended["state"]), (&json!("complete"), &json!("finished")));
+    assert_eq!(ended["result"]["output"], json!({ "a": 1 }));
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_route_is_refused_without_a_token_and_without_its_scope() {
+    let service = Service::start().await;
+    let clients = Scope::ALL.map(|scope| (scope, service.client(&scope.to_string(), [scope])));
+    let nobody = Client { port: service.port, secret: None };
+    let wrong = Client { port: service.port, secret: Some("cbt_0".to_owned()) };
+    let mut scopes = BTreeSet::new();
+    for route in Server::routes() {
+        let path = route.path.replace("{id}", "019a0000-0000-7000-8000-000000000001");
+        let Access::Scope(needed) = route.access else {
+            assert_eq!(route.path, "/v1/health", "it is the only one without a scope");
+            assert_eq!(nobody.send(route.method, &path, "{}").await.status, 200);
+            continue;
+        };
+        scopes.insert(needed);
+        for stranger in [&nobody, &wrong] {
+            let refused = stranger.send(route.method, &path, "{}").await;
+            assert_eq!((refused.status, refused.code()), (401, "unauthenticated".to_owned()), "{route:?}");
+            assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        }
+        for (scope, client) in &clients {
+            let answer = client.send(route.method, &path, "{}").await;
+            let is_refused = answer.status == 403 && answer.code() == "missing-scope";
+            assert_eq!(is_refused, *scope != needed, "{route:?} with {scope}: {answer:?}");
+        }
+    }
+    assert_eq!(scopes, Scope::ALL.into(), "a scope that no route needs");
+    service.end().await;
+}
+
+#[tokio::test]
+async fn the_same_idempotency_key_is_the_same_delegation() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Delegate]);
+    let task = json!({ "to": "echo", "body": "once" });
+    let first = id_of(&client.post_with("/v1/delegations", &[("Idempotency-Key", "k1")], &task).await);
+    let again = client.post_with("/v1/delegations", &[("Idempotency-Key", "k1")], &task).await;
+    assert_eq!((again.status, id_of(&again)), (202, first.clone()));
+    let other = json!({ "to": "echo", "body": "twice" });
+    let reused = client.post_with("/v1/delegations", &[("Idempotency-Key", "k1")], &other).await;
+    assert_eq!((reused.status, reused.code()), (422, "idempotency-key-reused".to_owned()));
+    let second = id_of(&client.post_with("/v1/delegations", &[("Idempotency-Key", "k2")], &task).await);
+    let stranger = service.client("other", [Scope::Delegate]);
+    let theirs = id_of(&stranger.post_with("/v1/delegations", &[("Idempotency-Key", "k1")], &task).await);
+    assert_eq!(BTreeSet::from([&first, &second, &theirs]).len(), 3);
+    assert_eq!(service.board.runs().await.unwrap().len(), 3);
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_continues_after_the_last_event_that_a_client_has() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let path = format!(
+        "/v1/delegations/{}",
+        id_of(&client.post("/v1/delegations", &json!({ "to": "echo", "body": "x" })).await)
+    );
+    let stream = format!("{path}/events?modes=debug");
+    let whole = client.get(&stream).await.body;
+    let ids: Vec<u64> = whole.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>(), "{whole}");
+    let events: Vec<&str> = whole.split_inclusive("\n\n").collect();
+    for (number, id) in ids.iter().enumerate() {
+        let rest = client.get_with(&stream, &[("Last-Event-ID", &id.to_string())]).await;
+        if number + 1 == ids.len() {
+            assert_eq!((rest.status, rest.body.as_str()), (204, ""), "a client that has all is not to connect again");
+        } else {
+            assert_eq!((rest.status, rest.body), (200, events[number + 1..].concat()));
+        }
+    }
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let (path, mut stream) = open_stream(&client).await;
+    assert!(service.tokens.revoke("ci"));
+    stream.read_to_end().await;
+    assert_eq!(client.get(&path).await.status, 401);
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_server() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let (_, mut stream) = open_stream(&client).await;
+    service.end().await;
+    stream.read_to_end().await;
+}
+
+#[tokio::test]
+async fn a_person_answers_what_waits_once_and_in_the_name_of_the_token() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let ann = service.client("ann", [Scope::Approve]);
+    let path = format!(
+        "/v1/delegations/{}",
+        id_of(&client.post("/v1/delegations", &json!({ "to": "asker", "body": "x" })).await)
+    );
+    service.board.people().next().await.unwrap();
+    let pending = client.get("/v1/pending").await.json();
+    let asked = &pending["pending"][0];
+    assert_eq!(
+        (&asked["kind"], &asked["question"], &asked["agent"]),
+        (&json!("question"), &json!("who?"), &json!("asker"))
+    );
+    assert_eq!(client.get(&path).await.json()["pending"][0], *asked);
+    assert_eq!(client.get(&path).await.json()["state"], "waits_for_answer");
+
+    let answer = format!("/v1/pending/{}", asked["id"].as_str().unwrap().replace('/', "%2F"));
+    let unfit = ann.post(&answer, &json!({ "response": "approve" })).await;
+    assert_eq!((unfit.status, unfit.code()), (422, "refused".to_owned()));
+    let answered = ann.post(&answer, &json!({ "response": "answer", "value": "me" })).await;
+    assert_eq!((answered.status, &answered.json()["by"]), (200, &json!("ann")), "{answered:?}");
+    client.get(&format!("{path}/events")).await;
+    assert_eq!(client.get(&path).await.json()["result"]["output"], "me");
+    let late = ann.post(&answer, &json!({ "response": "answer", "value": "you" })).await;
+    assert!([404, 409].contains(&late.status), "{late:?}");
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_task_is_untrusted_unless_its_token_is_an_administrators() {
+    let service = Service::start().await;
+    for (name, scopes, expected) in
+        [("ci", vec![Scope::Read, Scope::Delegate], true), ("owner", Scope::ALL.to_vec(), false)]
+    {
+        let client = service.client(name, scopes);
+        for (is_untrusted, expected) in [(json!(false), expected), (json!(true), true)] {
+            let task = json!({ "to": "echo", "body": "x", "is_untrusted": is_untrusted });
+            let path = delegate(&client, &task).await;
+            client.get(&format!("{path}/events")).await;
+            assert_eq!(client.get(&path).await.json()["result"]["is_tainted"], expected, "{name}: {task}");
+        }
+    }
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_delegation_is_cancelled_once() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let path = format!(
+        "/v1/delegations/{}",
+        id_of(&client.post("/v1/delegations", &json!({ "to": "waiter", "body": "x" })).await)
+    );
+    let cancelled = client.post(&format!("{path}/cancel"), &json!({ "reason": "enough" })).await.json();
+    assert_eq!((&cancelled["status"], &cancelled["result"]["error"]), (&json!("fail"), &json!("enough")));
+    let again = client.send("POST", &format!("{path}/cancel"), "").await;
+    assert_eq!((again.status, again.code()), (409, "conflict".to_owned()));
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_board_that_is_full_says_when_to_try_again_and_one_that_has_stopped_is_unavailable() {
+    let service = Service::with_room_for(2).await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let task = json!({ "to": "waiter", "body": "x" });
+    assert_eq!(client.post("/v1/delegations", &task).await.status, 202);
+    assert_eq!(client.post("/v1/delegations", &task).await.status, 202);
+    let full = client.post("/v1/delegations", &task).await;
+    assert_eq!((full.status, full.code(), full.header("retry-after")), (429, "overloaded".to_owned(), Some("1")));
+    assert_eq!(client.get("/v1/health").await.status, 200);
+    service.board.shutdown().await;
+    let stopped = [client.post("/v1/delegations", &task).await, client.get("/v1/health").await];
+    assert_eq!(stopped.map(|answer| (answer.status, answer.code())), [(); 2].map(|()| (503, "unavailable".to_owned())));
+    service.end().await;
+}
+
+/// Requests as they are written to the connection, each with the status that it is answered with.
+fn hostile(secret: &str) -> Vec<(String, u16)> {
+    let head = |line: &str| {
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {secret}\r\n")
+    };
+    let with_body = |content_type: &str, body: &str| {
+        let head = head("POST /v1/delegations");
+        format!("{head}Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let json = |body: &str| with_body("application/json", body);
+    let get = |path: &str, headers: &str| format!("{}{headers}\r\n", head(&format!("GET {path}")));
+    let id = "019a0000-0000-7000-8000-000000000001";
+    vec![
+        (json("{\"to\": \"echo\", \"body\": \"x\"}"), 202),
+        (json("{"), 400),
+        (json("[]"), 400),
+        (json("null"), 400),
+        (json("{}"), 400),
+        (json("{\"to\": \"echo\"}"), 400),
+        (json("{\"to\": 1, \"body\": \"x\"}"), 400),
+        (json("{\"to\": \"echo\", \"body\": \"x\", \"body\": \"y\"}"), 400),
+        (json("{\"to\": \"echo\", \"body\": \"x\", \"bodies\": 1}"), 400),
+        (json("{\"to\": \"echo\", \"body\": \"x\"} {}"), 400),
+        (json("{\"to\": \"echo\", \"body\": \"\\ud800\"}"), 400),
+        (json("{\"to\": \"echo\", \"body\": \"x\", \"deadline_ms\": -1}"), 400),
+        (json("{\"to\": \"echo\", \"body\": \"x\", \"limits\": {\"hands\": 1}}"), 400),
+        (
+            json(&format!("{{\"to\": \"echo\", \"body\": \"x\", \"input\": {}1{}}}", "[".repeat(126), "]".repeat(126))),
+            422,
+        ),
+        (json(&"[".repeat(100_000)), 400),
+        (json("{\"to\": \"nobody\", \"body\": \"x\"}"), 422),
+        (json("{\"body\": \"x\"}"), 422),
+        (json("{\"to\": \"\\u0000\", \"body\": \"x\"}"), 422),
+        (json(&format!("{{\"to\": \"echo\", \"body\": \"{}\"}}", "x".repeat(1024 * 1024))), 413),
+        (with_body("text/plain", "{}"), 415),
+        (with_body("application/x-www-form-urlencoded", "body=x"), 415),
+        (with_body("application/json-seq", "{}"), 415),
+        (get("/v1/nothing", ""), 404),
+        (get("/", ""), 404),
+        (get("/v1/delegations/../health", ""), 404),
+        (get("/v1//health", ""), 404),
+        (get("/v1/delegations/%00", ""), 404),
+        (get("/v1/delegations/%ff", ""), 400),
+        (get(&format!("/v1/delegations/{id}"), ""), 404),
+        (get(&format!("/v1/delegations/{id}/events"), ""), 404),
+        (get(&format!("/v1/delegations/{id}?token={secret}"), ""), 400),
+        (get(&format!("/v1/delegations/{id}/events?access_token={secret}"), ""), 400),
+        (get(&format!("/v1/delegations/{id}/events?modes=all"), ""), 400),
+        (get(&format!("/v1/delegations/{id}/events?from=1"), ""), 400),
+        (get(&format!("/v1/delegations/{id}/events"), "Last-Event-ID: -1\r\n"), 400),
+        (get("/v1/agents", "Authorization: Bearer x\r\n"), 401),
+        (get("/v1/agents", "Host: localhost\r\n"), 403),
+        (get("/v1/agents", "Origin: http://evil.example\r\n"), 403),
+        (get("/v1/agents", "Origin: null\r\n"), 403),
+        (get("/v1/agents", &format!("X: {}\r\n", "x".repeat(100 * 1024))), 431),
+        (get("/v1/agents", &"X: x\r\n".repeat(1_000)), 431),
+        ("GET /v1/health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".to_owned(), 403),
+        ("GET /v1/health HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(), 403),
+        ("GET http://evil.example/v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(), 403),
+        (format!("{}\r\n", head("DELETE /v1/delegations")), 405),
+        (format!("{}\r\n", head("GET /v1/delegations")), 405),
+        (format!("{}\r\n", head("TRACE /v1/health")), 405),
+        ("GET /v1/health HTTP/9.9\r\n\r\n".to_owned(), 400),
+        ("nonsense\r\n\r\n".to_owned(), 400),
+        ("\u{16}\u{3}\u{1}\r\n\r\n".to_owned(), 400),
+    ]
+}
+
+#[tokio::test]
+async fn hostile_requests_are_refused_and_the_server_continues() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    for (request, expected) in hostile(client.secret.as_deref().unwrap()) {
+        let answer = client.raw(request.as_bytes()).await;
+        let shown: String = request.chars().take(300).collect();
+        assert_eq!(answer.status, expected, "{shown}\n{answer:?}");
+        if expected >= 400 && !answer.body.is_empty() {
+            assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{answer:?}");
+            let problem = answer.json();
+            assert_eq!((problem["status"].as_u64(), problem["detail"].is_string()), (Some(expected.into()), true));
+            assert!(!answer.body.contains(client.secret.as_deref().unwrap()), "it repeats the token: {answer:?}");
+        }
+    }
+    assert_eq!(client.get("/v1/health").await.json(), json!({ "status": "ok" }));
+    assert_eq!(service.board.runs().await.unwrap().len(), 1, "only the first of them is a task");
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_off_is_refused() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Delegate]);
+    let secret = client.secret.as_deref().unwrap();
+    let request = format!(
+        "POST /v1/delegations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {secret}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
+    );
+    let answer = client.raw_and_end(request.as_bytes()).await;
+    assert_eq!((answer.status, answer.code()), (400, "bad-request".to_owned()));
+    service.end().await;
+}
+
+/// Without a connection: with a paused clock, time would pass while its bytes are on their way.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_given_up_after_half_a_minute() {
+    let board = Callboard::builder().start().await.unwrap();
+    let env = Env::repeatable(1);
+    let tokens = Tokens::new(env.clone());
+    let secret = tokens.add(TokenSpec::new("ci", [Scope::Delegate])).unwrap();
+    let silence = Body::from_stream(futures::stream::pending::<Result<String, std::io::Error>>());
+    let request = Request::post("/v1/delegations")
+        .header("Host", "localhost")
+        .header("Authorization", format!("Bearer {secret}"))
+        .header("Content-Type", "application/json");
+    let begun = env.now().monotonic;
+    let response = Server::new(board.clone(), tokens).router().oneshot(request.body(silence).unwrap()).await.unwrap();
+    let took = env.now().monotonic - begun;
+    assert_eq!((response.status().as_u16(), took.as_secs()), (408, 30));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn agents_and_the_tree_are_listed() {
+    let service = Service::start().await;
+    let client = service.client("owner", Scope::ALL);
+    let agents = client.get("/v1/agents").await.json();
+    let names: BTreeSet<&str> =
+        agents["agents"].as_array().unwrap().iter().filter_map(|agent| agent["agent"].as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["asker", "echo", "waiter"]));
+    let tree: Value = client.get("/v1/tree").await.json();
+    let children: Vec<&str> =
+        tree["children"].as_array().unwrap().iter().filter_map(|child| child["name"].as_str()).collect();
+    assert_eq!((&tree["name"], children.contains(&"agents")), (&json!("callboard"), true), "{tree}");
+    service.end().await;
+}
