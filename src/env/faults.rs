@@ -57,7 +57,7 @@ impl Fault {
     ///
     /// # Panics
     /// If the fault plan has a panic here.
-    pub(crate) fn hand_over<M: Clone + Send + 'static>(self, message: M, deliver: impl Fn(M) + Send + 'static) {
+    pub(crate) fn deliver<M: Clone + Send + 'static>(self, message: M, deliver: impl Fn(M) + Send + 'static) {
         let times = self.deliveries();
         if let Self::Wait(time) | Self::Hold(time) = self {
             tokio::spawn(async move {

@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// A board with another `Env` has started: notifies the simulation on this thread, if there is one.
-pub(crate) fn strange_board() {
+pub(crate) fn report_foreign_env() {
     COMPLAIN.with_borrow(|complain| complain.iter().for_each(|complain| complain()));
 }
 

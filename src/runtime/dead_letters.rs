@@ -72,11 +72,11 @@ impl DeadLettersHandle {
     /// # Errors
     /// [`ForkError::NoLetter`]; see [`ForkError`].
     pub async fn retry(&self, letter: TurnId) -> Result<RunHandle, ForkError> {
-        let place =
-            Arc::clone(&self.callboard.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let permit =
+            Arc::clone(&self.callboard.board.run_permits).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let board = self.callboard.clone();
         // In a task of its own: if the caller is dropped, no run is journaled without being begun.
-        let retried = tokio::spawn(async move { board.retry_letter(letter, place).await });
+        let retried = tokio::spawn(async move { board.retry_letter(letter, permit).await });
         retried.await.unwrap_or(Err(Unacknowledged::Retry(letter).into()))
     }
 
@@ -108,7 +108,7 @@ impl DeadLettersHandle {
 }
 
 impl Callboard {
-    async fn retry_letter(&self, letter: TurnId, place: OwnedSemaphorePermit) -> Result<RunHandle, ForkError> {
+    async fn retry_letter(&self, letter: TurnId, permit: OwnedSemaphorePermit) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(letter.run).await?.events;
         let is_letter = |event: &RunEvent| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == letter.number);
@@ -132,7 +132,7 @@ impl Callboard {
         let mut events = events.ok_or(ForkError::NoLetter(letter))?;
         // The fork reads what its run had read, and its own messages follow those that are there when it ends.
         events.extend(fork::entry(&history));
-        Ok(self.begin_fork(run, &events, durability, place).await?)
+        Ok(self.begin_fork(run, &events, durability, permit).await?)
     }
 }
 

@@ -42,10 +42,10 @@ impl Callboard {
     /// # Errors
     /// See [`ForkError`].
     pub async fn fork(&self, run: RunId, turn: u32, fork: Fork) -> Result<RunHandle, ForkError> {
-        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let permit = Arc::clone(&self.board.run_permits).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let (board, id) = (self.clone(), RunId(self.board.env.id()));
         // In a task of its own: if the caller is dropped, no run is journaled without being begun.
-        let forked = tokio::spawn(async move { board.fork_as(id, run, turn, fork, place).await });
+        let forked = tokio::spawn(async move { board.fork_as(id, run, turn, fork, permit).await });
         forked.await.unwrap_or(Err(Unacknowledged::Fork(id).into()))
     }
 
@@ -55,7 +55,7 @@ impl Callboard {
         run: RunId,
         turn: u32,
         fork: Fork,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(run).await?.events;
@@ -65,7 +65,7 @@ impl Callboard {
             Some(_) => return Err(ForkError::Trimmed),
         };
         let events = fork.events(&history, turn, (id, board.env.now().wall), &board.rules)?;
-        let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await;
+        let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), permit).await;
         begun.map_err(|error| if error.is_transient() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 
@@ -75,7 +75,7 @@ impl Callboard {
         run: RunId,
         events: &[RunEvent],
         durability: Durability,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<RunHandle, StorageError> {
         let (board, handle) = (&self.board, self.run(run));
         let journal = &board.journal;
@@ -101,7 +101,7 @@ impl Callboard {
                 tokio::spawn(async move {
                     // The end is reported by the board that works on the run.
                     let _ = going.result().await;
-                    drop(place);
+                    drop(permit);
                 });
                 Ok(handle)
             }

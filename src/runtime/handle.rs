@@ -64,7 +64,7 @@ pub(super) struct Board {
     pub(super) agents: SupervisorRef,
     pub(super) settings: Settings,
     pub(super) durability: Durability,
-    pub(super) places: Arc<Semaphore>,
+    pub(super) run_permits: Arc<Semaphore>,
     /// The number of runs in progress without a permit.
     pub(super) without_permit: Arc<AtomicUsize>,
     /// Agents are spawned, replaced and stopped one at a time.
@@ -88,7 +88,7 @@ impl Callboard {
     #[expect(clippy::manual_async_fn, reason = "an `async fn` would hold the task twice, and many may wait here")]
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
-            let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
+            let submitted = match Arc::clone(&self.board.run_permits).acquire_owned().await {
                 Ok(permit) => self.accept(&mut task, Some(permit), true, None).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
@@ -110,7 +110,7 @@ impl Callboard {
         mut task: Task,
         lineage: Option<Box<Lineage>>,
     ) -> Result<RunHandle, SubmitError> {
-        let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
+        let submitted = match Arc::clone(&self.board.run_permits).try_acquire_owned() {
             Ok(permit) => self.accept(&mut task, Some(permit), false, lineage).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
@@ -193,7 +193,7 @@ impl Callboard {
         // A submission that is lost with its supervisor was not journaled, or is answered with its run, so it is sent once more.
         for _ in 0..2 {
             let (sender, result) = oneshot::channel();
-            let permit = permit.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
+            let permit = permit.take().or_else(|| Arc::clone(&board.run_permits).try_acquire_owned().ok());
             let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
             let submit = |ack| ShardMessage::Submit {
                 submission: submitted,
@@ -348,7 +348,7 @@ impl Callboard {
     /// store. A result that a handle waited for before is still there.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
-        board.places.close();
+        board.run_permits.close();
         board.scheduler.close();
         let _ = tokio::time::timeout(board.settings.grace, board.scheduler.settled()).await;
         board.scheduler.stop_all();
@@ -367,7 +367,7 @@ fn count_if_refused(error: &SubmitError) {
 
 impl Board {
     pub(super) fn is_closed(&self) -> bool {
-        self.places.is_closed()
+        self.run_permits.is_closed()
     }
 
     /// The agents for the names in a task's plan.

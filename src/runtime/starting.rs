@@ -74,7 +74,7 @@ impl Builder {
             watch_buffer: settings.capacity.watch_buffer,
         }));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
-        let places = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
+        let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
@@ -94,7 +94,7 @@ impl Builder {
             move || (StorageActor, arguments.clone())
         });
         let shard_context = |queue| {
-            let (places, storage_actor) = (Arc::clone(&places), storage_actor.clone());
+            let (run_permits, storage_actor) = (Arc::clone(&run_permits), storage_actor.clone());
             let failure = Arc::clone(&store_failure);
             Arc::new(ShardContext {
                 env: env.clone(),
@@ -118,7 +118,7 @@ impl Builder {
                 memory_runs: MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors),
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
-                    places.close();
+                    run_permits.close();
                     let _ = failure.set(error.clone());
                     // If the actor is down, it reads the failure when it restarts.
                     let _ = storage_actor.cast(StorageActorMsg::StorageStopped);
@@ -166,10 +166,10 @@ impl Builder {
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start_in(root, env.clone()).await?;
         tokio::spawn({
-            let (tree, places, scheduler) = (tree.clone(), Arc::clone(&places), Arc::downgrade(&scheduler));
+            let (tree, run_permits, scheduler) = (tree.clone(), Arc::clone(&run_permits), Arc::downgrade(&scheduler));
             async move {
                 let reason = tree.join().await;
-                places.close();
+                run_permits.close();
                 // A board that was stopped has stopped its turns, and may be dropped already.
                 if reason != EndReason::Stopped
                     && let Some(scheduler) = scheduler.upgrade()
@@ -184,7 +184,7 @@ impl Builder {
             store,
             store_failure,
             recovered,
-            places,
+            run_permits,
             without_permit,
             env,
             journal,
@@ -212,7 +212,7 @@ impl Builder {
         });
         match observer {
             Some(observe) => observe(&callboard),
-            None => crate::env::simulated::strange_board(),
+            None => crate::env::simulated::report_foreign_env(),
         }
         let workflows =
             workflows.into_iter().map(|(name, workflow, limits)| callboard.workflow_agent(&name, &workflow, limits));

@@ -84,7 +84,7 @@ impl Callboard {
         let board = &self.board;
         let agents = board.scheduler.snapshot();
         Load {
-            runs: board.settings.capacity.runs_in_flight.saturating_sub(board.places.available_permits())
+            runs: board.settings.capacity.runs_in_flight.saturating_sub(board.run_permits.available_permits())
                 + board.without_permit.load(Ordering::Relaxed),
             ready_turns: agents.iter().map(|agent| agent.ready).sum(),
             turns_at_work: agents.iter().map(|agent| agent.busy).sum(),

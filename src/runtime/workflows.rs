@@ -209,10 +209,10 @@ impl Callboard {
     /// # Errors
     /// See [`ForkError`]; what the new definition cannot start with is [`ForkError::Submit`].
     pub async fn migrate(&self, run: RunId, workflow: &Workflow) -> Result<RunHandle, ForkError> {
-        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let permit = Arc::clone(&self.board.run_permits).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let (board, id, plan) = (self.clone(), RunId(self.board.env.id()), Arc::clone(workflow.plan()));
         // In a task of its own: if the caller is dropped, no run is journaled without being begun.
-        let migrated = tokio::spawn(async move { board.migrate_as(id, run, plan, place).await });
+        let migrated = tokio::spawn(async move { board.migrate_as(id, run, plan, permit).await });
         migrated.await.unwrap_or(Err(Unacknowledged::Fork(id).into()))
     }
 
@@ -221,7 +221,7 @@ impl Callboard {
         id: RunId,
         run: RunId,
         plan: Arc<Plan>,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(run).await?.events;
@@ -246,7 +246,7 @@ impl Callboard {
         })?;
         let history = board.journal.read(run).await?.events;
         let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;
-        let begun = self.begin_fork(id, &events, durability, place).await;
+        let begun = self.begin_fork(id, &events, durability, permit).await;
         begun.map_err(|error| if error.is_transient() { Unacknowledged::Fork(id).into() } else { error.into() })
     }
 }

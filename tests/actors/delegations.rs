@@ -304,7 +304,7 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_after_its_turn_and_says_that_it_failed_gets_a_turn_of_its_own_too() {
+async fn a_failure_that_comes_after_its_turn_gets_a_turn_of_its_own_too() {
     let board = Callboard::builder()
         .agent("admin", |turn: Turn| async move {
             if turn.previous_agent().is_none() {

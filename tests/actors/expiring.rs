@@ -95,7 +95,7 @@ async fn ask(board: &Callboard, task: Task) -> (RunHandle, Envelope) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_policy_says_when_an_approval_expires_before_the_task_and_the_board_do() {
+async fn the_policy_decides_when_an_approval_expires_before_the_task_and_the_board_do() {
     let stage = Stage::new();
     let board = stage
         .board()
@@ -145,7 +145,7 @@ async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
+async fn a_question_about_a_lost_outcome_expires_as_the_task_sets() {
     // A simulation has a runtime of its own.
     std::thread::spawn(|| {
         Seeds::new(2).simulate(async |sim: Sim| {
@@ -207,7 +207,7 @@ async fn people_are_reminded_once_before_an_approval_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_yet_to_come() {
+async fn a_person_who_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_yet_to_come() {
     let stage = Stage::new();
     let board = stage.board().start().await.unwrap();
     ask(&board, Task::new("x").input("a").approval_ttl(HOUR * 4)).await;

@@ -47,7 +47,7 @@ async fn an_agent_that_cannot_pass_control_on_finishes_alone_and_the_result_repo
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_finishes_alone_has_what_was_left_and_no_more() {
+async fn an_agent_that_finishes_alone_has_what_was_left_and_no_more() {
     let definition = "[agent]\nname = \"lead\"\n[agent.capabilities]\nmax_iterations = 2";
     // Each answer takes 120 tokens.
     let lead = || hands_off().calls("ToolSearch", json!({ "query": "x" })).says("a third answer");

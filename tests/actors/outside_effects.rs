@@ -227,7 +227,7 @@ fn the_run_s_deadline_ends_the_question() {
 }
 
 #[test]
-fn whoever_carried_it_out_is_asked_before_a_person_is() {
+fn the_reconciliation_of_an_effect_runs_before_a_person_is_asked() {
     Seeds::new(10).simulate(async |sim: Sim| {
         let shop = Shop::default();
         let found: Setting =
@@ -321,7 +321,7 @@ fn a_policy_decides_without_a_person() {
 }
 
 #[test]
-fn what_the_agent_says_counts_before_the_board_and_after_the_effect() {
+fn the_rule_of_the_agent_counts_before_the_board_and_after_the_effect() {
     Seeds::new(5).simulate(async |sim: Sim| {
         for (of_effect, of_agent, charged, says) in [
             ((|effect| effect) as Setting, OnUnknown::Fail, 1, "outcome unknown"),
@@ -604,7 +604,7 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
 }
 
 #[test]
-fn a_tool_that_may_run_again_does_whoever_reports_it() {
+fn an_idempotent_tool_runs_again_whether_its_spec_or_its_agent_declares_it() {
     Seeds::new(5).simulate(async |sim: Sim| {
         let mut tool = pay(&Shop::default());
         tool.spec.class = EffectClass::Idempotent;

@@ -194,7 +194,7 @@ async fn approvals_of_a_run_are_listed_by_expiry_and_questions_by_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_woken_by_each_kind() {
+async fn a_waiter_is_woken_by_each_kind() {
     let world = World::new();
     let gate = Arc::new(Semaphore::new(0));
     let after = {

@@ -77,7 +77,7 @@ async fn concurrent_writes_fail_the_join_and_name_the_channel_and_both_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_whose_name_nobody_could_read_is_refused() {
+async fn a_channel_whose_name_cannot_be_read_is_refused() {
     for name in ["", "a\u{1b}[2J", "\u{202e}note", &*"x".repeat(129)] {
         let result = write_beside(Command::update(name, 1), Command::new()).await;
         let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };

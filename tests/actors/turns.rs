@@ -308,14 +308,14 @@ async fn time_spent_waiting_does_not_count_towards_the_timeout_and_time_before_i
 }
 
 /// The channels between the test and an agent that ignores cancellation.
-struct Ropes {
+struct DeafAgentChannels {
     begun: mpsc::Receiver<()>,
     release: mpsc::Sender<()>,
     through: mpsc::Receiver<u32>,
 }
 
 /// An agent whose first attempt blocks its thread until it is released.
-fn deaf() -> (AgentSpec, Ropes) {
+fn deaf() -> (AgentSpec, DeafAgentChannels) {
     let ((begin, begun), (release, released), (end, through)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
     let released = Arc::new(Mutex::new(released));
     let spec = AgentSpec::new("deaf", move |turn: Turn| {
@@ -329,16 +329,16 @@ fn deaf() -> (AgentSpec, Ropes) {
             Ok(Command::output(turn.attempt()))
         }
     });
-    (spec.blocking().timeout(secs(10)), Ropes { begun, release, through })
+    (spec.blocking().timeout(secs(10)), DeafAgentChannels { begun, release, through })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_ignores_its_stop_for_five_seconds_is_fenced_and_its_late_result_dropped() {
-    let (spec, ropes) = deaf();
+    let (spec, channels) = deaf();
     let board = builder().with(spec).pool(1).start().await.unwrap();
     let run = board.submit(Task::new("block")).await.unwrap();
     let other = board.submit(Task::new("x")).await.unwrap();
-    ropes.begun.recv().unwrap();
+    channels.begun.recv().unwrap();
     pass(secs(14)).await;
     assert_eq!((board.load().free_permits, board.load().ready_turns), (0, 1), "it is stopped, and has a second left");
     pass(secs(2)).await;
@@ -346,8 +346,8 @@ async fn a_turn_that_ignores_its_stop_for_five_seconds_is_fenced_and_its_late_re
     assert_eq!(run.result().await.unwrap().output, json!(2), "the attempt counts as timed out");
     assert!(agent_node(&board, "deaf").await.detail.unwrap().contains("1 stuck"));
     let before = run.history().await.unwrap();
-    ropes.release.send(()).unwrap();
-    assert_eq!([(); 3].map(|()| ropes.through.recv().unwrap()).iter().sum::<u32>(), 4);
+    channels.release.send(()).unwrap();
+    assert_eq!([(); 3].map(|()| channels.through.recv().unwrap()).iter().sum::<u32>(), 4);
     pass(secs(1)).await;
     assert_eq!(run.history().await.unwrap(), before);
     assert_nothing_left(&board, 1).await;
@@ -356,29 +356,29 @@ async fn a_turn_that_ignores_its_stop_for_five_seconds_is_fenced_and_its_late_re
 
 #[tokio::test(start_paused = true)]
 async fn how_long_a_turn_may_ignore_its_stop_can_be_set() {
-    let (spec, ropes) = deaf();
+    let (spec, channels) = deaf();
     let board = builder().with(spec).pool(1).timings(|timings| timings.stuck_after(secs(60))).start().await.unwrap();
     board.submit(Task::new("block")).await.unwrap();
-    ropes.begun.recv().unwrap();
+    channels.begun.recv().unwrap();
     pass(secs(68)).await;
     assert_eq!(board.load().free_permits, 0, "it was stopped after ten seconds, and has two left");
     pass(secs(4)).await;
     assert!(agent_node(&board, "deaf").await.detail.unwrap().contains("1 stuck"));
-    ropes.release.send(()).unwrap();
+    channels.release.send(()).unwrap();
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_that_ignores_it_gives_its_place_away_too() {
-    let (spec, ropes) = deaf();
+    let (spec, channels) = deaf();
     let board = builder().with(spec).pool(1).start().await.unwrap();
     let run = board.submit(Task::new("block")).await.unwrap();
-    ropes.begun.recv().unwrap();
+    channels.begun.recv().unwrap();
     assert!(run.cancel("enough").await.unwrap());
     assert_eq!(run.result().await.unwrap().outcome, Outcome::Cancelled { reason: "enough".into() });
     pass(secs(6)).await;
     assert_nothing_left(&board, 1).await;
-    ropes.release.send(()).unwrap();
+    channels.release.send(()).unwrap();
     board.shutdown().await;
 }
 
@@ -715,14 +715,14 @@ async fn a_delegation_is_acknowledged_while_its_target_is_busy() {
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::Delegated { .. })).await;
     let request = RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal: 0 };
-    assert_eq!(board.status(request).await.unwrap().map(|standing| standing.status), Some(Status::Ack));
+    assert_eq!(board.status(request).await.unwrap().map(|recorded| recorded.status), Some(Status::Ack));
     let load = board.load();
     assert_eq!((load.turns_at_work, load.ready_turns, load.waiting_turns), (1, 1, 1), "the target is at another task");
     let started = Instant::now();
     assert_eq!(thinking.result().await.unwrap().output, "done");
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("done").into()));
-    let status = board.status(request).await.unwrap().map(|standing| standing.status);
+    let status = board.status(request).await.unwrap().map(|recorded| recorded.status);
     assert_eq!((status, started.elapsed()), (Some(Status::Complete), Duration::from_secs(120)));
 
     board.agents().stop("busy").await.unwrap();
@@ -973,7 +973,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_next_question_gets_them_in_order_until_the_run_ends() {
+async fn a_waiter_for_the_next_question_gets_them_in_order_until_the_run_ends() {
     let board = builder()
         .agent("asker", |turn: Turn| async move {
             let (first, second) = tokio::join!(turn.people().ask("first?"), turn.people().ask("second?"));
@@ -1000,7 +1000,7 @@ async fn whoever_waits_for_the_next_question_gets_them_in_order_until_the_run_en
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_next_approval_gets_it_and_the_end_of_the_board() {
+async fn a_waiter_for_the_next_approval_gets_it_and_the_end_of_the_board() {
     let board = builder()
         .agent("clerk", |turn: Turn| async move {
             tokio::time::sleep(secs(60)).await;

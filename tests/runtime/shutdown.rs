@@ -253,7 +253,7 @@ async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of
 }
 
 #[tokio::test]
-async fn handles_read_on_from_a_store_that_somebody_else_holds_and_keep_it_no_longer() {
+async fn handles_read_from_a_store_while_another_owner_holds_it_and_do_not_keep_it_open() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Sled::open(folder.path()).unwrap());
     let board = Callboard::builder().storage(Arc::clone(&store)).agent("quick", |_: Turn| async { Ok(Command::new()) });

@@ -85,7 +85,7 @@ fn a_node_that_crashes_anywhere_loses_nothing_that_it_acknowledged() {
 }
 
 #[test]
-fn a_failing_seed_says_how_to_run_it_again_and_what_happened() {
+fn a_failing_seed_reports_how_to_run_it_again_and_what_happened() {
     let text = failure(|| {
         Seeds::new(50).simulate(async |sim: Sim| {
             let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
@@ -166,7 +166,7 @@ fn one_seed_alone_may_miss_a_fault_but_not_a_point_that_does_not_exist() {
 }
 
 #[test]
-fn a_failing_seed_says_what_of_the_plan_it_has_not_come_to() {
+fn a_failing_seed_reports_which_faults_of_the_plan_it_has_not_reached() {
     let text = failure(|| {
         Seeds::new(2).simulate(async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
@@ -287,8 +287,8 @@ fn after_a_crash_anywhere_each_message_of_a_journaled_delegation_is_in_its_inbox
         run.result().await?;
         let request = |ordinal| callboard::messages::RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal };
         for ordinal in 0..2 {
-            let standing = board.status(request(ordinal)).await?;
-            assert_eq!(standing.map(|standing| standing.status), Some(Status::Complete));
+            let recorded = board.status(request(ordinal)).await?;
+            assert_eq!(recorded.map(|recorded| recorded.status), Some(Status::Complete));
         }
         let (lead, coder) = (board.agents().inbox("lead").await?.len(), board.agents().inbox("coder").await?.len());
         assert_eq!((lead, coder), (4, 2), "two acks and two ends; two requests");
@@ -329,7 +329,7 @@ fn two_runs_that_differ_are_shown_with_their_first_difference() {
 }
 
 #[test]
-fn a_seed_that_does_not_fail_again_is_said_to_depend_on_something_else() {
+fn a_seed_that_does_not_fail_again_is_reported_to_depend_on_something_else() {
     let runs = AtomicU64::new(0);
     let text = failure(std::panic::AssertUnwindSafe(|| {
         Seeds::new(1).simulate(async |sim: Sim| {
@@ -481,7 +481,7 @@ fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
 }
 
 #[test]
-fn an_open_gate_holds_up_nobody_and_a_closed_one_fails_the_turn() {
+fn an_open_gate_lets_the_turn_through_and_a_closed_one_fails_it() {
     Seeds::new(2).simulate(async |sim: Sim| {
         let (open, closed) = (Gate::new(), Gate::new());
         open.open();
@@ -634,7 +634,7 @@ fn a_retried_letter_whose_run_lost_its_note_and_its_board_continues_when_it_is_r
 }
 
 #[test]
-fn a_claim_that_comes_after_its_boards_end_takes_a_run_from_nobody_for_long() {
+fn a_claim_that_comes_after_its_boards_end_holds_a_run_only_for_a_while() {
     Seeds::new(20).simulate(async |sim: Sim| {
         let slow = async |_: Turn| {
             tokio::time::sleep(Duration::from_secs(60)).await;

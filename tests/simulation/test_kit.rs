@@ -106,7 +106,7 @@ async fn a_probe_waits_for_a_message_that_comes_later_and_no_longer_than_its_lim
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_expectation_of_a_probe_says_where_it_stands_and_what_came() {
+async fn a_failed_expectation_of_a_probe_reports_its_place_and_what_came() {
     let probe = Probe::spawn().await;
     let text = failure(probe.expect_message(secs(5))).await;
     assert!(text.starts_with("tests/simulation/test_kit.rs:"), "{text}");
@@ -395,7 +395,7 @@ async fn a_turn_that_a_script_does_not_know_fails_at_once_with_agent_and_number(
 }
 
 #[tokio::test]
-async fn a_script_that_says_what_counts_once_twice_is_refused_where_it_does() {
+async fn a_script_that_sets_a_single_value_twice_is_refused_where_it_does() {
     let text = failure(async { Script::new().reply(1).wait(secs(1)).reply_with_answers() }).await;
     assert_eq!(text, "an output twice in one turn: the last would count alone");
     let text = failure(async { Script::new().on_turn(1).end().on_turn(2).hand_off("a").hand_off("b") }).await;
@@ -429,7 +429,7 @@ async fn the_acts_of_a_turn_are_performed_in_order_and_returned_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripts_hand_control_to_one_to_many_or_to_nobody() {
+async fn scripts_hand_control_to_one_to_many_or_to_no_agent() {
     let wide = Script::new().send_to_many([("worker", 1), ("worker", 2)]);
     let worker = Script::new().reply("done");
     let quick = Script::new().reply("over").end();

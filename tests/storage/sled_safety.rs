@@ -69,7 +69,7 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nobody_else_on_the_machine_may_look_into_a_store() {
+async fn no_other_user_of_the_machine_may_read_a_store() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = tempdir().unwrap();

@@ -188,7 +188,7 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
+async fn a_store_that_stops_takes_the_board_down_and_leaves_no_caller_waiting() {
     let env = Env::repeatable(7);
     let store = Arc::new(Shaky::new(&env, 0));
     let board = builder()
@@ -242,7 +242,7 @@ async fn an_outcome_that_a_crashing_supervisor_loses_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waiting() {
+async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_no_caller_waiting() {
     let board = builder()
         .agent("worker", |turn: Turn| async move {
             tokio::time::sleep(secs(turn.input()?)).await;

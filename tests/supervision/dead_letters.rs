@@ -221,7 +221,7 @@ async fn siblings_that_ended_are_copied_whenever_they_did_and_those_that_failed_
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_failed_turn_continues_with_what_it_had() {
+async fn a_turn_that_waits_for_the_failed_one_continues_with_what_it_had() {
     let outside = Outside::default();
     let (asker, helper) = (outside.clone(), outside.clone());
     let board = builder()
@@ -286,7 +286,7 @@ async fn whoever_waits_for_the_failed_turn_continues_with_what_it_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_somebody_has_dealt_with_is_copied_and_stays_the_old_runs_letter() {
+async fn a_failure_that_was_handled_is_copied_and_stays_the_old_runs_letter() {
     let outside = Outside::default();
     let board = press(builder(), &outside)
         .agent("lead", |turn: Turn| async move {

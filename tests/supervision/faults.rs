@@ -342,7 +342,7 @@ impl Faults for Chaos {
 
 /// Something that the driver does to a board under load.
 #[derive(Clone, Debug)]
-enum Blow {
+enum ChaosAction {
     /// The next execution of this point panics, fails or waits.
     Arm(&'static str, Fault),
     Kill(&'static [&'static str]),
@@ -362,7 +362,7 @@ fn error() -> Fault {
     Fault::Error("planned".into())
 }
 
-impl Blow {
+impl ChaosAction {
     fn kind(&self) -> String {
         match self {
             Self::Arm(point, fault) => kind(point, fault),
@@ -394,53 +394,54 @@ fn kinds() -> BTreeSet<String> {
     let at_turns = ["turn.begin", "turn.end"].into_iter().flat_map(|point| {
         [panic(), error(), Fault::Wait(Duration::MAX), Fault::Yield(1)].map(|fault| kind(point, &fault))
     });
-    let blows = counted_blows().into_iter().flatten().chain(other_blows()).chain([Blow::BlockThread]);
-    blows.map(|blow| blow.kind()).chain(at_turns).collect()
+    let actions = counted_actions().into_iter().flatten().chain(other_actions()).chain([ChaosAction::BlockThread]);
+    actions.map(|action| action.kind()).chain(at_turns).collect()
 }
 
-/// Blows of which a supervisor of the board takes five in a minute before it gives up, together with those that are
+/// Actions of which a supervisor of the board takes five in a minute before it gives up, together with those that are
 /// struck at the same one: the board's own, that of the run supervisors, that of the gateway.
-fn counted_blows() -> [Vec<Blow>; 3] {
+fn counted_actions() -> [Vec<ChaosAction>; 3] {
     let board = vec![
-        Blow::Arm("router.handle", panic()),
-        Blow::Kill(&["delegation-router"]),
-        Blow::Arm("storage.handle", panic()),
-        Blow::Kill(&["storage"]),
-        Blow::Arm("context.handle", panic()),
-        Blow::Kill(&["context-store"]),
-        Blow::Arm("router.handle", error()),
-        Blow::Kill(&["runs"]),
-        Blow::Arm("storage.sweep", panic()),
-        Blow::Arm("context.sweep", panic()),
-        Blow::Kill(&["approval-gateway"]),
+        ChaosAction::Arm("router.handle", panic()),
+        ChaosAction::Kill(&["delegation-router"]),
+        ChaosAction::Arm("storage.handle", panic()),
+        ChaosAction::Kill(&["storage"]),
+        ChaosAction::Arm("context.handle", panic()),
+        ChaosAction::Kill(&["context-store"]),
+        ChaosAction::Arm("router.handle", error()),
+        ChaosAction::Kill(&["runs"]),
+        ChaosAction::Arm("storage.sweep", panic()),
+        ChaosAction::Arm("context.sweep", panic()),
+        ChaosAction::Kill(&["approval-gateway"]),
     ];
     let runs = vec![
-        Blow::Arm("runs.taken", panic()),
-        Blow::Kill(&["runs", "runs-0"]),
-        Blow::Arm("runs.applied", panic()),
-        Blow::Kill(&["runs", "runs-1"]),
-        Blow::Arm("runs.applied", error()),
-        Blow::Arm("runs.taken", error()),
+        ChaosAction::Arm("runs.taken", panic()),
+        ChaosAction::Kill(&["runs", "runs-0"]),
+        ChaosAction::Arm("runs.applied", panic()),
+        ChaosAction::Kill(&["runs", "runs-1"]),
+        ChaosAction::Arm("runs.applied", error()),
+        ChaosAction::Arm("runs.taken", error()),
     ];
-    let gateway = vec![Blow::Arm("gateway.handle", panic()), Blow::Kill(&["approval-gateway", "gateway"])];
+    let gateway =
+        vec![ChaosAction::Arm("gateway.handle", panic()), ChaosAction::Kill(&["approval-gateway", "gateway"])];
     [board, runs, gateway]
 }
 
-/// Blows that a board may take as often as one likes.
-fn other_blows() -> Vec<Blow> {
+/// Actions that a board may take as often as one likes.
+fn other_actions() -> Vec<ChaosAction> {
     let delay = || Fault::Wait(Duration::from_millis(100));
     vec![
-        Blow::Arm("agent.handle", panic()),
-        Blow::KillAgent,
-        Blow::StopAgent,
-        Blow::ReplaceAgent,
-        Blow::RestartAgent,
-        Blow::Arm("agent.start", error()),
-        Blow::Arm("router.handle", delay()),
-        Blow::Arm("agent.handle", delay()),
-        Blow::Arm("gateway.handle", delay()),
-        Blow::Arm("storage.handle", delay()),
-        Blow::Arm("context.handle", delay()),
+        ChaosAction::Arm("agent.handle", panic()),
+        ChaosAction::KillAgent,
+        ChaosAction::StopAgent,
+        ChaosAction::ReplaceAgent,
+        ChaosAction::RestartAgent,
+        ChaosAction::Arm("agent.start", error()),
+        ChaosAction::Arm("router.handle", delay()),
+        ChaosAction::Arm("agent.handle", delay()),
+        ChaosAction::Arm("gateway.handle", delay()),
+        ChaosAction::Arm("storage.handle", delay()),
+        ChaosAction::Arm("context.handle", delay()),
     ]
 }
 
@@ -532,28 +533,28 @@ impl Round {
         names().nth(self.below(DEPTH * MANNERS.len())).unwrap()
     }
 
-    async fn strike(&self, blow: Blow) {
-        let kind = blow.kind();
-        let has_struck = match blow {
-            Blow::Arm(point, fault) => {
+    async fn strike(&self, action: ChaosAction) {
+        let kind = action.kind();
+        let has_struck = match action {
+            ChaosAction::Arm(point, fault) => {
                 self.chaos.armed.lock().push((point, fault));
                 false
             }
-            Blow::BlockThread => {
+            ChaosAction::BlockThread => {
                 self.book.blocks.store(true, Ordering::SeqCst);
                 false
             }
-            Blow::Kill(path) => self.board.kill(path).await.unwrap(),
-            Blow::KillAgent => self.board.kill(&["agents", &self.any_agent()]).await.unwrap(),
-            Blow::StopAgent => {
+            ChaosAction::Kill(path) => self.board.kill(path).await.unwrap(),
+            ChaosAction::KillAgent => self.board.kill(&["agents", &self.any_agent()]).await.unwrap(),
+            ChaosAction::StopAgent => {
                 let name = self.any_agent();
                 let stopped = self.board.agents().stop(&name).await;
                 self.pause(20).await;
                 self.bring_back(&name).await;
                 stopped.is_ok()
             }
-            Blow::ReplaceAgent => self.board.agents().replace(spec(&self.any_agent(), &self.book)).await.is_ok(),
-            Blow::RestartAgent => self.board.agents().restart(&self.any_agent()).await.is_ok(),
+            ChaosAction::ReplaceAgent => self.board.agents().replace(spec(&self.any_agent(), &self.book)).await.is_ok(),
+            ChaosAction::RestartAgent => self.board.agents().restart(&self.any_agent()).await.is_ok(),
         };
         if has_struck {
             self.chaos.count(kind);
@@ -570,10 +571,10 @@ impl Round {
         }
     }
 
-    async fn strike_all(&self, blows: Vec<Blow>) {
-        for blow in blows {
+    async fn strike_all(&self, actions: Vec<ChaosAction>) {
+        for action in actions {
             self.pause(40).await;
-            self.strike(blow).await;
+            self.strike(action).await;
         }
         self.has_struck.store(true, Ordering::SeqCst);
     }
@@ -664,10 +665,10 @@ impl Round {
         check("quarantined runs", &self.board.quarantined(), &BTreeMap::new())
     }
 
-    async fn play(&self, blows: Vec<Blow>, enough: usize) -> Vec<String> {
+    async fn play(&self, actions: Vec<ChaosAction>, enough: usize) -> Vec<String> {
         let consent = tokio::spawn(self.clone().consent());
         let submitters: Vec<_> = (0..8).map(|_| tokio::spawn(self.clone().submit_until_struck(enough))).collect();
-        self.strike_all(blows).await;
+        self.strike_all(actions).await;
         let mut failures = Vec::new();
         for submitter in submitters {
             failures.extend(submitter.await.unwrap());
@@ -685,7 +686,7 @@ impl Round {
         consent.await.unwrap();
         failures.append(&mut self.book.entries.lock().wrong);
         let blocked = self.book.blocked.load(Ordering::SeqCst);
-        self.chaos.struck.lock().insert(Blow::BlockThread.kind(), (blocked, blocked));
+        self.chaos.struck.lock().insert(ChaosAction::BlockThread.kind(), (blocked, blocked));
         failures
     }
 }
@@ -695,19 +696,19 @@ fn all_run(node: &TreeNode) -> bool {
 }
 
 /// So many blows of each kind that a board survives, in an order of their own in each round.
-fn blows(env: &Env, number: usize) -> Vec<Blow> {
-    let take = |blows: Vec<Blow>, count: usize| -> Vec<Blow> {
-        (0..count).map(|at| blows[(number * count + at) % blows.len()].clone()).collect()
+fn actions(env: &Env, number: usize) -> Vec<ChaosAction> {
+    let take = |actions: Vec<ChaosAction>, count: usize| -> Vec<ChaosAction> {
+        (0..count).map(|at| actions[(number * count + at) % actions.len()].clone()).collect()
     };
-    let counted = counted_blows().into_iter().flat_map(|blows| take(blows, 4));
-    let mut blows: Vec<_> = counted.chain(take(other_blows(), 6)).collect();
+    let counted = counted_actions().into_iter().flat_map(|actions| take(actions, 4));
+    let mut actions: Vec<_> = counted.chain(take(other_actions(), 6)).collect();
     if number % 20 == 4 {
-        blows.push(Blow::BlockThread);
+        actions.push(ChaosAction::BlockThread);
     }
-    for at in (1..blows.len()).rev() {
-        blows.swap(at, below(env, at + 1));
+    for at in (1..actions.len()).rev() {
+        actions.swap(at, below(env, at + 1));
     }
-    blows
+    actions
 }
 
 #[test]
@@ -726,7 +727,7 @@ fn no_delegation_is_lost_counts_twice_or_never_ends() {
         let folder = (number % 4 == 3).then(|| tempfile::tempdir().unwrap());
         runtime.block_on(async {
             let round = Round::start(seed, folder.as_ref().map(tempfile::TempDir::path)).await;
-            let failures = round.play(blows(&round.env, number), 200).await;
+            let failures = round.play(actions(&round.env, number), 200).await;
             let done = round.delegations.load(Ordering::SeqCst);
             (delegations, runs) = (delegations + done, runs + round.acknowledged.lock().len());
             again += round.again.load(Ordering::SeqCst);

@@ -505,7 +505,7 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_cannot_be_replayed_is_quarantined_and_reports_it_to_whoever_waits_for_it() {
+async fn a_run_that_cannot_be_replayed_is_quarantined_and_reports_it_to_its_waiters() {
     let world = World::new();
     let start = |is_sound: bool| {
         let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("name?").await?)) };
@@ -792,13 +792,13 @@ async fn statuses_survive_a_restart(start: impl AsyncFn(Unfinished) -> Callboard
     let statuses = async |board: &Callboard| {
         let mut statuses = Vec::new();
         for ordinal in 0..4 {
-            let standing = board.status(delegation(ordinal)).await.unwrap();
-            statuses.push(standing.map(|standing| (standing.status, standing.at)));
+            let recorded = board.status(delegation(ordinal)).await.unwrap();
+            statuses.push(recorded.map(|recorded| (recorded.status, recorded.at)));
         }
         statuses
     };
     let (before, status) = (inboxes(&first).await, statuses(&first).await);
-    let named: Vec<Option<Status>> = status.iter().map(|standing| standing.map(|(status, _)| status)).collect();
+    let named: Vec<Option<Status>> = status.iter().map(|recorded| recorded.map(|(status, _)| status)).collect();
     assert_eq!(named, [Some(Status::Complete), Some(Status::Fail), Some(Status::Notice), None]);
     assert_eq!(before.len(), 3 + 1 + 2 + 2);
     first.shutdown().await;
@@ -815,7 +815,7 @@ async fn statuses_survive_a_restart(start: impl AsyncFn(Unfinished) -> Callboard
     third.run(run.id()).result().await.unwrap();
     let after = inboxes(&third).await;
     assert_eq!(after.len(), before.len() + 2, "the notice that its turn gives again, and the answer: {after:?}");
-    assert_eq!(third.status(delegation(2)).await.unwrap().map(|standing| standing.status), Some(Status::Complete));
+    assert_eq!(third.status(delegation(2)).await.unwrap().map(|recorded| recorded.status), Some(Status::Complete));
     // What a fork copies is in the inboxes already.
     third.fork(run.id(), 4, Fork::new()).await.unwrap().result().await.unwrap();
     third.shutdown().await;

@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn every_turn_says_where_it_comes_from_and_how_it_ended() {
+fn every_turn_has_its_cause_and_its_end() {
     let acts = vec![Act::Delegate, Act::FailOnce, Act::Spread, Act::End, Act::Fail];
     let (_, history, _) = played(acts);
     let replay = Replay::of(history, &rules()).unwrap();
@@ -162,7 +162,7 @@ fn turns_that_another_one_cut_off_were_cancelled() {
 }
 
 #[test]
-fn a_step_says_what_it_changed() {
+fn a_step_reports_what_it_changed() {
     let (_, history, _) = played(vec![Act::HandOff]);
     let replay = Replay::of(history, &rules()).unwrap();
     let changed = replay.steps().iter().map(|step| step.changes().iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -244,7 +244,7 @@ fn changed(step: &ReplayStep) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_back_is_a_cause_of_its_own_and_leaves_the_state_as_it_is() {
+async fn a_compensation_is_a_cause_of_its_own_and_leaves_the_state_as_it_is() {
     let (board, run) = booking().await;
     let replay = Replay::of(run.history().await.unwrap(), &rules()).unwrap();
     let node = |node: &str| Cause::Node { node: node.to_owned() };
@@ -281,7 +281,7 @@ async fn what_a_node_saved_counts_as_written_by_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_diff_does_not_take_what_takes_back_for_the_nodes_own_turn() {
+async fn a_diff_does_not_take_a_compensation_for_the_nodes_own_turn() {
     let (board, run) = booking().await;
     let fork = board.fork(run.id(), 4, Fork::new().input("good")).await.unwrap();
     assert_eq!(fork.result().await.unwrap().outcome, Outcome::Finished);

@@ -827,7 +827,7 @@ async fn dropping_the_handle_does_not_stop_the_tree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_nobody_waits_for_any_more_leaves_nothing_running() {
+async fn a_start_whose_caller_is_gone_leaves_nothing_running() {
     let stage = Stage::default();
     stage.on_start("b", Act::Hang);
     let (b, b_ref) = stage.part("b");

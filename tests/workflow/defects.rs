@@ -368,7 +368,7 @@ fn values_that_nest_too_deep_for_a_journal_are_refused() {
 }
 
 #[test]
-fn ten_thousand_names_that_nobody_has_are_notifiedon() {
+fn thousands_of_unknown_names_are_reported_in_time() {
     let text = tasks(&(0..9_000).map(|_| ("a", "depends_on = [\"nobody\"]")).collect::<Vec<_>>());
     let numbered = text.lines().enumerate().map(|(number, line)| match line {
         "name = \"a\"" => format!("name = \"n{number}\"\n"),

@@ -200,13 +200,13 @@ async fn a_run_in_flight_can_be_drawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_back_is_undone() {
+async fn what_was_compensated_is_undone() {
     let text = r#"room(agent="echo", compensate="echo") -> stuck(agent="echo", compensate="fail")
         -> trips: map(over="input") { trip(agent="echo", compensate="echo") -> note(agent="echo") }
         -> again: loop(max=2) { again(agent="echo", compensate="echo") }
         -> pay(agent="fail")"#;
     let states = states_after(&line(text), json!([1, 2])).await;
-    insta::assert_snapshot!("states_of_a_run_that_was_taken_back", reported(&states));
+    insta::assert_snapshot!("states_of_a_run_that_was_compensated", reported(&states));
     assert_is_sound(&Drawing::of(&line(text)).with(states).to_svg());
 }
 

@@ -51,7 +51,7 @@ async fn in_a_pipeline_each_gets_what_the_one_before_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_ends_a_pipeline_by_its_name_and_nobody_after_it_works() {
+async fn one_that_fails_ends_a_pipeline_by_its_name_and_no_agent_after_it_works() {
     let pipeline = Pipeline::new("book").all(["write", "edit-text", "print"]).build().unwrap();
     let (edit, print) = (Script::new().fail_for_good("no ink"), Script::new().reply("printed"));
     let board = builder().agent("write", mark(".")).agent("edit-text", edit).agent("print", print.clone());
@@ -118,7 +118,7 @@ async fn the_feedback_of_a_review_that_replans_reaches_the_planner_and_the_execu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_that_nobody_accepts_ends_with_the_last_work_and_the_last_feedback() {
+async fn a_review_that_is_never_accepted_ends_with_the_last_work_and_the_last_feedback() {
     let script =
         |answers: [Value; 2]| Script::new().on_turn(1).reply(answers[0].clone()).on_turn(2).reply(answers[1].clone());
     let writer = script([json!({ "pages": 1 }), json!({ "pages": 2 })]);
@@ -272,7 +272,7 @@ async fn a_pipeline_may_have_a_review_in_its_middle_whose_executor_is_a_panel() 
 }
 
 #[test]
-fn what_cannot_be_built_says_what_is_missing() {
+fn a_pattern_that_cannot_be_built_reports_what_is_missing() {
     let reported = |built: Result<Workflow, callboard::workflow::Defects>| built.unwrap_err().to_string();
     assert!(reported(Pipeline::new("p").build()).contains("a pipeline without participants"));
     assert!(reported(Peers::new("p").with("a").build()).contains("peers are at least two"));

@@ -214,7 +214,7 @@ async fn the_run_of_a_workflow_agent_keeps_the_trace_of_the_turn_that_submits_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_of_a_workflow_cannot_delegate_to_whoever_waits_for_the_workflow() {
+async fn an_agent_of_a_workflow_cannot_delegate_to_the_agent_that_waits_for_the_workflow() {
     let inner = Pipeline::new("inner").then("worker").build().unwrap();
     let board = builder()
         .agent("lead", Script::new().delegate("printer", "print it").reply_with_answers())

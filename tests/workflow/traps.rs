@@ -43,7 +43,7 @@ async fn run(workflow: WorkflowBuilder, input: Value) -> RunResult {
 }
 
 /// An agent that takes back, slowly, and notes when it has begun and when it was done; "bad" it cannot take back.
-fn taking_back(builder: Builder) -> (Builder, Arc<Mutex<Vec<String>>>) {
+fn compensating(builder: Builder) -> (Builder, Arc<Mutex<Vec<String>>>) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&log);
     let agents = cast(builder).agent("undo", move |turn: Turn| {
@@ -60,8 +60,8 @@ fn taking_back(builder: Builder) -> (Builder, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_beside_a_failure_does_not_hurry_what_takes_back() {
-    let (agents, log) = taking_back(builder());
+async fn what_ends_beside_a_failure_does_not_hurry_the_compensation() {
+    let (agents, log) = compensating(builder());
     let plan = workflow()
         .node(Node::agent("a", "echo").input("a").compensated_by("undo"))
         .node(Node::agent("b", "echo").after("a").input("b").compensated_by("undo"))
@@ -74,8 +74,8 @@ async fn what_ends_beside_a_failure_does_not_hurry_what_takes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_taken_back_does_not_keep_the_rest_from_it() {
-    let (agents, log) = taking_back(builder());
+async fn a_compensation_that_fails_does_not_keep_the_rest_from_theirs() {
+    let (agents, log) = compensating(builder());
     let plan = workflow()
         .node(Node::agent("a", "echo").input("a").compensated_by("undo"))
         .node(Node::agent("b", "echo").after("a").input("bad").compensated_by("undo"))
@@ -86,8 +86,8 @@ async fn what_cannot_be_taken_back_does_not_keep_the_rest_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_in_several_levels_is_taken_back_from_within() {
-    let (agents, log) = taking_back(builder());
+async fn what_failed_in_several_levels_is_compensated_from_within() {
+    let (agents, log) = compensating(builder());
     let inner = [Node::agent("b", "echo").input("b").compensated_by("undo"), Node::agent("c", "fail").after("b")];
     let plan = workflow()
         .node(Node::agent("a", "echo").input("a").compensated_by("undo"))
@@ -97,7 +97,7 @@ async fn what_failed_in_several_levels_is_taken_back_from_within() {
 }
 
 /// What was taken back, in this order.
-fn taken_back(log: &Mutex<Vec<String>>) -> Vec<String> {
+fn compensated(log: &Mutex<Vec<String>>) -> Vec<String> {
     log.lock().iter().filter_map(|line| line.strip_prefix("begins ")).map(str::to_owned).collect()
 }
 
@@ -106,8 +106,8 @@ fn undoable(name: &str, input: &str) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_done_within_finished_nodes_is_taken_back_with_the_rest() {
-    let (agents, log) = taking_back(builder());
+async fn what_was_done_within_finished_nodes_is_compensated_with_the_rest() {
+    let (agents, log) = compensating(builder());
     let inner = Workflow::builder("inner").node(undoable("d", "d")).build().unwrap();
     let plan = workflow()
         .with(&inner)
@@ -121,12 +121,12 @@ async fn what_was_done_within_finished_nodes_is_taken_back_with_the_rest() {
     let result = run_on(agents, plan, json!("x")).await;
     assert_eq!(result.outcome, Outcome::Failed { error: "node g: terminal error: no".into() });
     // What is taken back as a whole is not taken back piece by piece.
-    assert_eq!(taken_back(&log), ["unseen", "e1", "e0", "d", "c2", "c1", "b2", "b1", "a"]);
+    assert_eq!(compensated(&log), ["unseen", "e1", "e0", "d", "c2", "c1", "b2", "b1", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_that_fails_takes_back_what_its_items_have_done_before_anybody_deals_with_it() {
-    let (agents, log) = taking_back(builder());
+async fn a_map_that_fails_compensates_what_its_items_have_done_before_its_failure_is_handled() {
+    let (agents, log) = compensating(builder());
     let item = [
         undoable("pay", "{{ item }}"),
         Node::agent("hang", "never").after("pay").when("item == 'y'"),
@@ -138,18 +138,18 @@ async fn a_map_that_fails_takes_back_what_its_items_have_done_before_anybody_dea
         .node(Node::agent("repair", "undo").after_failure_of("each").input("{{ each.error }}"));
     let result = run_on(agents, plan, json!("x")).await;
     assert_eq!(result.outcome, Outcome::Finished, "{result:?}");
-    assert_eq!(taken_back(&log), ["z", "y", "x", "failed: node each[2]/broken: terminal error: no"]);
+    assert_eq!(compensated(&log), ["z", "y", "x", "failed: node each[2]/broken: terminal error: no"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_for_its_bound_or_its_conditions_is_taken_back() {
-    let (agents, log) = taking_back(builder());
+async fn what_fails_for_its_bound_or_its_conditions_is_compensated() {
+    let (agents, log) = compensating(builder());
     let plan = workflow().node(undoable("a", "n{{ iteration }}").until("false", 3));
     let result = run_on(agents, plan, json!("x")).await;
     assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "a".into(), max: 3 }));
-    assert_eq!(taken_back(&log), ["n3", "n2", "n1"]);
+    assert_eq!(compensated(&log), ["n3", "n2", "n1"]);
 
-    let (agents, log) = taking_back(builder());
+    let (agents, log) = compensating(builder());
     let plan = workflow()
         .node(Node::agent("a", "mark").input("a").compensated_by("undo"))
         .node(Node::agent("b", "echo").after_if("a", "a.output.nothing > 3"));
@@ -159,12 +159,12 @@ async fn what_fails_for_its_bound_or_its_conditions_is_taken_back() {
         matches!(&result.outcome, Outcome::Failed { error: reported } if reported.starts_with(error)),
         "{result:?}"
     );
-    assert_eq!((taken_back(&log), result.state), (vec!["a".to_owned()], json!({}).into()));
+    assert_eq!((compensated(&log), result.state), (vec!["a".to_owned()], json!({}).into()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_loser_has_done_is_taken_back_with_the_rest() {
-    let (agents, log) = taking_back(builder());
+async fn what_only_a_loser_has_done_is_compensated_with_the_rest() {
+    let (agents, log) = compensating(builder());
     let loser = [undoable("one", "loser"), Node::agent("hang", "never").after("one")];
     let plan = workflow()
         .node(Node::nodes("slow", loser))
@@ -173,7 +173,7 @@ async fn what_only_a_loser_has_done_is_taken_back_with_the_rest() {
         .node(Node::agent("end", "fail").after("first"));
     let result = run_on(agents, plan, json!("x")).await;
     assert_eq!(result.outcome, Outcome::Failed { error: "node end: terminal error: no".into() });
-    assert_eq!(taken_back(&log), ["loser"]);
+    assert_eq!(compensated(&log), ["loser"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -418,7 +418,7 @@ async fn a_fork_at_any_turn_of_a_plan_continues_from_there_and_comes_to_the_same
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_of_a_plan_is_retried_without_what_came_of_it() {
     let healthy = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (agents, log) = taking_back(builder());
+    let (agents, log) = compensating(builder());
     let is_healthy = Arc::clone(&healthy);
     let agents =
         agents.agent("moody", move |turn: Turn| {

@@ -243,7 +243,7 @@ async fn predicates_are_found_by_name_and_a_missing_one_is_reported_at_submissio
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_reducer_that_nobody_has_registered_is_reported_at_submission() {
+async fn a_custom_reducer_that_is_not_registered_is_reported_at_submission() {
     let plan = workflow().channel("best", Reducer::Custom("longest".into())).node(Node::agent("a", "echo"));
     let plan = plan.build().unwrap();
     let longest = |held: &Json, _: &Json| Ok(held.clone());
@@ -434,7 +434,7 @@ async fn groups_nest_and_show_what_is_in_them_once_they_have_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compensation_takes_back_what_was_finished_the_last_first() {
+async fn compensation_undoes_what_was_finished_the_last_first() {
     let undone = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let log = Arc::clone(&undone);
     let agents = cast(builder()).agent("undo", move |turn: Turn| {
@@ -833,7 +833,7 @@ async fn a_slow_follower_is_notified_of_every_turn_and_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_receives_which_turns_take_back() {
+async fn a_follower_receives_which_turns_compensate() {
     let plan =
         workflow().node(Node::agent("a", "mark").compensated_by("echo")).node(Node::agent("b", "fail").after("a"));
     let board = cast(builder()).start().await.unwrap();

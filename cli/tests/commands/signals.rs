@@ -109,7 +109,7 @@ fn a_closed_standard_error_does_not_lose_the_answer() {
 }
 
 #[test]
-fn a_process_whose_output_nobody_reads_receives_signals() {
+fn a_process_whose_output_is_not_read_receives_signals() {
     let (folder, model) = writer();
     let Running { mut process, errors } = Running::start(command(&folder, &["run", "write"]));
     let (_unread, _printed) = (errors, process.stdout.take());

@@ -153,7 +153,7 @@ mod tests {
 
         /// A tree of agents, each created by an earlier one: none has more than any agent above it.
         #[test]
-        fn nobody_that_was_made_has_more_than_its_makers(
+        fn a_dynamic_agent_has_no_more_than_its_creators(
             root in draft(),
             drafts in proptest::collection::vec((any::<proptest::sample::Index>(), draft()), 0..24),
         ) {

@@ -37,7 +37,7 @@ impl Reload for Callboard {
             }
         }
         for put in std::mem::take(&mut changes.put) {
-            let done = match folder.stands(put.agent.as_str()) {
+            let done = match folder.has_agent(put.agent.as_str()) {
                 true => match self.agents().replace(put.spec.clone()).await {
                     Err(AgentError::Unknown { .. }) => self.agents().spawn(put.spec).await,
                     done => done,

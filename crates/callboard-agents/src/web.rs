@@ -12,28 +12,31 @@ use super::secret::Secret;
 
 /// The connection settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct ConnectionSettings {
     /// It is on this machine: no proxy is used.
     pub(super) is_here: bool,
     /// Without TLS: no certificates are loaded, so that a system without any is sufficient.
     pub(super) is_plain: bool,
 }
 
-impl Way {
+impl ConnectionSettings {
     pub(super) fn to(url: &Url) -> Self {
         Self { is_here: is_here(url), is_plain: url.scheme() == "http" }
     }
 }
 
 /// A client for such servers. It follows no redirect, which could send keys in headers to another server.
-pub(super) fn client(way: Way) -> Result<ClientBuilder, rustls::Error> {
+pub(super) fn client(connection: ConnectionSettings) -> Result<ClientBuilder, rustls::Error> {
     let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?;
-    let tls =
-        if way.is_plain { tls.with_root_certificates(RootCertStore::empty()) } else { tls.with_platform_verifier()? };
+    let tls = if connection.is_plain {
+        tls.with_root_certificates(RootCertStore::empty())
+    } else {
+        tls.with_platform_verifier()?
+    };
     let client =
         reqwest::Client::builder().tls_backend_preconfigured(tls.with_no_client_auth()).redirect(Policy::none());
-    Ok(if way.is_here { client.no_proxy() } else { client })
+    Ok(if connection.is_here { client.no_proxy() } else { client })
 }
 
 /// The address of a server.

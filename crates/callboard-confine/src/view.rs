@@ -56,7 +56,7 @@ struct Identity {
 
 /// The namespaces that the kernel lets this process create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Namespaces {
     /// A mount namespace, as the superuser.
     Mounts,
     /// A mount namespace in a user namespace.
@@ -71,9 +71,11 @@ impl View {
     /// Which namespaces the kernel allows is tested once per process, in a child that runs no program.
     #[must_use]
     pub fn of<'p>(writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
-        static WAY: OnceLock<Option<Way>> = OnceLock::new();
-        let way = *WAY.get_or_init(|| [Way::Mounts, Way::MountsOfUser].into_iter().find(|way| works(*way)));
-        Self::by(way?, writable)
+        static NAMESPACES: OnceLock<Option<Namespaces>> = OnceLock::new();
+        let namespaces = *NAMESPACES.get_or_init(|| {
+            [Namespaces::Mounts, Namespaces::MountsOfUser].into_iter().find(|namespaces| works(*namespaces))
+        });
+        Self::by(namespaces?, writable)
     }
 
     /// Makes these files and folders read-only; `None` if a path contains a zero byte.
@@ -113,12 +115,12 @@ impl View {
     }
 
     #[allow(unsafe_code, reason = "system calls")]
-    fn by<'p>(way: Way, writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
+    fn by<'p>(namespaces: Namespaces, writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
         let named = writable.into_iter().map(c_path);
         let writable: Vec<_> = [Some(c".".to_owned())].into_iter().chain(named).collect::<Option<_>>()?;
-        let namespace = match way {
-            Way::Mounts => None,
-            Way::MountsOfUser => {
+        let namespace = match namespaces {
+            Namespaces::Mounts => None,
+            Namespaces::MountsOfUser => {
                 // SAFETY: they take no arguments, and cannot fail.
                 let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
                 let line = |id: u32| format!("{id} {id} 1\n").into_bytes();
@@ -248,8 +250,8 @@ fn make_read_only(path: &CStr) -> io::Result<()> {
 
 /// Whether a program with such a view can be started.
 #[allow(unsafe_code, reason = "a hook between fork and exec")]
-fn works(way: Way) -> bool {
-    let Some(mut view) = View::by(way, []) else { return false };
+fn works(namespaces: Namespaces) -> bool {
+    let Some(mut view) = View::by(namespaces, []) else { return false };
     // The child ends before a program is run: the program in PATH could be one of another user.
     let mut nothing = Command::new("/");
     nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(std::env::temp_dir());
@@ -291,10 +293,12 @@ mod tests {
     fn a_program_changes_what_is_named_and_nothing_else_and_its_shared_memory_is_seen_by_no_other() {
         let place = std::env::temp_dir().join(format!("callboard-view-{}", std::process::id()));
         let memory = format!("/dev/shm/callboard-view-{}", std::process::id());
-        for way in [Way::Mounts, Way::MountsOfUser].into_iter().filter(|way| works(*way)) {
+        for namespaces in
+            [Namespaces::Mounts, Namespaces::MountsOfUser].into_iter().filter(|namespaces| works(*namespaces))
+        {
             ["", "own", "named", "other"].iter().for_each(|name| fs::create_dir(place.join(name)).unwrap());
-            let mut view = View::by(way, [&*place.join("named")]).unwrap();
-            assert_eq!(view.has_user_namespace(), way == Way::MountsOfUser);
+            let mut view = View::by(namespaces, [&*place.join("named")]).unwrap();
+            assert_eq!(view.has_user_namespace(), namespaces == Namespaces::MountsOfUser);
             let line = format!(
                 "ls -A /dev/shm; echo kept > {memory} && cat {memory} && id -u && pwd; touch here ../named/there; \
                  chmod 777 ../other 2>/dev/null && echo changed"
@@ -305,7 +309,7 @@ mod tests {
             let output = unsafe { shell.pre_exec(move || view.mount()) }.output().unwrap();
             let user = String::from_utf8(Command::new("id").arg("-u").output().unwrap().stdout).unwrap();
             let expected = format!("kept\n{user}{}\n", place.join("own").display());
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{way:?}");
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{namespaces:?}");
             assert!(place.join("own/here").exists() && place.join("named/there").exists());
             assert!(!Path::new(&memory).exists());
             assert_ne!(fs::metadata(place.join("other")).unwrap().permissions().mode() & 0o777, 0o777);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_said() {
+    fn what_is_cut_has_its_length() {
         assert_eq!(quoted("a \"b\"\u{7}"), r#""a \"b\"\u{7}""#);
         assert_eq!(quoted(&"é".repeat(100_000)), format!("\"{}…\" (100000 characters)", "é".repeat(80)));
         assert_eq!(cut(&"x".repeat(80)), "x".repeat(80));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line() {
+    fn what_is_wrong_is_reported_in_one_line() {
         let cases: [(&[&str], &str); 9] = [
             (&[], "say which folder"),
             (&["/nowhere/at/all"], "/nowhere/at/all cannot be reviewed: No such file"),

@@ -211,7 +211,7 @@ async fn a_denied_report_is_not_written_and_nothing_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_reviewed_is_said_in_one_line() {
+async fn what_cannot_be_reviewed_is_reported_in_one_line() {
     let place = Place::new();
     let _held = Sled::open(place.data()).unwrap();
     let locked = place.review(&["--yes"]).await;

@@ -134,26 +134,26 @@ fn envelope(fields: Fields) -> Envelope {
 }
 
 /// The index of the first question that is equal to this one: equal questions are one.
-type Asked = usize;
+type QuestionIndex = usize;
 
 #[derive(Default)]
 struct Model {
     now: u64,
     /// The first decision of each question.
-    decided: BTreeMap<Asked, Decision>,
-    open: [Vec<Asked>; GATEWAYS],
+    decided: BTreeMap<QuestionIndex, Decision>,
+    open: [Vec<QuestionIndex>; GATEWAYS],
     /// The decisions that each gateway has sent to runs.
-    brought: [Vec<(Asked, Decision)>; GATEWAYS],
+    brought: [Vec<(QuestionIndex, Decision)>; GATEWAYS],
 }
 
 impl Model {
-    fn close(&mut self, gateway: usize, question: Asked) -> bool {
+    fn close(&mut self, gateway: usize, question: QuestionIndex) -> bool {
         let before = self.open[gateway].len();
         self.open[gateway].retain(|other| *other != question);
         self.open[gateway].len() < before
     }
 
-    fn bring(&mut self, gateway: usize, question: Asked, decision: Decision) {
+    fn bring(&mut self, gateway: usize, question: QuestionIndex, decision: Decision) {
         if self.close(gateway, question) {
             self.brought[gateway].push((question, decision));
         }
@@ -161,7 +161,12 @@ impl Model {
 
     /// The expected result of a decision about a question that has not expired: it counts, or there is an earlier one, or there
     /// is nothing to decide.
-    fn decide(&mut self, gateway: usize, question: Asked, decision: Decision) -> Result<Decision, Option<Decision>> {
+    fn decide(
+        &mut self,
+        gateway: usize,
+        question: QuestionIndex,
+        decision: Decision,
+    ) -> Result<Decision, Option<Decision>> {
         let earlier = self.decided.get(&question).cloned();
         if !self.open[gateway].contains(&question) {
             return Err(earlier);
@@ -210,7 +215,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         let envelopes = questions.map(envelope);
         let ids = envelopes.each_ref().map(Envelope::id);
         let first = |question: usize| questions.iter().position(|other| *other == questions[question]).unwrap();
-        let error = |question: Asked, earlier: Option<Decision>| match earlier {
+        let error = |question: QuestionIndex, earlier: Option<Decision>| match earlier {
             Some(decision) => AnswerError::AlreadyDecided { decision },
             None => AnswerError::NotOpen(ids[question].into()),
         };
@@ -250,14 +255,14 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                     let (decider, question) = (&gateways[gateway].0, first(question));
                     let (id, by, expires_at) = (ids[question], PEOPLE[by], envelopes[question].expires_at);
                     let (long_name, long_reason) = ("x".repeat(MAX_PERSON + 1), "x".repeat(MAX_REASON + 1));
-                    let said = match (approved, is_long) {
+                    let actual = match (approved, is_long) {
                         (true, false) => decider.approve(id, by).now_or_never().unwrap(),
                         (true, true) => decider.approve(id, &long_name).now_or_never().unwrap(),
                         (false, false) => decider.deny(id, by, "why").now_or_never().unwrap(),
                         (false, true) => decider.deny(id, by, &long_reason).now_or_never().unwrap(),
                     };
                     if is_long {
-                        prop_assert!(matches!(said, Err(AnswerError::OverLimit(_))), "{said:?}");
+                        prop_assert!(matches!(actual, Err(AnswerError::OverLimit(_))), "{actual:?}");
                         seen.insert("too long");
                         continue;
                     }
@@ -276,7 +281,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         Err(AnswerError::Expired { .. }) => "expired",
                         Err(_) => "unknown",
                     });
-                    prop_assert_eq!(said, expected);
+                    prop_assert_eq!(actual, expected);
                 }
                 Op::TimeIsUp { question, gateway } => {
                     let question = first(question);
@@ -284,7 +289,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                     if envelopes[question].expires_at > at {
                         continue;
                     }
-                    let said = gateways[gateway].0.expire(ids[question]).now_or_never().unwrap();
+                    let actual = gateways[gateway].0.expire(ids[question]).now_or_never().unwrap();
                     let silence =
                         Decision { approved: false, by: "expiry".into(), reason: "".into(), at, terms: Terms::Once };
                     let expected = model.decide(gateway, question, silence);
@@ -293,7 +298,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         Err(Some(_)) => _ = seen.insert("decided before its time was up"),
                         Err(None) => {}
                     }
-                    prop_assert_eq!(said, expected.map_err(|earlier| error(question, earlier)));
+                    prop_assert_eq!(actual, expected.map_err(|earlier| error(question, earlier)));
                 }
                 Op::Withdraw { question, gateway } => {
                     gateways[gateway].0.withdraw(ids[first(question)]);
@@ -313,10 +318,10 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                 prop_assert_eq!(decider.pending(), model.open[number].len());
                 // Expired approvals are not shown to people, though no expiry was recorded yet.
                 let now = decider.queue.env.now().wall;
-                let in_time = |question: &&Asked| envelopes[**question].expires_at > now;
-                let expected: Vec<&Asked> = model.open[number].iter().filter(in_time).collect();
+                let in_time = |question: &&QuestionIndex| envelopes[**question].expires_at > now;
+                let expected: Vec<&QuestionIndex> = model.open[number].iter().filter(in_time).collect();
                 prop_assert_eq!(shown.len(), expected.len());
-                let is_shown = |question: &&Asked| shown.contains(&envelopes[**question]);
+                let is_shown = |question: &&QuestionIndex| shown.contains(&envelopes[**question]);
                 prop_assert!(expected.iter().all(is_shown), "{shown:?} are open");
                 prop_assert_eq!(shards.of(RunId(uuid::Uuid::nil())).len(), model.brought[number].len());
             }

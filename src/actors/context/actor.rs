@@ -18,7 +18,7 @@ pub(crate) struct ContextActor;
 pub(crate) struct ContextActorState {
     store: ContextStore,
     expiry: Periodic,
-    /// The next [`Msg::Look`].
+    /// The next [`Msg::DeleteDue`].
     next_look: Option<DelayedMessage>,
 }
 
@@ -38,7 +38,7 @@ impl Actor for ContextActor {
         expiry.schedule(&me, Ok(()), || Msg::Expire)?;
         store.expiry_timer.attach(me.clone());
         if store.expiry_timer.is_watched() {
-            me.cast(Msg::Look)?;
+            me.cast(Msg::DeleteDue)?;
         }
         Ok(ContextActorState { store, expiry, next_look: None })
     }
@@ -59,13 +59,13 @@ impl Actor for ContextActor {
             Msg::Expired(ended) => expiry.schedule(&me, ended, || Msg::Expire)?,
             Msg::DueAt(at) => {
                 let after = at.since(store.env.now().wall);
-                *next_look = Some(DelayedMessage::send(&me, after, || Msg::Look));
+                *next_look = Some(DelayedMessage::send(&me, after, || Msg::DeleteDue));
             }
-            Msg::Look => {
+            Msg::DeleteDue => {
                 store.expiry_timer.looks();
-                expiry.begin(&me, expire, Msg::Looked);
+                expiry.begin(&me, expire, Msg::DueDeleted);
             }
-            Msg::Looked(looked) => looked.map_err(|panic| format!("the expiry panicked: {panic}"))?,
+            Msg::DueDeleted(ended) => ended.map_err(|panic| format!("the expiry panicked: {panic}"))?,
         }
         Ok(())
     }

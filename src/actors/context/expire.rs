@@ -105,9 +105,9 @@ impl ContextStore {
                     return Ok(expired);
                 }
                 match self.delete_expired(&name).await {
-                    Ok(Looked::Deleted) => expired.deleted += 1,
-                    Ok(Looked::Lasts) => {}
-                    Ok(Looked::ExpiresAt(later)) => {
+                    Ok(ExpiryOutcome::Deleted) => expired.deleted += 1,
+                    Ok(ExpiryOutcome::Lasts) => {}
+                    Ok(ExpiryOutcome::ExpiresAt(later)) => {
                         self.put_row(later, &name).await?;
                         moved = Some(moved.map_or(later, |moved| moved.min(later)));
                     }
@@ -131,15 +131,15 @@ impl ContextStore {
     }
 
     /// Deletes an entry if it has expired and is not written meanwhile.
-    async fn delete_expired(&self, name: &Key) -> Result<Looked, ContextError> {
+    async fn delete_expired(&self, name: &Key) -> Result<ExpiryOutcome, ContextError> {
         loop {
-            let Some((revision, entry)) = self.read(name).await? else { return Ok(Looked::Lasts) };
-            let Some(expires_at) = entry.expires_at else { return Ok(Looked::Lasts) };
+            let Some((revision, entry)) = self.read(name).await? else { return Ok(ExpiryOutcome::Lasts) };
+            let Some(expires_at) = entry.expires_at else { return Ok(ExpiryOutcome::Lasts) };
             if entry.is_live(self.now()) {
-                return Ok(Looked::ExpiresAt(expires_at));
+                return Ok(ExpiryOutcome::ExpiresAt(expires_at));
             }
             match self.storage.delete_if_revision(name, revision, self.durability).await {
-                Ok(()) => return Ok(Looked::Deleted),
+                Ok(()) => return Ok(ExpiryOutcome::Deleted),
                 Err(StorageError::WrongRevision { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -160,7 +160,7 @@ impl ContextStore {
 }
 
 /// The result for an entry whose row is due.
-enum Looked {
+enum ExpiryOutcome {
     Deleted,
     /// It does not exist any more, or no longer expires.
     Lasts,

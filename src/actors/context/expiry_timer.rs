@@ -20,9 +20,9 @@ pub(crate) enum ExpiryMsg {
     /// An entry expires at this time.
     DueAt(Timestamp),
     /// An entry has expired, or there is a new watcher.
-    Look,
-    /// The deletion that `Look` started has ended.
-    Looked(Ended),
+    DeleteDue,
+    /// The deletion that `DeleteDue` started has ended.
+    DueDeleted(Ended),
 }
 
 /// Shared by the handles of a context and its actor. Without watchers, expired entries wait for the next interval.
@@ -53,7 +53,7 @@ impl ExpiryTimer {
     pub(super) fn watched(self: &Arc<Self>) -> Watching {
         self.watchers.fetch_add(1, Ordering::AcqRel);
         // An actor that is down looks when it restarts.
-        self.next.wake(ExpiryMsg::Look);
+        self.next.wake(ExpiryMsg::DeleteDue);
         Watching(Arc::clone(self))
     }
 

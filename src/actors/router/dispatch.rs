@@ -25,7 +25,7 @@ impl Dispatch for Router {
             Some(fault) => {
                 self.delayed.lock().insert(turn.id);
                 let (scheduler, delayed) = (Arc::clone(&self.scheduler), Arc::clone(&self.delayed));
-                fault.hand_over(turn, move |turn| {
+                fault.deliver(turn, move |turn| {
                     if delayed.lock().contains(&turn.id) {
                         scheduler.enqueue(turn);
                     }
@@ -101,7 +101,7 @@ impl Router {
             None => self.outbox.add(Entry::Message(message)),
             Some(fault) => {
                 let outbox = Arc::clone(&self.outbox);
-                fault.hand_over(message, move |message| outbox.add(Entry::Message(message)));
+                fault.deliver(message, move |message| outbox.add(Entry::Message(message)));
             }
         }
     }

@@ -104,7 +104,7 @@ impl Scheduler {
     pub(super) fn reacquire(self: &Arc<Self>, job: &Job) -> Option<oneshot::Receiver<()>> {
         let (index, turn) = (job.agent, &job.turn);
         let mut state = self.state.lock();
-        if state.nobody_waits()
+        if state.has_no_waiter()
             && let Some((permit, slot)) = acquire_again(&mut state, index, turn)
         {
             self.resume(&mut state, index, turn, permit, slot);

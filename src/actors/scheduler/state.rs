@@ -80,7 +80,7 @@ impl State {
         self.agents.get_mut(index)
     }
 
-    pub(super) fn nobody_waits(&self) -> bool {
+    pub(super) fn has_no_waiter(&self) -> bool {
         self.wait_queue.is_empty()
     }
 

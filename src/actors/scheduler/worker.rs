@@ -158,7 +158,7 @@ fn report<'a>(scheduler: &Scheduler, job: &'a Job, end: End) -> Option<EnqueueGu
         return Some(enqueue(turn, outcome));
     };
     let turn = Arc::clone(turn);
-    fault.hand_over(outcome, move |outcome| enqueue(&turn, outcome).drain());
+    fault.deliver(outcome, move |outcome| enqueue(&turn, outcome).drain());
     None
 }
 

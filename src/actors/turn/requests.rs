@@ -16,15 +16,15 @@ use super::{Turn, TurnError};
 
 /// The direction of a request: to its run, or the reply on the way back.
 #[derive(Clone, Copy)]
-enum Leg {
-    There,
-    Back,
+enum Direction {
+    Dispatch,
+    Reply,
 }
 
-impl Leg {
+impl Direction {
     /// The fault point of a request that others answer, and the point's subject if that is not the asking agent.
     fn point_of(self, request: &TurnRequest) -> Option<(&'static str, Option<&str>)> {
-        let (there, back, target) = match request {
+        let (dispatch, reply, target) = match request {
             TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
             TurnRequest::Ask { .. } | TurnRequest::Resolve { .. } => ("question.dispatch", "question.reply", None),
             TurnRequest::Approve { .. } => ("approval.dispatch", "approval.reply", None),
@@ -40,8 +40,8 @@ impl Leg {
             | TurnRequest::Notice(_) => return None,
         };
         Some(match self {
-            Self::There => (there, target),
-            Self::Back => (back, target),
+            Self::Dispatch => (dispatch, target),
+            Self::Reply => (reply, target),
         })
     }
 }
@@ -118,23 +118,23 @@ impl Turn {
             let (reply, answer) = oneshot::channel();
             let mut reply = Some(reply);
             // Replies to repeated deliveries are not awaited; the sender of a lost request is dropped with it.
-            for _ in 0..self.pass(Leg::There, &request).await? {
+            for _ in 0..self.pass(Direction::Dispatch, &request).await? {
                 self.send(ordinal, request.clone(), reply.take());
             }
             drop(reply);
             match answer.await {
                 Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
                 Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
-                Ok(reply) if self.pass(Leg::Back, &request).await? > 0 => return Ok(reply),
+                Ok(reply) if self.pass(Direction::Reply, &request).await? > 0 => return Ok(reply),
                 Ok(_) | Err(_) => tokio::task::yield_now().await,
             }
         }
     }
 
     /// Passes a fault point with a request or its reply; returns how often it is delivered.
-    async fn pass(&self, leg: Leg, request: &TurnRequest) -> Result<usize, TurnError> {
+    async fn pass(&self, direction: Direction, request: &TurnRequest) -> Result<usize, TurnError> {
         let env = &self.shared.store.env;
-        match leg.point_of(request) {
+        match direction.point_of(request) {
             Some((point, target)) if env.has_faults() => {
                 let subject = target.unwrap_or(self.agent().as_str());
                 Box::pin(env.message_point(point, subject)).await.map_err(TurnError::transient)

@@ -205,7 +205,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_target_is_what_the_argument_says_that_names_it() {
+    fn a_target_is_the_value_of_the_argument_that_names_it() {
         let action = Action::new("write", "a.md", json!({ "path": "a.md", "text": "x" }));
         let edited = |action: &Action, now| action.edited(Json::from(now)).map(|action| action.target.to_string());
         assert_eq!(edited(&action, json!({ "path": "b.md" })).as_deref(), Some("b.md"));

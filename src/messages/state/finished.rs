@@ -12,8 +12,8 @@ use crate::messages::Json;
 use super::changes::changes_of_channels;
 use super::{State, StateChange};
 
-/// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when it is first read
-/// first: most results are asked for their output alone.
+/// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when it is first
+/// read: most results are asked for their output alone.
 #[derive(Clone)]
 pub struct FinalState {
     /// `None` if the state was created from JSON.

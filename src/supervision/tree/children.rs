@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_queues_say_what_a_walk_over_the_children_says(
+        fn the_queues_hold_what_a_walk_over_the_children_finds(
             changes in proptest::collection::vec((any::<prop::sample::Index>(), changes()), 1..40),
         ) {
             let mut children = Children::default();

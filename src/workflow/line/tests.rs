@@ -747,7 +747,7 @@ proptest! {
     }
 
     #[test]
-    fn any_graph_has_a_text_that_says_the_same_or_none(
+    fn any_graph_has_an_equivalent_text_or_none(
         edges in prop::collection::vec((0_usize..8, 0_usize..8, 0_u8..12), 0..16),
         joins in prop::collection::vec(0_u32..4, 8),
     ) {

@@ -69,7 +69,7 @@ fn cases() -> impl Strategy<Value = Case> {
 
 /// The state of a node in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
+enum NodeStatus {
     Waits,
     MayStart,
     IsAtWork,
@@ -90,7 +90,7 @@ enum Sign {
 
 #[derive(Clone, Debug)]
 struct Model {
-    nodes: Vec<Stands>,
+    nodes: Vec<NodeStatus>,
     edges: Vec<Sign>,
     has_failed: bool,
 }
@@ -98,7 +98,7 @@ struct Model {
 impl Model {
     fn new(shape: &Shape) -> Self {
         let mut model = Self {
-            nodes: vec![Stands::Waits; shape.nodes.len()],
+            nodes: vec![NodeStatus::Waits; shape.nodes.len()],
             edges: vec![Sign::Open; shape.edges.len()],
             has_failed: false,
         };
@@ -107,11 +107,11 @@ impl Model {
     }
 
     fn is_over(&self) -> bool {
-        self.has_failed || self.nodes.iter().all(|node| matches!(node, Stands::Finished | Stands::Over))
+        self.has_failed || self.nodes.iter().all(|node| matches!(node, NodeStatus::Finished | NodeStatus::Over))
     }
 
     fn start(&mut self, node: usize) {
-        self.nodes[node] = Stands::IsAtWork;
+        self.nodes[node] = NodeStatus::IsAtWork;
     }
 
     fn sign(&mut self, shape: &Shape, node: usize, sign: impl Fn(u32, Line) -> Sign) {
@@ -121,13 +121,13 @@ impl Model {
     }
 
     fn finish(&mut self, shape: &Shape, node: usize, takes: &[u32]) {
-        self.nodes[node] = Stands::Finished;
+        self.nodes[node] = NodeStatus::Finished;
         self.sign(shape, node, |edge, _| if takes.contains(&edge) { Sign::Taken } else { Sign::Skipped });
         self.settle(shape);
     }
 
     fn skip(&mut self, shape: &Shape, node: usize) {
-        self.nodes[node] = Stands::Over;
+        self.nodes[node] = NodeStatus::Over;
         self.sign(shape, node, |_, _| Sign::Skipped);
         self.settle(shape);
     }
@@ -137,14 +137,14 @@ impl Model {
             self.lose(shape, node);
         } else {
             self.finish(shape, node, takes);
-            self.nodes[node] = Stands::Over;
+            self.nodes[node] = NodeStatus::Over;
         }
         self.settle(shape);
     }
 
     /// No edge handles the failure: the successors are lost, and the block if there are none.
     fn lose(&mut self, shape: &Shape, node: usize) {
-        self.nodes[node] = Stands::Over;
+        self.nodes[node] = NodeStatus::Over;
         self.sign(shape, node, |_, line| if line.on == On::Failure { Sign::Skipped } else { Sign::Lost });
         let outs = &shape.nodes[node].outs;
         self.has_failed |= outs.iter().all(|edge| shape.edges[*edge as usize].on == On::Failure);
@@ -155,14 +155,14 @@ impl Model {
         loop {
             let before = (self.nodes.clone(), self.edges.clone());
             for node in 0..self.nodes.len() {
-                if self.nodes[node] == Stands::Waits {
+                if self.nodes[node] == NodeStatus::Waits {
                     self.ask(shape, node);
                 }
-                let waits = |edge: &u32| self.nodes[shape.edges[*edge as usize].to as usize] == Stands::Waits;
+                let waits = |edge: &u32| self.nodes[shape.edges[*edge as usize].to as usize] == NodeStatus::Waits;
                 let outs = &shape.nodes[node].outs;
-                let is_open = !matches!(self.nodes[node], Stands::Finished | Stands::Over);
+                let is_open = !matches!(self.nodes[node], NodeStatus::Finished | NodeStatus::Over);
                 if is_open && !outs.is_empty() && !outs.iter().any(waits) {
-                    self.nodes[node] = Stands::Over;
+                    self.nodes[node] = NodeStatus::Over;
                 }
             }
             if before == (self.nodes.clone(), self.edges.clone()) {
@@ -179,10 +179,10 @@ impl Model {
         match shape.nodes[node].join {
             _ if is_skipped => self.skip(shape, node),
             JoinPolicy::All if lost > 0 => self.lose(shape, node),
-            JoinPolicy::All | JoinPolicy::Settled if open == 0 => self.nodes[node] = Stands::MayStart,
-            JoinPolicy::AtLeast(needed) if taken >= needed as usize => self.nodes[node] = Stands::MayStart,
+            JoinPolicy::All | JoinPolicy::Settled if open == 0 => self.nodes[node] = NodeStatus::MayStart,
+            JoinPolicy::AtLeast(needed) if taken >= needed as usize => self.nodes[node] = NodeStatus::MayStart,
             JoinPolicy::AtLeast(needed) if taken + lost > 0 && taken + open < needed as usize => {
-                self.nodes[node] = Stands::IsOutOfReach;
+                self.nodes[node] = NodeStatus::IsOutOfReach;
             }
             JoinPolicy::All | JoinPolicy::Settled | JoinPolicy::AtLeast(_) => {}
         }
@@ -190,13 +190,13 @@ impl Model {
 }
 
 /// The stage of a node as a state of the model.
-fn stands(progress: &Progress, node: usize) -> Stands {
+fn status_of(progress: &Progress, node: usize) -> NodeStatus {
     match progress.stage(node as u32) {
-        Stage::Waiting => Stands::Waits,
-        Stage::Ready => Stands::MayStart,
-        Stage::Running => Stands::IsAtWork,
-        Stage::Finished => Stands::Finished,
-        Stage::Failed | Stage::Skipped | Stage::Dropped => Stands::Over,
+        Stage::Waiting => NodeStatus::Waits,
+        Stage::Ready => NodeStatus::MayStart,
+        Stage::Running => NodeStatus::IsAtWork,
+        Stage::Finished => NodeStatus::Finished,
+        Stage::Failed | Stage::Skipped | Stage::Dropped => NodeStatus::Over,
     }
 }
 
@@ -291,14 +291,14 @@ fn work_through(
         for node in 0..shape.nodes.len() {
             let is_due = acts.contains(&Act::OutOfReach(node as u32));
             let predicted = match model.nodes[node] {
-                Stands::IsOutOfReach if is_due => Stands::IsAtWork,
+                NodeStatus::IsOutOfReach if is_due => NodeStatus::IsAtWork,
                 other => other,
             };
-            let stands = stands(&progress, node);
+            let status = status_of(&progress, node);
             // A node out of reach fails next; until then it keeps the nodes that only lead to it.
             let is_held = acts.iter().any(|act| matches!(act, Act::OutOfReach(_)));
-            if !(is_held && predicted == Stands::Over) {
-                prop_assert_eq!(stands, predicted, "node {}: {:?}\n{:?}", node, progress, model);
+            if !(is_held && predicted == NodeStatus::Over) {
+                prop_assert_eq!(status, predicted, "node {}: {:?}\n{:?}", node, progress, model);
             }
         }
         prop_assert_eq!(progress.is_over(), model.is_over());
@@ -317,7 +317,7 @@ const BRANCHES: [&str; 6] = [
 ];
 
 #[test]
-fn every_node_starts_is_skipped_or_dropped_as_the_rule_says_and_every_block_ends() {
+fn every_node_starts_is_skipped_or_dropped_as_the_rule_requires_and_every_block_ends() {
     play("progress", &BRANCHES, cases(), |case, seen| {
         let mut model = Model::new(&case.shape);
         let progress = work_through(&case, &case.order, Some(&mut model), seen)?;

@@ -123,7 +123,7 @@ fn channels_keep_the_order_in_which_they_are_written() {
 }
 
 #[test]
-fn a_task_of_an_agent_is_read_with_all_that_it_says() {
+fn a_task_of_an_agent_is_read_with_all_its_keys() {
     let plan = &parse(EVERYTHING).unwrap().nodes[0];
     assert!(matches!(&plan.work, WorkDraft::Agent(agent) if agent.value == "planner"));
     let input = &plan.input.as_ref().unwrap().value;
@@ -523,7 +523,7 @@ fn all_that_is_wrong_with_the_grammar_is_reported_and_nothing_is_guessed_after_i
 }
 
 #[test]
-fn what_is_said_twice_is_reported_together_with_the_rest() {
+fn a_duplicate_key_is_reported_together_with_the_rest() {
     assert_snapshot!(refused(&with_lines("agent = \"b\"\nagent = \"c\"\nagnet = 1\n[workflow]\n")), @r##"
     w.toml:6:1: the key "agent" is repeated
       |

@@ -148,7 +148,7 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_could_not_do_without_consent_ends_denied_and_says_nothing_more() {
+async fn a_turn_that_could_not_do_without_consent_ends_denied_with_one_entry() {
     let clerk = |turn: Turn| async move {
         let approved = turn.people().approve(Action::new("delete", "/etc", ())).await?;
         Ok(Command::output(approved.arguments))

@@ -251,7 +251,7 @@ async fn a_reader_that_missed_the_end_is_notified() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_goes_away_slows_nobody_down() {
+async fn a_reader_that_goes_away_does_not_slow_the_run() {
     let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let _never_read = board.watch(&[Debug]);
     drop(board.watch(&[Debug]));

@@ -231,7 +231,7 @@ fn any_order_of_events_is_replayed_compared_and_forked() {
             let last = forked.steps().last().unwrap().event.turn().unwrap();
             let begun = forked.turn(last).ok_or("the fork has not the turn that it begins at")?;
             if begun.input != "new" || begun.closed.is_some() || begun.agent != turn.agent {
-                return Err(format!("turn {} does not begin anew in the fork", turn.number));
+                return Err(format!("turn {} does not start again in the fork", turn.number));
             }
             has_forked = true;
         }

@@ -57,7 +57,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 }
 
 #[test]
-fn every_run_ends_as_its_plan_says_whatever_the_schedule_and_the_faults() {
+fn every_run_ends_as_its_plan_requires_whatever_the_schedule_and_the_faults() {
     Seeds::new(150).simulate(play);
 }
 

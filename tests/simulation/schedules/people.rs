@@ -217,7 +217,7 @@ fn what_went_wrong_with_people_once_does_not_again() {
     }
 }
 
-/// Seeds of [`one_thing_that_goes_wrong_anywhere_costs_nobody_anything`] that once failed.
+/// Seeds of [`one_fault_anywhere_loses_nothing`] that once failed.
 #[test]
 fn one_thing_that_went_wrong_once_does_not_again() {
     // 358: a store panicked while a run was taken over. 1364: a run was journaled whose note was not written, its board
@@ -234,6 +234,6 @@ fn people_limits_and_boards_side_by_side_count_once_whatever_the_schedule_and_th
 }
 
 #[test]
-fn one_thing_that_goes_wrong_anywhere_costs_nobody_anything() {
+fn one_fault_anywhere_loses_nothing() {
     Seeds::new(30).simulate(async |sim| play(sim, any_fault).await);
 }

@@ -188,7 +188,7 @@ fn board(sim: &Sim) -> Builder {
 }
 
 /// What was taken back, by the names of the nodes.
-fn taken_back(replay: &Replay) -> Vec<String> {
+fn compensated(replay: &Replay) -> Vec<String> {
     let undone = replay.turns().filter(|turn| turn.agent.as_str() == "undo");
     let node = |cause: &Cause| match cause {
         Cause::Compensation { node } => node.rsplit('/').next().unwrap().to_owned(),
@@ -245,7 +245,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
                 assert_eq!(result.metrics.turns as usize, turns);
                 let history = insist(&sim, async || run.history().await).await;
                 let replay = Replay::of(history.clone(), &StateRules::default()).unwrap();
-                assert_eq!(taken_back(&replay), undone, "{:#?}", workflow.plan());
+                assert_eq!(compensated(&replay), undone, "{:#?}", workflow.plan());
                 assert_eq!(**Run::of(history, &StateRules::default()).unwrap().result().unwrap(), result);
                 sim.assert_nothing_left().await;
             })

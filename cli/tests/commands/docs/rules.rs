@@ -73,13 +73,13 @@ pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 5] = [
         "docs/workflow-templates.md",
         "json",
         "crates/callboard-documents/src/template/tests.rs",
-        "every_example_of_the_page_gives_what_it_says",
+        "every_example_of_the_page_gives_the_stated_result",
     ),
     (
         "docs/workflow-templates.md",
         "text",
         "crates/callboard-documents/src/template/tests.rs",
-        "every_example_of_the_page_gives_what_it_says",
+        "every_example_of_the_page_gives_the_stated_result",
     ),
     // Keys of a task, which are no document.
     ("docs/workflow-toml.md", "toml", "src/workflow/toml/tests.rs", "the_guide_shows_what_is_taken"),

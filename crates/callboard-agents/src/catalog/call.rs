@@ -18,12 +18,12 @@ struct Call {
     request: ModelRequest,
     ahead: VecDeque<Arc<Listed>>,
     failed: Vec<(Arc<str>, ModelError)>,
-    asked: Option<Asked>,
+    candidate: Option<Candidate>,
     is_over: bool,
 }
 
 /// The model that is being asked.
-struct Asked {
+struct Candidate {
     listed: Arc<Listed>,
     admitted: Admitted,
     retries: u32,
@@ -37,7 +37,7 @@ enum Asking {
     Answering(ModelStream),
 }
 
-type Told = Result<ModelEvent, ModelError>;
+type EventResult = Result<ModelEvent, ModelError>;
 
 pub(super) fn call(registry: &Arc<Registry>, ahead: Vec<Arc<Listed>>, request: ModelRequest) -> ModelStream {
     let call = Call {
@@ -45,7 +45,7 @@ pub(super) fn call(registry: &Arc<Registry>, ahead: Vec<Arc<Listed>>, request: M
         request,
         ahead: ahead.into(),
         failed: Vec::new(),
-        asked: None,
+        candidate: None,
         is_over: false,
     };
     futures::stream::unfold(call, |mut call| async move {
@@ -56,29 +56,29 @@ pub(super) fn call(registry: &Arc<Registry>, ahead: Vec<Arc<Listed>>, request: M
 }
 
 impl Call {
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<EventResult> {
         if self.is_over {
             return None;
         }
         loop {
-            let Some(asked) = &mut self.asked else {
+            let Some(candidate) = &mut self.candidate else {
                 match self.admit() {
                     Some(event) => return Some(event),
                     None => continue,
                 }
             };
-            match &mut asked.then {
+            match &mut candidate.then {
                 Asking::Later(wait) => {
                     if !wait.is_zero() {
                         tokio::time::sleep(*wait).await;
                     }
-                    asked.listed.gate.place().await;
-                    asked.listed.provider.place().await;
+                    candidate.listed.gate.acquire().await;
+                    candidate.listed.provider.acquire().await;
                     let mut request = self.request.clone();
-                    if let Some(most) = asked.listed.entry.max_output {
+                    if let Some(most) = candidate.listed.entry.max_output {
                         request.max_tokens = request.max_tokens.min(most);
                     }
-                    asked.then = Asking::Answering(asked.listed.entry.model.call(request));
+                    candidate.then = Asking::Answering(candidate.listed.entry.model.call(request));
                 }
                 Asking::Answering(stream) => {
                     let event = stream.next().await.unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Call {
                     match event {
                         Ok(ModelEvent::Ended(answer)) => return Some(Ok(self.answered(answer))),
                         Ok(event @ (ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_))) => {
-                            asked.has_spoken = true;
+                            candidate.has_spoken = true;
                             return Some(Ok(event));
                         }
                         Ok(event @ ModelEvent::Failed { .. }) => return Some(Ok(event)),
@@ -100,12 +100,12 @@ impl Call {
     }
 
     /// Admits the next candidate. Reports an open breaker.
-    fn admit(&mut self) -> Option<Told> {
+    fn admit(&mut self) -> Option<EventResult> {
         let Some(listed) = self.ahead.pop_front() else { return Some(self.give_up()) };
         match Admitted::new(&listed, &self.registry.env, self.registry.policy.breaker) {
             Ok(admitted) => {
                 let then = Asking::Later(Duration::ZERO);
-                self.asked = Some(Asked { listed, admitted, retries: 0, has_spoken: false, then });
+                self.candidate = Some(Candidate { listed, admitted, retries: 0, has_spoken: false, then });
                 None
             }
             Err((whose, wait)) => {
@@ -120,37 +120,38 @@ impl Call {
 
     fn answered(&mut self, mut answer: ModelAnswer) -> ModelEvent {
         self.is_over = true;
-        if let Some(mut asked) = self.asked.take() {
-            asked.admitted.end(Signal::Success);
-            let entry = &asked.listed.entry;
+        if let Some(mut candidate) = self.candidate.take() {
+            candidate.admitted.end(Signal::Success);
+            let entry = &candidate.listed.entry;
             answer.model = Arc::clone(&entry.name);
             answer.cost = entry.prices.map(|prices| prices.of(answer.usage)).or(answer.cost);
         }
         ModelEvent::Ended(answer)
     }
 
-    fn failed(&mut self, error: ModelError) -> Told {
-        let Some(mut asked) = self.asked.take() else { return Err(error) };
+    fn failed(&mut self, error: ModelError) -> EventResult {
+        let Some(mut candidate) = self.candidate.take() else { return Err(error) };
         let Registry { policy, env, .. } = &*self.registry;
-        match after(&error.kind, asked.has_spoken, asked.retries, policy, env.random()) {
+        match after(&error.kind, candidate.has_spoken, candidate.retries, policy, env.random()) {
             Then::Again(wait) => {
-                let name = Arc::clone(&asked.listed.entry.name);
-                self.asked = Some(Asked { retries: asked.retries + 1, then: Asking::Later(wait), ..asked });
+                let name = Arc::clone(&candidate.listed.entry.name);
+                self.candidate =
+                    Some(Candidate { retries: candidate.retries + 1, then: Asking::Later(wait), ..candidate });
                 Ok(ModelEvent::Failed { model: Arc::clone(&name), error, next: name })
             }
             Then::Next => {
-                asked.admitted.end(signal(error.kind));
-                self.on_to_the_next(&asked.listed, error)
+                candidate.admitted.end(signal(error.kind));
+                self.on_to_the_next(&candidate.listed, error)
             }
             Then::GiveUp => {
-                asked.admitted.end(signal(error.kind));
+                candidate.admitted.end(signal(error.kind));
                 self.is_over = true;
                 Err(error)
             }
         }
     }
 
-    fn on_to_the_next(&mut self, listed: &Listed, error: ModelError) -> Told {
+    fn on_to_the_next(&mut self, listed: &Listed, error: ModelError) -> EventResult {
         let model = Arc::clone(&listed.entry.name);
         self.failed.push((Arc::clone(&model), error.clone()));
         match self.ahead.front() {
@@ -159,7 +160,7 @@ impl Call {
         }
     }
 
-    fn give_up(&mut self) -> Told {
+    fn give_up(&mut self) -> EventResult {
         self.is_over = true;
         Err(together(std::mem::take(&mut self.failed)))
     }

@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 
 pub(super) struct Gate {
     pub(super) breaker: Arc<Mutex<Breaker>>,
-    places: Option<Arc<Places>>,
+    rate_limit: Option<Arc<RateLimit>>,
 }
 
 /// A rate in requests per minute, as providers count them: a burst, and then one request after the other as capacity is regained.
-struct Places {
+struct RateLimit {
     requests_per_minute: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, EnvClock, NoOpMiddleware<Duration>>,
     /// Held by the caller that waits for the next free request; the semaphore is fair, so others follow in order.
@@ -41,15 +41,15 @@ impl Clock for EnvClock {
 impl Gate {
     pub(super) fn new(env: &Env, requests_per_minute: Option<NonZeroU32>) -> Self {
         let clock = EnvClock(env.clock());
-        let places = requests_per_minute.map(|requests_per_minute| {
-            Arc::new(Places {
+        let rate_limit = requests_per_minute.map(|requests_per_minute| {
+            Arc::new(RateLimit {
                 requests_per_minute,
                 limiter: RateLimiter::direct_with_clock(Quota::per_minute(requests_per_minute), clock.clone()),
                 first: Semaphore::new(1),
                 clock,
             })
         });
-        Self { breaker: Arc::default(), places }
+        Self { breaker: Arc::default(), rate_limit }
     }
 
     /// This gate as the replacement of another: used requests still count if the rate is the same, and the breaker is kept if
@@ -60,12 +60,12 @@ impl Gate {
             return Arc::clone(before);
         }
         let breaker = if is_known { &before.breaker } else { &self.breaker };
-        let places = if has_same_rate { &before.places } else { &self.places };
-        Arc::new(Self { breaker: Arc::clone(breaker), places: places.clone() })
+        let rate_limit = if has_same_rate { &before.rate_limit } else { &self.rate_limit };
+        Arc::new(Self { breaker: Arc::clone(breaker), rate_limit: rate_limit.clone() })
     }
 
     fn rate(&self) -> Option<NonZeroU32> {
-        self.places.as_ref().map(|places| places.requests_per_minute)
+        self.rate_limit.as_ref().map(|rate_limit| rate_limit.requests_per_minute)
     }
 
     pub(super) fn state(&self) -> BreakerState {
@@ -73,12 +73,12 @@ impl Gate {
     }
 
     /// Waits until a request is allowed, and counts it. A caller that stops waiting counts none.
-    pub(super) async fn place(&self) {
-        let Some(places) = &self.places else { return };
+    pub(super) async fn acquire(&self) {
+        let Some(rate_limit) = &self.rate_limit else { return };
         // The semaphore is never closed.
-        let _first = places.first.acquire().await;
-        while let Err(full) = places.limiter.check() {
-            tokio::time::sleep(full.wait_time_from(places.clock.now())).await;
+        let _first = rate_limit.first.acquire().await;
+        while let Err(full) = rate_limit.limiter.check() {
+            tokio::time::sleep(full.wait_time_from(rate_limit.clock.now())).await;
         }
     }
 }

@@ -41,7 +41,9 @@ impl Models {
             // Each model was listed with its provider.
             let provider = registry.providers.get(&listed.entry.provider).unwrap_or(&listed.provider);
             *listed = match older {
-                Some(older) if older.entry.says_the_same(&listed.entry) && Arc::ptr_eq(&older.provider, provider) => {
+                Some(older)
+                    if older.entry.has_same_settings(&listed.entry) && Arc::ptr_eq(&older.provider, provider) =>
+                {
                     older
                 }
                 Some(older) => Arc::new(Listed {
@@ -103,7 +105,7 @@ impl Models {
 
 impl ModelEntry {
     /// Whether everything but the model itself is equal.
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn has_same_settings(&self, other: &Self) -> bool {
         let Self { name, provider, tags, fallbacks, prices, max_output, requests_per_minute, model: _ } = self;
         *name == other.name
             && *provider == other.provider

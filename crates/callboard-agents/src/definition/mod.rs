@@ -23,7 +23,7 @@ pub(crate) use reading::name_alike;
 pub use reading::{DefinitionReader, DefinitionSource};
 
 /// The default limit of tokens of a conversation that another agent receives.
-pub(super) const TOLD_TOKENS: u32 = 8_000;
+pub(super) const CONVERSATION_TOKENS: u32 = 8_000;
 
 /// What an agent is: everything that a file may say about one.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,7 +139,7 @@ impl Definition {
             namespaces: None,
             authority: Authority::ALL,
             passed_context: ConversationStrategy::default(),
-            reported_tokens: TOLD_TOKENS,
+            reported_tokens: CONVERSATION_TOKENS,
             built_in_team: Vec::new(),
             output: None,
             process: None,

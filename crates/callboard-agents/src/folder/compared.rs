@@ -10,7 +10,7 @@ use crate::definition::{Definition, DefinitionReader, DefinitionSource, name_ali
 use crate::teammate::Teammate;
 
 use super::catalog::{Bytes, Catalog, Current};
-use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
+use super::{AcceptedAgent, AgentFolder, FileChange, FileReport, Files, Known};
 
 /// The changes that a board has to make, and their reports.
 #[derive(Debug, Default)]
@@ -56,13 +56,13 @@ impl AgentFolder {
                 Err(why) => drop(refused.insert(file, why)),
             }
         }
-        let (catalog, report) = self.models_now(&self.standing(&new, &refused), read.catalog.as_ref()).unzip();
+        let (catalog, report) = self.models_now(&self.resulting(&new, &refused), read.catalog.as_ref()).unzip();
         // A refused file keeps its older agent, whose name may conflict with others.
         loop {
-            let standing = self.standing(&new, &refused);
-            match self.made(&standing, &new, catalog.as_ref()) {
+            let resulting = self.resulting(&new, &refused);
+            match self.made(&resulting, &new, catalog.as_ref()) {
                 Ok(made) => {
-                    let mut changes = self.changes(&standing, made, &refused);
+                    let mut changes = self.changes(&resulting, made, &refused);
                     changes.reports.splice(..0, report);
                     return Changes { catalog, ..changes };
                 }
@@ -82,7 +82,7 @@ impl AgentFolder {
         let name = quoted(definition.name.as_str());
         Err(format!(
             "{}: the program of {name} is not one that was declared when the folder was loaded, and tools can write in this \
-             folder\n  advice: look at the file, and begin anew",
+             folder\n  advice: look at the file; a new program takes effect at the next start",
             visible(file)
         ))
     }
@@ -117,15 +117,15 @@ impl AgentFolder {
     }
 
     /// The resulting agents: the new ones, and the older ones of refused files.
-    fn standing<'a>(&self, new: &ByFile<'a, Definition>, refused: &ByFile<'a, String>) -> ByFile<'a, Definition> {
+    fn resulting<'a>(&self, new: &ByFile<'a, Definition>, refused: &ByFile<'a, String>) -> ByFile<'a, Definition> {
         let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
         older.chain(new.clone()).collect()
     }
 
     /// The catalog after reading its file, and the report about it.
-    fn models_now(&self, standing: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
+    fn models_now(&self, resulting: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
         let mut catalog = self.catalog.clone()?;
-        let agents = standing.iter().map(|(file, definition)| (*file, definition));
+        let agents = resulting.iter().map(|(file, definition)| (*file, definition));
         let offered = catalog.offered(bytes?).and_then(|offered| self.may_ask(&catalog, offered));
         let offered = offered.and_then(|offered| catalog.fitting(offered, agents));
         let change = catalog.take(offered);
@@ -134,12 +134,12 @@ impl AgentFolder {
     }
 
     /// The agent in effect for a file.
-    fn older(&self, file: &str) -> Option<&Standing> {
+    fn older(&self, file: &str) -> Option<&AcceptedAgent> {
         self.files.get(file)?.agent.as_ref()
     }
 
     /// The agent of this name whose file is gone: its file was renamed.
-    fn moved(&self, name: &AgentName, files: &BTreeSet<&str>) -> Option<&Standing> {
+    fn moved(&self, name: &AgentName, files: &BTreeSet<&str>) -> Option<&AcceptedAgent> {
         let gone = self.files.iter().filter(|(file, _)| !files.contains(&***file));
         gone.filter_map(|(_, known)| known.agent.as_ref()).find(|agent| agent.definition.name == *name)
     }
@@ -150,21 +150,21 @@ impl AgentFolder {
     /// The first file that cannot be accepted, and the reason.
     fn made<'a>(
         &self,
-        standing: &ByFile<'a, Definition>,
+        resulting: &ByFile<'a, Definition>,
         new: &ByFile<'a, Definition>,
         catalog: Option<&Catalog>,
-    ) -> Result<ByFile<'a, (Standing, AgentSpec)>, (&'a str, String)> {
-        self.check_names(standing, new)?;
+    ) -> Result<ByFile<'a, (AcceptedAgent, AgentSpec)>, (&'a str, String)> {
+        self.check_names(resulting, new)?;
         let mut made = BTreeMap::new();
-        for (file, definition) in standing {
-            let others = standing.values().filter(|other| other.name != definition.name);
+        for (file, definition) in resulting {
+            let others = resulting.values().filter(|other| other.name != definition.name);
             let team =
                 others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
             // A program has no list of other agents, so it is not rebuilt when they change.
             let is_program = definition.process.is_some();
             let team = if is_program { Vec::new() } else { team.collect() };
             let models = catalog.filter(|_| !is_program).map_or(0, Catalog::generation);
-            let wanted = Standing { definition: definition.clone(), team, models };
+            let wanted = AcceptedAgent { definition: definition.clone(), team, models };
             if self.older(file) == Some(&wanted) {
                 continue;
             }
@@ -181,15 +181,15 @@ impl AgentFolder {
     /// Checks that each name occurs once. The agent that had it before keeps it.
     fn check_names<'a>(
         &self,
-        standing: &ByFile<'a, Definition>,
+        resulting: &ByFile<'a, Definition>,
         new: &ByFile<'a, Definition>,
     ) -> Result<(), (&'a str, String)> {
         let had = |file: &str, name: &AgentName| self.older(file).is_some_and(|older| older.definition.name == *name);
         let (keep, take): (Vec<_>, Vec<_>) =
-            standing.iter().partition(|(file, definition)| had(file, &definition.name));
+            resulting.iter().partition(|(file, definition)| had(file, &definition.name));
         let mut owners: BTreeMap<&AgentName, &str> = BTreeMap::new();
         for (file, definition) in keep.into_iter().chain(take) {
-            let others = standing.values().map(|other| &other.name);
+            let others = resulting.values().map(|other| &other.name);
             if let Some(defect) = name_alike(&definition.name, others).filter(|_| new.contains_key(file)) {
                 let advice = defect.advice.map(|advice| format!("\n  advice: {advice}")).unwrap_or_default();
                 return Err((file, defect.problem + &advice));
@@ -208,15 +208,15 @@ impl AgentFolder {
     /// The changes and reports, file by file.
     fn changes<'a>(
         &self,
-        standing: &ByFile<'a, Definition>,
-        mut made: ByFile<'a, (Standing, AgentSpec)>,
+        resulting: &ByFile<'a, Definition>,
+        mut made: ByFile<'a, (AcceptedAgent, AgentSpec)>,
         refused: &ByFile<'a, String>,
     ) -> Changes {
         let mut changes = Changes::default();
-        let files: BTreeSet<&str> = standing.keys().chain(refused.keys()).copied().collect();
+        let files: BTreeSet<&str> = resulting.keys().chain(refused.keys()).copied().collect();
         for file in &files {
             let (why, older) = (refused.get(file), self.older(file));
-            let change = match (why, standing.get(file)) {
+            let change = match (why, resulting.get(file)) {
                 (Some(why), stays) => self.refused(file, why, stays),
                 (None, Some(definition)) if self.leaves(&definition.name) => FileChange::Unchanged,
                 (None, Some(definition)) => {
@@ -227,16 +227,16 @@ impl AgentFolder {
             };
             changes.reports.push(FileReport { file: (*file).to_owned(), change });
             let mut agent = older.cloned();
-            if let Some((standing, spec)) = made.remove(file) {
-                let name = standing.definition.name.clone();
+            if let Some((accepted, spec)) = made.remove(file) {
+                let name = accepted.definition.name.clone();
                 if !self.leaves(&name) {
                     changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
                 }
-                agent = Some(standing);
+                agent = Some(accepted);
             }
             changes.files.insert((*file).to_owned(), Known { refusal: why.cloned(), agent });
         }
-        let here: BTreeSet<&AgentName> = standing.values().map(|definition| &definition.name).collect();
+        let here: BTreeSet<&AgentName> = resulting.values().map(|definition| &definition.name).collect();
         for (file, known) in &self.files {
             let Some(agent) = known.agent.as_ref().map(|agent| &agent.definition.name) else { continue };
             if self.leaves(agent) {

@@ -120,12 +120,12 @@ struct Known {
     /// The reason why the file was refused when it was last read; `None` if it was accepted.
     refusal: Option<String>,
     /// The agent of the file when it was last accepted; `None` if it never was.
-    agent: Option<Standing>,
+    agent: Option<AcceptedAgent>,
 }
 
 /// An agent, and the other agents that it knows.
 #[derive(Clone, Debug, PartialEq)]
-struct Standing {
+struct AcceptedAgent {
     definition: Definition,
     team: Vec<Teammate>,
     /// The generation of the catalog from which it chose its model.
@@ -308,8 +308,8 @@ impl AgentFolder {
         let specs = std::mem::take(&mut changes.put).into_iter().map(|put| put.spec).collect();
         self.take(changes);
         if let Programs::AsLoaded(loaded) = &mut self.programs {
-            let standing = self.files.values().filter_map(|known| known.agent.as_ref());
-            *loaded = Some(standing.filter_map(|agent| agent.definition.process.clone()).collect());
+            let accepted = self.files.values().filter_map(|known| known.agent.as_ref());
+            *loaded = Some(accepted.filter_map(|agent| agent.definition.process.clone()).collect());
         }
         if matches!(self.permissions, Permissions::AsLoaded(_)) {
             // Also those that are left out, as for want of a model: they were there.
@@ -334,13 +334,13 @@ impl AgentFolder {
     }
 
     /// Whether an agent of this name is in effect for one of its files.
-    pub(crate) fn stands(&self, name: &str) -> bool {
+    pub(crate) fn has_agent(&self, name: &str) -> bool {
         self.files.values().filter_map(|known| known.agent.as_ref()).any(|agent| agent.definition.name.as_str() == name)
     }
 
     /// The agent, with its model of the catalog, if there is one.
-    fn agent(&self, wanted: &Standing, catalog: Option<&Catalog>) -> Result<AgentSpec, String> {
-        let Standing { definition, team, .. } = wanted;
+    fn agent(&self, wanted: &AcceptedAgent, catalog: Option<&Catalog>) -> Result<AgentSpec, String> {
+        let AcceptedAgent { definition, team, .. } = wanted;
         if definition.process.is_some() {
             return process::spec(definition, &self.root).map_err(|error| error.to_string());
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::StopReason;
 use ::genai::adapter::AdapterKind;
-use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd, ToolChunk};
+use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as ProviderStop, StreamEnd, ToolChunk};
 use callboard::messages::{Json, Message, ToolCall, Usage};
 use callboard_text::cut;
 use futures::StreamExt;
@@ -18,17 +18,17 @@ use crate::model::{
 };
 
 use super::asked::{Signed, SignedPart};
-use super::refused::Teller;
+use super::refused::ErrorBuilder;
 
 struct Answer {
     stream: ChatStream,
     kind: AdapterKind,
-    teller: Teller,
+    errors: ErrorBuilder,
     /// The ids of the conversation's calls: new ids must differ from them.
     ids: HashSet<Arc<str>>,
     estimated_input: u64,
     /// Bytes of the answer so far.
-    said: usize,
+    received_bytes: usize,
     /// The bytes received of each call.
     calls: HashMap<String, usize>,
     /// The timeout of silence. Text restarts it, keep-alive events do not.
@@ -39,7 +39,12 @@ struct Answer {
     is_over: bool,
 }
 
-pub(super) fn events(stream: ChatStream, request: &ModelRequest, kind: AdapterKind, teller: Teller) -> ModelStream {
+pub(super) fn events(
+    stream: ChatStream,
+    request: &ModelRequest,
+    kind: AdapterKind,
+    errors: ErrorBuilder,
+) -> ModelStream {
     let calls = request.messages.iter().flat_map(|message| match message {
         Message::Assistant { calls, .. } => calls.as_slice(),
         Message::User { .. } | Message::Tool { .. } => &[],
@@ -47,10 +52,10 @@ pub(super) fn events(stream: ChatStream, request: &ModelRequest, kind: AdapterKi
     let answer = Answer {
         stream,
         kind,
-        teller,
+        errors,
         ids: calls.map(|call| Arc::clone(&call.id)).collect(),
         estimated_input: request.estimated_tokens(),
-        said: 0,
+        received_bytes: 0,
         calls: HashMap::new(),
         silence: None,
         has_begun: false,
@@ -73,35 +78,37 @@ impl Answer {
             if self.is_over {
                 return None;
             }
-            let patience = self.teller.patience(self.has_begun);
+            let patience = self.errors.patience(self.has_begun);
             let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(patience)));
             let reported = tokio::select! {
                 biased;
                 () = silence => {
                     self.is_over = true;
-                    return Some(Err(self.teller.silent(self.has_begun)));
+                    return Some(Err(self.errors.silent(self.has_begun)));
                 }
                 reported = self.stream.next() => reported,
             };
             match reported {
                 Some(Ok(ChatStreamEvent::End(end))) if !is_complete(self.kind, &end) => {
                     self.is_over = true;
-                    return Some(Err(self.teller.ended_early(self.has_begun)));
+                    return Some(Err(self.errors.ended_early(self.has_begun)));
                 }
                 Some(Ok(event)) => {
                     self.take(event);
-                    if self.said + self.calls.values().sum::<usize>() > MAX_REPLY || self.calls.len() > MAX_CALLS {
+                    if self.received_bytes + self.calls.values().sum::<usize>() > MAX_REPLY
+                        || self.calls.len() > MAX_CALLS
+                    {
                         self.is_over = true;
-                        return Some(Err(self.teller.too_long()));
+                        return Some(Err(self.errors.too_long()));
                     }
                 }
                 Some(Err(error)) => {
                     self.is_over = true;
-                    return Some(Err(self.teller.error(error, self.has_begun)));
+                    return Some(Err(self.errors.error(error, self.has_begun)));
                 }
                 None => {
                     self.is_over = true;
-                    return Some(Err(self.teller.ended_early(self.has_begun)));
+                    return Some(Err(self.errors.ended_early(self.has_begun)));
                 }
             }
         }
@@ -133,7 +140,7 @@ impl Answer {
     fn say(&mut self, text: String, event: fn(Arc<str>) -> ModelEvent) {
         if !text.is_empty() {
             (self.has_begun, self.silence) = (true, None);
-            self.said += text.len();
+            self.received_bytes += text.len();
             self.ready.push_back(event(text.into()));
         }
     }
@@ -142,7 +149,7 @@ impl Answer {
         self.is_over = true;
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
         let calls = calls(parts, self.kind, &mut self.ids);
-        self.said += calls.iter().map(ToolCall::size).sum::<usize>();
+        self.received_bytes += calls.iter().map(ToolCall::size).sum::<usize>();
         let stop = stop(end.captured_stop_reason, !calls.is_empty());
         self.ready.extend(calls.into_iter().map(ModelEvent::ToolCall));
         let reported =
@@ -150,8 +157,8 @@ impl Answer {
         let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or_default()).unwrap_or_default();
         let usage =
             reported.as_ref().map(|usage| Usage::of(tokens(usage.prompt_tokens), tokens(usage.completion_tokens)));
-        let estimate = Usage::of(self.estimated_input, estimated_tokens(self.said));
-        let answer = ModelAnswer::new(self.teller.name(), stop, usage.unwrap_or(estimate));
+        let estimate = Usage::of(self.estimated_input, estimated_tokens(self.received_bytes));
+        let answer = ModelAnswer::new(self.errors.name(), stop, usage.unwrap_or(estimate));
         self.ready.push_back(ModelEvent::Ended(ModelAnswer { is_estimate: usage.is_none(), ..answer }));
     }
 }
@@ -231,16 +238,20 @@ fn arguments(arguments: Value) -> Json {
     }
 }
 
-fn stop(said: Option<Said>, has_calls: bool) -> StopReason {
-    match said {
+fn stop(reported: Option<ProviderStop>, has_calls: bool) -> StopReason {
+    match reported {
         // Some providers report "finished" when the model calls tools.
-        Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None if has_calls => {
+        Some(ProviderStop::Completed(_) | ProviderStop::StopSequence(_) | ProviderStop::ToolCall(_)) | None
+            if has_calls =>
+        {
             StopReason::ToolCalls
         }
-        Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None => StopReason::Finished,
-        Some(Said::MaxTokens(_)) => StopReason::Length,
-        Some(Said::ContentFilter(_)) => StopReason::Filtered,
-        Some(Said::Other(said)) => StopReason::Other(cut(&said).into()),
+        Some(ProviderStop::Completed(_) | ProviderStop::StopSequence(_) | ProviderStop::ToolCall(_)) | None => {
+            StopReason::Finished
+        }
+        Some(ProviderStop::MaxTokens(_)) => StopReason::Length,
+        Some(ProviderStop::ContentFilter(_)) => StopReason::Filtered,
+        Some(ProviderStop::Other(text)) => StopReason::Other(cut(&text).into()),
     }
 }
 
@@ -249,10 +260,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_nobody_has_ended_is_not_complete() {
+    fn an_answer_without_an_end_is_not_complete() {
         let nothing = StreamEnd::default();
         let usage = StreamEnd { captured_usage: Some(Default::default()), ..StreamEnd::default() };
-        let reason = StreamEnd { captured_stop_reason: Some(Said::from("stop".to_owned())), ..StreamEnd::default() };
+        let reason =
+            StreamEnd { captured_stop_reason: Some(ProviderStop::from("stop".to_owned())), ..StreamEnd::default() };
         use AdapterKind::{Anthropic, Gemini, GeminiIx, Ollama, OllamaCloud, OpenAI, OpenAIResp};
         for kind in [Gemini, GeminiIx, Ollama, OllamaCloud, OpenAIResp] {
             assert!(!is_complete(kind, &nothing) && is_complete(kind, &reason), "{kind}");

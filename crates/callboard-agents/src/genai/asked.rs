@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_goes_back_to_who_gave_it_and_to_nobody_else() {
+    fn a_signature_returns_only_to_the_provider_that_gave_it() {
         let mut call = ToolCall::new("1", "look", json!({}));
         call.signatures = vec![
             signed("anthropic", SignedPart::Signature("s".to_owned())),

@@ -13,7 +13,7 @@ use callboard_text::{did_you_mean, nearest, quoted};
 use crate::catalog::check::{self, Facts};
 use crate::catalog::{ModelEntry, Models, Prices};
 
-use super::environment::{Variables, with_surroundings};
+use super::environment::{Variables, with_environment};
 use super::provider::{ProviderError, check_variable};
 use super::web::Web;
 use super::{GenaiModel, Timeouts};
@@ -164,7 +164,7 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
         }
         None => made,
     };
-    let made = with_surroundings(made, variables);
+    let made = with_environment(made, variables);
     let mut entry = ModelEntry::from(made);
     entry.tags = tags.into_iter().map(|tag| tag.value.into()).collect();
     entry.fallbacks = fallbacks.into_iter().map(|name| name.value.into()).collect();

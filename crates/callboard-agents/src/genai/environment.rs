@@ -59,7 +59,7 @@ fn of_name(name: &str, variables: &Variables) -> Result<GenaiModel, String> {
     if made.provider.is_compatible() {
         return Err(format!("set {OPENAI_URL} and name it openai/{model}, or list it with its url"));
     }
-    Ok(with_surroundings(made.named(name), variables))
+    Ok(with_environment(made.named(name), variables))
 }
 
 /// The provider of a model without a provider in its name: by the name's prefix, or the only configured server.
@@ -73,13 +73,13 @@ fn of_plain_name(name: &str, variables: &Variables) -> Result<String, String> {
         (false, true) => Ok("ollama".to_owned()),
         (false, false) => {
             let example = format!("openai/{}", name.rsplit('/').next().unwrap_or(name));
-            Err(format!("its name does not tell whose it is; write its provider before it, as {}", quoted(&example)))
+            Err(format!("its name does not show its provider; write the provider before it, as {}", quoted(&example)))
         }
     }
 }
 
 /// The model with the key and the address of the environment, unless it has its own.
-pub(super) fn with_surroundings(made: GenaiModel, variables: &Variables) -> GenaiModel {
+pub(super) fn with_environment(made: GenaiModel, variables: &Variables) -> GenaiModel {
     let variable = made.key_variable.clone();
     let made = match variable {
         // The variable's name comes from the provider, or was checked.

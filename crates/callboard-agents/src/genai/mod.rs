@@ -198,9 +198,9 @@ impl GenaiModel {
     async fn open(self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let service = self.service()?;
         let kind = self.provider.kind(&self.model, self.address.is_some());
-        let http = self.web.client(self.provider.way(self.address.as_ref()))?;
-        let teller = refused::Teller { model: self.clone() };
-        let failed = |error| teller.error(error, false);
+        let http = self.web.client(self.provider.connection(self.address.as_ref()))?;
+        let errors = refused::ErrorBuilder { model: self.clone() };
+        let failed = |error| errors.error(error, false);
         let client =
             Client::builder().with_reqwest(http).append_provider_config(kind, service).build().map_err(failed)?;
         // `genai` would take the part before `::` for a provider and remove it.
@@ -212,7 +212,7 @@ impl GenaiModel {
         let asked = asked::chat(&request, kind);
         let options = self.options(&request);
         let answer = client.exec_chat_stream(model, asked, Some(&options)).await.map_err(failed)?;
-        Ok(answered::events(answer.stream, &request, kind, teller))
+        Ok(answered::events(answer.stream, &request, kind, errors))
     }
 }
 

@@ -7,7 +7,7 @@ use callboard_text::{did_you_mean, nearest, quoted};
 use reqwest::Url;
 
 use crate::program::is_variable;
-use crate::web::{self, Way};
+use crate::web::{self, ConnectionSettings};
 
 /// Any server that speaks OpenAI's protocol.
 pub(super) const COMPATIBLE: &str = "openai-compatible";
@@ -99,12 +99,12 @@ impl Provider {
     }
 
     /// The connection settings.
-    pub(super) fn way(&self, address: Option<&Address>) -> Way {
+    pub(super) fn connection(&self, address: Option<&Address>) -> ConnectionSettings {
         match address {
-            Some(address) => Way::to(&address.0),
+            Some(address) => ConnectionSettings::to(&address.0),
             None => {
                 let is_local = matches!(self.kind, AdapterKind::Ollama | AdapterKind::Omlx);
-                Way { is_here: is_local, is_plain: is_local }
+                ConnectionSettings { is_here: is_local, is_plain: is_local }
             }
         }
     }

@@ -15,14 +15,14 @@ use crate::model::{MAX_CALLS, MAX_REPLY, ModelError, ModelErrorKind};
 use super::GenaiModel;
 
 /// Builds the errors of a model, without its key.
-pub(super) struct Teller {
+pub(super) struct ErrorBuilder {
     pub(super) model: GenaiModel,
 }
 
 /// The longest message of a provider that is shown, in characters.
 const MAX_MESSAGE: usize = 300;
 
-impl Teller {
+impl ErrorBuilder {
     pub(super) fn name(&self) -> &str {
         &self.model.name
     }

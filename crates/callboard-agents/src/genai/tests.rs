@@ -170,14 +170,14 @@ fn a_model_is_found_by_its_name_alone_or_with_its_provider() {
     let error = |models: &Models, name| models.candidates(&ModelChoice::of(name)).unwrap_err().to_string();
     assert_eq!(
         error(&environment(&[]), "qwen3"),
-        "there is no model \"qwen3\": its name does not tell whose it is; write its provider before it, as \"openai/qwen3\""
+        "there is no model \"qwen3\": its name does not show its provider; write the provider before it, as \"openai/qwen3\""
     );
     assert!(error(&models, "openai-compatible/x").contains("set OPENAI_BASE_URL"));
     assert!(error(&models, "openai/").contains("named as provider/model"));
 }
 
 #[test]
-fn without_a_choice_it_is_said_what_there_is_and_what_to_set() {
+fn without_a_choice_the_error_lists_the_keys_and_what_to_set() {
     let error = |models: Models| models.candidates(&ModelChoice::default()).unwrap_err().to_string();
     assert!(error(environment(&[])).contains("set ANTHROPIC_API_KEY, OPENAI_API_KEY"));
     let some = error(environment(&[("GEMINI_API_KEY", "k"), ("OPENAI_API_KEY", " ")]));

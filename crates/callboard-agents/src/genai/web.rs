@@ -10,7 +10,7 @@ use tracing::Dispatch;
 use tracing::dispatcher::with_default;
 
 use crate::model::{ModelError, ModelErrorKind};
-use crate::web::{self, Way};
+use crate::web::{self, ConnectionSettings};
 
 /// Shared connections. They are set up when the first request is sent.
 #[derive(Clone)]
@@ -25,9 +25,9 @@ impl Web {
     }
 
     /// The client for requests.
-    pub(super) fn client(&self, way: Way) -> Result<reqwest::Client, ModelError> {
-        let made = &self.made[usize::from(way.is_here) * 2 + usize::from(way.is_plain)];
-        let client = made.get_or_init(|| make(self.connect, way).map_err(|error| error.to_string()));
+    pub(super) fn client(&self, connection: ConnectionSettings) -> Result<reqwest::Client, ModelError> {
+        let made = &self.made[usize::from(connection.is_here) * 2 + usize::from(connection.is_plain)];
+        let client = made.get_or_init(|| make(self.connect, connection).map_err(|error| error.to_string()));
         client.clone().map_err(|error| {
             let text = format!("TLS cannot be set up on this machine: {error}");
             ModelError::new(ModelErrorKind::NotSent, text)
@@ -35,8 +35,8 @@ impl Web {
     }
 }
 
-fn make(connect: Duration, way: Way) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let client = web::client(way)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4);
+fn make(connect: Duration, connection: ConnectionSettings) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
+    let client = web::client(connection)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4);
     // No compression, so that a small response cannot expand to a large one in memory.
     Ok(client.no_gzip().no_deflate().no_brotli().no_zstd().build()?)
 }

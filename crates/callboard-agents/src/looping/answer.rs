@@ -17,7 +17,7 @@ const FAR_OFF: Duration = Duration::from_secs(60);
 
 /// The received part of a model's answer.
 struct Heard {
-    said: String,
+    text: String,
     calls: Vec<ToolCall>,
     /// The size of the answer so far, in bytes.
     size: usize,
@@ -44,8 +44,8 @@ impl AgentLoop {
         let request = Box::new(request);
         async move {
             let reserved = host.reserve(needed).await?;
-            let mut heard = Heard { said: String::new(), calls: Vec::new(), size: 0, reserved };
-            let mut answer = self.means.model.call(*request);
+            let mut heard = Heard { text: String::new(), calls: Vec::new(), size: 0, reserved };
+            let mut answer = self.settings.model.call(*request);
             while let Some(event) = answer.next().await {
                 match self.hear(host, event, &mut heard)? {
                     Next::Listen => {}
@@ -53,7 +53,7 @@ impl AgentLoop {
                     Next::Done(reply) => return Ok(reply),
                 }
             }
-            Err(TurnError::transient(format!("model {}: its answer has no end", self.means.model.name())))
+            Err(TurnError::transient(format!("model {}: its answer has no end", self.settings.model.name())))
         }
     }
 
@@ -66,7 +66,7 @@ impl AgentLoop {
         let mut next = Next::Listen;
         match event {
             Ok(ModelEvent::Text(text)) => {
-                heard.said.push_str(&text);
+                heard.text.push_str(&text);
                 heard.size += text.len();
                 host.show(AgentEvent::Text { text });
             }
@@ -93,7 +93,7 @@ impl AgentLoop {
             }
         }
         if heard.size > MAX_REPLY || heard.calls.len() > MAX_CALLS {
-            let (model, most) = (self.means.model.name(), MAX_REPLY >> 20);
+            let (model, most) = (self.settings.model.name(), MAX_REPLY >> 20);
             let text = format!("model {model}: its answer has more than {most} MiB or {MAX_CALLS} calls");
             return Err(TurnError::terminal(text));
         }
@@ -101,7 +101,7 @@ impl AgentLoop {
     }
 
     fn failed(&self, error: &ModelError) -> TurnError {
-        let text = format!("model {}: {error}", self.means.model.name());
+        let text = format!("model {}: {error}", self.settings.model.name());
         // Attempts are close together.
         let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
         if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
@@ -115,7 +115,7 @@ impl Heard {
         if let Some(reserved) = self.reserved.take() {
             drop(reserved.settle(usage));
         }
-        let (text, calls) = (std::mem::take(&mut self.said).into(), std::mem::take(&mut self.calls));
+        let (text, calls) = (std::mem::take(&mut self.text).into(), std::mem::take(&mut self.calls));
         let reply = Reply { text, calls, stop, usage, is_estimate, model, cost };
         Json::of(reply).map_err(|error| TurnError::terminal(format!("the model's answer: {error}")))
     }

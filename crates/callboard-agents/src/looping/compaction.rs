@@ -28,7 +28,7 @@ impl AgentLoop {
     /// Has the older messages summed up if the next request would be too long. If no agent can do that, nothing is left out, and
     /// it is not tried again.
     pub(super) async fn compact(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<(), TurnError> {
-        let Some(compact_at) = self.means.compact_at.map(u64::from) else { return Ok(()) };
+        let Some(compact_at) = self.settings.compact_at.map(u64::from) else { return Ok(()) };
         let Some(too_long) = self.too_long(host, &context.lock(), compact_at) else { return Ok(()) };
         let TooLong { cut, history, before, tokens } = too_long;
         let summed_up = cut.summed_up(&history, before.as_ref());
@@ -66,7 +66,7 @@ impl AgentLoop {
 
     fn too_long(&self, host: &dyn Host, context: &LoopContext, compact_at: u64) -> Option<TooLong> {
         // The model is not asked again.
-        if context.is_left_long || context.iteration == self.means.max_iterations {
+        if context.is_left_long || context.iteration == self.settings.max_iterations {
             return None;
         }
         let tokens = self.request(host, context).estimated_tokens();

@@ -110,11 +110,11 @@ impl AgentLoop {
     }
 
     fn strategy(&self, task: &meta::Task) -> ConversationStrategy {
-        task.context.unwrap_or(self.means.conversation.0)
+        task.context.unwrap_or(self.settings.conversation.0)
     }
 
     fn reported_tokens(&self) -> u64 {
-        self.means.conversation.1.into()
+        self.settings.conversation.1.into()
     }
 }
 

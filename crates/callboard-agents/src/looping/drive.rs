@@ -37,7 +37,7 @@ impl AgentLoop {
                 Finish::Failed(why) => Err(TurnError::terminal(&*why)),
                 Finish::IterationLimit => Err(TurnError::terminal(format!(
                     "the model was asked {} times and wants tools still: raise max_iterations, or ask for less",
-                    self.means.max_iterations
+                    self.settings.max_iterations
                 ))),
             }
         }
@@ -55,7 +55,7 @@ impl AgentLoop {
         async move {
             loop {
                 // Boxed to keep the loop's future small: it waits for its model most of the time.
-                if self.means.compact_at.is_some() {
+                if self.settings.compact_at.is_some() {
                     self.compact(host, context).boxed().await?;
                 }
                 let asked = match self.next_request(host, context) {

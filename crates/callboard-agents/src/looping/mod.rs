@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use callboard::messages::ConversationStrategy;
 
-use super::definition::TOLD_TOKENS;
+use super::definition::CONVERSATION_TOKENS;
 use super::meta::{self, MetaTool};
 use super::model::Model;
 use super::output::OutputSchema;
@@ -66,12 +66,12 @@ pub use context::{CancelToken, LoopContext};
 pub struct AgentLoop {
     system: Arc<str>,
     /// The settings, shared by the clones that the turns of an agent use.
-    means: Arc<Means>,
+    settings: Arc<Settings>,
 }
 
 /// The settings of a loop, except its model's prompt.
 #[derive(Clone)]
-struct Means {
+struct Settings {
     model: Arc<dyn Model>,
     tools: Tools,
     /// Tools that a model sees only after a search.
@@ -99,7 +99,7 @@ impl AgentLoop {
     /// Creates a loop as [`AgentLoop::new`] does, with a model that may be shared.
     #[must_use]
     pub fn of(model: Arc<dyn Model>) -> Self {
-        let means = Means {
+        let settings = Settings {
             model,
             tools: Tools::new(),
             hidden: BTreeSet::new(),
@@ -111,14 +111,14 @@ impl AgentLoop {
             idempotent: BTreeSet::new(),
             tier: Tier::default(),
             output: None,
-            conversation: (ConversationStrategy::default(), TOLD_TOKENS),
+            conversation: (ConversationStrategy::default(), CONVERSATION_TOKENS),
             compact_at: None,
         };
-        Self { system: "".into(), means: Arc::new(means) }
+        Self { system: "".into(), settings: Arc::new(settings) }
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Means)) -> Self {
-        change(Arc::make_mut(&mut self.means));
+    fn change(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
         self
     }
 
@@ -132,7 +132,7 @@ impl AgentLoop {
     /// Sets the tools that the model may use, besides those of the loop itself ([`AgentLoop::meta`]).
     #[must_use]
     pub fn tools(self, tools: Tools) -> Self {
-        self.change(|means| means.tools = tools)
+        self.change(|settings| settings.tools = tools)
     }
 
     /// The same loop with the present tools of its servers.
@@ -149,7 +149,7 @@ impl AgentLoop {
     /// Sets which of its tools the model sees only once it has found them with [`MetaTool::ToolSearch`].
     #[must_use]
     pub fn hidden<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.change(|means| means.hidden = names.into_iter().map(Arc::from).collect())
+        self.change(|settings| settings.hidden = names.into_iter().map(Arc::from).collect())
     }
 
     /// Sets the tools of the loop itself that the model may use (none).
@@ -162,93 +162,95 @@ impl AgentLoop {
     #[must_use]
     pub fn meta_for(self, tools: impl IntoIterator<Item = MetaTool>, team: &[Teammate]) -> Self {
         let tools: BTreeSet<MetaTool> = tools.into_iter().collect();
-        self.change(|means| means.meta = tools.into_iter().map(|tool| (tool, meta::for_team(tool, team))).collect())
+        self.change(|settings| {
+            settings.meta = tools.into_iter().map(|tool| (tool, meta::for_team(tool, team))).collect()
+        })
     }
 
     /// The model that it asks.
     pub(super) fn model(&self) -> &Arc<dyn Model> {
-        &self.means.model
+        &self.settings.model
     }
 
     /// The tools that it uses, without those of the loop itself.
     pub(super) fn own_tools(&self) -> &Tools {
-        &self.means.tools
+        &self.settings.tools
     }
 
     /// The names of all its tools.
     pub(super) fn tool_names(&self) -> impl Iterator<Item = &str> {
-        self.means.tools.names().chain(self.means.meta.iter().map(|(tool, _)| tool.name()))
+        self.settings.tools.names().chain(self.settings.meta.iter().map(|(tool, _)| tool.name()))
     }
 
     /// Removes these tools of the loop.
     pub(super) fn without(self, is_taken: impl Fn(MetaTool) -> bool) -> Self {
-        self.change(|means| means.meta.retain(|(tool, _)| !is_taken(*tool)))
+        self.change(|settings| settings.meta.retain(|(tool, _)| !is_taken(*tool)))
     }
 
     /// Sets how often the model is asked at most; 0 counts as 1.
     #[must_use]
     pub fn max_iterations(self, times: u32) -> Self {
-        self.change(|means| means.max_iterations = times.max(1))
+        self.change(|settings| settings.max_iterations = times.max(1))
     }
 
     /// Sets the most tokens of one answer; 0 counts as 1. The loop fails if its final answer is cut there.
     #[must_use]
     pub fn max_tokens(self, tokens: u32) -> Self {
-        self.change(|means| means.max_tokens = tokens.max(1))
+        self.change(|settings| settings.max_tokens = tokens.max(1))
     }
 
     /// Sets how many tokens the loop may read and write in a turn; with `None` only the limit of the run applies.
     #[must_use]
     pub fn token_budget(self, tokens: Option<u64>) -> Self {
-        self.change(|means| means.token_budget = tokens)
+        self.change(|settings| settings.token_budget = tokens)
     }
 
     /// Sets the tools that people are asked about each time, beside those that the tier asks about.
     #[must_use]
     pub fn asking<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.change(|means| means.asking = names.into_iter().map(Arc::from).collect())
+        self.change(|settings| settings.asking = names.into_iter().map(Arc::from).collect())
     }
 
     /// Sets the tools that may be used again when the result of a use was lost, whatever they say themselves
     /// (SEMANTICS 14).
     #[must_use]
     pub fn idempotent<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.change(|means| means.idempotent = names.into_iter().map(Arc::from).collect())
+        self.change(|settings| settings.idempotent = names.into_iter().map(Arc::from).collect())
     }
 
     /// Sets where the agent comes from, which decides what people are asked about.
     #[must_use]
     pub fn tier(self, tier: Tier) -> Self {
-        self.change(|means| means.tier = tier)
+        self.change(|settings| settings.tier = tier)
     }
 
     /// What its answer must look like. One that does not is refused once, and the model is asked again; after that the loop has
     /// failed. By default it is text.
     #[must_use]
     pub fn output(self, schema: Option<OutputSchema>) -> Self {
-        self.change(|means| means.output = schema)
+        self.change(|settings| settings.output = schema)
     }
 
     /// What the agents that it gives tasks to receive of the conversation (nothing), unless its model says otherwise, in at most
     /// so many tokens (8,000).
     #[must_use]
     pub fn conversation(self, strategy: ConversationStrategy, max_tokens: u32) -> Self {
-        self.change(|means| means.conversation = (strategy, max_tokens))
+        self.change(|settings| settings.conversation = (strategy, max_tokens))
     }
 
     /// Has the older part of the conversation summed up by the agent `compactor` when a request would have more tokens than this,
     /// as an estimate. Without a board, or such an agent, nothing is left out. By default it never is.
     #[must_use]
     pub fn compact_at(self, tokens: Option<u32>) -> Self {
-        self.change(|means| means.compact_at = tokens)
+        self.change(|settings| settings.compact_at = tokens)
     }
 }
 
 impl fmt::Debug for AgentLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentLoop")
-            .field("model", &self.means.model.name())
-            .field("tools", &self.means.tools)
+            .field("model", &self.settings.model.name())
+            .field("tools", &self.settings.tools)
             .finish_non_exhaustive()
     }
 }

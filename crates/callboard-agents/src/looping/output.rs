@@ -13,7 +13,7 @@ use super::host::Host;
 impl AgentLoop {
     /// The model's prompt, with the instruction about its answer.
     pub(super) fn instructions(&self) -> Arc<str> {
-        match &self.means.output {
+        match &self.settings.output {
             None => Arc::clone(&self.system),
             Some(schema) if self.system.is_empty() => schema.instruction().into(),
             Some(schema) => format!("{}\n\n{}", self.system, schema.instruction()).into(),
@@ -22,7 +22,7 @@ impl AgentLoop {
 
     /// The value of an answer; `None` if the model is asked again.
     pub(super) fn judged(&self, host: &dyn Host, context: &Mutex<LoopContext>, text: &str) -> Option<Finish> {
-        let Some(schema) = &self.means.output else { return Some(Finish::Answered(Json::from(text))) };
+        let Some(schema) = &self.settings.output else { return Some(Finish::Answered(Json::from(text))) };
         let problem: Arc<str> = match schema.read(text) {
             Ok(value) => return Some(Finish::Answered(value)),
             Err(problem) => problem.into(),

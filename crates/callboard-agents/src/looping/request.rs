@@ -24,14 +24,14 @@ impl AgentLoop {
         let mut context = context.lock();
         // The agent that sums up may have read untrusted input.
         context.is_tainted |= host.is_tainted();
-        if context.iteration == self.means.max_iterations {
+        if context.iteration == self.settings.max_iterations {
             return Err(Finish::IterationLimit);
         }
         context.iteration += 1;
         let request = self.request(host, &context);
         let needed = request.estimated_tokens() + u64::from(request.max_tokens);
         let used = context.usage.total();
-        if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
+        if let Some(budget) = self.settings.token_budget.filter(|budget| used + needed > *budget) {
             let why = format!(
                 "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
                  `tokens`, or lower its `max_tokens`"
@@ -45,11 +45,11 @@ impl AgentLoop {
     /// The least reservation for a call: for the answer, and for the tools that an agent of this authority has in every run.
     /// Prompt and messages are added to it.
     pub(crate) fn least_reservation(&self, authority: Authority) -> u64 {
-        let own = self.means.tools.specs().filter(|spec| !self.means.hidden.contains(&spec.name));
+        let own = self.settings.tools.specs().filter(|spec| !self.settings.hidden.contains(&spec.name));
         // Handoff tools are only shown where handoffs are allowed.
-        let meta = self.means.meta.iter().filter(|(tool, _)| !tool.is_handoff()).map(|(_, spec)| spec);
+        let meta = self.settings.meta.iter().filter(|(tool, _)| !tool.is_handoff()).map(|(_, spec)| spec);
         let tools = own.chain(meta).filter(|spec| authority.allows(spec.effect)).cloned().collect();
-        let (system, messages, max_tokens) = ("".into(), Arc::default(), self.means.max_tokens);
+        let (system, messages, max_tokens) = ("".into(), Arc::default(), self.settings.max_tokens);
         let request = ModelRequest { system, messages, tools, max_tokens, idempotency_key: "".into() };
         request.estimated_tokens() + u64::from(max_tokens)
     }
@@ -57,7 +57,7 @@ impl AgentLoop {
     pub(super) fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {
         let authority = host.authority();
         let is_there = |spec: &&Arc<ToolSpec>| authority.allows(spec.effect) && self.is_shown(&spec.name, context);
-        let own = self.means.tools.specs().filter(is_there);
+        let own = self.settings.tools.specs().filter(is_there);
         let meta = self.meta_there(host).map(|(_, spec)| spec);
         let mut tools: Vec<_> = own.chain(meta).cloned().collect();
         // The request is kept until the model has answered.
@@ -66,7 +66,7 @@ impl AgentLoop {
             system: self.instructions(),
             messages: Arc::clone(&context.history),
             tools,
-            max_tokens: self.means.max_tokens,
+            max_tokens: self.settings.max_tokens,
             idempotency_key: host.key(&format!("model-{}", context.iteration)),
         }
     }
@@ -77,10 +77,10 @@ impl AgentLoop {
         let is_there = move |(tool, spec): &&(MetaTool, Arc<ToolSpec>)| {
             authority.allows(spec.effect) && !(is_off && tool.is_handoff())
         };
-        self.means.meta.iter().filter(is_there)
+        self.settings.meta.iter().filter(is_there)
     }
 
     pub(super) fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
-        !self.means.hidden.contains(tool) || context.activated.contains(tool)
+        !self.settings.hidden.contains(tool) || context.activated.contains(tool)
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Alone {
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) shown: Mutex<VecDeque<AgentEvent>>,
-    pub(super) permissions: Mutex<BTreeMap<Arc<str>, Asked>>,
+    pub(super) permissions: Mutex<BTreeMap<Arc<str>, PendingRequest>>,
     pub(super) questions: Mutex<BTreeMap<Arc<str>, oneshot::Sender<Json>>>,
 }
 
@@ -43,7 +43,7 @@ impl Pending {
 }
 
 /// A request to people, and the channel for their answer.
-type Asked = (Action, oneshot::Sender<Permission>);
+type PendingRequest = (Action, oneshot::Sender<Permission>);
 
 impl Alone {
     pub(super) fn new() -> Self {

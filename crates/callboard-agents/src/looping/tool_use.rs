@@ -22,7 +22,7 @@ impl AgentLoop {
         name: &str,
         action: Action,
     ) -> BoxFuture<'a, Result<Answered, TurnError>> {
-        let Some(entry) = self.means.tools.get(name) else {
+        let Some(entry) = self.settings.tools.get(name) else {
             return ready(Ok(Answered::error("the tool is gone"))).boxed();
         };
         // Arguments that people have changed are checked again.
@@ -32,7 +32,7 @@ impl AgentLoop {
         let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
         let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
         let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
-        let may_repeat = self.means.idempotent.contains(&entry.spec.name);
+        let may_repeat = self.settings.idempotent.contains(&entry.spec.name);
         if may_repeat || entry.class(&action.arguments) != EffectClass::Once {
             let step = host.step(&entry.spec.name, work.boxed());
             return async move { recorded(&step.await?) }.boxed();

@@ -104,7 +104,7 @@ impl AgentLoop {
                 }
             };
         }
-        let Some(entry) = self.means.tools.get(&call.name).filter(|entry| self.is_shown(&entry.spec.name, context))
+        let Some(entry) = self.settings.tools.get(&call.name).filter(|entry| self.is_shown(&entry.spec.name, context))
         else {
             return Use::answer(self.unknown(host, &call.name, context));
         };
@@ -118,8 +118,8 @@ impl AgentLoop {
             )));
         }
         let action = action(&entry.spec, &call.arguments);
-        match self.means.tier.consent(entry.spec.effect, context.is_tainted) {
-            Consent::Auto if self.means.asking.contains(&entry.spec.name) => {
+        match self.settings.tier.consent(entry.spec.effect, context.is_tainted) {
+            Consent::Auto if self.settings.asking.contains(&entry.spec.name) => {
                 Use::AfterPermission(action, entry.spec.effect)
             }
             Consent::Auto => Use::Tool(action, entry.spec.effect),
@@ -129,7 +129,7 @@ impl AgentLoop {
     }
 
     fn unknown(&self, host: &dyn Host, name: &str, context: &LoopContext) -> ToolError {
-        let own = self.means.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
+        let own = self.settings.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
         let known: Vec<&str> = own.chain(self.meta_there(host).map(|(tool, _)| tool.name())).collect();
         let likely = nearest(name, known.iter().copied());
         let there =

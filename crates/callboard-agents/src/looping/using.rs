@@ -113,7 +113,7 @@ impl AgentLoop {
         let mut looking = Vec::new();
         for (position, (call, one)) in calls.iter().zip(uses.iter()).enumerate() {
             let Use::AfterPermission(action, _) = one else { continue };
-            let look = self.means.tools.get(&call.name).and_then(|entry| entry.tool.look(&action.arguments));
+            let look = self.settings.tools.get(&call.name).and_then(|entry| entry.tool.look(&action.arguments));
             let Some(look) = look else { continue };
             let found = look.map(|found| Ok(found.err().map_or_else(Json::null, |ToolError(why)| why.into())));
             let step = host.step(&call.name, found.boxed());
@@ -140,7 +140,7 @@ impl AgentLoop {
             let Use::AfterPermission(action, effect) = one else { continue };
             context.lock().pending_permissions.insert(Arc::clone(&call.id), action.clone());
             host.show(AgentEvent::PermissionAsked { call: Arc::clone(&call.id), action: action.clone() });
-            let each_time = self.means.tier == Tier::Dynamic || self.means.asking.contains(&call.name);
+            let each_time = self.settings.tier == Tier::Dynamic || self.settings.asking.contains(&call.name);
             let decided = host.approve(&call.id, action.clone(), each_time);
             let effect = *effect;
             asked.push(async move { (position, effect, decided.await) });
@@ -231,9 +231,9 @@ impl AgentLoop {
             Use::Search(query) => {
                 let mut context = context.lock();
                 let shown =
-                    self.means.tools.names().map(Arc::from).filter(|name| self.is_shown(name, &context)).collect();
-                let found = meta::search(&self.means.tools, &shown, &query);
-                let specs = found.iter().filter_map(|name| self.means.tools.get(name));
+                    self.settings.tools.names().map(Arc::from).filter(|name| self.is_shown(name, &context)).collect();
+                let found = meta::search(&self.settings.tools, &shown, &query);
+                let specs = found.iter().filter_map(|name| self.settings.tools.get(name));
                 let lines: Vec<String> =
                     specs.map(|entry| format!("{}: {}", entry.spec.name, entry.spec.description)).collect();
                 context.activated.extend(found);

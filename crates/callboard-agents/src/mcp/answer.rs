@@ -99,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_text_is_its_structure_or_said_to_be_nothing() {
+    fn an_answer_without_text_is_its_structure_or_reported_as_empty() {
         assert_eq!(answered(json!({ "structuredContent": { "a": 1 } })).unwrap().text, "{\"a\":1}");
         assert_eq!(answered(json!({ "content": [] })).unwrap().text, "(the tool has answered nothing)");
     }
 
     #[test]
-    fn a_failure_is_an_error_with_what_the_tool_says() {
+    fn a_failure_is_an_error_with_the_text_of_the_tool() {
         let failed = json!({ "content": [{ "type": "text", "text": "no such issue" }], "isError": true });
         assert_eq!(answered(failed).unwrap_err().0, "no such issue");
         assert!(answered(json!({ "content": [], "isError": true })).unwrap_err().0.contains("does not say why"));

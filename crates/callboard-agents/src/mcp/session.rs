@@ -192,7 +192,7 @@ impl Session {
         let _waiting = Arc::clone(&self.waiting);
         match self.service.call_tool(params).await {
             Ok(result) => {
-                answer::of(result, settings.max_output).map_err(|ToolError(said)| ToolError(format!("says: {said}")))
+                answer::of(result, settings.max_output).map_err(|ToolError(text)| ToolError(format!("says: {text}")))
             }
             Err(error) => Err(ToolError(self.why(&error, "the tool had answered"))),
         }
@@ -228,7 +228,7 @@ impl Session {
             ServiceError::TransportClosed => {
                 let why = self.fate.why().unwrap_or_else(|| "closed the connection".to_owned());
                 match why.split_once(":\n") {
-                    Some((how, said)) => format!("{how} before {before}:\n{said}"),
+                    Some((how, stderr)) => format!("{how} before {before}:\n{stderr}"),
                     None => format!("{why} before {before}"),
                 }
             }
@@ -351,10 +351,10 @@ fn undelivered(error: &DynamicTransportError) -> String {
             "refuses requests without a token; name the variable with its token in `bearer_from`, and set it".to_owned()
         }
         Some(StreamableHttpError::SessionExpired) => "has ended the session".to_owned(),
-        Some(StreamableHttpError::UnexpectedServerResponse(said)) if said.starts_with("HTTP 3") => {
+        Some(StreamableHttpError::UnexpectedServerResponse(response)) if response.starts_with("HTTP 3") => {
             format!(
                 "redirects to another address ({}); write that address as the url, which often ends with a `/`",
-                cut(said.trim_end_matches([':', ' ']))
+                cut(response.trim_end_matches([':', ' ']))
             )
         }
         Some(StreamableHttpError::HttpStatus(error)) => format!("answered with HTTP {}", error.status),

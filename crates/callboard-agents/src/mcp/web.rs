@@ -8,7 +8,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use super::settings::Named;
-use crate::web::{self, Way};
+use crate::web::{self, ConnectionSettings};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub(super) fn transport(
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    let client = web::client(Way::to(url)).map_err(|error| error.to_string()).and_then(|client| {
+    let client = web::client(ConnectionSettings::to(url)).map_err(|error| error.to_string()).and_then(|client| {
         let client = client.connect_timeout(CONNECT).default_headers(headers).pool_max_idle_per_host(4);
         client.build().map_err(|error| error.to_string())
     });

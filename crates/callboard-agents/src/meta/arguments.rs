@@ -27,7 +27,7 @@ pub(crate) struct Task {
     /// Values to work on, beside the words.
     #[serde(default)]
     pub(crate) input: Option<Value>,
-    /// What it is told of this conversation; by default what is usual for you.
+    /// What it receives of this conversation; by default what your own settings choose.
     #[serde(default)]
     #[schemars(with = "Option<StrategySchema>")]
     pub(crate) context: Option<ConversationStrategy>,
@@ -92,7 +92,7 @@ pub(crate) struct Draft {
     pub(crate) name: String,
     /// What it is for, in a sentence.
     pub(crate) description: String,
-    /// What it is told about its part: plain text, in which nothing is replaced.
+    /// The instructions in its prompt: plain text, in which nothing is replaced.
     pub(crate) instructions: String,
     /// What it may do: `build`, `plan`, `explore` or `general`; left out, the same as you.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -122,7 +122,8 @@ impl MetaTool {
             Self::Task => ToolSpec::of::<Task>(
                 name,
                 "Gives a task to another agent and waits for its answer. Several calls in one message run side by side. Of this \
-                 conversation the other agent is told what `context` says: write all else that it needs into the task.",
+                 conversation the other agent receives what `context` selects: write all else that it needs into the \
+                 task.",
                 effect,
             ),
             Self::HandoffToAgent => ToolSpec::of::<HandoffToAgent>(
@@ -150,7 +151,7 @@ impl MetaTool {
             ),
             Self::AgentUpdate => ToolSpec::of::<Draft>(
                 name,
-                "Makes an agent anew that you have made: what you say here takes the place of all that you said before.",
+                "Replaces an agent that you have made: this definition takes the place of the whole earlier one.",
                 effect,
             ),
             Self::AgentKeep => ToolSpec::of::<Draft>(

@@ -69,7 +69,7 @@ pub(crate) struct End {
     /// It continued after it had closed its standard output, and was killed.
     was_mute: bool,
     /// The last lines of its standard error.
-    said: String,
+    stderr_tail: String,
 }
 
 impl Process {
@@ -167,7 +167,7 @@ impl Output {
         let is_over = timeout(GRACE, self.end.wait_for(Option::is_some)).await.is_ok();
         group_guard.kill();
         let end = self.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-        let end = end.unwrap_or(End { status: None, was_mute: false, said: String::new() });
+        let end = end.unwrap_or(End { status: None, was_mute: false, stderr_tail: String::new() });
         End { was_mute: !is_over, ..end }
     }
 }
@@ -180,8 +180,8 @@ impl End {
             Some(status) => in_words(status),
             None => "ended".to_owned(),
         };
-        let (colon, said) = if self.said.is_empty() { ("", "") } else { (":\n", &*self.said) };
-        format!("{how}{when}{colon}{said}")
+        let (colon, stderr_tail) = if self.stderr_tail.is_empty() { ("", "") } else { (":\n", &*self.stderr_tail) };
+        format!("{how}{when}{colon}{stderr_tail}")
     }
 }
 
@@ -224,7 +224,7 @@ async fn keep(
 ) {
     // The group is killed first, however this ends.
     let (orphans, keeping) = (Orphans(mark), Keeping(group));
-    let (mut lines, mut said) = (Lines::new(stderr, MAX_LOGGED), Said::default());
+    let (mut lines, mut stderr_tail) = (Lines::new(stderr, MAX_LOGGED), StderrTail::default());
     let mut is_listening = true;
     let mut exited = pin!(exited(pid, changes));
     loop {
@@ -232,7 +232,7 @@ async fn keep(
             biased;
             () = &mut exited => break,
             line = lines.next(), if is_listening => match line {
-                Ok(Some(line)) => said.add(line, &hear, pid),
+                Ok(Some(line)) => stderr_tail.add(line, &hear, pid),
                 Ok(None) | Err(_) => is_listening = false,
             },
         }
@@ -247,12 +247,12 @@ async fn keep(
     }
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {
-            said.add(line, &hear, pid);
+            stderr_tail.add(line, &hear, pid);
         }
     };
     // Streams that other processes hold open are closed here.
     let _ = timeout(LAST_CALL, rest).await;
-    ended.send_replace(Some(End { status, was_mute: false, said: said.text() }));
+    ended.send_replace(Some(End { status, was_mute: false, stderr_tail: stderr_tail.text() }));
 }
 
 /// Returns when the program has exited, without reaping it.
@@ -272,12 +272,12 @@ async fn exited(pid: Pid, mut changes: Changes) {
 
 /// The last lines on a standard error.
 #[derive(Default)]
-struct Said {
+struct StderrTail {
     lines: VecDeque<String>,
     bytes: usize,
 }
 
-impl Said {
+impl StderrTail {
     fn add(&mut self, line: Line, hear: &impl Fn(i32, String) -> String, pid: Pid) {
         let (text, rest) = match &line {
             Line::Whole(text) | Line::Unended(text) => (text, ""),

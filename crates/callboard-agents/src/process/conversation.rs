@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::child::{MAX_LINE, Process};
 use super::lines::Line;
-use super::protocol::{AnswerLine, BadLine, Ending, Id, OutgoingLine, Request, Said, TurnLine, Unmet, read};
+use super::protocol::{AnswerLine, BadLine, Ending, Id, IncomingMessage, OutgoingLine, Request, TurnLine, Unmet, read};
 use super::requests::{Reply, delegated, of_context, step};
 use super::tokens::Tokens;
 
@@ -127,7 +127,7 @@ impl<'a> Conversation<'a> {
                 Some((id, reply)) = self.open.next(), if !self.open.is_empty() => self.reply(id, reply)?,
                 Some((id, value)) = self.begins.recv() => {
                     self.ids.insert(id, Some(value));
-                    self.tell(&OutgoingLine::Go { id })?;
+                    self.send(&OutgoingLine::Go { id })?;
                 }
                 written = self.process.input.write(self.unread.next()), if !self.unread.is_empty() => {
                     self.unread.take(written);
@@ -161,10 +161,10 @@ impl<'a> Conversation<'a> {
             authority: turn.authority().effects().collect(),
             conversation: turn.conversation().map_err(Broken::Turn)?,
         };
-        self.tell(&OutgoingLine::Turn(Box::new(line)))
+        self.send(&OutgoingLine::Turn(Box::new(line)))
     }
 
-    fn tell(&mut self, message: &OutgoingLine<'_>) -> Result<(), Broken> {
+    fn send(&mut self, message: &OutgoingLine<'_>) -> Result<(), Broken> {
         let reported = self.unread.add(message);
         reported.map_err(|error| Broken::Turn(TurnError::terminal(format!("a line cannot be written: {error}"))))
     }
@@ -173,7 +173,7 @@ impl<'a> Conversation<'a> {
     async fn hear(&mut self, line: &[u8]) -> Result<Option<Ended>, Broken> {
         let bad = |why: &dyn std::fmt::Display| Broken::Unfit(wrote(&BadLine::new(line, why)));
         match read(line).map_err(|bad| Broken::Unfit(wrote(&bad)))? {
-            Said::Asks(id, request) => {
+            IncomingMessage::Request(id, request) => {
                 if self.ids.contains_key(&id) || self.reservations.contains_key(&id) {
                     return Err(bad(&format!("the id {id} is that of an open request")));
                 }
@@ -186,16 +186,16 @@ impl<'a> Conversation<'a> {
                 self.ids.insert(id, None);
                 self.begin(id, asked).await?;
             }
-            Said::Did(id, value) => {
+            IncomingMessage::StepDone(id, value) => {
                 // The sender is taken and the id stays until the step is journaled.
                 let Some(done) = self.ids.get_mut(&id).and_then(Option::take) else {
                     return Err(bad(&format!("no step with the id {id} has received `go`")));
                 };
                 let _ = done.send(value);
             }
-            Said::Tells(text) => self.notice(&text),
-            Said::Reads(source) => self.turn.taint(&source),
-            Said::Ends(turn, ending) => {
+            IncomingMessage::Notice(text) => self.notice(&text),
+            IncomingMessage::Taint(source) => self.turn.taint(&source),
+            IncomingMessage::TurnEnd(turn, ending) => {
                 if turn != self.id {
                     return Err(bad(&format!("it ends another turn; this one is {:?}", self.id)));
                 }
@@ -237,14 +237,14 @@ impl<'a> Conversation<'a> {
     fn reply(&mut self, id: Id, reply: Reply) -> Result<(), Broken> {
         self.ids.remove(&id);
         match reply {
-            Reply::Value(value) => self.tell(&OutgoingLine::Result { id, value: &value }),
+            Reply::Value(value) => self.send(&OutgoingLine::Result { id, value: &value }),
             Reply::Reserved(reservation) => {
                 self.reservations.insert(id, reservation);
-                self.tell(&OutgoingLine::Result { id, value: &Json::from(id) })
+                self.send(&OutgoingLine::Result { id, value: &Json::from(id) })
             }
             Reply::Unmet { kind, error, output } => {
                 self.tokens.settle(id, 0);
-                self.tell(&OutgoingLine::Failed { id, kind, error: &error.to_string(), output: output.as_ref() })?;
+                self.send(&OutgoingLine::Failed { id, kind, error: &error.to_string(), output: output.as_ref() })?;
                 if self.failures.len() == KEPT_FAILURES {
                     self.failures.pop_front();
                 }

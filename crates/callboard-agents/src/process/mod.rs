@@ -315,9 +315,9 @@ async fn watch(
     agent: AgentName,
     secrets: Vec<Secret>,
 ) {
-    let said = tokio::select! {
+    let output = tokio::select! {
         biased;
-        said = process.output.disturbance() => said,
+        output = process.output.disturbance() => output,
         claimed = claimed => {
             if let Ok(claim) = claimed {
                 // A turn that was stopped meanwhile does not receive it.
@@ -326,18 +326,18 @@ async fn watch(
             return;
         }
     };
-    if said.is_empty() {
+    if output.is_empty() {
         tracing::debug!(target: "callboard::process", %agent, "{name} ended between turns");
     }
-    log_misplaced(&said, &name, &agent, &secrets);
+    log_misplaced(&output, &name, &agent, &secrets);
 }
 
 /// Logs the output of a program after its turn, because of which the program is ended.
-fn log_misplaced(said: &[u8], name: &str, agent: &AgentName, secrets: &[Secret]) {
-    if said.is_empty() {
+fn log_misplaced(output: &[u8], name: &str, agent: &AgentName, secrets: &[Secret]) {
+    if output.is_empty() {
         return;
     }
-    let hint = hint_of_misplaced(said).map(|hint| format!("{hint}, and belongs to a turn: ")).unwrap_or_default();
-    let said = quoted(&redacted(secrets, String::from_utf8_lossy(said).into_owned()));
-    tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {hint}{said}");
+    let hint = hint_of_misplaced(output).map(|hint| format!("{hint}, and belongs to a turn: ")).unwrap_or_default();
+    let output = quoted(&redacted(secrets, String::from_utf8_lossy(output).into_owned()));
+    tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {hint}{output}");
 }

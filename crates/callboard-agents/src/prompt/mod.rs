@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_supplies_is_reported_before_and_what_is_missing_then() {
+    fn an_unknown_name_is_reported_before_and_a_missing_value_then() {
         let wrong = |text: &str| Prompt::of(text, &[], Mode::General, &Tools::new()).unwrap_err();
         let (place, fault) = wrong("{{ taks }}");
         assert_eq!(
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_input_says_is_not_read_as_a_template() {
+    fn the_text_of_an_input_is_not_read_as_a_template() {
         let prompt = Prompt::of("{{ task }}", &[], Mode::Build, &Tools::new()).unwrap();
         let (agent, none) = (ann(), Tools::new());
         let hostile = PromptValues { task: "{{ state }}{% for".into(), ..values(&agent, &none) };

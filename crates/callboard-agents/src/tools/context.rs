@@ -257,11 +257,11 @@ mod tests {
     async fn what_is_written_is_read_and_listed() {
         let store = store();
         let scope = access(&store, "planner");
-        let said =
+        let output =
             used(context_set(), json!({ "namespace": "plans", "key": "a/1", "value": "one\ntwo" }), &scope).await;
-        assert_eq!(said.unwrap(), "written: plans a/1 (7 bytes, by planner, revision 1)");
-        let said = used(context_get(), json!({ "namespace": "plans", "key": "a/1" }), &scope).await;
-        assert_eq!(said.unwrap(), "plans a/1 (7 bytes, by planner, revision 1)\none\ntwo");
+        assert_eq!(output.unwrap(), "written: plans a/1 (7 bytes, by planner, revision 1)");
+        let output = used(context_get(), json!({ "namespace": "plans", "key": "a/1" }), &scope).await;
+        assert_eq!(output.unwrap(), "plans a/1 (7 bytes, by planner, revision 1)\none\ntwo");
         used(context_set(), json!({ "namespace": "plans", "key": "b", "value": "x" }), &scope).await.unwrap();
         let all = used(context_query(), json!({ "namespace": "plans" }), &scope).await.unwrap();
         assert!(all.starts_with("plans b (1 bytes") && all.ends_with("revision 1)\n  one\n  two\n"), "{all}");
@@ -279,8 +279,9 @@ mod tests {
             used(context_set(), json!({ "namespace": namespace, "key": key, "value": "x" }), &scope).await.unwrap();
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        let keys = |said: String| -> Vec<String> {
-            said.lines()
+        let keys = |output: String| -> Vec<String> {
+            output
+                .lines()
                 .filter(|line| line.contains(" bytes, by "))
                 .map(|line| line.split(' ').nth(1).unwrap().to_owned())
                 .collect()
@@ -342,8 +343,8 @@ mod tests {
         assert_eq!(used(context_query(), json!({}), &other).await.unwrap(), "(there are none)");
         for namespace in ["memory:one", "security", "plans/x", "", "\u{202e}"] {
             let why = format!("agent other has no grant for namespace {namespace:?}");
-            let refused = |said: Result<String, String>| {
-                let refused = said.unwrap_err();
+            let refused = |output: Result<String, String>| {
+                let refused = output.unwrap_err();
                 assert!(refused.starts_with(&why), "{refused}");
             };
             let get = json!({ "namespace": namespace, "key": "k" });
@@ -381,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_board_there_is_none() {
         let scope = ToolScope { key: "test".into(), context: None };
-        let said = used(context_get(), json!({ "key": "k" }), &scope).await.unwrap_err();
-        assert_eq!(said, "there is no shared context here, outside a board");
+        let output = used(context_get(), json!({ "key": "k" }), &scope).await.unwrap_err();
+        assert_eq!(output, "there is no shared context here, outside a board");
     }
 }

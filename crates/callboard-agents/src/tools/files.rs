@@ -181,7 +181,7 @@ impl<T: Tool> Tool for FileWrite<T> {
         let root = self.root.clone();
         async move {
             let Ok(write) = arguments.parse::<Write>() else { return Json::null() };
-            blocking(move |_| Ok(standing(&root, &write.path).hash())).await.unwrap_or_default()
+            blocking(move |_| Ok(current_content(&root, &write.path).hash())).await.unwrap_or_default()
         }
         .boxed()
     }
@@ -195,21 +195,21 @@ impl<T: Tool> Tool for FileWrite<T> {
         let root = self.root.clone();
         async move {
             let write: Write = arguments.parse()?;
-            blocking(move |_| Ok(reconciled(&standing(&root, &write.path), &intent.before, &write))).await
+            blocking(move |_| Ok(reconciled(&current_content(&root, &write.path), &intent.before, &write))).await
         }
         .boxed()
     }
 }
 
 /// The content of a file that is to be written.
-enum Standing {
+enum CurrentContent {
     Nothing,
     Text(String),
     /// Content that cannot be compared.
     Other,
 }
 
-impl Standing {
+impl CurrentContent {
     /// Its SHA-256 in hexadecimal digits, `"missing"`, or null.
     fn hash(&self) -> Json {
         match self {
@@ -225,28 +225,28 @@ fn hash(text: &str) -> Json {
     digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
-fn standing(root: &Root, path: &str) -> Standing {
+fn current_content(root: &Root, path: &str) -> CurrentContent {
     let is_missing = |why: &Why| matches!(why, Why::Missing);
     let place = match root.find(path) {
         Ok(place) => place,
-        Err(error) if is_missing(&error.why) => return Standing::Nothing,
-        Err(_) => return Standing::Other,
+        Err(error) if is_missing(&error.why) => return CurrentContent::Nothing,
+        Err(_) => return CurrentContent::Other,
     };
     match place.open() {
-        Ok(_) => text_at(&place, path, MAX_WRITE).map_or(Standing::Other, Standing::Text),
-        Err(why) if is_missing(&why) => Standing::Nothing,
-        Err(_) => Standing::Other,
+        Ok(_) => text_at(&place, path, MAX_WRITE).map_or(CurrentContent::Other, CurrentContent::Text),
+        Err(why) if is_missing(&why) => CurrentContent::Nothing,
+        Err(_) => CurrentContent::Other,
     }
 }
 
 /// The outcome of a write whose result was lost. A file is replaced as a whole, so it has the old or the new content; if it has
 /// neither, another writer has changed it since, and the outcome is unknown.
-fn reconciled(standing: &Standing, before: &Json, write: &Write) -> Reconciled<ToolOutput> {
-    if !before.is_null() && standing.hash() == *before {
+fn reconciled(current: &CurrentContent, before: &Json, write: &Write) -> Reconciled<ToolOutput> {
+    if !before.is_null() && current.hash() == *before {
         // Writing the same content again has no effect.
         return Reconciled::NotDone;
     }
-    let Standing::Text(text) = standing else { return Reconciled::Unknown };
+    let CurrentContent::Text(text) = current else { return Reconciled::Unknown };
     let is_done = match (&write.content, &write.old, &write.new) {
         (Some(content), None, None) => content == text,
         (None, Some(old), Some(new)) if !new.is_empty() => text.match_indices(&**new).any(|(place, _)| {
@@ -284,40 +284,40 @@ fn written(root: &Root, write: Write, given_up: &GivenUp) -> Result<ToolOutput, 
         Change::Part { .. } => root.find_to_change(&path)?,
     };
     let name = place.name.as_deref().ok_or_else(|| wrong(Why::Folder))?;
-    let standing = match place.folder.symlink_metadata(name) {
+    let existing = match place.folder.symlink_metadata(name) {
         Ok(found) => Some(found),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(wrong(error.into()).into()),
     };
-    match &standing {
+    match &existing {
         Some(found) => check_plain(found.file_type()).map_err(wrong)?,
         None => check_new(name).map_err(wrong)?,
     }
     let shown = cut(&path);
-    let (content, said) = match change {
+    let (content, summary) = match change {
         Change::Whole(content) => {
-            let before = if standing.is_some() { before(&place) } else { Some(String::new()) };
-            let said = match (standing.is_some(), before) {
+            let before = if existing.is_some() { before(&place) } else { Some(String::new()) };
+            let summary = match (existing.is_some(), before) {
                 (false, _) => format!("{shown} is new: {} lines", content.lines().count()),
                 (true, Some(before)) => format!("{shown}: {}", difference(&before, &content)),
                 (true, None) => format!("{shown}: all of it is new, {} lines", content.lines().count()),
             };
-            (content, said)
+            (content, summary)
         }
         Change::Part { old, new } => {
             let before = text_at(&place, &path, MAX_WRITE)?;
             let content = replaced(&before, &old, &new).map_err(|problem| ToolError(format!("{shown}: {problem}")))?;
-            let said = format!("{shown}: {}", difference(&before, &content));
-            (content, said)
+            let summary = format!("{shown}: {}", difference(&before, &content));
+            (content, summary)
         }
     };
     if content.len() > MAX_WRITE {
         return Err(ToolError(format!("{shown} would have {} bytes; at most {MAX_WRITE} are written", content.len())));
     }
     given_up.check()?;
-    put(&place.folder, name, content.as_bytes(), standing.map(|found| found.permissions()))
+    put(&place.folder, name, content.as_bytes(), existing.map(|found| found.permissions()))
         .map_err(|error| wrong(error.into()))?;
-    Ok(said.into())
+    Ok(summary.into())
 }
 
 fn check_size(change: &Change) -> Result<(), ToolError> {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_numbers_and_what_is_left_out_is_said() {
+    fn lines_have_numbers_and_what_is_left_out_is_reported() {
         let text = "one\ntwo\n\nfour";
         assert_eq!(shown(&read(None, None), text).unwrap(), "1\tone\n2\ttwo\n3\t\n4\tfour\n");
         assert_eq!(
@@ -490,13 +490,13 @@ mod tests {
             old: None,
             new: None,
         };
-        let said = written(&root, write("a/b/run.sh", "one\n"), &GivenUp::default()).unwrap();
-        assert_eq!(said.text, "a/b/run.sh is new: 1 lines");
+        let output = written(&root, write("a/b/run.sh", "one\n"), &GivenUp::default()).unwrap();
+        assert_eq!(output.text, "a/b/run.sh is new: 1 lines");
         let file = folder.path().join("a/b/run.sh");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o750)).unwrap();
         let open = std::fs::File::open(&file).unwrap();
-        let said = written(&root, write("a/b/run.sh", "one\ntwo\n"), &GivenUp::default()).unwrap();
-        assert_eq!(said.text, "a/b/run.sh: 1 lines added, 0 removed, from line 2");
+        let output = written(&root, write("a/b/run.sh", "one\ntwo\n"), &GivenUp::default()).unwrap();
+        assert_eq!(output.text, "a/b/run.sh: 1 lines added, 0 removed, from line 2");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\ntwo\n");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o750);
         assert_eq!(whole(open, 100).unwrap().unwrap(), b"one\n", "who reads the old one still has all of it");
@@ -544,8 +544,8 @@ mod tests {
                 Some(text) => std::fs::write(&file, text).unwrap(),
                 None => drop(std::fs::remove_file(&file)),
             }
-            let before = standing(&root, "a").hash();
-            let came_of_it = || reconciled(&standing(&root, "a"), &before, &write);
+            let before = current_content(&root, "a").hash();
+            let came_of_it = || reconciled(&current_content(&root, "a"), &before, &write);
             assert_eq!(came_of_it(), Reconciled::NotDone, "{there:?}");
             written(&root, write.clone(), &GivenUp::default()).unwrap();
             assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
@@ -557,8 +557,8 @@ mod tests {
             assert_eq!(came_of_it(), deleted, "{there:?}");
         }
         std::fs::write(folder.path().join("a"), [0, 255]).unwrap();
-        let before = standing(&root, "a").hash();
-        assert_eq!(reconciled(&standing(&root, "a"), &before, &whole("x")), Reconciled::Unknown);
+        let before = current_content(&root, "a").hash();
+        assert_eq!(reconciled(&current_content(&root, "a"), &before, &whole("x")), Reconciled::Unknown);
     }
 
     #[test]

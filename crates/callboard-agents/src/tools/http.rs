@@ -194,8 +194,8 @@ fn target_of(response: &Response) -> Option<String> {
 /// The text around a page, and the page's text from this byte on.
 async fn page(mut response: Response, from: usize) -> Result<ToolOutput, ToolError> {
     let kind = response.headers().get(CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
-    let said = kind.as_deref().map_or("of no type", |kind| beginning(kind, 100));
-    let mut answer = format!("HTTP {}, {}\n", response.status().as_u16(), visible(said));
+    let content_type = kind.as_deref().map_or("of no type", |kind| beginning(kind, 100));
+    let mut answer = format!("HTTP {}, {}\n", response.status().as_u16(), visible(content_type));
     if kind.as_deref().is_some_and(|kind| !is_text(kind)) {
         answer.push_str("(this is no text; nothing of it was read)");
         return Ok(ToolOutput { text: answer, is_untrusted: true });
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_address_says_is_checked() {
+    fn the_parts_of_an_address_are_checked() {
         let tool = HttpGet::new().allow_host("127.0.0.1").allow_host("[::1]");
         let check = |url: &str| tool.check(&Url::parse(url).unwrap());
         for (url, refused) in [

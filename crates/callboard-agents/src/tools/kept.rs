@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_of_a_path_tells_that_it_leads_to_what_is_kept_only_where_no_link_decides() {
+    fn the_text_of_a_path_shows_that_it_leads_to_what_is_kept_only_where_no_link_decides() {
         let kept = Path::new("conf/agents");
         for path in ["conf/agents", "./conf//agents/a.toml", "conf/AGENTS/", "conf/./agents/deep/a"] {
             assert!(is_kept_by_text(path, kept), "{path}");

@@ -449,8 +449,8 @@ impl From<io::Error> for Why {
 
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = self.why.to_string();
-        write!(f, "{} {}", quoted(&self.path), if said.len() > 400 { cut(&said) } else { said })
+        let reason = self.why.to_string();
+        write!(f, "{} {}", quoted(&self.path), if reason.len() > 400 { cut(&reason) } else { reason })
     }
 }
 

@@ -239,7 +239,7 @@ impl Walk<'_> {
         if self.names {
             self.seen.files += 1;
             if self.pattern.is_match(path.as_bytes()) {
-                self.tell(&visible(path));
+                self.add_match(&visible(path));
             }
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl Walk<'_> {
                 break;
             }
             if let Some(place) = self.pattern.find(line) {
-                self.tell(&format!("{shown}:{}: {}", number + 1, around(line, place.start())));
+                self.add_match(&format!("{shown}:{}: {}", number + 1, around(line, place.start())));
                 if self.end.is_some() {
                     break;
                 }
@@ -284,7 +284,7 @@ impl Walk<'_> {
         }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn add_match(&mut self, line: &str) {
         if self.matches >= self.max {
             self.end = Some(format!("there are more than {} places", self.max));
         } else if self.answer.len() + line.len() + 1 > USUAL_OUTPUT - REMARKS {
@@ -320,12 +320,13 @@ impl Walk<'_> {
 
     /// The nearest folder with a rule for it decides.
     fn is_ignored(&self, path: &str, is_folder: bool) -> bool {
-        let said = |(begin, ignore): &(usize, Gitignore)| match ignore.matched(Path::new(&path[*begin..]), is_folder) {
-            ignore::Match::None => None,
-            ignore::Match::Ignore(_) => Some(true),
-            ignore::Match::Whitelist(_) => Some(false),
-        };
-        self.ignores.iter().rev().find_map(said).unwrap_or(false)
+        let decision =
+            |(begin, ignore): &(usize, Gitignore)| match ignore.matched(Path::new(&path[*begin..]), is_folder) {
+                ignore::Match::None => None,
+                ignore::Match::Ignore(_) => Some(true),
+                ignore::Match::Whitelist(_) => Some(false),
+            };
+        self.ignores.iter().rev().find_map(decision).unwrap_or(false)
     }
 
     fn reported(mut self) -> String {
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_bounded_and_what_is_wrong_is_said() {
+    fn patterns_are_bounded_and_defects_are_reported() {
         assert!(pattern("(a{1000}){1000}").unwrap_err().0.contains("memory"));
         assert!(pattern("(").unwrap_err().0.contains("unclosed group"));
         assert!(pattern(&"a".repeat(1001)).unwrap_err().0.contains("1001 bytes"));

@@ -87,7 +87,7 @@ async fn the_model_receives_what_is_wrong_with_its_calls_and_continues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_asked_as_the_tier_says_and_what_they_change_is_what_is_done() {
+async fn people_are_asked_as_the_tier_requires_and_what_they_change_is_what_is_done() {
     let count = Arc::default();
     let write = || Tools::new().with(counting("write", Effect::Writes, &count)).unwrap();
     let calls = || ["a", "b", "c"].map(|path| ("write", json!({ "path": path }).into()));
@@ -194,7 +194,7 @@ async fn tools_that_only_read_run_side_by_side_and_others_one_after_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_takes_too_long_or_says_too_much_is_cut_off() {
+async fn a_tool_that_takes_too_long_or_returns_too_much_is_cut_off() {
     let mut slow = ToolSpec::of::<Path>("slow", "", Effect::Reads);
     slow.timeout = Duration::from_secs(7);
     let mut loud = ToolSpec::of::<Path>("loud", "", Effect::Reads);
@@ -233,7 +233,7 @@ async fn a_loop_is_bounded_in_tokens_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_has_its_token_stops_a_loop() {
+async fn a_loop_is_stopped_through_its_token() {
     let token = Arc::new(Mutex::new(CancelToken::default()));
     let held = Arc::clone(&token);
     let stop = of_spec(ToolSpec::of::<Path>("stop", "", Effect::Reads), move |_: Path, _| {
@@ -311,7 +311,7 @@ async fn questions_are_answered_and_tools_are_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_fails_ends_the_loop_with_what_it_said_of_it() {
+async fn a_model_that_fails_ends_the_loop_with_its_error() {
     for (model, says) in [
         (ScriptedModel::new().fails(ModelErrorKind::Unauthorised, "set KEY"), "model scripted: set KEY"),
         (ScriptedModel::new().breaks_off("half an ans"), "model scripted: the connection was cut"),
@@ -324,15 +324,15 @@ async fn a_model_that_fails_ends_the_loop_with_what_it_said_of_it() {
 }
 
 /// A model whose answers are these events, one list for each.
-struct Told(parking_lot::Mutex<VecDeque<ModelStream>>);
+struct PlannedModel(parking_lot::Mutex<VecDeque<ModelStream>>);
 
-impl Told {
+impl PlannedModel {
     fn answers(answers: impl IntoIterator<Item = ModelStream>) -> Self {
         Self(parking_lot::Mutex::new(answers.into_iter().collect()))
     }
 }
 
-impl Model for Told {
+impl Model for PlannedModel {
     fn name(&self) -> &str {
         "told"
     }
@@ -408,7 +408,7 @@ async fn a_context_has_what_was_said_each_time_and_what_was_found_and_events_say
     let failed = ModelEvent::Failed { model: "a".into(), error, next: "b".into() };
     let search = calls("1", "ToolSearch", json!({ "query": "deploy" }));
     let handoff = calls("2", "handoff_to_agent", json!({ "agent_name": "next", "task": "go on" }));
-    let model = Told::answers([
+    let model = PlannedModel::answers([
         answer([failed, says("I "), says("look."), search, ended(StopReason::ToolCalls)]),
         answer([says("Found."), handoff, ended(StopReason::ToolCalls)]),
     ]);
@@ -447,7 +447,7 @@ async fn one_answer_is_bounded_in_bytes_and_in_calls() {
         ("65 calls", some(65), &failed),
     ] {
         let stop = if what == "64 calls" { StopReason::ToolCalls } else { StopReason::Finished };
-        let model = Told::answers([
+        let model = PlannedModel::answers([
             answer(events.into_iter().chain([ended(stop)])),
             answer([says("done"), ended(StopReason::Finished)]),
         ]);
@@ -467,7 +467,7 @@ async fn an_answer_without_an_end_is_no_answer_and_one_that_continues_and_on_is_
         (answer([says("It is")]), "model told: its answer has no end"),
         (endless.boxed(), "terminal error: model told: its answer has more than 4 MiB or 64 calls"),
     ] {
-        let events = all(AgentLoop::new(Told::answers([stream])).run(question("x"))).await;
+        let events = all(AgentLoop::new(PlannedModel::answers([stream])).run(question("x"))).await;
         assert_eq!(end(&events), &LoopEnd::Failed(says.into()));
     }
     assert_eq!(Arc::strong_count(&dropped), 1, "the stream is dropped");

@@ -173,7 +173,7 @@ async fn a_summary_is_made_once_for_all_tasks_of_a_message_and_over_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_goes_without_a_summary_that_nobody_makes_and_reports_it() {
+async fn a_task_goes_without_a_summary_if_no_agent_makes_one_and_reports_it() {
     let failing = ScriptedModel::new().fails(ModelErrorKind::Rejected, "too long");
     let silent = ScriptedModel::new().says(" ");
     for (summarizer, says) in
@@ -193,7 +193,7 @@ async fn a_task_goes_without_a_summary_that_nobody_makes_and_reports_it() {
         let requests = one.requests();
         let text = asked(&requests[0]);
         assert!(
-            text.contains(says) && text.contains("You are told nothing of it.") && text.ends_with("\nDo it."),
+            text.contains(says) && text.contains("You receive nothing of it.") && text.ends_with("\nDo it."),
             "{text}"
         );
         let problems: Vec<_> = reported
@@ -300,7 +300,7 @@ async fn a_conversation_that_is_too_long_continues_with_a_summary_and_its_newest
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_sums_up_nothing_is_left_out_and_it_is_tried_once() {
+async fn without_a_summary_nothing_is_left_out_and_it_is_tried_once() {
     let model = reader().says("done");
     let board = builder().with(agent(&lead(COMPACT), model.clone())).start().await.unwrap();
     let (result, reported) = work(&board, "Read them all.").await;

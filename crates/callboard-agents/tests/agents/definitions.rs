@@ -126,7 +126,7 @@ async fn what_a_file_announces_is_what_the_board_knows_and_tasks_are_given_to() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_says_how_many_turns_run_at_once_and_how_long_each_may_take() {
+async fn a_file_sets_how_many_turns_run_at_once_and_how_long_each_may_take() {
     let inside = Peak::default();
     let more = "[agent.limits]\nconcurrency = 2\ntimeout = \"90s\"";
     let board = board(worker(more, Silent(inside.clone()), &Tools::new())).await;
@@ -148,7 +148,7 @@ async fn a_file_says_how_many_turns_run_at_once_and_how_long_each_may_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_says_how_often_its_agent_may_be_rebuilt_and_within_which_time() {
+async fn a_file_sets_how_often_its_agent_may_be_rebuilt_and_within_which_time() {
     let panics = Arc::new(AtomicU32::new(0));
     let more = "[agent.limits]\nrestarts = { max = 1, within = \"30s\" }";
     let board = builder()

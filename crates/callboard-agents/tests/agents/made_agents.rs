@@ -262,7 +262,7 @@ async fn who_gets_control_from_an_agent_that_was_made_is_bound_as_that_one_is() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_run_was_not_granted_nobody_does_in_it() {
+async fn no_agent_does_in_a_run_what_it_was_not_granted() {
     let count = Arc::default();
     let model = ScriptedModel::new().calls("writes", json!({})).calls("reads", json!({})).says("done");
     let board = builder().with(agent("[agent]\nname = \"lead\"", model.clone(), &tools(&count))).start().await.unwrap();
@@ -405,7 +405,7 @@ async fn an_attempt_that_is_tried_again_makes_its_agents_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_policy_denies_an_agent_nobody_does_that_it_has_made() {
+async fn no_agent_does_what_a_policy_denies_the_agent_that_made_it() {
     for (denied, is_denied) in [("maker", true), ("maker~echo", true), ("echo", false)] {
         let policy = move |agent: &str| if agent == denied { Consent::Deny } else { Consent::Auto };
         let board = builder()
@@ -432,7 +432,7 @@ async fn a_fork_at_a_turn_of_an_agent_that_was_made_takes_it_as_it_was_or_report
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_only_read_gives_no_tasks_and_asks_nobody() {
+async fn an_agent_that_may_only_read_gives_no_tasks_and_asks_no_person() {
     let model =
         ScriptedModel::new().calls("Task", task("helper")).calls("AskUser", json!({ "question": "x" })).says("done");
     let reader = "[agent]\nname = \"lead\"\n[agent.capabilities]\nauthority = [\"reads\"]";

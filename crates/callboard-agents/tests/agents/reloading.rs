@@ -154,7 +154,7 @@ async fn agents_come_and_go_with_their_files_and_the_others_are_notified() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_belongs_to_whoever_had_it() {
+async fn a_name_stays_with_the_agent_that_had_it() {
     let model = ScriptedModel::new().says("a").says("b").says("c").says("d");
     let files = folder(&[("a.toml", &agent("one", "First.")), ("b.toml", &agent("two", "Second."))]);
     let mut agents = read(files.path(), &model);

@@ -145,7 +145,7 @@ async fn a_call_that_the_budget_does_not_allow_is_not_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_model_never_answers_fails_for_good_and_says_what_to_raise() {
+async fn a_turn_whose_model_never_answers_fails_for_good_and_reports_what_to_raise() {
     let count = Arc::default();
     let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
     let model = (0..9).fold(ScriptedModel::new(), |model, _| model.calls("read", json!({ "path": "x" })));
@@ -280,7 +280,7 @@ async fn a_question_suspends_the_turn_and_its_answer_continues_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_watches_is_shown_words_as_they_are_said() {
+async fn a_watcher_receives_the_words_of_a_model_as_they_come() {
     let model = ScriptedModel::new().streams(["It ", "is ", "fine."]);
     let board = builder().with(agent(LEAD, model, &Tools::new())).start().await.unwrap();
     let mut watched = board.watch(&[StreamMode::Live]);

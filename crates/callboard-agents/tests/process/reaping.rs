@@ -94,8 +94,8 @@ async fn no_status_of_many_short_commands_is_lost_while_what_they_leave_is_reape
         let runs = codes.map(|code| {
             let shell = &shell;
             async move {
-                let said = run(shell, &format!("(true & true &); (setsid true &); exit {code}")).await;
-                assert_eq!(said, format!("exit code {code}\n(it printed nothing)"));
+                let printed = run(shell, &format!("(true & true &); (setsid true &); exit {code}")).await;
+                assert_eq!(printed, format!("exit code {code}\n(it printed nothing)"));
             }
         });
         join_all(runs).await;

@@ -56,8 +56,8 @@ fn as_an_ordinary_user(test: &str) {
         .env("HOME", "/nonexistent")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "as an ordinary user: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "as an ordinary user: {printed}");
 }
 
 /// Whether nothing has this name, not even a link to nothing.
@@ -65,8 +65,8 @@ fn is_absent(place: &Path) -> bool {
     fs::symlink_metadata(place).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-fn attempts(said: &str) -> BTreeMap<&str, &str> {
-    said.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| *name != "exit").collect()
+fn attempts(printed: &str) -> BTreeMap<&str, &str> {
+    printed.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| *name != "exit").collect()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -109,11 +109,11 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
     let (secret, descriptor) = (outside.display(), open.as_raw_fd());
     let command = format!("/usr/bin/python3 attacks.py {board} {secret} {descriptor} {name}");
-    let said = run(&shell, &command).await;
-    let made = attempts(&said);
+    let printed = run(&shell, &command).await;
+    let made = attempts(&printed);
     let came_through: Vec<_> = made.iter().filter(|(name, answer)| !is_refused(name, answer)).collect();
-    assert!(came_through.is_empty(), "{came_through:?}\n{said}");
-    assert!(said.starts_with("exit code 0") && made.len() >= 340, "{} attempts: {said}", made.len());
+    assert!(came_through.is_empty(), "{came_through:?}\n{printed}");
+    assert!(printed.starts_with("exit code 0") && made.len() >= 340, "{} attempts: {printed}", made.len());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "C4N4RY");
     permit("closed", 0o755);
     permit("shut", 0o755);
@@ -168,9 +168,9 @@ fn is_refused(name: &str, answer: &str) -> bool {
 async fn a_confined_command_has_a_session_of_its_own_and_no_terminal() {
     let inside = tempfile::tempdir().unwrap();
     let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
-    let said =
+    let printed =
         run(&shell, "python3 -c 'import os; print(os.getsid(0) == os.getppid() or os.getsid(0) == os.getpid())'").await;
-    assert_eq!(said, "exit code 0\nTrue\n");
+    assert_eq!(printed, "exit code 0\nTrue\n");
 }
 
 #[tokio::test]
@@ -345,9 +345,9 @@ async fn a_command_that_a_signal_ends_is_reported_with_that_signal() {
     );
     fs::write(inside.path().join("ends.py"), program).unwrap();
     for signal in [1, 6, 9, 11, 13, 15, 32, 33, 34, 64] {
-        let said = run(&shell, &format!("exec /usr/bin/python3 ends.py {signal}")).await;
+        let printed = run(&shell, &format!("exec /usr/bin/python3 ends.py {signal}")).await;
         let expected = format!("ended by signal: {signal}");
-        assert!(said.lines().next().unwrap().starts_with(&expected), "{signal}: {said}");
+        assert!(printed.lines().next().unwrap().starts_with(&expected), "{signal}: {printed}");
     }
 }
 
@@ -452,9 +452,10 @@ print(*sets)'";
 async fn folders_that_a_command_has_made_read_only_are_removed_with_it() {
     let inside = tempfile::tempdir().unwrap();
     let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
-    let said = run(&shell, "mkdir -p $TMPDIR/a/b && chmod 0 $TMPDIR/a/b && chmod 555 $TMPDIR/a && echo $TMPDIR").await;
-    let place = said.strip_prefix("exit code 0\n").unwrap().trim();
-    assert!(place.ends_with("/tmp") && !Path::new(place).parent().unwrap().exists(), "{said}");
+    let printed =
+        run(&shell, "mkdir -p $TMPDIR/a/b && chmod 0 $TMPDIR/a/b && chmod 555 $TMPDIR/a && echo $TMPDIR").await;
+    let place = printed.strip_prefix("exit code 0\n").unwrap().trim();
+    assert!(place.ends_with("/tmp") && !Path::new(place).parent().unwrap().exists(), "{printed}");
     as_an_ordinary_user("folders_that_a_command_has_made_read_only_are_removed_with_it");
 }
 
@@ -472,8 +473,8 @@ async fn a_hidden_folder_keeps_its_permissions_and_dates_wherever_it_lies() {
     let shell = ShellExec::new(&root.unwrap());
     let tries =
         "for it in board board/data ../board ../board/data; do chmod 0 $it || touch -d @1 $it || echo kept; done 2>&1";
-    let said = run(&shell, tries).await;
-    assert_eq!(said.matches("kept\n").count(), 4, "{said}");
+    let printed = run(&shell, tries).await;
+    assert_eq!(printed.matches("kept\n").count(), 4, "{printed}");
     as_an_ordinary_user("a_hidden_folder_keeps_its_permissions_and_dates_wherever_it_lies");
 }
 
@@ -638,8 +639,8 @@ except BlockingIOError: print(made)
 ";
         fs::write(inside.path().join("forks.py"), program).unwrap();
         // The program is one of the 8, and two are those that end it.
-        let said = run(&shell, "exec /usr/bin/python3 forks.py").await;
-        assert_eq!(said, "exit code 0\n4096 4096\n5\n");
+        let printed = run(&shell, "exec /usr/bin/python3 forks.py").await;
+        assert_eq!(printed, "exit code 0\n4096 4096\n5\n");
     }
     as_an_ordinary_user("the_processes_of_a_command_of_an_ordinary_user_are_counted_and_bounded");
 }
@@ -654,8 +655,8 @@ async fn works(test: &str, program: &str, shell: impl Fn(&Root) -> ShellExec, sc
         return skip(&format!("{program} is missing"));
     }
     let inside = tempfile::tempdir().unwrap();
-    let said = run(&shell(&Root::open(inside.path()).unwrap()), &format!("set -e\n{script}")).await;
-    assert!(said.starts_with("exit code 0") && said.trim_end().ends_with(expected), "{said}");
+    let printed = run(&shell(&Root::open(inside.path()).unwrap()), &format!("set -e\n{script}")).await;
+    assert!(printed.starts_with("exit code 0") && printed.trim_end().ends_with(expected), "{printed}");
     as_an_ordinary_user(test);
 }
 

@@ -343,7 +343,7 @@ while True:
 }
 
 #[tokio::test]
-async fn a_program_that_dies_again_and_again_is_rebuilt_as_often_as_its_file_says() {
+async fn a_program_that_dies_again_and_again_is_rebuilt_as_often_as_its_file_allows() {
     let text = "[agent]\nname = \"dies\"\n[agent.process]\ncommand = [\"python3\", \"dies.py\"]\n[agent.limits]\n\
         restarts = { max = 1, within = \"60s\" }\n";
     let folder = folder(&[("dies.py", "hear()\nos._exit(3)\n"), ("agents/dies.toml", text)]);

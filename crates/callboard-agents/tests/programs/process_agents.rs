@@ -745,7 +745,7 @@ hear()
 }
 
 #[tokio::test]
-async fn a_process_that_does_not_begin_as_it_has_to_says_how() {
+async fn a_process_that_does_not_begin_as_it_has_to_is_reported_with_the_reason() {
     let board = builder()
         .with(AgentSpec::new("loud", || program("print('Loading…', flush=True)\nhear()\nhear()\n")))
         .with(AgentSpec::new("old", || program("hear()\ntell(type='mark', source='a page')\nhear()\n")))

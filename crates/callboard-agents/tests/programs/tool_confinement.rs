@@ -883,8 +883,8 @@ mod shell {
             ("kill -9 $$", "ended by signal: 9"),
             ("ls sub | head -1", "exit code 0\nb.txt\n"),
         ] {
-            let said = run(&shell, command).await.unwrap();
-            assert!(said.starts_with(answer), "{command}: {said}");
+            let printed = run(&shell, command).await.unwrap();
+            assert!(printed.starts_with(answer), "{command}: {printed}");
         }
         // Beside what is hidden nothing can be made, because a rule has no exceptions.
         assert!(run(&shell, "touch beside").await.unwrap().starts_with("exit code 1"));
@@ -901,19 +901,19 @@ mod shell {
         let (sub, hidden) = (world.outside("sub"), world.inside(".board/deep"));
         fs::write(sub.join("shared.txt"), "shared\n").unwrap();
         let reads = ShellExec::new(&world.root).reads(&sub);
-        let said = run(&reads, &format!("cat {0}/shared.txt; echo x > {0}/new", sub.display())).await.unwrap();
-        assert!(said.starts_with("exit code 2\nshared\n"), "{said}");
+        let printed = run(&reads, &format!("cat {0}/shared.txt; echo x > {0}/new", sub.display())).await.unwrap();
+        assert!(printed.starts_with("exit code 2\nshared\n"), "{printed}");
         let writes = ShellExec::new(&world.root).writes(&sub);
-        let said = run(&writes, &format!("echo x > {}/new", sub.display())).await.unwrap();
-        assert_eq!(said, "exit code 0\n(it printed nothing)");
-        let said = run(&ShellExec::new(&world.root).reads(&hidden), "true").await.unwrap_err();
-        assert!(said.0.contains("is hidden from the tools"), "{said}");
-        let said = run(&ShellExec::new(&world.root).reads("/no/such/place"), "true").await.unwrap_err();
-        assert!(said.0.contains("cannot be used"), "{said}");
+        let printed = run(&writes, &format!("echo x > {}/new", sub.display())).await.unwrap();
+        assert_eq!(printed, "exit code 0\n(it printed nothing)");
+        let error = run(&ShellExec::new(&world.root).reads(&hidden), "true").await.unwrap_err();
+        assert!(error.0.contains("is hidden from the tools"), "{error}");
+        let error = run(&ShellExec::new(&world.root).reads("/no/such/place"), "true").await.unwrap_err();
+        assert!(error.0.contains("cannot be used"), "{error}");
         // What is hidden lies below what was named.
         let around = ShellExec::new(&Root::open(world.inside("sub")).unwrap().without(world.inside(".board")).unwrap());
-        let said = run(&around.writes(world.inside("")), "ls ..; cat ../a.txt; cat ../.board/token").await.unwrap();
-        assert!(said.starts_with("exit code 1\n") && said.contains("inside\n"), "{said}");
+        let printed = run(&around.writes(world.inside("")), "ls ..; cat ../a.txt; cat ../.board/token").await.unwrap();
+        assert!(printed.starts_with("exit code 1\n") && printed.contains("inside\n"), "{printed}");
     }
 
     #[tokio::test]
@@ -921,11 +921,11 @@ mod shell {
         let world = World::new();
         let Some(shell) = confined(&world.root).await else { return };
         let program = "use Socket; for (AF_UNIX, AF_INET) { print socket(my $s, $_, SOCK_STREAM, 0) ? 'yes ' : 'no ' }";
-        let said = run(&shell, &format!("perl -e \"{}\"", program.replace('$', "\\$"))).await.unwrap();
-        if said.starts_with("exit code 127") {
+        let printed = run(&shell, &format!("perl -e \"{}\"", program.replace('$', "\\$"))).await.unwrap();
+        if printed.starts_with("exit code 127") {
             return;
         }
-        assert_eq!(said, "exit code 0\nno yes ");
+        assert_eq!(printed, "exit code 0\nno yes ");
     }
 
     #[tokio::test]
@@ -955,9 +955,9 @@ mod shell {
         let world = World::new();
         let shell = ShellExec::new(&world.root).unconfined();
         // A command that writes a gigabyte ends by itself: it is read all the time.
-        let said = run(&shell, "head -c 1073741824 /dev/zero | tr '\\0' x; echo; echo end").await.unwrap();
-        assert!(said.starts_with("exit code 0\nxxx") && said.ends_with("x\nend\n"), "{}", said.len());
-        assert!(said.contains("it printed 1073741829 bytes"));
+        let printed = run(&shell, "head -c 1073741824 /dev/zero | tr '\\0' x; echo; echo end").await.unwrap();
+        assert!(printed.starts_with("exit code 0\nxxx") && printed.ends_with("x\nend\n"), "{}", printed.len());
+        assert!(printed.contains("it printed 1073741829 bytes"));
         let binary = run(&shell, "head -c 100000 /dev/urandom").await.unwrap();
         assert!(binary.starts_with("exit code 0\n") && binary.contains("it printed 100000 bytes"));
         let endless = [
@@ -971,8 +971,8 @@ mod shell {
         let stopped = endless.map(|command| {
             let shell = &shell;
             async move {
-                let said = used(shell, json!({ "command": command, "timeout_seconds": 1 })).await.unwrap().text;
-                assert!(said.starts_with("stopped after 1 s"), "{command}: {}", &said[..60]);
+                let printed = used(shell, json!({ "command": command, "timeout_seconds": 1 })).await.unwrap().text;
+                assert!(printed.starts_with("stopped after 1 s"), "{command}: {}", &printed[..60]);
             }
         });
         futures::future::join_all(stopped).await;
@@ -998,8 +998,8 @@ mod shell {
         let world = World::new();
         let (start, reads) = held(&world);
         // The shell itself ends at once; what it has left behind does not outlive it.
-        let said = run(&ShellExec::new(&world.root).unconfined(), &start).await.unwrap();
-        assert!(said.starts_with("exit code 0"), "{said}");
+        let printed = run(&ShellExec::new(&world.root).unconfined(), &start).await.unwrap();
+        assert!(printed.starts_with("exit code 0"), "{printed}");
         assert_eq!(reads.join().unwrap(), "begun\n");
     }
 
@@ -1008,14 +1008,14 @@ mod shell {
         let world = World::new();
         let (start, reads) = held(&world);
         let shell = ShellExec::new(&world.root).unconfined();
-        let said =
+        let printed =
             used(&shell, json!({ "command": format!("{start}; wait"), "timeout_seconds": 2 })).await.unwrap().text;
-        assert!(said.starts_with("stopped after 2 s"), "{said}");
+        assert!(printed.starts_with("stopped after 2 s"), "{printed}");
         assert_eq!(reads.join().unwrap(), "begun\n");
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn children_end_when_nobody_waits_any_more() {
+    async fn children_end_when_their_call_is_dropped() {
         let world = World::new();
         fifo(world.inside("sub/alive"));
         let (has_begun, begun) = tokio::sync::oneshot::channel();
@@ -1032,7 +1032,7 @@ mod shell {
         let shell = ShellExec::new(&world.root).unconfined();
         let command = "exec 3> sub/alive; (sleep 1000 & sleep 1000) & trap '' TERM; echo begun >&3; sleep 1000";
         tokio::select! {
-            said = run(&shell, command) => panic!("it waits: {said:?}"),
+            printed = run(&shell, command) => panic!("it waits: {printed:?}"),
             begun = begun => begun.unwrap(),
         }
         assert_eq!(reads.join().unwrap(), "");
@@ -1046,8 +1046,8 @@ mod shell {
         fifo(world.inside("sub/go"));
         // It holds the output open until it is signalled to end.
         let leaves = "setsid sh -c 'echo left > sub/left; cat sub/go' & cat sub/left; echo end";
-        let said = run(&shell, leaves).await.unwrap();
-        assert_eq!(said, "exit code 0\nleft\nend\n");
+        let printed = run(&shell, leaves).await.unwrap();
+        assert_eq!(printed, "exit code 0\nleft\nend\n");
         // Nobody reads any more.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         while open(world.inside("sub/go"), flags, Mode::empty()).err() != Some(Errno::NXIO) {
@@ -1056,7 +1056,7 @@ mod shell {
     }
 
     #[test]
-    fn a_shell_says_what_it_is_and_how_long_it_takes() {
+    fn the_spec_of_a_shell_has_its_name_its_timeout_and_its_limits() {
         let world = World::new();
         let spec = ShellExec::new(&world.root).spec();
         assert_eq!(&*spec.name, "ShellExec");

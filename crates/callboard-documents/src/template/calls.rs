@@ -322,15 +322,21 @@ mod tests {
 
     #[test]
     fn what_there_is_none_of_is_reported_with_what_may_be_meant() {
-        let said = |source: &str| check_expression(source).err().map(|fault| fault.problem);
-        assert_eq!(said("x | lenght").as_deref(), Some("there is no filter \"lenght\"; did you mean \"length\"?"));
-        assert_eq!(said("x is evn").as_deref(), Some("there is no test \"evn\"; did you mean \"even\"?"));
-        assert_eq!(said("x is not strin").as_deref(), Some("there is no test \"strin\"; did you mean \"string\"?"));
-        assert_eq!(said("now()").as_deref(), Some("there is no function \"now\""));
+        let problem_of = |source: &str| check_expression(source).err().map(|fault| fault.problem);
+        assert_eq!(
+            problem_of("x | lenght").as_deref(),
+            Some("there is no filter \"lenght\"; did you mean \"length\"?")
+        );
+        assert_eq!(problem_of("x is evn").as_deref(), Some("there is no test \"evn\"; did you mean \"even\"?"));
+        assert_eq!(
+            problem_of("x is not strin").as_deref(),
+            Some("there is no test \"strin\"; did you mean \"string\"?")
+        );
+        assert_eq!(problem_of("now()").as_deref(), Some("there is no function \"now\""));
         for repeated in ["[[1] * 10000] * 10000 == x", "3 * [1]", "([x]) * 5", "x in [1] * 5", "5 * ([x] + [y])"] {
-            assert_eq!(said(repeated).as_deref(), Some("a list cannot be repeated with `*`"), "{repeated}");
+            assert_eq!(problem_of(repeated).as_deref(), Some("a list cannot be repeated with `*`"), "{repeated}");
         }
-        assert_eq!(said("x.keys() | list").as_deref(), Some("values have no method \"keys\""));
+        assert_eq!(problem_of("x.keys() | list").as_deref(), Some("values have no method \"keys\""));
         for fine in [
             "x | length > 3 and (y or z)",
             "x is not none and not (y is defined)",
@@ -342,15 +348,15 @@ mod tests {
             "x[0] * 2 + (x + 1) * y[1] ** 2 * (3 + z[0][1])",
             "[x * 2, 3 * y] | max * 2",
         ] {
-            assert_eq!(said(fine), None, "{fine}");
+            assert_eq!(problem_of(fine), None, "{fine}");
         }
-        let said = |text: &str| check_text(text).err().map(|fault| fault.problem);
+        let problem_of = |text: &str| check_text(text).err().map(|fault| fault.problem);
         assert_eq!(
-            said("now() | x {{ '}}' ~ a | trm }}").as_deref(),
+            problem_of("now() | x {{ '}}' ~ a | trm }}").as_deref(),
             Some("there is no filter \"trm\"; did you mean \"trim\"?")
         );
         assert_eq!(
-            said("{% filter uper %}x{% endfilter %}").as_deref(),
+            problem_of("{% filter uper %}x{% endfilter %}").as_deref(),
             Some("there is no filter \"uper\"; did you mean \"upper\"?")
         );
         for fine in [
@@ -360,7 +366,7 @@ mod tests {
             "{%- if (x) -%} { now() } {%- endif -%}",
             "{% set y = (1, 2) %}{% filter upper | trim %}x{% endfilter %}",
         ] {
-            assert_eq!(said(fine), None, "{fine}");
+            assert_eq!(problem_of(fine), None, "{fine}");
         }
     }
 }

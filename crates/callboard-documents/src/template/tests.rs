@@ -35,7 +35,7 @@ fn given(source: &str, fields: &Fields) -> Result<Arc<Value>, String> {
 }
 
 #[test]
-fn every_example_of_the_page_gives_what_it_says() {
+fn every_example_of_the_page_gives_the_stated_result() {
     let fields = Fields(serde_json::from_str(fences("json")[0]).unwrap());
     let mut count = 0;
     for line in fences("text").into_iter().flat_map(str::lines) {

@@ -70,7 +70,7 @@ fn a_report_reads_well() {
 }
 
 #[test]
-fn a_report_says_where_reviewers_looked_and_why_only_there() {
+fn a_report_shows_where_reviewers_looked_and_why_only_there() {
     let tree = sample();
     let looks: Vec<_> = tree.measurements.iter().filter_map(|file| closer_look(file, "")).collect();
     let narrowed = Scope::Folders(vec!["src".to_owned()]);
@@ -83,7 +83,7 @@ fn a_report_says_where_reviewers_looked_and_why_only_there() {
 }
 
 #[test]
-fn a_clean_tree_is_said_to_be_clean() {
+fn a_clean_tree_is_reported_as_clean() {
     let tree = Tree::new(&[("src/lib.rs", "/// Adds.\npub fn add() {}\n")]);
     let report = markdown(&tree.review(None));
     assert!(report.contains("score **100** of 100"));
@@ -135,7 +135,7 @@ fn a_report_on_a_large_tree_stays_readable() {
 }
 
 #[test]
-fn no_line_is_said_twice() {
+fn no_line_is_reported_twice() {
     let report = markdown(&sample().review(None));
     let mut lines: Vec<&str> = report.lines().filter(|line| !line.is_empty()).collect();
     let all = lines.len();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_says_nothing_is_given_back() {
+    fn a_probe_with_a_neutral_end_is_released() {
         let mut breaker = opened_at_zero();
         let probe = breaker.admit();
         breaker.record(&POLICY, probe, Signal::Neutral, at(31));

@@ -25,7 +25,7 @@ mod tests {
     const BOARD: Duration = Duration::from_secs(7 * 24 * 3600);
 
     #[test]
-    fn the_policy_says_before_the_task_and_the_task_before_the_board() {
+    fn the_policy_decides_before_the_task_and_the_task_before_the_board() {
         let (plain, own) = (Task::new("x"), Task::new("x").approval_ttl(HOUR));
         for (task, consent, expected) in [
             (&plain, Consent::Ask, BOARD),

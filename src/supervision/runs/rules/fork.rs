@@ -67,7 +67,7 @@ pub enum ForkError {
         last: u32,
     },
     /// What led to the turn is not copied, so it cannot begin.
-    #[error("turn {0} cannot begin anew: what led to it is not copied")]
+    #[error("turn {0} cannot start again: what led to it is not copied")]
     NotReached(u32),
     /// A channel does not take what was changed.
     #[error(transparent)]

@@ -81,7 +81,7 @@ struct Model {
     next_branch: u32,
     breakers: Vec<ModelBreaker>,
     /// The turns of each non-reentrant agent; the first has the slot.
-    lines: Vec<Vec<Key>>,
+    slot_queues: Vec<Vec<Key>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -161,7 +161,7 @@ impl Model {
             branches: BTreeMap::new(),
             next_branch: 0,
             breakers: vec![ModelBreaker::default(); AGENTS],
-            lines: vec![Vec::new(); AGENTS],
+            slot_queues: vec![Vec::new(); AGENTS],
             world,
         };
         for run in 0..RUNS {
@@ -218,11 +218,11 @@ impl Model {
         {
             return "WaitCycle";
         }
-        let said = ask.targets.iter().map(|target| self.world.consent[*target]);
-        let said: Vec<Consent> = if is_approved || is_delegation { Vec::new() } else { said.collect() };
-        if said.contains(&Consent::Deny) {
+        let consents = ask.targets.iter().map(|target| self.world.consent[*target]);
+        let consents: Vec<Consent> = if is_approved || is_delegation { Vec::new() } else { consents.collect() };
+        if consents.contains(&Consent::Deny) {
             "Denied"
-        } else if said.contains(&Consent::Ask) {
+        } else if consents.contains(&Consent::Ask) {
             "Park"
         } else {
             "Admit"
@@ -237,8 +237,8 @@ impl Model {
                 edges.push((Node::Turn(waiter), Node::Turn(*key)));
             }
         }
-        for (agent, line) in self.lines.iter().enumerate() {
-            for (position, key) in line.iter().enumerate() {
+        for (agent, queue) in self.slot_queues.iter().enumerate() {
+            for (position, key) in queue.iter().enumerate() {
                 let (turn, slot) = (Node::Turn(*key), Node::Slot(agent));
                 edges.push(if position == 0 { (slot, turn) } else { (turn, slot) });
             }
@@ -287,13 +287,13 @@ impl Model {
         }
         self.turns.insert(key, ModelTurn { agent, branch });
         if self.world.non_reentrant[agent] {
-            self.lines[agent].push(key);
+            self.slot_queues[agent].push(key);
         }
     }
 
     /// Applies an answer of the guard to the model, after a turn has ended with the request or asked for a delegation.
-    fn follow(&mut self, run: usize, branch: u32, ask: &Ask, said: &str) {
-        match (said, ask.kind) {
+    fn follow(&mut self, run: usize, branch: u32, ask: &Ask, answer: &str) {
+        match (answer, ask.kind) {
             ("Admit", kind) => {
                 self.runs[run].handoffs += ask.targets.len() as u32;
                 let ModelBranch { chain, handoffs, .. } = self.branches[&(run, branch)].clone();
@@ -323,7 +323,7 @@ impl Model {
 
     fn close(&mut self, key: Key, signal: Signal) {
         let Some(turn) = self.turns.remove(&key) else { return };
-        self.lines[turn.agent].retain(|waiting| *waiting != key);
+        self.slot_queues[turn.agent].retain(|waiting| *waiting != key);
         let (now, breaker) = (self.now, &mut self.breakers[turn.agent]);
         let was_probe = breaker.probe == Some(key);
         if was_probe {
@@ -401,7 +401,7 @@ struct Engine {
     now: Duration,
     requests: u32,
     /// As in the model.
-    lines: Vec<Vec<TurnId>>,
+    slot_queues: Vec<Vec<TurnId>>,
 }
 
 /// Resolves names, and answers with the policy of the case.
@@ -449,8 +449,8 @@ impl Engine {
     fn new(world: &World) -> Self {
         let facts = SharedFacts::new(POLICY);
         facts.lock().non_reentrant = (0..AGENTS).filter(|number| world.non_reentrant[*number]).map(agent).collect();
-        let (directory, lines) = (Directory(world.clone()), vec![Vec::new(); AGENTS]);
-        let mut engine = Self { runs: Vec::new(), facts, directory, now: Duration::ZERO, requests: 0, lines };
+        let (directory, slot_queues) = (Directory(world.clone()), vec![Vec::new(); AGENTS]);
+        let mut engine = Self { runs: Vec::new(), facts, directory, now: Duration::ZERO, requests: 0, slot_queues };
         for first in world.first.iter().copied() {
             let id = uuid::Uuid::from_u128(engine.runs.len() as u128);
             let task = Task::new("x").limits(world.limits.clone());
@@ -563,7 +563,7 @@ impl Engine {
                 Effect::Start(turn) => {
                     let name = self.runs[run].turn(turn).unwrap().agent().clone();
                     if self.directory.0.non_reentrant[number(name.as_str())] {
-                        self.lines[number(name.as_str())].push(self.runs[run].turn_id(turn));
+                        self.slot_queues[number(name.as_str())].push(self.runs[run].turn_id(turn));
                     }
                 }
                 Effect::Close { turn, agent, waiter } => {
@@ -574,14 +574,14 @@ impl Engine {
                     self.facts.lock().close(id, &agent, waiter, signal, self.now);
                     let slot = Waiting::Slot(agent.clone());
                     self.facts.lock().waits.remove(&slot, &Waiting::Turn(id, agent.clone()));
-                    self.lines[number(agent.as_str())].retain(|waiting| *waiting != id);
+                    self.slot_queues[number(agent.as_str())].retain(|waiting| *waiting != id);
                 }
                 _ => {}
             }
         }
         // The first turn of an agent's wait queue has the slot.
-        for (number, line) in self.lines.iter().enumerate() {
-            if let Some(first) = line.first() {
+        for (number, queue) in self.slot_queues.iter().enumerate() {
+            if let Some(first) = queue.first() {
                 let (slot, turn) = (Waiting::Slot(agent(number)), Waiting::Turn(*first, agent(number)));
                 let waits = &mut self.facts.lock().waits;
                 waits.remove(&turn, &slot);
@@ -600,9 +600,9 @@ fn play(world: &World, ops: &[Op], seen: &mut Seen) -> Result<(), TestCaseError>
     let (mut model, mut engine) = (Model::new(world.clone()), Engine::new(world));
     agree(&model, &engine)?;
     for op in ops {
-        if let Some((expected, said)) = play_one(&mut model, &mut engine, op) {
-            prop_assert_eq!(said, expected, "{:?}", op);
-            *seen.entry(said).or_default() += 1;
+        if let Some((expected, actual)) = play_one(&mut model, &mut engine, op) {
+            prop_assert_eq!(actual, expected, "{:?}", op);
+            *seen.entry(actual).or_default() += 1;
         }
         agree(&model, &engine)?;
     }
@@ -643,16 +643,16 @@ fn play_one(model: &mut Model, engine: &mut Engine, op: &Op) -> Option<(&'static
             let (key, open) = model.turn(turn)?;
             let ask = Ask { from: open.agent, targets: vec![*to], kind: Kind::Delegation(key.1) };
             let expected = model.predict(key.0, open.branch, &ask, false);
-            let said = engine.delegate(key, *to);
+            let actual = engine.delegate(key, *to);
             model.follow(key.0, open.branch, &ask, expected);
-            Some((expected, said))
+            Some((expected, actual))
         }
         Op::End { turn } => {
             let (key, open) = model.turn(turn)?;
-            let said = engine.outcome(key, TurnOutcome::Command(Command::output(1)));
+            let actual = engine.outcome(key, TurnOutcome::Command(Command::output(1)));
             model.close(key, Signal::Success);
             model.end_branch(key.0, open.branch);
-            Some(("Nothing", said))
+            Some(("Nothing", actual))
         }
         Op::Fail { turn, is_terminal } => {
             let (key, open) = model.turn(turn)?;
@@ -685,12 +685,12 @@ fn play_one(model: &mut Model, engine: &mut Engine, op: &Op) -> Option<(&'static
             }
             let (run, branch, Parked { turn, ask }) = parked.get(&all).clone();
             let expected = if *approved { model.predict(run, branch, &ask, true) } else { "Denied" };
-            let said = engine.decide((run, turn), *approved);
+            let actual = engine.decide((run, turn), *approved);
             if let Some(branch) = model.branches.get_mut(&(run, branch)) {
                 branch.parked = None;
             }
             model.follow(run, branch, &ask, expected);
-            Some((expected, said))
+            Some((expected, actual))
         }
     }
 }
@@ -705,7 +705,7 @@ fn hand_on(
     command: Command,
 ) -> (&'static str, &'static str) {
     let expected = model.predict(key.0, open.branch, &ask, false);
-    let said = engine.outcome(key, TurnOutcome::Command(command));
+    let actual = engine.outcome(key, TurnOutcome::Command(command));
     if expected == "Park" {
         model.close(key, Signal::Success);
         let branch = model.branches.get_mut(&(key.0, open.branch)).unwrap();
@@ -717,7 +717,7 @@ fn hand_on(
         model.close(key, Signal::Success);
         model.follow(key.0, open.branch, &ask, expected);
     }
-    (expected, said)
+    (expected, actual)
 }
 
 fn agree(model: &Model, engine: &Engine) -> Result<(), TestCaseError> {
@@ -789,7 +789,7 @@ proptest! {
     #![proptest_config(Config { cases: 500, ..Config::default() })]
 
     #[test]
-    fn the_engine_says_what_the_model_predicts(world in worlds(), ops in ops()) {
+    fn the_engine_answers_as_the_model_predicts(world in worlds(), ops in ops()) {
         play(&world, &ops, &mut Seen::new())?;
     }
 }

@@ -21,7 +21,7 @@ use super::queue::{ShardMessage, ShardQueue};
 
 /// The result of looking at a conversation.
 #[derive(Debug)]
-pub(in crate::supervision::runs) enum Looked {
+pub(in crate::supervision::runs) enum ConversationCheck {
     /// The run may start; the event holds what it reads.
     Read(RunEvent),
     /// Another run comes first. The queue receives [`ShardMessage::LookAtConversation`] when that one has ended on this board.
@@ -186,11 +186,11 @@ impl ConversationQueue {
         (run, owner, at): (RunId, Arc<str>, Timestamp),
         durability: Durability,
         (queue, now): (&Arc<ShardQueue>, Timestamp),
-    ) -> Result<Looked, StorageError> {
+    ) -> Result<ConversationCheck, StorageError> {
         let mut tickets = self.enter(conversation, (run, Arc::clone(&owner), at), durability).await?;
         let own = tickets.iter().position(|taken| taken.ticket.run == run).unwrap_or(tickets.len());
         if let Some(first) = tickets.first().filter(|first| first.ticket.owner != owner) {
-            return Ok(Looked::Foreign(Arc::clone(&first.ticket.owner)));
+            return Ok(ConversationCheck::Foreign(Arc::clone(&first.ticket.owner)));
         }
         tickets.truncate(own);
         for taken in tickets.iter_mut().rev().filter(|taken| taken.ticket.end.is_none()) {
@@ -198,7 +198,7 @@ impl ConversationQueue {
             self.waiters.lock().entry(taken.ticket.run).or_default().push((run, Arc::downgrade(queue)));
             *taken = self.settle_ticket(conversation, taken.clone()).await?;
             if taken.ticket.end.is_none() {
-                return Ok(Looked::Waits);
+                return Ok(ConversationCheck::Waits);
             }
             self.forget_waiter(taken.ticket.run, run);
         }
@@ -212,7 +212,7 @@ impl ConversationQueue {
             is_tainted |= end.is_tainted;
         }
         let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
-        Ok(Looked::Read(RunEvent::ConversationRead {
+        Ok(ConversationCheck::Read(RunEvent::ConversationRead {
             messages: json(&messages),
             runs: count(tickets.len() - first_read),
             left_out: count(first_read),

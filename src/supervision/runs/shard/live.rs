@@ -89,7 +89,7 @@ pub(in crate::supervision::runs) struct Buffers {
 
 impl Buffers {
     /// Takes emptied buffers back; buffers of more than `KEPT` entries are freed.
-    pub(in crate::supervision::runs) fn take_back(
+    pub(in crate::supervision::runs) fn recycle(
         &mut self,
         events: Vec<RunEvent>,
         effects: Vec<Effect>,

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strategy_says_who_goes_down_and_up_with_a_crash() {
+    fn the_strategy_decides_which_children_restart_with_a_crash() {
         let children = [child(Restart::Permanent), child(Restart::Transient), child(Restart::Permanent)];
         let restart = |strategy| match decide_once(&policy(strategy), &children, 1, false) {
             Decision::Restart { stop, start, attempt: 1 } => (stop, start),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_restart_type_says_who_returns() {
+    fn the_restart_type_decides_which_children_return() {
         let after = |restart, normal| decide_once(&policy(Strategy::OneForOne), &[child(restart)], 0, normal);
         let again = Decision::Restart { stop: vec![], start: vec![0], attempt: 1 };
         assert_eq!([after(Restart::Permanent, true), after(Restart::Permanent, false)], [again.clone(), again.clone()]);

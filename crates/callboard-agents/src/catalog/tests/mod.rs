@@ -21,13 +21,13 @@ type Events = Vec<Result<ModelEvent, ModelError>>;
 
 /// A model that does as it was set up, one call after the other, and then answers.
 #[derive(Clone, Default)]
-struct Told {
+struct PlannedModel {
     name: &'static str,
     script: Arc<Mutex<VecDeque<Events>>>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
-impl Told {
+impl PlannedModel {
     fn new(name: &'static str) -> Self {
         Self { name, ..Self::default() }
     }
@@ -48,7 +48,7 @@ impl Told {
 
 const USAGE: Usage = Usage::of(1_000, 100);
 
-impl Model for Told {
+impl Model for PlannedModel {
     fn name(&self) -> &str {
         self.name
     }
@@ -102,8 +102,8 @@ async fn reported(stream: ModelStream) -> Vec<String> {
 use ModelErrorKind::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_says_who_has_answered_and_what_it_cost() {
-    let models = models([ModelEntry::of(Told::new("a")).prices(3.0, 15.0)]);
+async fn the_answer_names_its_model_and_its_cost() {
+    let models = models([ModelEntry::of(PlannedModel::new("a")).prices(3.0, 15.0)]);
     let events = all(models.call(&ModelChoice::of("a"), request())).await;
     let Some(Ok(ModelEvent::Ended(answer))) = events.last() else { panic!("{events:?}") };
     assert_eq!((&*answer.model, answer.usage), ("a", USAGE));
@@ -112,8 +112,8 @@ async fn the_answer_says_who_has_answered_and_what_it_cost() {
 
 #[tokio::test(start_paused = true)]
 async fn what_said_nothing_is_asked_again_and_then_the_next_one_is() {
-    let first = Told::new("a").fails(Unavailable).fails(NotSent).fails(Unavailable);
-    let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(Told::new("b"))]);
+    let first = PlannedModel::new("a").fails(Unavailable).fails(NotSent).fails(Unavailable);
+    let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(PlannedModel::new("b"))]);
     assert_eq!(
         reported(models.call(&ModelChoice::of("a"), request())).await,
         ["a: Unavailable, then a", "a: NotSent, then a", "a: Unavailable, then b", "hello", "ended by b"]
@@ -124,8 +124,8 @@ async fn what_said_nothing_is_asked_again_and_then_the_next_one_is() {
 #[tokio::test(start_paused = true)]
 async fn what_asking_again_cannot_mend_goes_to_the_next_one_at_once() {
     for kind in [Rejected, Unauthorised, Malformed, CutOff] {
-        let first = Told::new("a").fails(kind);
-        let models = models([ModelEntry::of(first), ModelEntry::of(Told::new("b"))]);
+        let first = PlannedModel::new("a").fails(kind);
+        let models = models([ModelEntry::of(first), ModelEntry::of(PlannedModel::new("b"))]);
         let events = reported(models.call(&ModelChoice::of("a").fallback("b"), request())).await;
         assert_eq!(events, [format!("a: {kind:?}, then b"), "hello".to_owned(), "ended by b".to_owned()]);
     }
@@ -134,8 +134,8 @@ async fn what_asking_again_cannot_mend_goes_to_the_next_one_at_once() {
 #[tokio::test(start_paused = true)]
 async fn after_something_was_said_the_error_is_passed_on() {
     for said in [text("so"), ModelEvent::ToolCall(ToolCall::new("1", "look", json!({})))] {
-        let first = Told::new("a").says(vec![Ok(said), Err(ModelError::new(Unavailable, "planned"))]);
-        let second = Told::new("b");
+        let first = PlannedModel::new("a").says(vec![Ok(said), Err(ModelError::new(Unavailable, "planned"))]);
+        let second = PlannedModel::new("b");
         let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(second.clone())]);
         let events = reported(models.call(&ModelChoice::of("a"), request())).await;
         assert_eq!(events[1..], ["error Unavailable: planned"]);
@@ -145,7 +145,7 @@ async fn after_something_was_said_the_error_is_passed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_just_ends_was_cut_off() {
-    let models = models([ModelEntry::of(Told::new("a").says(vec![Ok(text("so"))]))]);
+    let models = models([ModelEntry::of(PlannedModel::new("a").says(vec![Ok(text("so"))]))]);
     let events = reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(events, ["so", "error CutOff: the answer ended without saying that it was complete"]);
 }
@@ -154,8 +154,9 @@ async fn a_stream_that_just_ends_was_cut_off() {
 async fn a_provider_is_given_the_time_that_it_asks_for_unless_that_is_too_long() {
     let env = Env::repeatable(1);
     let limited = |secs| RateLimited(Some(Duration::from_secs(secs)));
-    let first = Told::new("a").fails(limited(30)).fails(limited(31));
-    let models = Models::of(&env, [ModelEntry::of(first).fallback("b"), ModelEntry::of(Told::new("b"))]).unwrap();
+    let first = PlannedModel::new("a").fails(limited(30)).fails(limited(31));
+    let models =
+        Models::of(&env, [ModelEntry::of(first).fallback("b"), ModelEntry::of(PlannedModel::new("b"))]).unwrap();
     let events = reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(events[..2], ["a: RateLimited(Some(30s)), then a", "a: RateLimited(Some(31s)), then b"]);
     assert_eq!(env.now().monotonic, Duration::from_secs(30));
@@ -164,8 +165,8 @@ async fn a_provider_is_given_the_time_that_it_asks_for_unless_that_is_too_long()
 #[tokio::test(start_paused = true)]
 async fn when_all_have_failed_the_error_names_each() {
     let models = models([
-        ModelEntry::of(Told::new("a").fails(Unauthorised)),
-        ModelEntry::of(Told::new("b").fails(RateLimited(Some(Duration::from_secs(99))))),
+        ModelEntry::of(PlannedModel::new("a").fails(Unauthorised)),
+        ModelEntry::of(PlannedModel::new("b").fails(RateLimited(Some(Duration::from_secs(99))))),
     ]);
     let events = reported(models.call(&ModelChoice::of("a").fallback("b"), request())).await;
     let last = "error RateLimited(Some(99s)): none of 2 models has answered: a: planned; b: planned";
@@ -174,7 +175,7 @@ async fn when_all_have_failed_the_error_names_each() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_asks_for_no_more_tokens_than_the_model_can_write() {
-    let model = Told::new("a");
+    let model = PlannedModel::new("a");
     let models = models([ModelEntry::of(model.clone()).max_output(100)]);
     reported(models.call(&ModelChoice::of("a"), request())).await;
     assert_eq!(model.asked.lock()[0].max_tokens, 100);
@@ -182,8 +183,8 @@ async fn a_request_asks_for_no_more_tokens_than_the_model_can_write() {
 
 #[tokio::test(start_paused = true)]
 async fn three_failed_calls_open_the_breaker_and_the_next_one_is_asked_without_trying() {
-    let first = (0..9).fold(Told::new("a"), |model, _| model.fails(Unavailable));
-    let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(Told::new("b"))]);
+    let first = (0..9).fold(PlannedModel::new("a"), |model, _| model.fails(Unavailable));
+    let models = models([ModelEntry::of(first.clone()).fallback("b"), ModelEntry::of(PlannedModel::new("b"))]);
     for _ in 0..3 {
         assert_eq!(models.breakers("a"), Some((BreakerState::Closed, BreakerState::Closed)));
         reported(models.call(&ModelChoice::of("a"), request())).await;
@@ -200,11 +201,11 @@ async fn three_failed_calls_open_the_breaker_and_the_next_one_is_asked_without_t
 
 #[tokio::test(start_paused = true)]
 async fn models_of_one_provider_share_its_breaker() {
-    let first = (0..9).fold(Told::new("a"), |model, _| model.fails(Unavailable));
+    let first = (0..9).fold(PlannedModel::new("a"), |model, _| model.fails(Unavailable));
     let models = models([
         ModelEntry::of(first).provider("p"),
-        ModelEntry::of(Told::new("b")).provider("p"),
-        ModelEntry::of(Told::new("c")).provider("q"),
+        ModelEntry::of(PlannedModel::new("b")).provider("p"),
+        ModelEntry::of(PlannedModel::new("c")).provider("q"),
     ]);
     for _ in 0..3 {
         reported(models.call(&ModelChoice::of("a"), request())).await;
@@ -217,7 +218,7 @@ async fn models_of_one_provider_share_its_breaker() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_refuses_is_there_and_opens_no_breaker() {
     for kind in [Rejected, Unauthorised, RateLimited(Some(Duration::from_secs(99)))] {
-        let first = (0..9).fold(Told::new("a"), |model, _| model.fails(kind));
+        let first = (0..9).fold(PlannedModel::new("a"), |model, _| model.fails(kind));
         let models = models([ModelEntry::of(first)]);
         for _ in 0..9 {
             reported(models.call(&ModelChoice::of("a"), request())).await;
@@ -228,7 +229,7 @@ async fn a_provider_that_refuses_is_there_and_opens_no_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_dropped_is_given_back() {
-    let first = (0..9).fold(Told::new("a"), |model, _| model.fails(Unavailable));
+    let first = (0..9).fold(PlannedModel::new("a"), |model, _| model.fails(Unavailable));
     let models = models([ModelEntry::of(first)]);
     for _ in 0..3 {
         reported(models.call(&ModelChoice::of("a"), request())).await;
@@ -245,7 +246,7 @@ async fn a_probe_that_is_dropped_is_given_back() {
 async fn a_rate_lets_so_many_through_and_then_one_after_the_other() {
     let env = Env::repeatable(1);
     let two = NonZeroU32::new(2).unwrap();
-    let models = Models::of(&env, [ModelEntry::of(Told::new("a")).requests_per_minute(two)]).unwrap();
+    let models = Models::of(&env, [ModelEntry::of(PlannedModel::new("a")).requests_per_minute(two)]).unwrap();
     let mut times = Vec::new();
     for _ in 0..4 {
         reported(models.call(&ModelChoice::of("a"), request())).await;
@@ -255,10 +256,10 @@ async fn a_rate_lets_so_many_through_and_then_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stops_waiting_for_a_place_takes_none() {
+async fn a_caller_that_stops_waiting_for_the_rate_counts_no_request() {
     let env = Env::repeatable(1);
     let one = NonZeroU32::new(1).unwrap();
-    let model = Told::new("a");
+    let model = PlannedModel::new("a");
     let models = Models::of(&env, [ModelEntry::of(model.clone()).provider("p")]).unwrap().with_provider_rate("p", one);
     reported(models.call(&ModelChoice::of("a"), request())).await;
     for _ in 0..5 {
@@ -272,7 +273,7 @@ async fn whoever_stops_waiting_for_a_place_takes_none() {
 
 #[test]
 fn nothing_is_sent_before_the_stream_is_polled() {
-    let model = Told::new("a");
+    let model = PlannedModel::new("a");
     let models = models([ModelEntry::of(model.clone())]);
     drop(models.call(&ModelChoice::of("a"), request()));
     drop(models.chosen(&ModelChoice::default()).unwrap().call(request()));
@@ -286,7 +287,7 @@ fn problems(entries: impl IntoIterator<Item = ModelEntry>) -> Vec<String> {
 
 #[test]
 fn models_that_do_not_fit_together_are_refused_with_all_that_is_wrong() {
-    let entry = |name| ModelEntry::of(Told::new(name));
+    let entry = |name| ModelEntry::of(PlannedModel::new(name));
     assert_eq!(problems([entry("a"), entry("a")]), ["two models are named \"a\""]);
     let lost = problems([entry("large").fallback("smal"), entry("small")]);
     assert_eq!(lost, ["\"large\" falls back to \"smal\", which is not there; did you mean \"small\"?"]);
@@ -303,8 +304,9 @@ fn models_that_do_not_fit_together_are_refused_with_all_that_is_wrong() {
 }
 
 #[test]
-fn what_nobody_has_is_an_error_that_says_what_there_is() {
-    let models = models([ModelEntry::of(Told::new("large")).tag("careful"), ModelEntry::of(Told::new("small"))]);
+fn a_choice_that_no_model_meets_is_an_error_that_lists_the_models() {
+    let models =
+        models([ModelEntry::of(PlannedModel::new("large")).tag("careful"), ModelEntry::of(PlannedModel::new("small"))]);
     let error = |choice: &ModelChoice| models.candidates(choice).unwrap_err().to_string();
     let there = "there are \"large\" (careful), \"small\"";
     assert_eq!(error(&ModelChoice::tagged(["quick"])), format!("no model has the tags \"quick\"; {there}"));
@@ -333,7 +335,7 @@ proptest! {
     ) {
         let count = shape.len();
         let entries: Vec<_> = shape.iter().enumerate().map(|(at, (steps, is_tagged))| {
-            let model = ModelEntry { name: named(at).into(), ..ModelEntry::of(Told::new("m")) };
+            let model = ModelEntry { name: named(at).into(), ..ModelEntry::of(PlannedModel::new("m")) };
             let model = steps.iter().map(|step| at + step).filter(|to| *to < count).fold(model, |model, to| {
                 model.fallback(&named(to))
             });

@@ -6,7 +6,7 @@ const CLOSED: Option<(BreakerState, BreakerState)> = Some((BreakerState::Closed,
 const OPEN: Option<(BreakerState, BreakerState)> = Some((BreakerState::Open, BreakerState::Open));
 
 fn failing() -> ModelEntry {
-    ModelEntry::of((0..9).fold(Told::new("a"), |model, _| model.fails(Unavailable))).provider("p")
+    ModelEntry::of((0..9).fold(PlannedModel::new("a"), |model, _| model.fails(Unavailable))).provider("p")
 }
 
 /// Has it fail until its breaker is open.
@@ -20,10 +20,10 @@ async fn broken(entry: &ModelEntry) -> Models {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_asks_the_same_continues_with_its_breaker_whatever_else_is_said_of_it() {
+async fn a_model_that_asks_the_same_keeps_its_breaker_whatever_other_settings_it_has() {
     let entry = failing();
     let before = broken(&entry).await;
-    let other = || ModelEntry::of(Told::new("b"));
+    let other = || ModelEntry::of(PlannedModel::new("b"));
     for (entry, is_as) in [
         (entry.clone(), true),
         (entry.clone().tag("quick"), false),
@@ -42,10 +42,10 @@ async fn a_model_that_asks_the_same_continues_with_its_breaker_whatever_else_is_
 async fn a_model_that_is_asked_elsewhere_begins_again_and_so_does_a_provider_of_which_none_continues() {
     let entry = failing();
     let before = broken(&entry).await;
-    let elsewhere = || ModelEntry::of(Told::new("a")).provider("p");
+    let elsewhere = || ModelEntry::of(PlannedModel::new("a")).provider("p");
     assert_eq!(models([elsewhere()]).after(&before).breakers("a"), CLOSED);
     assert_eq!(models([entry.clone().provider("q")]).after(&before).breakers("a"), CLOSED);
-    let other = ModelEntry::of(Told::new("b")).provider("p");
+    let other = ModelEntry::of(PlannedModel::new("b")).provider("p");
     let both = models([entry, other.clone()]).after(&before);
     let now = models([elsewhere(), other]).after(&both);
     assert_eq!(now.breakers("a"), Some((BreakerState::Closed, BreakerState::Open)), "b goes on, and so does p");
@@ -55,7 +55,7 @@ async fn a_model_that_is_asked_elsewhere_begins_again_and_so_does_a_provider_of_
 async fn rates_continue_while_they_are_the_same() {
     let env = Env::repeatable(1);
     let per_minute = |number| NonZeroU32::new(number).unwrap();
-    let entry = ModelEntry::of(Told::new("a")).provider("p");
+    let entry = ModelEntry::of(PlannedModel::new("a")).provider("p");
     let of = |requests, provider| {
         let models = Models::of(&env, [entry.clone().requests_per_minute(per_minute(requests))]).unwrap();
         models.with_provider_rate("p", per_minute(provider))

@@ -29,7 +29,7 @@ pub(super) const THINKING: [Thinking; 6] = [
     ("model", "a program asks models itself, if any", "remove [agent.model], or remove [agent.process]"),
     (
         "delegation",
-        "a program says itself what it tells others",
+        "a program decides itself what other agents receive",
         "remove [agent.delegation], or remove [agent.process]",
     ),
     ("output", "a program gives values itself", "remove [agent.output], or remove [agent.process]"),

@@ -19,7 +19,7 @@ pub(super) fn sections(field: Field<'_>, found: &mut Found) -> Vec<Placed<Sectio
     let section = |item: &Item<'_>, found: &mut Found| {
         let mut fields = Fields::of("a section of a prompt", item, EXAMPLE_SECTION, found)?;
         let name = fields.required("name", EXAMPLE_SECTION, found).and_then(|field| text(field, found));
-        let said = fields.required("text", EXAMPLE_SECTION, found).and_then(|field| text(field, found));
+        let content = fields.required("text", EXAMPLE_SECTION, found).and_then(|field| text(field, found));
         let priorities = fields.field("priority").map(|field| priorities(field, found));
         let (priority, priorities) = priorities.unwrap_or_default();
         let modes = fields.field("modes").map(|(key, item)| {
@@ -27,15 +27,15 @@ pub(super) fn sections(field: Field<'_>, found: &mut Found) -> Vec<Placed<Sectio
             modes.iter().filter_map(|item| mode(("modes", item), found)).collect()
         });
         fields.close(found);
-        let (name, said) = (name?, said?);
+        let (name, content) = (name?, content?);
         let section = Section {
             name: name.value.into(),
             priority: priority.unwrap_or(60),
             priorities,
             modes: modes.unwrap_or_default(),
-            text: said.value.into(),
+            text: content.value.into(),
         };
-        Some(Placed { value: section, place: said.place })
+        Some(Placed { value: section, place: content.place })
     };
     items.iter().filter_map(|item| section(item, found)).collect()
 }

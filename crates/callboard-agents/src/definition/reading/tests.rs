@@ -37,7 +37,7 @@ fn defects(text: &str) -> String {
 }
 
 #[test]
-fn everything_that_can_be_said_is_taken() {
+fn every_setting_is_read() {
     let text = r#"
 [agent]
 name = "coordinator"
@@ -157,7 +157,7 @@ fn a_budget_below_one_answer_is_reported_at_its_place_with_both_figures() {
 }
 
 #[test]
-fn what_is_not_said_is_as_for_an_agent_that_is_compiled_in() {
+fn unset_settings_are_as_for_an_agent_that_is_compiled_in() {
     let read = Definition::from_toml("a", "[agent]\nname = \"a\"").unwrap();
     let built_in = Definition::built_in(AgentName::new("a").unwrap());
     assert_eq!(Definition { tier: Tier::BuiltIn, ..read }, built_in);
@@ -265,7 +265,7 @@ fn as_json(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
+fn the_page_has_every_setting_and_the_schema_accepts_them() {
     let example = whole_example(include_str!("../../../../../docs/agents.md"));
     let tools = ["FileRead", "FileSearch"].map(|name| Named(name, Effect::Reads));
     let tools = tools.into_iter().fold(Tools::new(), |tools, tool| tools.with(tool).unwrap());
@@ -307,7 +307,7 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
 }
 
 #[test]
-fn the_page_of_programs_has_everything_that_can_be_said_of_one_and_nothing_else() {
+fn the_page_of_programs_has_every_setting_of_one_and_nothing_else() {
     let example = whole_example(include_str!("../../../../../docs/process-agents.md"));
     let read = Definition::from_toml("docs/process-agents.md", example).unwrap_or_else(|defects| panic!("{defects}"));
     let process = read.process.as_ref().unwrap();

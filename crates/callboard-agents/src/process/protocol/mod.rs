@@ -276,17 +276,17 @@ pub(super) enum Entry {
 
 /// The meaning of a line within a turn.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum IncomingMessage {
     /// A request.
-    Asks(Id, Request),
+    Request(Id, Request),
     /// A step was carried out.
-    Did(Id, Json),
+    StepDone(Id, Json),
     /// A notice.
-    Tells(String),
+    Notice(String),
     /// The process has read untrusted input: its turn is tainted.
-    Reads(String),
+    Taint(String),
     /// It ends the turn of this id.
-    Ends(String, Ending),
+    TurnEnd(String, Ending),
 }
 
 /// The end of a turn by the process.
@@ -315,7 +315,7 @@ impl BadLine {
 }
 
 /// The meaning of a line within a turn.
-pub(super) fn read(line: &[u8]) -> Result<Said, BadLine> {
+pub(super) fn read(line: &[u8]) -> Result<IncomingMessage, BadLine> {
     let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
     let fields = object(line)?;
     if let Some(renamed) = renamed(&fields) {
@@ -382,7 +382,7 @@ fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
 }
 
 impl Line {
-    fn meaning(self) -> Result<Said, &'static str> {
+    fn meaning(self) -> Result<IncomingMessage, &'static str> {
         let seconds = Duration::from_secs;
         Ok(match self {
             Self::Step { class: StepClass::Pure | StepClass::Idempotent, on_unknown: Some(_), .. } => {
@@ -390,20 +390,20 @@ impl Line {
             }
             Self::Step { id, name, class, target, arguments, on_unknown } => {
                 let once = (class == StepClass::Once).then(|| (Intent::new(&name, &target, &arguments), on_unknown));
-                Said::Asks(id, Request::Step(name, once))
+                IncomingMessage::Request(id, Request::Step(name, once))
             }
-            Self::StepDone { id, value } => Said::Did(id, value),
+            Self::StepDone { id, value } => IncomingMessage::StepDone(id, value),
             Self::Delegate { id, to, body, input, tokens, deadline_seconds, sees, reference, detach } => {
                 let (deadline, is_detached) = (deadline_seconds.map(seconds), detach);
                 let delegate = Delegate { to, body, input, tokens, deadline, sees, reference, is_detached };
-                Said::Asks(id, Request::Delegate(delegate))
+                IncomingMessage::Request(id, Request::Delegate(delegate))
             }
-            Self::Ask { id, question } => Said::Asks(id, Request::Ask(question)),
+            Self::Ask { id, question } => IncomingMessage::Request(id, Request::Ask(question)),
             Self::Approve { id, action, target, arguments, each_time } => {
-                Said::Asks(id, Request::Approve(Action::new(&action, &target, arguments), each_time))
+                IncomingMessage::Request(id, Request::Approve(Action::new(&action, &target, arguments), each_time))
             }
             Self::CheckHandoff { id, goto } => {
-                Said::Asks(id, Request::CheckHandoff(Box::new(Command { goto, ..Command::default() })))
+                IncomingMessage::Request(id, Request::CheckHandoff(Box::new(Command { goto, ..Command::default() })))
             }
             Self::ContextGet { id, namespace, key } => entry(id, Entry::Get { namespace, key }),
             Self::ContextSet { id, namespace, key, value, ttl_seconds, if_revision } => {
@@ -416,13 +416,13 @@ impl Line {
                 entry(id, Entry::Touch { namespace, key, ttl: ttl_seconds.map(seconds) })
             }
             Self::ContextDelete { id, namespace, key } => entry(id, Entry::Delete { namespace, key }),
-            Self::Reserve { id, tokens } => Said::Asks(id, Request::Reserve(tokens)),
+            Self::Reserve { id, tokens } => IncomingMessage::Request(id, Request::Reserve(tokens)),
             Self::Settle { id, reservation, input_tokens, output_tokens } => {
-                Said::Asks(id, Request::Settle(reservation, Some(Usage::of(input_tokens, output_tokens))))
+                IncomingMessage::Request(id, Request::Settle(reservation, Some(Usage::of(input_tokens, output_tokens))))
             }
-            Self::Release { id, reservation } => Said::Asks(id, Request::Settle(reservation, None)),
-            Self::Notice { text } => Said::Tells(shortened(text)),
-            Self::Taint { source } => Said::Reads(shortened(source)),
+            Self::Release { id, reservation } => IncomingMessage::Request(id, Request::Settle(reservation, None)),
+            Self::Notice { text } => IncomingMessage::Notice(shortened(text)),
+            Self::Taint { source } => IncomingMessage::Taint(shortened(source)),
             Self::Command { turn, output, update, overwrite, goto, scope, keeps_edges } => {
                 let scope = match scope {
                     PlanScope::Current => Scope::Current,
@@ -434,12 +434,14 @@ impl Line {
                         command.update.push(&channel, value.into(), overwrites);
                     }
                 }
-                Said::Ends(turn, Ending::Command(Box::new(command)))
+                IncomingMessage::TurnEnd(turn, Ending::Command(Box::new(command)))
             }
             Self::Error { turn, text: Some(text), of: None, terminal } => {
-                Said::Ends(turn, Ending::Error(shortened(text), terminal))
+                IncomingMessage::TurnEnd(turn, Ending::Error(shortened(text), terminal))
             }
-            Self::Error { turn, text: None, of: Some(id), terminal: false } => Said::Ends(turn, Ending::AsFailed(id)),
+            Self::Error { turn, text: None, of: Some(id), terminal: false } => {
+                IncomingMessage::TurnEnd(turn, Ending::AsFailed(id))
+            }
             Self::Error { .. } => {
                 return Err("an error has a `text`, and may be `terminal`; or it has an `of`, and neither of those");
             }
@@ -447,8 +449,8 @@ impl Line {
     }
 }
 
-fn entry(id: Id, entry: Entry) -> Said {
-    Said::Asks(id, Request::Context(entry))
+fn entry(id: Id, entry: Entry) -> IncomingMessage {
+    IncomingMessage::Request(id, Request::Context(entry))
 }
 
 /// A text within the limit: what was cut is noted.

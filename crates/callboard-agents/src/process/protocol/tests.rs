@@ -21,7 +21,7 @@ fn type_of(line: &str) -> String {
     value["type"].as_str().unwrap().to_owned()
 }
 
-fn said(message: &OutgoingLine<'_>) -> Value {
+fn json_of(message: &OutgoingLine<'_>) -> Value {
     let mut line = message.line().unwrap();
     assert_eq!(line.pop(), Some(b'\n'));
     serde_json::from_slice(&line).unwrap()
@@ -66,7 +66,7 @@ fn the_page_shows_every_line_of_callboard_as_it_is_written() {
     ];
     let shown: Vec<Value> =
         examples("### What callboard writes").into_iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(messages.iter().map(said).collect::<Vec<_>>(), shown);
+    assert_eq!(messages.iter().map(json_of).collect::<Vec<_>>(), shown);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn the_page_names_the_outcomes_of_delegations_as_those_of_runs_are_named() {
 
 fn command(line: &str) -> Command {
     match read(line.as_bytes()).unwrap() {
-        Said::Ends(turn, Ending::Command(command)) => {
+        IncomingMessage::TurnEnd(turn, Ending::Command(command)) => {
             assert_eq!(turn, "r/1");
             *command
         }
@@ -136,7 +136,7 @@ fn a_command_is_read_as_it_is_meant() {
 #[test]
 fn an_entry_that_must_not_be_there_differs_from_one_that_may() {
     let expected = |line: &str| match read(line.as_bytes()).unwrap() {
-        Said::Asks(7, Request::Context(Entry::Set { expected, .. })) => expected,
+        IncomingMessage::Request(7, Request::Context(Entry::Set { expected, .. })) => expected,
         other => panic!("{other:?}"),
     };
     assert_eq!(expected(r#"{"type":"context_set","id":7,"key":"k","value":"v"}"#), None);
@@ -145,7 +145,7 @@ fn an_entry_that_must_not_be_there_differs_from_one_that_may() {
 }
 
 #[test]
-fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
+fn what_is_wrong_with_a_line_is_reported_and_the_line_is_shown() {
     for (line, why) in [
         ("Traceback (most recent call last):", "it is no JSON object: column 1: expected value"),
         ("", "it is no JSON object: column 0: EOF"),
@@ -200,9 +200,9 @@ fn a_first_line_of_another_version_may_hold_what_it_likes() {
 }
 
 #[test]
-fn long_texts_are_cut_and_it_is_said() {
+fn long_texts_are_cut_and_marked_as_cut() {
     let line = json!({ "type": "notice", "text": "é".repeat(5_000) }).to_string();
-    let Ok(Said::Tells(text)) = read(line.as_bytes()) else { panic!("it is no notice") };
+    let Ok(IncomingMessage::Notice(text)) = read(line.as_bytes()) else { panic!("it is no notice") };
     assert_eq!(text, format!("{}… (5000 characters)", "é".repeat(4_096)));
 }
 

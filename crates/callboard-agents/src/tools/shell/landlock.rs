@@ -191,7 +191,7 @@ fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held)
     }
     if !root.is_in_place() {
         let place = shown(&root.place);
-        return Err(format!("the folder of the tools is no longer in its place, {place}; begin anew where it is now"));
+        return Err(format!("the folder of the tools is no longer in its place, {place}; restart where it is now"));
     }
     // These are mounts themselves.
     let areas: Vec<&Path> = writable.iter().map(PathBuf::as_path).chain([&*root.place]).collect();
@@ -434,8 +434,8 @@ mod tests {
             seccompiler::apply_filter(&program).unwrap();
             confinement(&root, &[], &[], KeptCapabilities::Nothing).map(drop)
         });
-        let said = old_kernel.join().unwrap().unwrap_err();
-        assert!(said.contains("the kernel has not what it needs"), "{said}");
+        let error = old_kernel.join().unwrap().unwrap_err();
+        assert!(error.contains("the kernel has not what it needs"), "{error}");
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl ShellExec {
         let is_untrusted = !self.is_trusted;
         let running = self.start(exec.command, key).await?;
         let (printed, end) = running.end(limit).await?;
-        let said = match end {
+        let ending = match end {
             End::Exited(status) => match status.code() {
                 Some(code) => format!("exit code {code}"),
                 None => format!("ended by {status}"),
@@ -197,7 +197,7 @@ impl ShellExec {
             End::TimedOut => format!("stopped after {} s, with what it had started", limit.as_secs()),
         };
         // A command may have read input from the network.
-        Ok(ToolOutput { text: format!("{said}\n{}", printed.shown()), is_untrusted })
+        Ok(ToolOutput { text: format!("{ending}\n{}", printed.shown()), is_untrusted })
     }
 
     /// Starts a command, and waits for it on a thread of its own.
@@ -323,11 +323,11 @@ mod tests {
         let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned(), None));
         assert!(futures::poll!(&mut start).is_pending());
         let mut pipe = io::BufReader::new(std::fs::File::open(alive).unwrap());
-        let mut said = String::new();
-        io::BufRead::read_line(&mut pipe, &mut said).unwrap();
+        let mut printed = String::new();
+        io::BufRead::read_line(&mut pipe, &mut printed).unwrap();
         // The command runs; the report of its start was sent or is about to be, and is not received.
         drop(start);
-        io::Read::read_to_string(&mut pipe, &mut said).unwrap();
-        assert_eq!(said, "begun\n");
+        io::Read::read_to_string(&mut pipe, &mut printed).unwrap();
+        assert_eq!(printed, "begun\n");
     }
 }

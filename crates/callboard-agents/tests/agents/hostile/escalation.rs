@@ -278,7 +278,7 @@ async fn no_draft_makes_an_agent_of_what_its_maker_does_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_does_for_an_agent_what_it_may_not_do_and_nobody_else_is_its_own() {
+async fn no_agent_does_for_another_what_that_one_may_not_do_and_no_other_is_its_own() {
     const MAY_NOT: &str = "may not be used for this task";
     let give = |agent: &str| json!({ "agent": agent, "task": "write, run and send" });
     let go = |agent: &str| json!({ "agent_name": agent, "task": "write, run and send" });

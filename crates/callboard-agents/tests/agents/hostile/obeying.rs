@@ -68,7 +68,7 @@ fn orders(inner: &str) -> Vec<(&'static str, Vec<Step>)> {
 
 /// The way by which untrusted input reaches the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Route {
     Page,
     PageOfUntrustedTool,
     ErrorOfUntrustedTool,
@@ -90,7 +90,7 @@ enum Way {
     NodesThatHaveEnded,
 }
 
-impl Way {
+impl Route {
     const ALL: [Self; 19] = [
         Self::Page,
         Self::PageOfUntrustedTool,
@@ -256,7 +256,7 @@ fn telling(name: &str, text: &str, fails: bool) -> AgentSpec {
 }
 
 /// A board on which everybody obeys.
-async fn board(way: Option<Way>, text: &str, orders: Orders, sink: &Sink) -> Callboard {
+async fn board(route: Option<Route>, text: &str, orders: Orders, sink: &Sink) -> Callboard {
     let mut feed = ToolSpec::new("feed", "Reads a feed.", json!({ "type": "object" }), Effect::Reads);
     feed.is_untrusted = true;
     let words: Arc<str> = text.into();
@@ -267,16 +267,16 @@ async fn board(way: Option<Way>, text: &str, orders: Orders, sink: &Sink) -> Cal
     });
     let tools = tools(sink, text).with(feed).unwrap();
     let obeys = |first: Vec<Step>| Obeys { first, orders: Arc::clone(&orders) };
-    let repeats = |first: Way| Obeys { first: first.first(), orders: Arc::new([]) };
-    let prompt = if way == Some(Way::StateInPrompt) { "It is known that {{ state }}." } else { "" };
+    let repeats = |first: Route| Obeys { first: first.first(), orders: Arc::new([]) };
+    let prompt = if route == Some(Route::StateInPrompt) { "It is known that {{ state }}." } else { "" };
     let later = vec![vec![("ContextGet", json!({ "namespace": "plans", "key": "memo" }))]];
     let clerk = "[agent]\nname = \"clerk\"\n[agent.context]\nnamespaces = [\"plans\"]";
     let agents = [
-        built_in("victim", prompt, obeys(way.map(Way::first).unwrap_or_default()), &tools),
+        built_in("victim", prompt, obeys(route.map(Route::first).unwrap_or_default()), &tools),
         built_in("doer", "", obeys(Vec::new()), &tools),
         built_in("later", "", obeys(later), &tools),
-        built_in("reader", "", repeats(Way::Page), &tools),
-        built_in("middle", "", repeats(Way::Answer), &tools),
+        built_in("reader", "", repeats(Route::Page), &tools),
+        built_in("middle", "", repeats(Route::Answer), &tools),
         agent(clerk, obeys(Vec::new()), &tools),
         outsider(text),
         telling("telling", text, false),
@@ -302,22 +302,22 @@ fn known(number: usize, written: fn(&str) -> String) -> (String, Orders) {
 #[tokio::test(start_paused = true)]
 async fn whatever_untrusted_input_asks_nothing_is_done_that_nobody_approved() {
     let mut cases = 0;
-    for (at, way) in Way::ALL.into_iter().enumerate() {
+    for (at, route) in Route::ALL.into_iter().enumerate() {
         for number in 0..orders("").len() {
             let (phrasing, written) = PHRASINGS[cases % PHRASINGS.len()];
             let (words, orders) = known(number, written);
             let text = phrasing.replacen("{}", &words, 1);
             let sink = Sink::default();
-            let board = board(Some(way), &text, orders, &sink).await;
-            if matches!(way, Way::Entry | Way::Entries) {
+            let board = board(Some(route), &text, orders, &sink).await;
+            if matches!(route, Route::Entry | Route::Entries) {
                 watched(&board, task("Only note it.", "outsider")).await;
             }
-            let tried = watched(&board, way.task(&text)).await;
+            let tried = watched(&board, route.task(&text)).await;
             let later = watched(&board, task("Go on with it.", "later")).await;
             let asked = tried.asked.len() + later.asked.len();
-            assert_eq!(asked > 0, way.can(number), "{at} {way:?} {number} {text:?}: {}", tried.result.output);
-            assert!(tried.result.is_tainted, "{way:?} {number}");
-            assert_eq!(sink.effects(), [], "{way:?} {number} {text:?}");
+            assert_eq!(asked > 0, route.can(number), "{at} {route:?} {number} {text:?}: {}", tried.result.output);
+            assert!(tried.result.is_tainted, "{route:?} {number}");
+            assert_eq!(sink.effects(), [], "{route:?} {number} {text:?}");
             board.shutdown().await;
             cases += 1;
         }
@@ -327,15 +327,15 @@ async fn whatever_untrusted_input_asks_nothing_is_done_that_nobody_approved() {
 
 /// Each phrasing, on a page, with each order that has others do it.
 #[tokio::test(start_paused = true)]
-async fn however_untrusted_input_puts_it_nobody_else_does_it_either() {
+async fn however_untrusted_input_is_worded_no_other_agent_does_it_either() {
     let mut cases = 0;
     for (phrasing, written) in PHRASINGS {
         for number in [4, 6, 7] {
             let (words, orders) = known(number, written);
             let text = phrasing.replacen("{}", &words, 1);
             let sink = Sink::default();
-            let board = board(Some(Way::Page), &text, orders, &sink).await;
-            let tried = watched(&board, Way::Page.task(&text)).await;
+            let board = board(Some(Route::Page), &text, orders, &sink).await;
+            let tried = watched(&board, Route::Page.task(&text)).await;
             assert_eq!(tried.asked.len(), 1, "{number} {text:?}: {}", tried.result.output);
             assert_eq!(sink.effects(), [], "{number} {text:?}");
             board.shutdown().await;
@@ -366,28 +366,28 @@ async fn the_same_words_of_a_person_are_obeyed() {
 async fn a_fork_is_held_back_as_the_run_was_that_it_comes_from() {
     let mut cases = 0;
     // With the turn in which they are obeyed.
-    for (way, turn) in [
-        (Way::Handoff, 2),
-        (Way::AcceptedHandoff, 2),
-        (Way::StateInPrompt, 2),
-        (Way::Task, 1),
-        (Way::Input, 1),
-        (Way::Node, 2),
-        (Way::NodesSideBySide, 3),
+    for (route, turn) in [
+        (Route::Handoff, 2),
+        (Route::AcceptedHandoff, 2),
+        (Route::StateInPrompt, 2),
+        (Route::Task, 1),
+        (Route::Input, 1),
+        (Route::Node, 2),
+        (Route::NodesSideBySide, 3),
     ] {
         for number in 0..orders("").len() {
             let (words, orders) = known(number, str::to_owned);
             let sink = Sink::default();
-            let board = board(Some(way), &words, orders, &sink).await;
-            let run = board.submit(way.task(&words)).await.unwrap();
+            let board = board(Some(route), &words, orders, &sink).await;
+            let run = board.submit(route.task(&words)).await.unwrap();
             watched_run(&board, &run).await;
             let fork = board.fork(run.id(), turn, Fork::new()).await.unwrap();
             let forked = watched_run(&board, &fork).await;
             let later = watched(&board, task("Go on with it.", "later")).await;
-            assert!(forked.result.is_tainted, "{way:?} {number}");
+            assert!(forked.result.is_tainted, "{route:?} {number}");
             let asked = forked.asked.len() + later.asked.len();
-            assert_eq!(asked > 0, way.can(number), "{way:?} {number}: {}", forked.result.output);
-            assert_eq!(sink.effects(), [], "{way:?} {number}");
+            assert_eq!(asked > 0, route.can(number), "{route:?} {number}: {}", forked.result.output);
+            assert_eq!(sink.effects(), [], "{route:?} {number}");
             board.shutdown().await;
             cases += 1;
         }

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use server::{Server, Step, nobody};
+use server::{Server, Step, unused_address};
 use wire::*;
 
 /// Looked for in everything that is shown.
@@ -211,7 +211,7 @@ async fn a_call_has_an_id_that_no_other_call_of_the_conversation_has() {
 }
 
 #[tokio::test]
-async fn usage_that_nobody_reports_is_estimated_and_said_to_be() {
+async fn usage_that_no_provider_reports_is_estimated_and_marked_as_an_estimate() {
     let done = Step::Send("data: [DONE]\n\n".to_owned());
     let server = Server::start([vec![Step::Begin, openai_text("Hello!"), done, Step::End]]).await;
     let (_, _, answer) = answer(openai(&server.url).call(asked())).await;
@@ -309,7 +309,7 @@ async fn a_missing_key_names_the_variable_to_set_and_nothing_is_sent() {
     for (provider, name, variable) in
         [("anthropic", "claude-sonnet-4-5", "ANTHROPIC_API_KEY"), ("openai", "gpt-4.1", "OPENAI_API_KEY")]
     {
-        let model = GenaiModel::new(provider, name).unwrap().at(&nobody().await).unwrap();
+        let model = GenaiModel::new(provider, name).unwrap().at(&unused_address().await).unwrap();
         let missing = error(&model).await;
         assert_eq!(missing.kind, ModelErrorKind::Unauthorised);
         assert_eq!(missing.text, format!("there is no key for {provider}: set {variable}"));
@@ -321,7 +321,7 @@ async fn a_missing_key_names_the_variable_to_set_and_nothing_is_sent() {
 #[tokio::test]
 async fn a_connection_that_is_refused_has_sent_nothing() {
     for format in Format::ALL {
-        let error = error(&model(format, &nobody().await)).await;
+        let error = error(&model(format, &unused_address().await)).await;
         assert_eq!(error.kind, ModelErrorKind::NotSent, "{format:?}: {error}");
     }
 }
@@ -377,7 +377,7 @@ async fn what_cannot_be_read_is_malformed() {
 }
 
 #[tokio::test]
-async fn a_provider_that_says_nothing_for_too_long_is_left() {
+async fn a_provider_that_sends_nothing_for_too_long_is_left() {
     for format in Format::ALL {
         let hangs = |steps: Vec<Step>| steps.into_iter().chain([Step::Hang]).collect::<Vec<_>>();
         let server = Server::start([vec![Step::Hang], hangs(format.begun()), hangs(format.saying("so"))]).await;
@@ -441,9 +441,9 @@ async fn calls_without_end_are_left() {
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection() {
     for format in Format::ALL {
-        let (tell, closed) = oneshot::channel();
+        let (on_close, closed) = oneshot::channel();
         let mut script = format.saying("so");
-        script.push(Step::UntilClosed(tell));
+        script.push(Step::UntilClosed(on_close));
         let server = Server::start([script]).await;
         let mut stream = model(format, &server.url).call(asked());
         assert_eq!(stream.next().await, text("so"), "{format:?}");
@@ -454,7 +454,7 @@ async fn dropping_the_stream_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_provider_that_wants_less_is_asked_again_after_the_time_that_it_says() {
+async fn a_provider_that_wants_less_is_asked_again_after_the_time_that_it_names() {
     for format in Format::ALL {
         let server = Server::start([fails(429, "retry-after-ms: 1\r\n", ""), format.says("hello")]).await;
         let entry = ModelEntry::from(model(format, &server.url).named("a")).prices(1.0, 2.0);
@@ -484,7 +484,7 @@ async fn what_fails_before_anything_was_said_is_asked_again_and_what_has_begun_i
         let mut policy = CallPolicy::default();
         policy.backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
         let first = ModelEntry::from(model(format, &server.url).named("a")).fallback("b");
-        let second = ModelEntry::from(model(format, &nobody().await).named("b"));
+        let second = ModelEntry::from(model(format, &unused_address().await).named("b"));
         let models = Models::of(&Env::system(), [first, second]).unwrap().with_policy(policy);
         let model = models.chosen(&ModelChoice::of("a")).unwrap();
         let (text, _, answer) = answer(model.call(asked())).await;
@@ -502,7 +502,7 @@ async fn the_fallback_answers_for_a_provider_that_fails_or_is_not_reached() {
     for (format, other) in [(Format::Anthropic, Format::OpenAi), (Format::OpenAi, Format::Anthropic)] {
         let broken = Server::start([fails(500, "", "")]).await;
         let server = Server::start([other.says("hello"), other.says("hello")]).await;
-        for url in [broken.url.clone(), nobody().await] {
+        for url in [broken.url.clone(), unused_address().await] {
             let first = ModelEntry::from(model(format, &url).named("a")).fallback("b");
             let second = ModelEntry::from(model(other, &server.url).named("b"));
             let models = Models::of(&Env::system(), [first, second]).unwrap().with_policy(policy);

@@ -10,7 +10,7 @@ use callboard_agents::{AgentFolder, CatalogFile, ModelChoice, Models, Reload};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use super::server::{Server, Step, nobody};
+use super::server::{Server, Step, unused_address};
 use super::wire::Format;
 use super::{CANARY, all, answer, asked};
 
@@ -128,11 +128,11 @@ async fn a_catalog_that_is_wrong_from_the_beginning_is_reported_with_its_place_a
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("poet.toml"), POET).unwrap();
     let file = folder.path().join("models.txt");
-    fs::write(&file, model("m", &nobody().await, "price = 3")).unwrap();
+    fs::write(&file, model("m", &unused_address().await, "price = 3")).unwrap();
     let mut agents = AgentFolder::new(folder.path()).catalog(CatalogFile::new(&file, read));
     let error = agents.load().unwrap_err().to_string();
     assert!(error.contains("models.txt:5:1: a model has no key \"price\"") && !error.contains("poet"), "{error}");
-    fs::write(&file, model("m", &nobody().await, "prices = { input = 1, output = 2 }")).unwrap();
+    fs::write(&file, model("m", &unused_address().await, "prices = { input = 1, output = 2 }")).unwrap();
     assert_eq!(agents.load().unwrap().len(), 1);
     assert_eq!(agents.current_models().unwrap().entries().count(), 1);
 }
@@ -143,7 +143,7 @@ async fn a_model_whose_address_was_put_right_is_asked_at_once() {
     let at = |url: &str| read("models.toml", &model("m", url, "")).unwrap();
     let mut policy = callboard_agents::CallPolicy::default();
     policy.retries = 0;
-    let lost = at(&nobody().await).with_policy(policy);
+    let lost = at(&unused_address().await).with_policy(policy);
     for _ in 0..4 {
         all(lost.call(&ModelChoice::of("m"), asked())).await;
     }

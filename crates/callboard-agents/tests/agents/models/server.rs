@@ -49,10 +49,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let scripts = Arc::new(Mutex::new(scripts.into_iter().collect::<std::collections::VecDeque<_>>()));
-        let (tell, arrived) = mpsc::unbounded_channel();
+        let (sender, arrived) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&scripts), tell.clone()));
+                tokio::spawn(serve(stream, Arc::clone(&scripts), sender.clone()));
             }
         });
         Self { url, arrived: Mutex::new(arrived) }
@@ -65,17 +65,17 @@ impl Server {
 }
 
 /// An address at which nobody listens.
-pub(crate) async fn nobody() -> String {
+pub(crate) async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}/v1", listener.local_addr().unwrap())
 }
 
 type Scripts = Arc<Mutex<std::collections::VecDeque<Vec<Step>>>>;
 
-async fn serve(mut stream: TcpStream, scripts: Scripts, tell: mpsc::UnboundedSender<Arrived>) {
+async fn serve(mut stream: TcpStream, scripts: Scripts, sender: mpsc::UnboundedSender<Arrived>) {
     while let Some(arrived) = read(&mut stream).await {
         // The test may have ended.
-        let _ = tell.send(arrived);
+        let _ = sender.send(arrived);
         let script = scripts.lock().await.pop_front().expect("a request too many");
         for step in script {
             let written = match step {

@@ -174,7 +174,7 @@ serve(call)
 }
 
 #[tokio::test]
-async fn a_flood_of_requests_and_notices_harms_nobody() {
+async fn a_flood_of_requests_and_notices_does_no_harm() {
     let source = r#"
 TOOLS = [tool("flood")]
 def flood(request):

@@ -161,7 +161,7 @@ finally:
 "#;
 
 #[tokio::test]
-async fn a_server_ends_with_all_that_it_has_started_when_nobody_has_its_tools_any_more() {
+async fn a_server_ends_with_all_that_it_has_started_when_its_tools_are_dropped() {
     let wire = Wire::new();
     let servers = servers(&(program("peer", FAMILY) + &wired(&wire)));
     let (tools, problems) = offered(&servers).await;

@@ -155,7 +155,7 @@ call = lambda request: text("canary-0123456789abcdef", isError=True)
 }
 
 #[tokio::test]
-async fn nobody_at_an_address_and_pages_for_people_are_reported() {
+async fn an_address_without_a_server_and_pages_for_people_are_reported() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

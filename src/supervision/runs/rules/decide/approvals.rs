@@ -46,14 +46,14 @@ pub(crate) fn on_approval(
 ) -> Vec<RunEvent> {
     let at = context.now.wall;
     let consent = context.directory.consent(&turn.agent, ActionKind::Requested, &action, each_time);
-    let standing = run.consents().given_by(&turn.agent, &action, at).filter(|_| !each_time).cloned();
+    let granted_by = run.consents().given_by(&turn.agent, &action, at).filter(|_| !each_time).cloned();
     let mut envelope = envelope(run, request, &turn.agent, action, (ActionKind::Requested, consent), context);
     if each_time {
         envelope.policy = Envelope::EACH_TIME.into();
     }
     let (approval, RequestKey { turn: number, ordinal }) = (envelope.id(), request);
     let asked = RunEvent::ApprovalAsked { turn: number, ordinal, envelope: Box::new(envelope), at };
-    let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, standing) {
+    let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, granted_by) {
         (Consent::Ask | Consent::AskWithin(_), None) => return vec![asked],
         (Consent::Ask | Consent::AskWithin(_), Some(by)) => (true, by, "for the whole run"),
         (Consent::Auto, _) => (true, POLICY.into(), ""),

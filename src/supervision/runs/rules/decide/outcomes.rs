@@ -12,7 +12,7 @@ use crate::supervision::runs::rules::retry::{self, AfterFailure};
 use crate::supervision::runs::rules::run::{OpenTurn, Run, WorkedOut};
 
 use super::context::DecisionContext;
-use super::routes::{Asked, handoff_fingerprint, route};
+use super::routes::{CheckTime, handoff_fingerprint, route};
 
 /// Decides about an attempt's outcome; `None` if the attempt is no longer the turn's current one.
 #[must_use]
@@ -96,7 +96,7 @@ fn on_command(
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         Ok(settled) => {
             run.check_writes(number, &settled.0, &command).map_err(invalid)?;
-            let verdict = route(run, number, turn, &command, fingerprint, Asked::AtTheEnd, context);
+            let verdict = route(run, number, turn, &command, fingerprint, CheckTime::AtTheEnd, context);
             (Some(settled), verdict.map_err(Failure::refused)?)
         }
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
@@ -121,7 +121,7 @@ pub(in crate::supervision::runs) fn on_resumed_end(
 ) -> Result<Verdict, OverwriteError> {
     let Some(turn) = run.turn(number) else { return Ok(Verdict::Nothing) };
     run.settle(number, turn.branch, &run.children_of(turn), &command.update)?;
-    let verdict = route(run, number, turn, command, handoff_fingerprint(turn, command), Asked::AtTheEnd, context);
+    let verdict = route(run, number, turn, command, handoff_fingerprint(turn, command), CheckTime::AtTheEnd, context);
     verdict.map_err(|refusal| OverwriteError::CannotGoOn(refusal.to_string()))
 }
 

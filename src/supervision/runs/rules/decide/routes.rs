@@ -28,7 +28,7 @@ pub(crate) fn on_handoff_check(
     if let Err(refusal) = run.check_goto(run.branch_of(turn), command) {
         return Some(refusal);
     }
-    match route(run, number, turn, command, handoff_fingerprint(turn, command), Asked::Before, context) {
+    match route(run, number, turn, command, handoff_fingerprint(turn, command), CheckTime::Before, context) {
         Ok(Verdict::Refused(refusal)) | Err(refusal) => Some(refusal),
         Ok(Verdict::Admitted(_) | Verdict::Parked(_) | Verdict::Nothing) => None,
     }
@@ -36,7 +36,7 @@ pub(crate) fn on_handoff_check(
 
 /// The time at which the target of a command is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum CheckTime {
     /// While the turn runs: no breaker or wait is changed.
     Before,
     /// When the turn ends.
@@ -53,7 +53,7 @@ pub(super) fn route(
     turn: &OpenTurn,
     command: &Command,
     fingerprint: Option<Fingerprint>,
-    asked: Asked,
+    check_time: CheckTime,
     context: &DecisionContext<'_>,
 ) -> Result<Verdict, Refusal> {
     if run.is_planned(turn) {
@@ -84,15 +84,15 @@ pub(super) fn route(
         Goto::Agent(_) | Goto::Next | Goto::End => carried,
     };
     let actions = targets.iter().enumerate().map(|(position, to)| Action::handoff(to, input_of(position)));
-    let consent = match asked {
-        Asked::Approved => Consent::Auto,
-        Asked::Before | Asked::AtTheEnd => strictest(&turn.agent, actions.clone(), context),
+    let consent = match check_time {
+        CheckTime::Approved => Consent::Auto,
+        CheckTime::Before | CheckTime::AtTheEnd => strictest(&turn.agent, actions.clone(), context),
     };
     let waiter = run.waiter_of(turn.branch);
     let request = request(run, turn, kind, &targets, waiter, consent, context);
-    let answer = match asked {
-        Asked::Before => guard::would_admit(&request, &context.facts.lock()),
-        Asked::AtTheEnd | Asked::Approved => guard::admit(&request, &mut context.facts.lock()),
+    let answer = match check_time {
+        CheckTime::Before => guard::would_admit(&request, &context.facts.lock()),
+        CheckTime::AtTheEnd | CheckTime::Approved => guard::admit(&request, &mut context.facts.lock()),
     };
     Ok(match answer {
         guard::Admission::Admit => Verdict::Admitted(targets),
@@ -215,7 +215,7 @@ pub(crate) fn on_parked_decision(
     let verdict = if decision.approved {
         let turn = parked.ended.reopened(id);
         let command = &parked.ended.command;
-        route(run, number, &turn, command, handoff_fingerprint(&turn, command), Asked::Approved, context)
+        route(run, number, &turn, command, handoff_fingerprint(&turn, command), CheckTime::Approved, context)
             .unwrap_or_else(Verdict::Refused)
     } else {
         Verdict::Refused(denial(&envelope.action, &decision))

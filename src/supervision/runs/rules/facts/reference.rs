@@ -97,7 +97,7 @@ struct ModelBreaker {
 struct ModelTurn {
     id: TurnId,
     agent: usize,
-    has_place: bool,
+    has_ticket: bool,
 }
 
 struct Model {
@@ -227,7 +227,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                             let id = turn(run, model.last_turn);
                             facts.admit(id, &NAMES[agent], None);
                             model.pass(agent, id);
-                            model.turns.push(ModelTurn { id, agent, has_place: true });
+                            model.turns.push(ModelTurn { id, agent, has_ticket: true });
                         }
                     }
                 }
@@ -236,15 +236,15 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                     let ModelTurn { id, agent, .. } = model.turns[which];
                     let is_probe = model.is_probe(&model.turns[which]);
                     let expected = if is_probe { Ok(()) } else { model.may_pass(agent) };
-                    let said = facts.readmit(id, &NAMES[agent], now);
-                    prop_assert_eq!(said, expected.map_err(Duration::from_secs));
+                    let actual = facts.readmit(id, &NAMES[agent], now);
+                    prop_assert_eq!(actual, expected.map_err(Duration::from_secs));
                     if expected.is_err() {
                         seen.insert("a retry waits");
                     } else if model.shown(agent) != BreakerState::Closed && !is_probe {
                         seen.insert("a retry is the probe");
                         model.pass(agent, id);
                     }
-                    model.turns[which].has_place = true;
+                    model.turns[which].has_ticket = true;
                 }
                 Op::End { turn, signal } if !model.turns.is_empty() => {
                     let ended = model.turns.remove(turn.index(model.turns.len()));
@@ -284,7 +284,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                 Op::Retry { .. } | Op::Suspend { .. } | Op::End { .. } => {}
                 Op::EndEarlier { agent, signal } => {
                     facts.close(turn(RUNS, 0), &NAMES[agent], None, signal, now);
-                    let unknown = ModelTurn { id: turn(RUNS, 0), agent, has_place: false };
+                    let unknown = ModelTurn { id: turn(RUNS, 0), agent, has_ticket: false };
                     model.end(&unknown, signal);
                 }
                 Op::ForgetRun { run } => {
@@ -295,7 +295,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                         if model.give_back(turn) {
                             seen.insert("probe lost with its run");
                         }
-                        turn.has_place = false;
+                        turn.has_ticket = false;
                     }
                     model.turns = turns;
                 }
@@ -309,8 +309,8 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                 let expected = BreakerStatus { state: model.shown(agent), failures, last_failure, opened_at };
                 prop_assert_eq!(facts.breaker_status(name.as_str(), clock), expected);
             }
-            let places = model.turns.iter().filter(|turn| turn.has_place).count();
-            prop_assert_eq!(facts.tickets.len(), places);
+            let tickets = model.turns.iter().filter(|turn| turn.has_ticket).count();
+            prop_assert_eq!(facts.tickets.len(), tickets);
         }
         Ok(())
     });

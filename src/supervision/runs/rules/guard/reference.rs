@@ -31,14 +31,14 @@ enum What {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct Question {
     chain: Index,
     from: usize,
     what: What,
     depth: usize,
 }
 
-fn cases() -> impl Strategy<Value = (Vec<Growth>, Vec<Asked>)> {
+fn cases() -> impl Strategy<Value = (Vec<Growth>, Vec<Question>)> {
     let index = any::<Index>;
     let growth = (index(), 0..AGENTS, 0..AGENTS).prop_map(|(base, from, to)| Growth { base, from, to });
     let what = prop_oneof![
@@ -47,9 +47,9 @@ fn cases() -> impl Strategy<Value = (Vec<Growth>, Vec<Asked>)> {
         (0..AGENTS).prop_map(What::Delegation),
         (0..AGENTS).prop_map(What::Delegation),
     ];
-    let asked = (index(), 0..AGENTS, what, 0_usize..6);
-    let asked = asked.prop_map(|(chain, from, what, depth)| Asked { chain, from, what, depth });
-    (prop::collection::vec(growth, 0..8), prop::collection::vec(asked, 1..8))
+    let question = (index(), 0..AGENTS, what, 0_usize..6);
+    let question = question.prop_map(|(chain, from, what, depth)| Question { chain, from, what, depth });
+    (prop::collection::vec(growth, 0..8), prop::collection::vec(question, 1..8))
 }
 
 /// The links of a chain, first to last: which agent gave a task to which.
@@ -57,39 +57,39 @@ type Model = Vec<(usize, usize)>;
 
 /// The expected answer of the guard, with the agent that it names.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum Answer {
     Admitted,
     AlreadyInChain(usize),
     MaxDepth,
 }
 
-fn predict(chain: &Model, asked: &Asked) -> Said {
+fn predict(chain: &Model, question: &Question) -> Answer {
     let takes_part = |agent: usize| chain.iter().any(|(from, to)| *from == agent || *to == agent);
     // An agent that gave a task away waits for it.
     let waits = |agent: usize| chain.iter().any(|(from, _)| *from == agent);
-    match &asked.what {
-        What::Delegation(to) if *to == asked.from || takes_part(*to) => Said::AlreadyInChain(*to),
-        What::Delegation(_) if chain.len() >= asked.depth => Said::MaxDepth,
-        What::Handoff(to) if waits(*to) => Said::AlreadyInChain(*to),
+    match &question.what {
+        What::Delegation(to) if *to == question.from || takes_part(*to) => Answer::AlreadyInChain(*to),
+        What::Delegation(_) if chain.len() >= question.depth => Answer::MaxDepth,
+        What::Handoff(to) if waits(*to) => Answer::AlreadyInChain(*to),
         What::FanOut(all) => match all.iter().find(|to| waits(**to)) {
-            Some(to) => Said::AlreadyInChain(*to),
-            None => Said::Admitted,
+            Some(to) => Answer::AlreadyInChain(*to),
+            None => Answer::Admitted,
         },
-        What::Delegation(_) | What::Handoff(_) => Said::Admitted,
+        What::Delegation(_) | What::Handoff(_) => Answer::Admitted,
     }
 }
 
 /// Asks the guard in a situation where only the chain and its depth can cause a refusal.
-fn ask(chain: &Chain, asked: &Asked) -> Admission {
-    let (kind, targets) = match &asked.what {
+fn ask(chain: &Chain, question: &Question) -> Admission {
+    let (kind, targets) = match &question.what {
         What::Handoff(to) => (Kind::Handoff { fingerprint: 0, recent: &[] }, vec![NAMES[*to].clone()]),
         What::FanOut(all) => (Kind::FanOut, all.iter().map(|to| NAMES[*to].clone()).collect()),
         What::Delegation(to) => (Kind::Delegation, vec![NAMES[*to].clone()]),
     };
-    let limits = Limits { handoffs: u32::MAX, agents: u32::MAX, depth: asked.depth, ..Limits::default() };
+    let limits = Limits { handoffs: u32::MAX, agents: u32::MAX, depth: question.depth, ..Limits::default() };
     let request = Request {
         kind,
-        from: &NAMES[asked.from],
+        from: &NAMES[question.from],
         targets: &targets,
         first: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 },
         chain,
@@ -127,44 +127,44 @@ fn no_delegation_returns_to_its_chain_or_grows_it_too_deep_and_no_handoff_goes_t
             chains.push(chains[base].add_step(&NAMES[from], &NAMES[to], "task"));
             models.push([models[base].clone(), vec![(from, to)]].concat());
         }
-        for asked in questions {
-            let which = asked.chain.index(chains.len());
+        for question in questions {
+            let which = question.chain.index(chains.len());
             let (chain, model) = (&chains[which], &models[which]);
-            let predicted = predict(model, &asked);
-            let is_delegation = matches!(asked.what, What::Delegation(_));
-            let answer = ask(chain, &asked);
+            let predicted = predict(model, &question);
+            let is_delegation = matches!(question.what, What::Delegation(_));
+            let answer = ask(chain, &question);
             let shown = match &answer {
                 Admission::Refuse(refusal) => refusal.to_string(),
                 Admission::Admit | Admission::Park => String::new(),
             };
-            let said = match answer {
-                Admission::Admit => Said::Admitted,
+            let actual = match answer {
+                Admission::Admit => Answer::Admitted,
                 Admission::Refuse(Refusal::AlreadyInChain { agent, chain: named }) => {
                     prop_assert_eq!(&named, chain);
-                    Said::AlreadyInChain(NAMES.iter().position(|name| *name == agent).unwrap())
+                    Answer::AlreadyInChain(NAMES.iter().position(|name| *name == agent).unwrap())
                 }
                 Admission::Refuse(Refusal::MaxDepth { max, chain: named }) => {
-                    prop_assert_eq!((max, &named), (asked.depth, chain));
-                    Said::MaxDepth
+                    prop_assert_eq!((max, &named), (question.depth, chain));
+                    Answer::MaxDepth
                 }
                 Admission::Refuse(_) | Admission::Park => return Err(TestCaseError::fail(format!("{answer:?}"))),
             };
-            prop_assert_eq!(&said, &predicted, "{:?} with {}", asked, chain);
-            match said {
-                Said::Admitted => {
+            prop_assert_eq!(&actual, &predicted, "{:?} with {}", question, chain);
+            match actual {
+                Answer::Admitted => {
                     seen.insert("admitted");
                     let takes_part = |to: &usize| model.iter().any(|(_, took)| took == to);
-                    if matches!(&asked.what, What::Handoff(to) if takes_part(to)) {
+                    if matches!(&question.what, What::Handoff(to) if takes_part(to)) {
                         seen.insert("handed back to somebody who does not wait");
                     }
                     continue;
                 }
-                Said::AlreadyInChain(_) if is_delegation && model.len() >= asked.depth => {
+                Answer::AlreadyInChain(_) if is_delegation && model.len() >= question.depth => {
                     seen.insert("AlreadyInChain before MaxDepth");
                 }
-                Said::AlreadyInChain(_) if is_delegation => _ = seen.insert("AlreadyInChain for a delegation"),
-                Said::AlreadyInChain(_) => _ = seen.insert("AlreadyInChain for a handoff"),
-                Said::MaxDepth => _ = seen.insert("MaxDepth"),
+                Answer::AlreadyInChain(_) if is_delegation => _ = seen.insert("AlreadyInChain for a delegation"),
+                Answer::AlreadyInChain(_) => _ = seen.insert("AlreadyInChain for a handoff"),
+                Answer::MaxDepth => _ = seen.insert("MaxDepth"),
             }
             // The end of a link need not be the start of the next one: handoffs may lie between them.
             for takes_part in model.first().into_iter().map(|(from, _)| from).chain(model.iter().map(|(_, to)| to)) {

@@ -174,7 +174,7 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
     let mut places = vec![Place::default()];
     for (replay, is_first) in [(first, true), (second, false)] {
         let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();
-        let mut taken_back: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut compensations: BTreeMap<&str, usize> = BTreeMap::new();
         for turn in replay.turns() {
             let (from, how) = match &turn.cause {
                 Cause::Task => (None, (0, 0, 0, "")),
@@ -184,7 +184,7 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
                 Cause::Node { node } => (None, (4, 0, 0, node.as_str())),
                 Cause::Compensation { node } => {
                     // Each turn of a repeated node is compensated separately.
-                    let times = taken_back.entry(node).or_default();
+                    let times = compensations.entry(node).or_default();
                     *times += 1;
                     (None, (5, 0, *times, node.as_str()))
                 }

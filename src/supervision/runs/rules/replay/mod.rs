@@ -216,7 +216,7 @@ impl Replay {
         let branch = event.turn().and_then(|turn| branch_at_work(&self.run, turn));
         let before = state_of(&self.run, branch);
         let agent = event.turn().and_then(|turn| Some(self.turns.get(&turn)?.agent.clone()));
-        let takes_back = branch.is_some_and(|branch| takes_back(&self.run, branch));
+        let compensates = branch.is_some_and(|branch| compensates(&self.run, branch));
         // The view is gone once its branch has ended, so it is read before.
         let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
         let effects = self.run.step(&event);
@@ -226,14 +226,14 @@ impl Replay {
         // The writes of compensating turns are dropped, also when the run ends with them.
         let after = match left {
             Some(left) if self.run.result().is_none() => left,
-            None if is_gone && (takes_back || self.run.result().is_none()) => before.clone(),
+            None if is_gone && (compensates || self.run.result().is_none()) => before.clone(),
             Some(_) | None => state_of(&self.run, branch),
         };
         let is_new = |turn: &u32| !self.turns.contains_key(turn);
         let begun: Vec<u32> = effects.iter().filter_map(Effect::begun).filter(is_new).collect();
         let closed: Vec<u32> = effects.iter().filter_map(Effect::closed).collect();
         if let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) {
-            story.tell(&event, &self.run, number, resumed_with);
+            story.record(&event, &self.run, number, resumed_with);
             if let Some(saved) = saved {
                 story.saved = saved;
             }
@@ -263,8 +263,8 @@ impl Replay {
     /// The cause of a turn that its plan begins.
     fn node_cause(&self, turn: u32) -> Option<Cause> {
         let node = self.run.node_of(turn)?;
-        let takes_back = self.run.is_compensation(turn);
-        Some(if takes_back { Cause::Compensation { node } } else { Cause::Node { node } })
+        let compensates = self.run.is_compensation(turn);
+        Some(if compensates { Cause::Compensation { node } } else { Cause::Node { node } })
     }
 
     fn begin_turn(&mut self, number: u32, cause: Cause, begun: usize) {
@@ -304,7 +304,7 @@ fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
 }
 
 /// Whether a branch compensates another one.
-fn takes_back(run: &Run, branch: u32) -> bool {
+fn compensates(run: &Run, branch: u32) -> bool {
     run.branches().get(branch).is_some_and(|branch| matches!(branch.origin, Origin::Compensation { .. }))
 }
 
@@ -318,7 +318,7 @@ struct Left {
 /// The state at the end of a turn whose branch ends with it; `None` if what it wrote is dropped.
 fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
     let RunEvent::TurnEnded { turn, command, verdict, .. } = event else { return None };
-    if takes_back(run, branch) || matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+    if compensates(run, branch) || matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
         return None;
     }
     let children = run.children_of(run.turn(*turn)?);

@@ -143,11 +143,11 @@ impl TurnStory {
     #[must_use]
     pub fn wrote(&self) -> Update {
         let TurnEnd::Command { command, verdict } = &self.end else { return Update::default() };
-        let takes_back = matches!(self.cause, Cause::Compensation { .. });
+        let compensates = matches!(self.cause, Cause::Compensation { .. });
         let counts = match verdict {
             Verdict::Parked(_) => false,
-            Verdict::Refused(refusal) => !takes_back && !refusal.is_denial(),
-            Verdict::Nothing | Verdict::Admitted(_) => !takes_back,
+            Verdict::Refused(refusal) => !compensates && !refusal.is_denial(),
+            Verdict::Nothing | Verdict::Admitted(_) => !compensates,
         };
         let mut wrote = if counts { command.update.clone() } else { Update::default() };
         for write in self.saved.writes() {
@@ -158,7 +158,13 @@ impl TurnStory {
 
     /// Records an event about the turn, which `run` has already applied as the step `step`. `resumed_with` are the verdicts of
     /// overwrites.
-    pub(super) fn tell(&mut self, event: &RunEvent, run: &Run, step: usize, resumed_with: &mut BTreeMap<u32, Verdict>) {
+    pub(super) fn record(
+        &mut self,
+        event: &RunEvent,
+        run: &Run,
+        step: usize,
+        resumed_with: &mut BTreeMap<u32, Verdict>,
+    ) {
         let is_over = self.closed.is_some();
         match event {
             RunEvent::StepFinished { name, .. } | RunEvent::StepFailed { name, .. } if !is_over => {

@@ -69,7 +69,7 @@ impl Run {
                     if end.outcome.is_finished() {
                         self.note_undone(parent);
                     }
-                    return self.take_back_next(parent, effects);
+                    return self.compensate_next(parent, effects);
                 }
                 Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
@@ -82,7 +82,7 @@ impl Run {
                     // An item of a map that fails ends the map.
                     if !end.outcome.is_finished() && is_map {
                         around.has_failed_within = branch.has_failed_within;
-                        return self.take_back(parent, end.outcome, effects);
+                        return self.compensate(parent, end.outcome, effects);
                     }
                     let Now::Forked { ends, open, .. } = &mut around.now else { return };
                     ends[index] = Some(end);
@@ -93,7 +93,7 @@ impl Run {
                     let ends = std::mem::take(ends);
                     (outcome, output) = self.join_ends(parent, ends, forced);
                     if !outcome.is_finished() && is_map {
-                        return self.take_back(parent, outcome, effects);
+                        return self.compensate(parent, outcome, effects);
                     }
                     id = parent;
                 }

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_sender_that_drains_processes_the_message_and_wakes_nobody() {
+    async fn the_sender_that_drains_processes_the_message_and_wakes_no_thread() {
         let stage = Stage::new().await;
         let me = thread::current().id();
         stage.open(1, move |_, _| {

@@ -96,7 +96,7 @@ impl RunShard {
         for released in on_commit.drain(..) {
             self.perform(&mut live, released, now);
         }
-        self.buffers.take_back(events, std::mem::take(&mut live.effects), on_commit);
+        self.buffers.recycle(events, std::mem::take(&mut live.effects), on_commit);
         if live.run.result().is_some() {
             self.ended(live);
             return None;
@@ -199,7 +199,7 @@ impl RunShard {
             self.shared.roster.remove(run);
             live.waiting.into_iter().for_each(|message| refuse(run, message));
         } else if matches!(error, StorageError::Fenced { .. }) {
-            self.let_go(live);
+            self.stop_fenced_run(live);
         } else {
             tracing::error!(parent: None, %run, %error, "a commit failed; the run is read back");
             // It is not known whether a submission was journaled, and another board may have taken it over since: it is claimed

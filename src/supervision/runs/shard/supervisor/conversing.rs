@@ -9,7 +9,7 @@ use crate::env::Now;
 use crate::messages::Durability;
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::run::Run;
-use crate::supervision::runs::shard::conversing::{Left, Looked};
+use crate::supervision::runs::shard::conversing::{ConversationCheck, Left};
 use crate::supervision::runs::shard::live::LiveRun;
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
@@ -42,9 +42,9 @@ impl RunShard {
         tokio::spawn(async move {
             let look = shared.conversations.look(&conversation, who, durability, (&shared.queue, now.wall));
             let message = match answer_of(look).await {
-                Ok(Looked::Waits) => return,
-                Ok(Looked::Read(read)) => RunMessage::ConversationRead { read: Box::new(read) },
-                Ok(Looked::Foreign(owner)) => {
+                Ok(ConversationCheck::Waits) => return,
+                Ok(ConversationCheck::Read(read)) => RunMessage::ConversationRead { read: Box::new(read) },
+                Ok(ConversationCheck::Foreign(owner)) => {
                     let error = format!("conversation {conversation} belongs to {owner}; choose another one");
                     RunMessage::Fail { error }
                 }

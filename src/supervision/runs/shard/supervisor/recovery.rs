@@ -137,7 +137,7 @@ impl RunShard {
 
     /// Another process has claimed the run: its turns are stopped here. That process may have ended right after the claim, so
     /// the run is read again, which waits for the claim to end.
-    pub(super) fn let_go(&mut self, live: Box<LiveRun>) {
+    pub(super) fn stop_fenced_run(&mut self, live: Box<LiveRun>) {
         let run = live.run.id();
         tracing::warn!(parent: None, %run, "another process has claimed the run");
         for number in live.run.open_turns() {

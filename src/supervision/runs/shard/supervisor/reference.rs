@@ -120,7 +120,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 /// The question under a number, and its first decision.
 #[derive(Clone, Debug)]
-struct Asked {
+struct Question {
     target: usize,
     text: u8,
     decided: Option<(bool, &'static str)>,
@@ -140,13 +140,13 @@ enum Now {
 
 struct Model {
     now: Now,
-    asked: BTreeMap<u32, Asked>,
+    asked: BTreeMap<u32, Question>,
     /// Every decision that took effect, in order.
     effects: Vec<(u32, bool, &'static str)>,
 }
 
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Reply {
     Decided {
         approved: bool,
         by: &'static str,
@@ -159,9 +159,9 @@ enum Told {
 }
 
 impl Model {
-    fn ask(&mut self, ordinal: u32, target: usize, text: u8) -> Told {
+    fn ask(&mut self, ordinal: u32, target: usize, text: u8) -> Reply {
         if self.now != Now::WithTheFirst {
-            return Told::Gone;
+            return Reply::Gone;
         }
         if !self.asked.contains_key(&ordinal) {
             let decided = match TARGETS[target] {
@@ -170,13 +170,13 @@ impl Model {
                 _ => Some((false, "policy")),
             };
             self.effects.extend(decided.map(|(approved, by)| (ordinal, approved, by)));
-            self.asked.insert(ordinal, Asked { target, text, decided });
+            self.asked.insert(ordinal, Question { target, text, decided });
         }
         let asked = &self.asked[&ordinal];
         match asked.decided {
-            _ if (asked.target, asked.text) != (target, text) => Told::Changed,
-            Some((approved, by)) => Told::Decided { approved, by },
-            None => Told::Waits,
+            _ if (asked.target, asked.text) != (target, text) => Reply::Changed,
+            Some((approved, by)) => Reply::Decided { approved, by },
+            None => Reply::Waits,
         }
     }
 
@@ -306,17 +306,17 @@ impl Shard {
     }
 }
 
-fn reported(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action) -> Result<Told, TestCaseError> {
+fn reported(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action) -> Result<Reply, TestCaseError> {
     Ok(match reply {
         Ok(TurnReply::Decided(decision, runs)) => {
             prop_assert_eq!(&runs, action, "what runs is what was asked for");
             let by = ["ann", "policy", EXPIRY].into_iter().find(|name| *name == &*decision.by).unwrap();
-            Told::Decided { approved: decision.approved, by }
+            Reply::Decided { approved: decision.approved, by }
         }
-        Ok(TurnReply::Changed(_)) => Told::Changed,
-        Ok(TurnReply::Gone) => Told::Gone,
+        Ok(TurnReply::Changed(_)) => Reply::Changed,
+        Ok(TurnReply::Gone) => Reply::Gone,
         Ok(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
-        Err(_) => Told::Waits,
+        Err(_) => Reply::Waits,
     })
 }
 
@@ -326,16 +326,16 @@ fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op,
             let action = write_file(target, text);
             let is_new = !model.asked.contains_key(&ordinal);
             let mut heard = shard.ask(ordinal, action.clone());
-            let (said, expected) = (reported(heard.try_recv(), &action)?, model.ask(ordinal, target, text));
-            prop_assert_eq!(&said, &expected);
-            match said {
-                Told::Waits => _ = waiting.insert(ordinal, (heard, action)),
-                Told::Decided { approved: true, by: "policy" } => _ = seen.insert("approved by the policy"),
-                Told::Decided { approved: false, by: "policy" } => _ = seen.insert("denied by the policy"),
-                Told::Decided { .. } if !is_new => _ = seen.insert("returned again what was decided"),
-                Told::Decided { .. } => {}
-                Told::Changed => _ = seen.insert("asked for something else in its place"),
-                Told::Gone => _ = seen.insert("asked after the turn"),
+            let (reply, expected) = (reported(heard.try_recv(), &action)?, model.ask(ordinal, target, text));
+            prop_assert_eq!(&reply, &expected);
+            match reply {
+                Reply::Waits => _ = waiting.insert(ordinal, (heard, action)),
+                Reply::Decided { approved: true, by: "policy" } => _ = seen.insert("approved by the policy"),
+                Reply::Decided { approved: false, by: "policy" } => _ = seen.insert("denied by the policy"),
+                Reply::Decided { .. } if !is_new => _ = seen.insert("returned again what was decided"),
+                Reply::Decided { .. } => {}
+                Reply::Changed => _ = seen.insert("asked for something else in its place"),
+                Reply::Gone => _ = seen.insert("asked after the turn"),
             }
         }
         Op::Decide { ordinal, voice, is_changed } => {
@@ -346,7 +346,7 @@ fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op,
                 waiting.get_mut(&ordinal).map(|(heard, action)| reported(heard.try_recv(), action)).transpose()?;
             if is_decided {
                 let by = if voice == Voice::Silence { "expiry" } else { "ann" };
-                let expected = Told::Decided { approved: voice == Voice::Yes, by };
+                let expected = Reply::Decided { approved: voice == Voice::Yes, by };
                 prop_assert!(heard.is_none_or(|heard| heard == expected), "{expected:?} was not reported");
                 waiting.remove(&ordinal);
                 seen.insert("decided");

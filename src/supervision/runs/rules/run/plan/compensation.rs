@@ -50,7 +50,7 @@ impl Run {
     /// Fails a block or a map: running nodes are cancelled, finished ones are compensated, and then its branch ends. A conflict
     /// compensates nothing at once: a person may resume the run from there. If the failure is handled, the reversible nodes are
     /// passed to the enclosing block.
-    pub(in crate::supervision::runs) fn take_back(&mut self, id: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
+    pub(in crate::supervision::runs) fn compensate(&mut self, id: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
         let left = self.take_reversible(&graph, id);
         let Some(branch) = self.branches.get_mut(id) else { return };
@@ -66,11 +66,11 @@ impl Run {
         for child in children {
             self.cancel_branch(child, effects);
         }
-        self.take_back_next(id, effects);
+        self.compensate_next(id, effects);
     }
 
     /// Compensates the next node, or ends the branch if none is left. A failed compensation does not prevent the remaining ones.
-    pub(in crate::supervision::runs) fn take_back_next(&mut self, id: u32, effects: &mut Vec<Effect>) {
+    pub(in crate::supervision::runs) fn compensate_next(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(graph) = self.plan.shared_graph() else { return };
         let Some(branch) = self.branches.get_mut(id) else { return };
         let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.brief.clone() });

@@ -70,7 +70,7 @@ impl Run {
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
                 self.conflict = Some(Box::new(error));
-                return self.take_back(id, outcome, effects);
+                return self.compensate(id, outcome, effects);
             }
         }
         branch.deltas.extend(writers.into_iter().flatten());

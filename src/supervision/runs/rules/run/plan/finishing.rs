@@ -117,14 +117,14 @@ impl Run {
             if let Some(branch) = self.branches.get_mut(id) {
                 branch.has_failed_within = true;
             }
-            return self.take_back(id, outcome, effects);
+            return self.compensate(id, outcome, effects);
         }
         let view = match joined {
             Ok(view) => view,
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
                 self.conflict = Some(Box::new(error));
-                return self.take_back(id, outcome, effects);
+                return self.compensate(id, outcome, effects);
             }
         };
         let output = match &forced {
@@ -133,7 +133,7 @@ impl Run {
         };
         let output = match output {
             Ok(output) => output,
-            Err(error) => return self.take_back(id, Outcome::Failed { error }, effects),
+            Err(error) => return self.compensate(id, Outcome::Failed { error }, effects),
         };
         let again = match &forced {
             Some(_) => Ok(false),
@@ -159,7 +159,7 @@ impl Run {
                 self.begin_again(id, output);
             }
             Ok(false) => self.close_block(id, output, forced.is_some() && !level.is_closed(), effects),
-            Err(outcome) => self.take_back(id, outcome, effects),
+            Err(outcome) => self.compensate(id, outcome, effects),
         }
     }
 
@@ -236,7 +236,7 @@ impl Run {
             }
             let (outcome, _) = self.join_ends(parent, ends, Some(&output));
             if !outcome.is_finished() {
-                return self.take_back(parent, outcome, effects);
+                return self.compensate(parent, outcome, effects);
             }
             ended = parent;
         }

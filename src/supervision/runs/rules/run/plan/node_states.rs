@@ -80,7 +80,7 @@ impl Run {
         }
         if let Some(plan) = &self.submission.task.plan {
             let not_begun = NotBegun { is_all_known: self.plan.states().is_some() };
-            not_begun.tell(&plan.body, "", None, None, &mut states);
+            not_begun.add_states(&plan.body, "", None, None, &mut states);
         }
         states
     }
@@ -103,7 +103,7 @@ impl Run {
     /// Records that the node that a branch compensates was compensated.
     pub(in crate::supervision::runs) fn note_undone(&mut self, branch: u32) {
         let (Some(graph), Some(mut kept)) = (self.plan.shared_graph(), self.plan.take_states()) else { return };
-        kept.undone.extend(self.taken_back(branch).map(|(block, node)| path_to(&graph, block, node)));
+        kept.undone.extend(self.compensated_node(branch).map(|(block, node)| path_to(&graph, block, node)));
         self.plan.keep_states(kept);
     }
 
@@ -248,7 +248,7 @@ struct NotBegun {
 }
 
 impl NotBegun {
-    fn tell(
+    fn add_states(
         &self,
         block: &Block,
         path: &str,
@@ -275,7 +275,7 @@ impl NotBegun {
                 Work::Agent(_) | Work::Join | Work::Block { .. } => None,
             };
             if let Some(body) = node.work.body() {
-                self.tell(body, &path_of_node(path, &node.name, None), repeats, within, states);
+                self.add_states(body, &path_of_node(path, &node.name, None), repeats, within, states);
             }
         }
     }

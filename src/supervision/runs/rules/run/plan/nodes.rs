@@ -34,7 +34,7 @@ impl Run {
     ) -> Option<(&'g Level, u32, &'g Station)> {
         let (block, node) = match branch.origin {
             Origin::Node { parent, node } => (self.scope(parent)?.block, node),
-            Origin::Compensation { parent } => self.taken_back(parent)?,
+            Origin::Compensation { parent } => self.compensated_node(parent)?,
             Origin::Root | Origin::Fork { .. } | Origin::Delegation { .. } => return None,
         };
         let level = graph.level(block);
@@ -65,7 +65,7 @@ impl Run {
                     let name = station.map(|station| &*station.name).unwrap_or_default();
                     parts.push(Part { name, place: std::mem::replace(&mut place, Place::Only) });
                 }
-                Origin::Compensation { parent } => self.add_path_taken_back(graph, parent, &mut parts),
+                Origin::Compensation { parent } => self.add_compensated_path(graph, parent, &mut parts),
                 Origin::Root | Origin::Delegation { .. } => {}
             }
             next = parent;
@@ -168,8 +168,8 @@ impl Run {
     }
 
     /// Adds the nodes on the path to the one that a branch compensates, from the inside.
-    fn add_path_taken_back<'g>(&self, graph: &'g Graph, branch: u32, parts: &mut Vec<Part<'g>>) {
-        let Some((mut block, mut node)) = self.taken_back(branch) else { return };
+    fn add_compensated_path<'g>(&self, graph: &'g Graph, branch: u32, parts: &mut Vec<Part<'g>>) {
+        let Some((mut block, mut node)) = self.compensated_node(branch) else { return };
         let own = self.branches.get(branch).and_then(|branch| self.station(graph, branch));
         loop {
             let level = graph.level(block);
@@ -189,7 +189,7 @@ impl Run {
     }
 
     /// The node that a branch compensates now, and its block.
-    pub(in crate::supervision::runs) fn taken_back(&self, branch: u32) -> Option<(u32, u32)> {
+    pub(in crate::supervision::runs) fn compensated_node(&self, branch: u32) -> Option<(u32, u32)> {
         self.branches.get(branch)?.undo.as_ref()?.at
     }
 }
