@@ -1,29 +1,35 @@
 //! What handlers read of requests: the id in the path, and the body.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use callboard_documents::json;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize as _, DeserializeOwned, Deserializer};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::problem::{Problem, ProblemCode};
 
 /// The most bytes of a body that are read.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
+/// How long a body may take to arrive.
+const MAX_TIME: Duration = Duration::from_secs(30);
 
-/// The only parameter of a path, decoded.
+/// The parameter `id` of a path, decoded.
 pub(crate) struct Id(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Path(id) = Path::from_request_parts(parts, state)
-            .await
-            .map_err(|_| Problem::bad("the id in the path is no text in UTF-8"))?;
+        // A router that this one is mounted in may have parameters too.
+        let found = RawPathParams::from_request_parts(parts, state).await;
+        let found = found.map_err(|_| Problem::bad("the path is no text in UTF-8"))?;
+        let id = found.iter().filter(|(name, _)| *name == "id").last().map(|(_, id)| id.to_owned()).unwrap_or_default();
         Ok(Self(id))
     }
 }
@@ -37,7 +43,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let content_type =
             request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default().to_owned());
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejected| {
+        let Ok(bytes) = timeout(MAX_TIME, Bytes::from_request(request, state)).await else {
+            let detail = format!("the body did not arrive within {} s", MAX_TIME.as_secs());
+            return Err(Problem::new(ProblemCode::RequestTimeout, detail));
+        };
+        let bytes = bytes.map_err(|rejected| {
             if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
                 Problem::new(ProblemCode::TooLarge, format!("the body has more than {MAX_BODY} bytes"))
             } else {
@@ -56,4 +66,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         };
         serde_json::from_value(value).map(Self).map_err(|error| Problem::bad(format!("the body: {error}")))
     }
+}
+
+/// A value that is there, also if it is null.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }

@@ -20,5 +20,16 @@ pub(crate) struct Context {
     pub(crate) is_stopping: watch::Sender<bool>,
 }
 
+impl Context {
+    pub(crate) fn new(board: Callboard, tokens: Tokens, env: Env, origins: Origins) -> Self {
+        Self { board, tokens, env, origins, is_stopping: watch::Sender::new(false) }
+    }
+
+    /// The same with these origins, and with event streams of its own.
+    pub(crate) fn renewed(&self, origins: Origins) -> Self {
+        Self::new(self.board.clone(), self.tokens.clone(), self.env.clone(), origins)
+    }
+}
+
 /// The context, as handlers extract it.
 pub(crate) type Shared = State<Arc<Context>>;

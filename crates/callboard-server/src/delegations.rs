@@ -8,14 +8,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use callboard::messages::{Limits, RunId, Task, visible};
-use callboard::runtime::RunHandle;
+use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::Run;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::body::{Body, Id};
+use crate::body::{Body, Id, present};
 use crate::context::{Context, Shared};
 use crate::json::{self as shapes, time};
 use crate::people;
@@ -45,11 +45,6 @@ pub(crate) struct Request {
     is_untrusted: bool,
 }
 
-/// A value that is there, also if it is null.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
-}
-
 impl Request {
     fn task(self, caller: &Caller) -> Task {
         let mut task = Task::new(&self.body);
@@ -72,14 +67,29 @@ pub(crate) async fn create(
     let mut task = request.task(&caller);
     task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
     let asked = task.clone();
-    let run = context.board.try_submit(task).await?;
-    let fold = run.read().await?;
+    // A task that is there already is not admitted again: the board may be full, or its agent gone.
+    let fold = match known(&context, task.id).await? {
+        Some(fold) => fold,
+        None => context.board.try_submit(task).await?.read().await?,
+    };
+    let run = fold.submission().run;
     if asked.id.is_some() && !is_same(&asked, &fold.submission().task) {
-        let detail = format!("the key was used for another task, delegation {}; choose another key", run.id());
+        let detail = format!("the key was used for another task, delegation {run}; choose another key");
         return Err(Problem::new(ProblemCode::KeyReused, detail));
     }
-    let location = [(LOCATION, format!("/v1/delegations/{}", run.id()))];
+    // Relative, because the router may be mounted below another path.
+    let location = [(LOCATION, format!("delegations/{run}"))];
     Ok((StatusCode::ACCEPTED, location, Json(shown(&context, &fold))).into_response())
+}
+
+/// The run with this id, if there is one.
+async fn known(context: &Context, id: Option<RunId>) -> Result<Option<Run>, Problem> {
+    let Some(id) = id else { return Ok(None) };
+    match context.board.run(id).read().await {
+        Ok(fold) => Ok(Some(fold)),
+        Err(RunError::Unknown(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether a task is the one that an earlier request with the same key asked for. The classifier may have chosen limits for that one.
@@ -92,7 +102,8 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
-    if key.is_empty() || key.len() > MAX_KEY || values.next().is_some() {
+    let is_visible = key.bytes().all(|byte| byte.is_ascii_graphic());
+    if key.is_empty() || key.len() > MAX_KEY || !is_visible || values.next().is_some() {
         let detail = format!("the header Idempotency-Key is one text of 1 to {MAX_KEY} visible ASCII characters");
         return Err(Problem::bad(detail));
     }
@@ -137,7 +148,11 @@ pub(crate) async fn cancel(
     if !run.cancel(&reason).await? {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }
-    Ok(Json(shown(&context, &run.read().await?)))
+    let mut shown = shown(&context, &run.read().await?);
+    if let (false, Some(fields)) = (caller.scopes.contains(&Scope::Read), shown.as_object_mut()) {
+        fields.retain(|name, _| ["request_id", "status"].contains(&name.as_str()));
+    }
+    Ok(Json(shown))
 }
 
 /// The handle of the run that a path names.

@@ -1,6 +1,7 @@
 //! Event streams of delegations (server-sent events).
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::time::Duration;
 
 use axum::Extension;
@@ -10,6 +11,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::visible;
+use callboard::runtime::RunError;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -35,12 +37,22 @@ pub(crate) async fn stream(
     let run = find(&context, &id)?;
     let modes = modes(query.as_deref().unwrap_or_default())?;
     let seen = last_event_id(&headers)?;
-    let fold = run.read().await?;
-    if fold.result().is_some() && seen >= fold.sequence() {
-        // A client that is told so does not connect again.
+    let has_ended = run.read().await?.result().is_some();
+    if !has_ended && context.board.quarantined().contains_key(&run.id()) {
+        let quarantined = RunError::Quarantined { run: run.id(), why: "its events are not followed".to_owned() };
+        return Err(quarantined.into());
+    }
+    let mut events = Box::pin(run.events(seen.saturating_add(1), &modes).await?.peekable());
+    if has_ended && events.as_mut().peek().await.is_none() {
+        // A browser that receives this does not connect again.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let events = run.events(seen.saturating_add(1), &modes).await?;
+    // Those that were missed are in the journal: the client connects again, and continues after the last that it has.
+    let events = events.scan(false, |has_missed, watched| {
+        let next = (!*has_missed).then_some(watched);
+        *has_missed = matches!(next, Some(Watched::Missed(_)));
+        ready(next)
+    });
     let (tokens, mut stopping) = (context.tokens.clone(), context.is_stopping.subscribe());
     let ended = async move {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! A connection that is closed so that its last response arrives.
+//! A connection that is closed so that its last response arrives, and that is given up if the client reads nothing.
 //!
 //! A socket that is closed while it holds bytes that were not read resets the connection, and the reset may reach the client before
 //! the response that refused those bytes, which is then lost. So the end of writing is sent first, and what still arrives is read
@@ -15,6 +15,8 @@ use tokio::time::Sleep;
 
 /// How long to wait for the client's end.
 const MAX_TIME: Duration = Duration::from_secs(1);
+/// How long a client may take nothing of what is written.
+const MAX_STALL: Duration = Duration::from_secs(30);
 /// How many bytes to drop.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
@@ -24,11 +26,23 @@ pub(crate) struct Lingering {
     /// Set when the end of writing was sent.
     end: Option<Pin<Box<Sleep>>>,
     dropped: usize,
+    /// Set while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, end: None, dropped: 0 }
+        Self { stream, end: None, dropped: 0, stalled: None }
+    }
+
+    /// Passes on what a write resulted in, and fails when the client has taken nothing for too long.
+    fn bounded(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(MAX_STALL)));
+        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Reads and drops what arrives, and is ready when the client has ended or a bound is reached.
@@ -54,7 +68,8 @@ impl AsyncRead for Lingering {
 
 impl AsyncWrite for Lingering {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.bounded(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -74,7 +89,8 @@ impl AsyncWrite for Lingering {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.bounded(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

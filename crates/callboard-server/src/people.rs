@@ -1,12 +1,14 @@
 //! What waits for a person, and what a person responds.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::{Extension, Json};
 use callboard::messages::{Interrupt, Pending, PendingId, Response, Resume, visible};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::body::{Body, Id};
+use crate::body::{Body, Id, present};
 use crate::context::Shared;
 use crate::json::time;
 use crate::problem::Problem;
@@ -32,7 +34,10 @@ pub(crate) enum Decided {
     /// Answers a question.
     Answer { value: Value },
     /// Starts a node that waits, with another input if there is one.
-    Resume { input: Option<Value> },
+    Resume {
+        #[serde(default, deserialize_with = "present")]
+        input: Option<Value>,
+    },
     /// Starts a turn that needs attention again.
     Restart {},
 }
@@ -55,7 +60,10 @@ pub(crate) async fn answer(
         Decided::Resume { input } => Response::Resume(Resume { input: input.map(Into::into), ..Resume::default() }),
         Decided::Restart {} => Response::Restart,
     };
-    context.board.people().answer(id, response, &caller.name).await?;
+    let by = Arc::clone(&caller.name);
+    // In a task of its own: a client that leaves ends the handler, and a decision that is stored also has to reach its run.
+    let answered = tokio::spawn(async move { context.board.people().answer(id, response, &by).await });
+    answered.await.map_err(|error| Problem::internal(&error))??;
     Ok(Json(json!({ "id": id, "by": caller.name })))
 }
 

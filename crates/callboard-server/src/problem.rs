@@ -1,5 +1,6 @@
 //! What a request is refused with: problem details (RFC 9457) with a stable code.
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -98,6 +99,12 @@ impl Problem {
         Self::new(ProblemCode::BadRequest, detail)
     }
 
+    /// A failure of the server. The cause is logged.
+    pub(crate) fn internal(cause: &dyn fmt::Display) -> Self {
+        tracing::error!(%cause, "a request failed");
+        Self::new(ProblemCode::Internal, "the server has failed; its log has the cause")
+    }
+
     /// A failure of the store. The cause is logged, since it may name files of the machine.
     fn of_store(error: &StorageError) -> Self {
         tracing::error!(%error, "a request failed in the store");
@@ -172,11 +179,16 @@ impl From<RunError> for Problem {
     fn from(error: RunError) -> Self {
         let code = match &error {
             RunError::Unknown(_) => ProblemCode::NotFound,
-            RunError::Trimmed(_) | RunError::NotHere(_) | RunError::Quarantined { .. } => ProblemCode::Conflict,
+            RunError::Trimmed(_) | RunError::NotHere(_) => ProblemCode::Conflict,
+            RunError::Quarantined { run, why } => {
+                tracing::error!(%run, why, "a request is about a run that is quarantined");
+                let detail = format!("delegation {run} is quarantined; the log of the server has the cause");
+                return Self::new(ProblemCode::Conflict, detail);
+            }
             RunError::OverLimit(_) => ProblemCode::BadRequest,
             RunError::Storage(error) | RunError::StoreStopped { error, .. } => return Self::of_store(error),
             RunError::Stopped(_) => ProblemCode::Unavailable,
-            _ => ProblemCode::Internal,
+            _ => return Self::internal(&error),
         };
         Self::new(code, error.to_string())
     }
@@ -191,6 +203,7 @@ impl From<AnswerError> for Problem {
             }
             AnswerError::Storage(error) => return Self::of_store(error),
             AnswerError::Unacknowledged(_) => ProblemCode::Unavailable,
+            AnswerError::Panicked(_) => return Self::internal(&error),
             _ => ProblemCode::Refused,
         };
         Self::new(code, error.to_string())

@@ -1,6 +1,7 @@
 //! The server, and the table of its routes.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use axum::{Router, middleware};
 use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::visible;
-use tokio::sync::watch;
+use futures::FutureExt as _;
 
 use crate::access::{self, Access};
 use crate::body::MAX_BODY;
@@ -23,8 +24,8 @@ use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
 use crate::{agents, delegations, events, people};
 
-/// How long a request may take until its response begins: to arrive whole, and to be carried out.
-const MAX_TIME: Duration = Duration::from_secs(30);
+/// How long a request may take until its response begins. It is longer than its body may take to arrive.
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// A route of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +74,7 @@ impl Server {
     /// `localhost`, `127.0.0.1` or `[::1]`, with any port.
     #[must_use]
     pub fn new(board: Callboard, tokens: Tokens) -> Self {
-        let context = Context {
-            board,
-            tokens,
-            env: Env::system(),
-            origins: Origins::loopback(),
-            is_stopping: watch::Sender::new(false),
-        };
-        Self { context: Arc::new(context) }
+        Self { context: Arc::new(Context::new(board, tokens, Env::system(), Origins::loopback())) }
     }
 
     /// Adds an origin under which clients reach the server, such as `https://agents.example.org`: requests for its host are
@@ -89,11 +83,8 @@ impl Server {
     /// # Errors
     /// The text is not `http://HOST` or `https://HOST`, with or without a port.
     pub fn public_origin(self, origin: &str) -> Result<Self, Problem> {
-        let Context { board, tokens, env, origins, is_stopping: _ } = &*self.context;
-        let origins = origins.clone().with(origin)?;
-        let is_stopping = watch::Sender::new(false);
-        let context = Context { board: board.clone(), tokens: tokens.clone(), env: env.clone(), origins, is_stopping };
-        Ok(Self { context: Arc::new(context) })
+        let origins = self.context.origins.clone().with(origin)?;
+        Ok(Self { context: Arc::new(self.context.renewed(origins)) })
     }
 
     /// All routes, each with who may use it.
@@ -101,8 +92,9 @@ impl Server {
         TABLE.iter().map(|(route, _)| *route)
     }
 
-    /// Returns the routes as a router, to be served or mounted in another. Limits of headers and connections are those of what
-    /// serves it; [`Server::serve`] has some.
+    /// Returns the routes as a router, to be served, or mounted in another with `nest` (`merge` would have it answer all paths
+    /// that the other does not know). Limits of headers and connections are those of what serves it; [`Server::serve`] has some.
+    /// Event streams end with their delegation, their token or the board.
     pub fn router(&self) -> Router {
         let mut paths: BTreeMap<&str, (MethodRouter<Arc<Context>>, Vec<&str>)> = BTreeMap::new();
         for (route, handler) in TABLE {
@@ -111,6 +103,9 @@ impl Server {
             let (methods, names) = paths.entry(route.path).or_default();
             *methods = std::mem::take(methods).merge(handler);
             names.push(route.method);
+            if route.method == "GET" {
+                names.push("HEAD");
+            }
         }
         let mut router = Router::new();
         for (path, (methods, names)) in paths {
@@ -121,7 +116,7 @@ impl Server {
         router
             .fallback(unknown_path)
             .layer(from_fn_with_state(Arc::clone(&self.context), access::check_origin))
-            .layer(middleware::from_fn(in_time))
+            .layer(middleware::from_fn(guarded))
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(Arc::clone(&self.context))
     }
@@ -131,13 +126,17 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::not_found(format!("there is no {}", visible(uri.path())))
 }
 
-/// Bounds how long a request takes to arrive and to be carried out. Streams that have begun are not bounded.
-async fn in_time(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(MAX_TIME, next.run(request)).await {
-        Ok(response) => response,
+/// Bounds how long a request takes until its response begins, and answers also if a handler panics.
+async fn guarded(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(MAX_TIME, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => Problem::internal(&"a handler has panicked").into_response(),
         Err(_) => {
-            let detail = format!("the request was not carried out within {} s", MAX_TIME.as_secs());
-            Problem::new(ProblemCode::RequestTimeout, detail).into_response()
+            let detail = format!(
+                "there was no answer within {} s: it is not known whether it was carried out",
+                MAX_TIME.as_secs()
+            );
+            Problem::new(ProblemCode::Unavailable, detail).into_response()
         }
     }
 }

@@ -32,14 +32,17 @@ impl Server {
     /// Serves the routes over HTTP/1.1 until `stop` is ready. Then no connection is accepted any more, event streams end, and
     /// other requests that are under way may take 5 s.
     ///
-    /// The headers of a request have at most 64 KiB and arrive within 10 s, its body has at most 1 MiB, and it is carried out
-    /// within 30 s. There are at most 16,384 connections.
+    /// The headers of a request have at most 64 KiB and arrive within 10 s, its body has at most 1 MiB and arrives within 30 s.
+    /// A response begins within 60 s, and a client that takes nothing of it for 30 s is cut off. There are at most 16,384
+    /// connections.
     ///
     /// # Errors
     /// The listener has no address, as after its socket was closed.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
         listener.local_addr()?;
-        let service = TowerToHyperService::new(self.router());
+        // Of its own, so that the streams of other listeners continue when this one stops.
+        let context = Arc::new(self.context.renewed(self.context.origins.clone()));
+        let service = TowerToHyperService::new(Self { context: Arc::clone(&context) }.router());
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let graceful = GracefulShutdown::new();
         let mut tasks = JoinSet::new();
@@ -77,7 +80,7 @@ impl Server {
             });
         }
         drop(listener);
-        self.context.is_stopping.send_replace(true);
+        context.is_stopping.send_replace(true);
         let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
         Ok(())
     }

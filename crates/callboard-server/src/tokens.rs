@@ -105,6 +105,8 @@ pub(crate) struct Caller {
 
 /// The longest name of a token, in characters.
 const MAX_NAME: usize = 64;
+/// How often an event stream looks whether its token has expired.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// What secrets begin with, so that scanners of leaked secrets find them.
 const PREFIX: &str = "cbt_";
 
@@ -167,7 +169,8 @@ impl Tokens {
             };
             let expired = async {
                 match rest {
-                    Some(rest) => tokio::time::sleep(rest).await,
+                    // The wall clock may move meanwhile.
+                    Some(rest) => tokio::time::sleep(rest.min(LOOK_AGAIN)).await,
                     None => std::future::pending().await,
                 }
             };

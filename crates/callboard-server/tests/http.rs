@@ -72,7 +72,7 @@ impl Service {
 
 /// Delegates a task, and returns the path of the delegation.
 async fn delegate(client: &Client, task: &Value) -> String {
-    client.post("/v1/delegations", task).await.header("location").unwrap().to_owned()
+    format!("/v1/{}", client.post("/v1/delegations", task).await.header("location").unwrap())
 }
 
 /// Opens the event stream of a delegation that does not end, and reads its first event.
@@ -94,7 +94,7 @@ async fn a_task_is_delegated_followed_and_its_result_read() {
     let created = client.post("/v1/delegations", &json!({ "to": "echo", "body": "say it", "input": { "a": 1 } })).await;
     assert_eq!((created.status, &created.json()["to_agent"]), (202, &json!("echo")), "{created:?}");
     let path = format!("/v1/delegations/{}", id_of(&created));
-    assert_eq!(created.header("location"), Some(&*path));
+    assert_eq!(created.header("location").map(|relative| format!("/v1/{relative}")).as_deref(), Some(&*path));
 
     let events = client.get(&format!("{path}/events?modes=debug")).await;
     let kinds: Vec<&str> = events.body.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
@@ -177,6 +177,36 @@ async fn a_stream_continues_after_the_last_event_that_a_client_has() {
         }
     }
     service.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_has_nothing_left_to_send_is_not_opened_again() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let path = delegate(&client, &json!({ "to": "echo", "body": "x" })).await;
+    client.get(&format!("{path}/events")).await;
+    for modes in ["messages", "live"] {
+        assert_eq!(client.get(&format!("{path}/events?modes={modes}")).await.status, 204, "{modes}");
+    }
+    service.end().await;
+}
+
+#[tokio::test]
+async fn the_router_works_below_a_path_with_a_parameter() {
+    let board = Callboard::builder().agent("echo", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
+    let tokens = Tokens::new(Env::system());
+    let secret = tokens.add(TokenSpec::new("ci", Scope::ALL)).unwrap();
+    let router = axum::Router::new().nest("/t/{tenant}", Server::new(board.clone(), tokens).router());
+    let request = |request: axum::http::request::Builder, body: &str| {
+        let request = request.header("Host", "localhost").header("Authorization", format!("Bearer {secret}"));
+        let request = request.header("Content-Type", "application/json").body(Body::from(body.to_owned())).unwrap();
+        router.clone().oneshot(request)
+    };
+    let created = request(Request::post("/t/a/v1/delegations"), r#"{"body": "x"}"#).await.unwrap();
+    let location = created.headers()["location"].to_str().unwrap().to_owned();
+    let found = request(Request::get(format!("/t/a/v1/{location}")), "").await.unwrap();
+    assert_eq!((created.status().as_u16(), found.status().as_u16()), (202, 200));
+    board.shutdown().await;
 }
 
 #[tokio::test]
@@ -267,9 +297,11 @@ async fn a_board_that_is_full_says_when_to_try_again_and_one_that_has_stopped_is
     let service = Service::with_room_for(2).await;
     let client = service.client("ci", [Scope::Read, Scope::Delegate]);
     let task = json!({ "to": "waiter", "body": "x" });
-    assert_eq!(client.post("/v1/delegations", &task).await.status, 202);
-    assert_eq!(client.post("/v1/delegations", &task).await.status, 202);
+    let first = client.post_with("/v1/delegations", &[("Idempotency-Key", "k")], &task).await;
+    assert_eq!((first.status, client.post("/v1/delegations", &task).await.status), (202, 202));
     let full = client.post("/v1/delegations", &task).await;
+    let again = client.post_with("/v1/delegations", &[("Idempotency-Key", "k")], &task).await;
+    assert_eq!(id_of(&again), id_of(&first), "what is there already is not admitted again");
     assert_eq!((full.status, full.code(), full.header("retry-after")), (429, "overloaded".to_owned(), Some("1")));
     assert_eq!(client.get("/v1/health").await.status, 200);
     service.board.shutdown().await;
