@@ -220,6 +220,50 @@ async fn what_could_not_be_read_afterwards_is_refused_with_its_line() {
 }
 
 #[tokio::test]
+async fn a_run_whose_id_was_changed_is_refused() {
+    let store = worked_in().await;
+    let whole = edited(&*store, str::to_owned).await;
+    let run = whole.lines().find_map(|line| {
+        let item: Value = serde_json::from_str(line).ok()?;
+        (item["stream"][0] == "run").then(|| item["stream"][1].as_str().map(str::to_owned))?
+    });
+    let run = run.unwrap();
+    let other = format!("{}{}", &run[..run.len() - 1], if run.ends_with('0') { '1' } else { '0' });
+    let changed = whole.replace(&format!("[\"run\",\"{run}\"]"), &format!("[\"run\",\"{other}\"]"));
+    match Transfer::import(&mut changed.as_bytes(), &Memory::new(clock()), Default::default()).await {
+        Err(TransferError::Line { detail, .. }) => {
+            let id = |text: &str| text.parse::<RunId>().unwrap();
+            let expected =
+                format!("record 1 of run {} is that of run {}; use another copy of the export", id(&other), id(&run));
+            assert_eq!(detail, expected);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A reader that has no end, as `/dev/zero`.
+struct Endless;
+
+impl std::io::Read for Endless {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        bytes.fill(0);
+        Ok(bytes.len())
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_refused() {
+    let target = Memory::new(clock());
+    let mut endless = std::io::BufReader::with_capacity(1 << 20, Endless);
+    match Transfer::import(&mut endless, &target, Default::default()).await {
+        Err(TransferError::Line { line: 1, detail }) => {
+            assert_eq!(detail, "it is longer than a line of an export; use another copy of the export");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn every_line_that_an_import_refuses_is_named_with_what_to_do() {
     const BEGIN: &str = "{\"callboard\":\"export\",\"version\":1}\n";
     let record = |stream: &str, sequence: u32| {

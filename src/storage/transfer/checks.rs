@@ -80,6 +80,9 @@ fn check_record(stream: &Key, sequence: Sequence, payload: &[u8]) -> Result<(), 
         Some(RunEvent::Submitted(_)) if !is_first => {
             Err(format!("the first record of run {run} has the sequence {sequence}; {OTHER_COPY}"))
         }
+        Some(RunEvent::Submitted(submission)) if submission.run != run => {
+            Err(format!("record 1 of run {run} is that of run {}; {OTHER_COPY}", submission.run))
+        }
         Some(RunEvent::Submitted(_)) => Ok(()),
         Some(_) | None if is_first => {
             Err(format!("record 1 of run {run} does not begin with the submission of its task; {OTHER_COPY}"))

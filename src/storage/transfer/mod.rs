@@ -3,18 +3,21 @@
 mod checks;
 
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
 use self::checks::{Checks, OTHER_COPY};
+use super::codec::MAX_PAYLOAD;
 use super::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
 use crate::messages::Timestamp;
 
 /// The version of the text that is written, and the newest that is read.
 const VERSION: u32 = 1;
+/// The longest line, in bytes: the largest record in hexadecimal digits, and its key.
+const MAX_LINE: u64 = 2 * MAX_PAYLOAD as u64 + (1 << 20);
 
 /// Records that may be missing at the beginning of a stream: each costs a write to count past it.
 const MAX_PURGED: Sequence = 10_000_000;
@@ -204,11 +207,14 @@ impl Transfer {
         let mut held: Option<(u64, Parcel)> = None;
         loop {
             text.clear();
-            if from.read_until(b'\n', &mut text)? == 0 {
+            if (&mut *from).take(MAX_LINE).read_until(b'\n', &mut text)? == 0 {
                 return Err(TransferError::Incomplete { read: checks.read, stated: None });
             }
             number += 1;
             let wrong = |detail: String| TransferError::Line { line: number, detail };
+            if text.len() as u64 == MAX_LINE && !text.ends_with(b"\n") {
+                return Err(wrong(format!("it is longer than a line of an export; {OTHER_COPY}")));
+            }
             let bytes = |hex: &str, what: &str| {
                 from_hex(hex).ok_or_else(|| wrong(format!("the {what} is not hexadecimal; {OTHER_COPY}")))
             };
