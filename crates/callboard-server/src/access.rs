@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::context::Context;
 use crate::problem::{Problem, ProblemCode};
-use crate::tokens::Scope;
+use crate::tokens::{Caller, Scope};
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,16 @@ pub enum Access {
     Open,
     /// Those whose token has this scope.
     Scope(Scope),
+}
+
+/// How requests arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// From anywhere: each names the server, and has a token.
+    Network,
+    /// From processes of this user, by a connection that nobody else can have.
+    #[cfg(unix)]
+    Private,
 }
 
 /// Refuses requests for other names.
@@ -34,20 +44,32 @@ pub(crate) async fn check_origin(State(context): State<Arc<Context>>, request: R
 pub(crate) struct Guard {
     pub(crate) context: Arc<Context>,
     pub(crate) access: Access,
+    pub(crate) entrance: Entrance,
+}
+
+impl Guard {
+    /// Finds who sent a request.
+    fn caller(&self, request: &Request) -> Result<Caller, Problem> {
+        match self.entrance {
+            Entrance::Network => {}
+            #[cfg(unix)]
+            Entrance::Private => return Ok(Caller::owner()),
+        }
+        check_query(request.uri().query().unwrap_or_default())?;
+        let unknown = |detail: &str| Problem::new(ProblemCode::Unauthenticated, detail);
+        let secret = bearer(request.headers());
+        let secret = secret.ok_or_else(|| unknown("send one header `Authorization: Bearer TOKEN`"))?;
+        let caller = self.context.tokens.caller(secret).map_err(|error| Problem::of_tokens(&error))?;
+        caller.ok_or_else(|| unknown("the token is unknown, has expired or was revoked"))
+    }
 }
 
 /// Refuses requests without a token that has the scope. Handlers find the caller among the request's extensions.
 pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let Access::Scope(scope) = guard.access else { return next.run(request).await };
-    if let Err(problem) = check_query(request.uri().query().unwrap_or_default()) {
-        return problem.into_response();
-    }
-    let unknown = |detail: &str| Problem::new(ProblemCode::Unauthenticated, detail).into_response();
-    let Some(secret) = bearer(request.headers()) else {
-        return unknown("send one header `Authorization: Bearer TOKEN`");
-    };
-    let Some(caller) = guard.context.tokens.caller(secret) else {
-        return unknown("the token is unknown, has expired or was revoked");
+    let caller = match guard.caller(&request) {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
     };
     if !caller.scopes.contains(&scope) {
         let detail = format!("the token {} does not have the scope {scope}", caller.name);

@@ -3,7 +3,8 @@
 //!
 //! [`Server::router`] returns an axum `Router` over a board, to be mounted in a service; [`Server::serve`] serves it with
 //! limits of time and size. A request is answered if it has a token whose [scopes](Scope) include the one of its route
-//! ([`Server::routes`]); only `/v1/health` needs none. docs/http.md describes requests, answers and problems.
+//! ([`Server::routes`]); only `/v1/health` needs none. [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
+//! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
 //!
 //! ```
 //! use callboard::env::Env;
@@ -26,19 +27,25 @@ mod body;
 mod context;
 mod delegations;
 mod events;
+#[cfg(unix)]
+mod folders;
 pub mod json;
 mod lingering;
 mod origins;
 mod people;
+#[cfg(unix)]
+pub mod private;
 mod problem;
 mod routes;
 mod serving;
 mod tokens;
 
 pub use access::Access;
+#[cfg(unix)]
+pub use folders::FolderError;
 pub use problem::{Problem, ProblemCode};
 pub use routes::{Route, Server};
-pub use tokens::{Scope, TokenError, TokenSpec, Tokens};
+pub use tokens::{Scope, Token, TokenError, TokenSpec, Tokens};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -10,7 +10,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 /// How long to wait for the client's end.
@@ -21,8 +20,8 @@ const MAX_STALL: Duration = Duration::from_secs(30);
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// A connection whose shutdown waits for the client's end.
-pub(crate) struct Lingering {
-    stream: TcpStream,
+pub(crate) struct Lingering<S> {
+    stream: S,
     /// Set when the end of writing was sent.
     end: Option<Pin<Box<Sleep>>>,
     dropped: usize,
@@ -30,8 +29,8 @@ pub(crate) struct Lingering {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Lingering {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+impl<S: AsyncRead + AsyncWrite + Unpin> Lingering<S> {
+    pub(crate) fn new(stream: S) -> Self {
         Self { stream, end: None, dropped: 0, stalled: None }
     }
 
@@ -60,13 +59,13 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Lingering {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.bounded(cx, written)

@@ -12,6 +12,8 @@ use callboard::storage::StorageError;
 use callboard::{AnswerError, SubmitError};
 use serde_json::json;
 
+use crate::tokens::TokenError;
+
 /// Why a request was refused or failed. As a response it is `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -80,7 +82,7 @@ codes! {
     Overloaded = TOO_MANY_REQUESTS, "overloaded";
     /// The server has failed. Its log has the cause.
     Internal = INTERNAL_SERVER_ERROR, "internal";
-    /// The board shuts down or has stopped, its store fails, or it is not known whether the request was carried out.
+    /// The board shuts down or has stopped, its store fails, the tokens cannot be read, or it is not known whether the request was carried out.
     Unavailable = SERVICE_UNAVAILABLE, "unavailable";
 }
 
@@ -103,6 +105,12 @@ impl Problem {
     pub(crate) fn internal(cause: &dyn fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
         Self::new(ProblemCode::Internal, "the server has failed; its log has the cause")
+    }
+
+    /// A failure to read the tokens. The cause is logged, since it may name files of the machine.
+    pub(crate) fn of_tokens(error: &TokenError) -> Self {
+        tracing::error!(%error, "a request was refused, because the tokens cannot be read");
+        Self::new(ProblemCode::Unavailable, "the tokens cannot be read; the log of the server has the cause")
     }
 
     /// A failure of the store. The cause is logged, since it may name files of the machine.

@@ -16,7 +16,7 @@ use callboard::env::Env;
 use callboard::messages::visible;
 use futures::FutureExt as _;
 
-use crate::access::{self, Access};
+use crate::access::{self, Access, Entrance};
 use crate::body::MAX_BODY;
 use crate::context::Context;
 use crate::origins::Origins;
@@ -96,9 +96,25 @@ impl Server {
     /// that the other does not know). Limits of headers and connections are those of what serves it; [`Server::serve`] has some.
     /// Event streams end with their delegation, their token or the board.
     pub fn router(&self) -> Router {
+        let checked = from_fn_with_state(Arc::clone(&self.context), access::check_origin);
+        self.bounded(self.routes_of(Entrance::Network).layer(checked))
+    }
+
+    /// The same for processes of this user, whose requests need no name and no token.
+    #[cfg(unix)]
+    pub(crate) fn private_router(&self) -> Router {
+        self.bounded(self.routes_of(Entrance::Private))
+    }
+
+    fn bounded(&self, router: Router<Arc<Context>>) -> Router {
+        let router = router.layer(middleware::from_fn(guarded)).layer(DefaultBodyLimit::max(MAX_BODY));
+        router.with_state(Arc::clone(&self.context))
+    }
+
+    fn routes_of(&self, entrance: Entrance) -> Router<Arc<Context>> {
         let mut paths: BTreeMap<&str, (MethodRouter<Arc<Context>>, Vec<&str>)> = BTreeMap::new();
         for (route, handler) in TABLE {
-            let guard = access::Guard { context: Arc::clone(&self.context), access: route.access };
+            let guard = access::Guard { context: Arc::clone(&self.context), access: route.access, entrance };
             let handler = handler().layer(from_fn_with_state(guard, access::authorize));
             let (methods, names) = paths.entry(route.path).or_default();
             *methods = std::mem::take(methods).merge(handler);
@@ -113,12 +129,7 @@ impl Server {
             let refused = move |uri: Uri| std::future::ready(method_not_allowed(uri.path(), &allowed));
             router = router.route(path, methods.fallback(refused));
         }
-        router
-            .fallback(unknown_path)
-            .layer(from_fn_with_state(Arc::clone(&self.context), access::check_origin))
-            .layer(middleware::from_fn(guarded))
-            .layer(DefaultBodyLimit::max(MAX_BODY))
-            .with_state(Arc::clone(&self.context))
+        router.fallback(unknown_path)
     }
 }
 

@@ -5,15 +5,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::context::Context;
 use crate::lingering::Lingering;
+#[cfg(unix)]
+use crate::private::Listener;
 use crate::routes::Server;
 
 /// The most connections at a time. More wait until one ends.
@@ -28,6 +33,26 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long to wait after a connection could not be accepted, as when the process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What connections come from.
+pub(crate) trait Accept {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Accepts the next connection; `None` if it was refused.
+    fn accept(&self) -> impl Future<Output = io::Result<Option<Self::Stream>>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<Option<TcpStream>> {
+        let (stream, _) = TcpListener::accept(self).await?;
+        // Events are small, and each is to arrive at once.
+        let _ = stream.set_nodelay(true);
+        Ok(Some(stream))
+    }
+}
+
 impl Server {
     /// Serves the routes over HTTP/1.1 until `stop` is ready. Then no connection is accepted any more, event streams end, and
     /// other requests that are under way may take 5 s.
@@ -40,48 +65,62 @@ impl Server {
     /// The listener has no address, as after its socket was closed.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
         listener.local_addr()?;
-        // Of its own, so that the streams of other listeners continue when this one stops.
-        let context = Arc::new(self.context.renewed(self.context.origins.clone()));
-        let service = TowerToHyperService::new(Self { context: Arc::clone(&context) }.router());
-        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let graceful = GracefulShutdown::new();
-        let mut tasks = JoinSet::new();
-        let mut stop = std::pin::pin!(stop);
-        loop {
-            let accepted = async {
-                let permit = Arc::clone(&connections).acquire_owned().await;
-                (permit, listener.accept().await)
-            };
-            let (permit, accepted) = tokio::select! {
-                biased;
-                () = &mut stop => break,
-                Some(_) = tasks.join_next() => continue,
-                accepted = accepted => accepted,
-            };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            // Events are small, and each is to arrive at once.
-            let _ = stream.set_nodelay(true);
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(MAX_HEADERS);
-            let connection =
-                graceful.watch(http.serve_connection(TokioIo::new(Lingering::new(stream)), service.clone()));
-            tasks.spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection ended");
-                }
-                drop(permit);
-            });
-        }
-        drop(listener);
-        context.is_stopping.send_replace(true);
-        let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+        let server = self.renewed();
+        serve_on(listener, server.router(), &server.context, stop).await;
         Ok(())
     }
+
+    /// Serves the routes to processes of this user, which need no token and have all scopes, in the name `owner`. Everything
+    /// else is as with [`Server::serve`]. The socket's file is removed at the end.
+    #[cfg(unix)]
+    pub async fn serve_private(&self, listener: Listener, stop: impl Future<Output = ()>) {
+        let server = self.renewed();
+        serve_on(listener, server.private_router(), &server.context, stop).await;
+    }
+
+    /// With event streams of its own, so that those of other listeners continue when this one stops.
+    fn renewed(&self) -> Self {
+        Self { context: Arc::new(self.context.renewed(self.context.origins.clone())) }
+    }
+}
+
+async fn serve_on<L: Accept>(listener: L, router: Router, context: &Context, stop: impl Future<Output = ()>) {
+    let service = TowerToHyperService::new(router);
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut tasks = JoinSet::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&connections).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(_) = tasks.join_next() => continue,
+            accepted = accepted => accepted,
+        };
+        let stream = match accepted {
+            Ok(Some(stream)) => stream,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(MAX_HEADERS);
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(Lingering::new(stream)), service.clone()));
+        tasks.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    context.is_stopping.send_replace(true);
+    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }

@@ -214,7 +214,7 @@ async fn a_stream_ends_with_its_token() {
     let service = Service::start().await;
     let client = service.client("ci", [Scope::Read, Scope::Delegate]);
     let (path, mut stream) = open_stream(&client).await;
-    assert!(service.tokens.revoke("ci"));
+    assert!(service.tokens.revoke("ci").unwrap());
     stream.read_to_end().await;
     assert_eq!(client.get(&path).await.status, 401);
     service.end().await;
@@ -264,7 +264,7 @@ async fn a_person_answers_what_waits_once_and_in_the_name_of_the_token() {
 async fn a_task_is_untrusted_unless_its_token_is_an_administrators() {
     let service = Service::start().await;
     for (name, scopes, expected) in
-        [("ci", vec![Scope::Read, Scope::Delegate], true), ("owner", Scope::ALL.to_vec(), false)]
+        [("ci", vec![Scope::Read, Scope::Delegate], true), ("root", Scope::ALL.to_vec(), false)]
     {
         let client = service.client(name, scopes);
         for (is_untrusted, expected) in [(json!(false), expected), (json!(true), true)] {
@@ -435,7 +435,7 @@ async fn a_body_that_does_not_arrive_is_given_up_after_half_a_minute() {
 #[tokio::test]
 async fn agents_and_the_tree_are_listed() {
     let service = Service::start().await;
-    let client = service.client("owner", Scope::ALL);
+    let client = service.client("root", Scope::ALL);
     let agents = client.get("/v1/agents").await.json();
     let names: BTreeSet<&str> =
         agents["agents"].as_array().unwrap().iter().filter_map(|agent| agent["agent"].as_str()).collect();

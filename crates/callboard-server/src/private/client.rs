@@ -1,0 +1,181 @@
+//! A client of the socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use futures::{Stream, StreamExt as _};
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::messages::{Message, Reader};
+use super::socket::{is_own, path_of};
+use crate::folders::{Folder, FolderError};
+
+/// How long an answer may take to begin: longer than the server takes at most.
+const MAX_TIME: Duration = Duration::from_secs(70);
+
+/// Why a request had no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// No server listens on the socket.
+    #[error("no server listens on {}", .0.display())]
+    Absent(PathBuf),
+    /// The folder of the socket is not this user's alone.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A process of another user listens on the socket.
+    #[error("a process of another user listens on {}", .0.display())]
+    Foreign(PathBuf),
+    /// The request or its answer was not carried over: it is not known whether it was carried out.
+    #[error("the server has not answered: {0}")]
+    Broken(String),
+    /// The server has refused to open a stream of events.
+    #[error("the server has refused it: {detail}")]
+    Refused {
+        /// The status of the answer.
+        status: u16,
+        /// The field `code` of the problem.
+        code: String,
+        /// The field `detail` of the problem.
+        detail: String,
+    },
+}
+
+/// Sends requests to the server that listens on a socket, each by a connection of its own.
+#[derive(Clone, Debug)]
+pub struct Client {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Creates a client of the socket `name` in a folder, as [`listen`](super::listen) makes it.
+    #[must_use]
+    pub fn new(folder: &Path, name: &str) -> Self {
+        Self { folder: folder.to_owned(), path: path_of(folder, name).unwrap_or_else(|| folder.to_owned()) }
+    }
+
+    /// Sends a request, such as `POST /v1/delegations`, and returns the status and the JSON of its answer, `null` if it has none.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), ClientError> {
+        let response = self.send(method, path, &[], body).await?;
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.map_err(|error| broken(&error))?;
+        if bytes.is_empty() {
+            return Ok((status, Value::Null));
+        }
+        Ok((status, serde_json::from_slice(&bytes).map_err(|error| broken(&error))?))
+    }
+
+    /// Opens a stream of events, such as `/v1/delegations/ID/events`, after the event with the id `last`, if it is given.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn events(&self, path: &str, last: Option<u64>) -> Result<Events, ClientError> {
+        let last = last.map(|id| id.to_string());
+        let headers: Vec<(&str, &str)> = last.iter().map(|id| ("last-event-id", id.as_str())).collect();
+        let response = self.send("GET", path, &headers, None).await?;
+        let status = response.status();
+        if status == StatusCode::OK || status == StatusCode::NO_CONTENT {
+            let bytes = response.into_body().into_data_stream();
+            return Ok(Events { bytes: Box::pin(bytes), reader: Reader::default() });
+        }
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.map_err(|error| broken(&error))?;
+        let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let text = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
+        Err(ClientError::Refused { status: status.as_u16(), code: text("code"), detail: text("detail") })
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Response<Body>, ClientError> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Some(body) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                Body::from(body.to_string())
+            }
+            None => Body::empty(),
+        };
+        let request = request.body(body).map_err(|error| broken(&error))?;
+        let answered = async {
+            let io = TokioIo::new(self.connect().await?);
+            let (mut sender, connection) = http1::handshake(io).await.map_err(|error| broken(&error))?;
+            // It ends with its last response, or when that is dropped.
+            tokio::spawn(connection);
+            sender.send_request(request).await.map_err(|error| broken(&error))
+        };
+        match timeout(MAX_TIME, answered).await {
+            Ok(response) => Ok(response?.map(Body::new)),
+            Err(_) => Err(ClientError::Broken(format!("{} s have passed", MAX_TIME.as_secs()))),
+        }
+    }
+
+    async fn connect(&self) -> Result<UnixStream, ClientError> {
+        let absent = || ClientError::Absent(self.path.clone());
+        match Folder::open(&self.folder) {
+            Ok(_) => {}
+            Err(FolderError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Err(absent()),
+            Err(error) => return Err(error.into()),
+        }
+        let stream = match UnixStream::connect(&self.path).await {
+            Ok(stream) => stream,
+            Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind()) => {
+                return Err(absent());
+            }
+            Err(error) => return Err(FolderError::io(&self.path, error).into()),
+        };
+        match is_own(&stream) {
+            Ok(true) => Ok(stream),
+            Ok(false) => Err(ClientError::Foreign(self.path.clone())),
+            Err(error) => Err(FolderError::io(&self.path, error).into()),
+        }
+    }
+}
+
+fn broken(error: &dyn std::fmt::Display) -> ClientError {
+    ClientError::Broken(error.to_string())
+}
+
+/// A stream of events that is being read.
+pub struct Events {
+    bytes: Pin<Box<dyn Stream<Item = Result<Bytes, axum::Error>> + Send>>,
+    reader: Reader,
+}
+
+impl Events {
+    /// Returns the next event; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`] if the connection was lost. A client continues with the id of the last event.
+    pub async fn next(&mut self) -> Result<Option<Message>, ClientError> {
+        loop {
+            if let Some(message) = self.reader.pop() {
+                return Ok(Some(message));
+            }
+            match self.bytes.next().await {
+                Some(Ok(bytes)) => self.reader.push(&bytes),
+                Some(Err(error)) => return Err(broken(&error)),
+                None => return Ok(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Tokens: who may do what. Only hashes of their secrets are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::messages::{NameError, Timestamp};
+use callboard_text::check_name;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::sync::watch;
+
+#[cfg(unix)]
+mod file;
+#[cfg(all(test, unix))]
+mod tests;
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// To read delegations, their events, agents, and what waits for people.
+    Read,
+    /// To delegate tasks, and to cancel them.
+    Delegate,
+    /// To decide and answer what waits for people.
+    Approve,
+    /// To read the tree of supervisors. Tasks of a token with this scope are trusted, as those of a person at the terminal.
+    Admin,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Delegate, Self::Approve, Self::Admin];
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Delegate => "delegate",
+            Self::Approve => "approve",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+/// A token to add.
+#[derive(Clone, Debug)]
+pub struct TokenSpec {
+    name: String,
+    scopes: BTreeSet<Scope>,
+    lifetime: Option<Duration>,
+}
+
+impl TokenSpec {
+    /// Describes a token with this name, which decisions are recorded under, and these scopes. It does not expire.
+    #[must_use]
+    pub fn new(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
+        Self { name: name.to_owned(), scopes: scopes.into_iter().collect(), lifetime: None }
+    }
+
+    /// Sets after what time, from its addition, it expires.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+}
+
+/// A token that is known, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The name, under which decisions are recorded.
+    pub name: String,
+    /// What it allows.
+    pub scopes: BTreeSet<Scope>,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// From when on it is refused; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
+    /// Whether its secret is kept for commands of the same user ([`Tokens::owner_secret`]).
+    pub is_owner: bool,
+}
+
+/// Why a token was not added or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// Its name breaks a rule of names.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Its name is that of this user's own token.
+    #[error("{OWNER} is the name of this user's own token; choose another name")]
+    Reserved,
+    /// Another token has its name.
+    #[error("there is a token {0}; revoke it first, or choose another name")]
+    Exists(String),
+    /// The system gave no random bytes.
+    #[error("the system gave no random bytes for a token: {0}")]
+    Random(getrandom::Error),
+    /// The tokens are in memory alone, where no command of this user finds a secret.
+    #[error("the tokens are not kept in a file")]
+    InMemory,
+    /// The folder of the tokens, or a file in it, is not this user's alone, or cannot be read or written.
+    #[cfg(unix)]
+    #[error(transparent)]
+    Folder(#[from] crate::folders::FolderError),
+    /// The file was written by something else. It is not overwritten.
+    #[error("{path} holds no tokens: {why}; correct it, or remove it and add the tokens again", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// The tokens of a server. A clone is another handle to the same tokens.
+#[derive(Clone)]
+pub struct Tokens {
+    env: Env,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    known: RwLock<BTreeMap<Arc<str>, Known>>,
+    /// Counts changes after which event streams look whether their token is still there.
+    changes: watch::Sender<u64>,
+    #[cfg(unix)]
+    file: Option<file::TokenFile>,
+}
+
+#[derive(Clone)]
+struct Known {
+    hash: [u8; 32],
+    scopes: BTreeSet<Scope>,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    is_owner: bool,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) name: Arc<str>,
+    pub(crate) scopes: BTreeSet<Scope>,
+    /// The hash of the token's secret; `None` for a process of this user, which has no token.
+    hash: Option<[u8; 32]>,
+}
+
+impl Caller {
+    /// This user, by a connection that only this user can have.
+    #[cfg(unix)]
+    pub(crate) fn owner() -> Self {
+        Self { name: OWNER.into(), scopes: Scope::ALL.into(), hash: None }
+    }
+}
+
+/// The name of this user's own token, and of this user's processes.
+const OWNER: &str = "owner";
+/// The longest name of a token, in characters.
+const MAX_NAME: usize = 64;
+/// How often an event stream looks whether its token has expired, or another process has revoked it.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// What secrets begin with, so that scanners of leaked secrets find them.
+const PREFIX: &str = "cbt_";
+
+impl Tokens {
+    /// Creates an empty set in memory, in which tokens expire by the clock of `env`.
+    #[must_use]
+    pub fn new(env: Env) -> Self {
+        Self { env, shared: Arc::default() }
+    }
+
+    /// Opens the tokens of a file. Its folder has to be this user's alone (mode 0700), and is created so if it is missing; a
+    /// missing file is one without tokens. What another process adds or revokes is noticed with the next request, and by event
+    /// streams within 2 s. While the file cannot be read, all requests with a token are refused as `unavailable`.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    #[cfg(unix)]
+    pub fn open(file: &std::path::Path, env: Env) -> Result<Self, TokenError> {
+        let shared = Shared { file: Some(file::TokenFile::open(file)?), ..Shared::default() };
+        let tokens = Self { env, shared: Arc::new(shared) };
+        tokens.refresh()?;
+        Ok(tokens)
+    }
+
+    /// Adds a token, and returns its secret: `cbt_` and 64 hexadecimal digits. It is not kept, so this is the only time that it
+    /// can be read.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub fn add(&self, spec: TokenSpec) -> Result<String, TokenError> {
+        let TokenSpec { name, scopes, lifetime } = spec;
+        check_name("token", &name, MAX_NAME)?;
+        if name == OWNER {
+            return Err(TokenError::Reserved);
+        }
+        let secret = new_secret()?;
+        let created_at = self.env.now().wall;
+        let expires_at = lifetime.map(|lifetime| created_at + lifetime);
+        let token = Known { hash: hash(&secret), scopes, created_at, expires_at, is_owner: false };
+        self.change(|known| {
+            if known.contains_key(&*name) {
+                return Err(TokenError::Exists(name));
+            }
+            known.insert(name.into(), token);
+            Ok(())
+        })?;
+        Ok(secret)
+    }
+
+    /// Revokes a token: its requests are refused from now on, and its event streams end. `false` if there is none of this name.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub fn revoke(&self, name: &str) -> Result<bool, TokenError> {
+        self.change(|known| Ok(known.remove(name).is_some()))
+    }
+
+    /// Lists the tokens by name, with those that have expired.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub fn list(&self) -> Result<Vec<Token>, TokenError> {
+        self.refresh()?;
+        let token = |(name, known): (&Arc<str>, &Known)| Token {
+            name: name.to_string(),
+            scopes: known.scopes.clone(),
+            created_at: known.created_at,
+            expires_at: known.expires_at,
+            is_owner: known.is_owner,
+        };
+        Ok(self.shared.known.read().iter().map(token).collect())
+    }
+
+    /// Returns the secret of this user's own token, named `owner`, which has all scopes. It is kept in the file `owner-token`
+    /// beside the tokens, with mode 0600, so that commands of the same user find it. The first call makes the token, as does
+    /// the next one after the token was revoked or the file removed.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    #[cfg(unix)]
+    pub fn owner_secret(&self) -> Result<String, TokenError> {
+        let file = self.shared.file.as_ref().ok_or(TokenError::InMemory)?;
+        let locked = file.lock()?;
+        self.refresh()?;
+        let mut known = self.shared.known.read().clone();
+        let before = known.get(OWNER).map(|token| token.hash);
+        if let Some(secret) = file.owner_secret(&locked)?.filter(|secret| before == Some(hash(secret))) {
+            return Ok(secret);
+        }
+        let secret = new_secret()?;
+        let token = Known {
+            hash: hash(&secret),
+            scopes: Scope::ALL.into(),
+            created_at: self.env.now().wall,
+            expires_at: None,
+            is_owner: true,
+        };
+        known.insert(OWNER.into(), token);
+        file.write_owner_secret(&locked, &secret)?;
+        file.write(&locked, &known)?;
+        self.refresh()?;
+        Ok(secret)
+    }
+
+    /// Applies a change to the tokens that are there now, and stores the result.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<Arc<str>, Known>) -> Result<T, TokenError>,
+    ) -> Result<T, TokenError> {
+        #[cfg(unix)]
+        if let Some(file) = &self.shared.file {
+            let locked = file.lock()?;
+            self.refresh()?;
+            let mut known = self.shared.known.read().clone();
+            let changed = change(&mut known)?;
+            file.write(&locked, &known)?;
+            self.refresh()?;
+            return Ok(changed);
+        }
+        let changed = change(&mut self.shared.known.write())?;
+        self.shared.changes.send_modify(|count| *count += 1);
+        Ok(changed)
+    }
+
+    /// Reads the file again if it has changed.
+    fn refresh(&self) -> Result<(), TokenError> {
+        #[cfg(unix)]
+        if let Some(file) = &self.shared.file {
+            file.refresh(|tokens| {
+                *self.shared.known.write() = tokens;
+                self.shared.changes.send_modify(|count| *count += 1);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Finds the token with this secret. All hashes are compared, each in constant time.
+    pub(crate) fn caller(&self, secret: &str) -> Result<Option<Caller>, TokenError> {
+        self.refresh()?;
+        let (hash, now) = (hash(secret), self.env.now().wall);
+        let mut caller = None;
+        for (name, token) in &*self.shared.known.read() {
+            if bool::from(token.hash.ct_eq(&hash)) && token.expires_at.is_none_or(|at| now < at) {
+                caller = Some(Caller { name: Arc::clone(name), scopes: token.scopes.clone(), hash: Some(hash) });
+            }
+        }
+        Ok(caller)
+    }
+
+    /// Returns once the token is revoked or has expired.
+    pub(crate) async fn ended(&self, caller: &Caller) {
+        let Some(hash) = caller.hash else { return std::future::pending().await };
+        let mut changes = self.shared.changes.subscribe();
+        loop {
+            // What cannot be read has not revoked anything; requests are refused meanwhile.
+            let _ = self.refresh();
+            let rest = match self.shared.known.read().get(&caller.name) {
+                Some(token) if token.hash == hash => token.expires_at.map(|at| at.since(self.env.now().wall)),
+                Some(_) | None => return,
+            };
+            if rest.is_some_and(|rest| rest.is_zero()) {
+                return;
+            }
+            // The wall clock may move meanwhile.
+            let look_again = tokio::time::sleep(rest.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN));
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = look_again => {}
+            }
+        }
+    }
+}
+
+fn new_secret() -> Result<String, TokenError> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(TokenError::Random)?;
+    Ok(random.iter().fold(PREFIX.to_owned(), |secret, byte| format!("{secret}{byte:02x}")))
+}
+
+fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}

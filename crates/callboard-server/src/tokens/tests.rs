@@ -1,0 +1,223 @@
+//! Tokens in memory, and in a file that several processes change.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder, and the path of a file of tokens in a private one below it.
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server/tokens.json");
+    (folder, file)
+}
+
+fn open(file: &Path) -> Tokens {
+    Tokens::open(file, Env::system()).unwrap()
+}
+
+fn name_of(tokens: &Tokens, secret: &str) -> Option<String> {
+    tokens.caller(secret).unwrap().map(|caller| caller.name.to_string())
+}
+
+fn refusal(file: &Path) -> String {
+    Tokens::open(file, Env::system()).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_secret_is_known_until_its_token_is_revoked_or_expires() {
+    let tokens = Tokens::new(Env::system());
+    let secret = tokens.add(TokenSpec::new("ann", [Scope::Read])).unwrap();
+    assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 64);
+    let caller = tokens.caller(&secret).unwrap().unwrap();
+    assert_eq!((&*caller.name, caller.scopes), ("ann", [Scope::Read].into()));
+    for wrong in ["", "cbt_", &secret[1..], &secret.to_uppercase(), &format!("{secret} ")] {
+        assert_eq!(name_of(&tokens, wrong), None, "{wrong:?}");
+    }
+    assert!(matches!(tokens.add(TokenSpec::new("ann", [])), Err(TokenError::Exists(name)) if name == "ann"));
+    assert!(matches!(tokens.add(TokenSpec::new("a\u{202e}b", [])), Err(TokenError::Name(_))));
+    assert!(matches!(tokens.add(TokenSpec::new("owner", [])), Err(TokenError::Reserved)));
+    assert!(matches!(tokens.owner_secret(), Err(TokenError::InMemory)));
+    assert!(tokens.revoke("ann").unwrap() && !tokens.revoke("ann").unwrap());
+    assert_eq!(name_of(&tokens, &secret), None);
+
+    let short = tokens.add(TokenSpec::new("bob", Scope::ALL).lifetime(Duration::ZERO)).unwrap();
+    assert_eq!(name_of(&tokens, &short), None);
+}
+
+#[test]
+fn tokens_are_there_after_a_restart_and_their_secrets_are_not_in_the_file() {
+    let (_folder, file) = place();
+    let secret = open(&file).add(TokenSpec::new("ci", [Scope::Read, Scope::Delegate])).unwrap();
+    let lived = TokenSpec::new("bob", []).lifetime(Duration::from_secs(60));
+    let tokens = open(&file);
+    tokens.add(lived).unwrap();
+    assert_eq!(name_of(&tokens, &secret).as_deref(), Some("ci"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(&secret[PREFIX.len()..]), "{text}");
+    let mode = |path: &Path| path.metadata().unwrap().mode() & 0o7777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    let listed = open(&file).list().unwrap();
+    assert_eq!(listed, tokens.list().unwrap());
+    assert_eq!(listed.iter().map(|token| &*token.name).collect::<Vec<_>>(), ["bob", "ci"]);
+    assert_eq!(listed[0].expires_at, Some(listed[0].created_at + Duration::from_secs(60)));
+    assert_eq!((listed[1].expires_at, &listed[1].scopes), (None, &[Scope::Read, Scope::Delegate].into()));
+}
+
+#[test]
+fn what_another_process_adds_and_revokes_is_noticed() {
+    let (_folder, file) = place();
+    let (server, terminal) = (open(&file), open(&file));
+    for round in 0..50 {
+        let name = format!("t{round}");
+        let secret = terminal.add(TokenSpec::new(&name, [Scope::Read])).unwrap();
+        assert_eq!(name_of(&server, &secret), Some(name.clone()));
+        assert!(server.revoke(&name).unwrap());
+        assert_eq!(name_of(&terminal, &secret), None, "{name}");
+    }
+    let secret = terminal.add(TokenSpec::new("last", [])).unwrap();
+    fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    assert_eq!(name_of(&server, &secret), None, "a file that is removed has no tokens");
+}
+
+#[test]
+fn tokens_that_are_added_at_the_same_time_are_all_kept() {
+    let (_folder, file) = place();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let file = &file;
+            scope.spawn(move || {
+                let tokens = open(file);
+                for number in 0..10 {
+                    tokens.add(TokenSpec::new(&format!("t{thread}-{number}"), [])).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(open(&file).list().unwrap().len(), 80);
+}
+
+/// On virtual time: the stream looks again after a while.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_with_its_token_also_if_another_process_revokes_it() {
+    let (_folder, file) = place();
+    let server = open(&file);
+    let secret = server.add(TokenSpec::new("ci", [])).unwrap();
+    let caller = server.caller(&secret).unwrap().unwrap();
+    let ended = server.ended(&caller);
+    tokio::pin!(ended);
+    assert!(tokio::time::timeout(Duration::from_secs(60), &mut ended).await.is_err());
+    open(&file).revoke("ci").unwrap();
+    assert!(tokio::time::timeout(LOOK_AGAIN, ended).await.is_ok());
+}
+
+#[test]
+fn the_owners_secret_is_made_once_and_found_by_other_commands() {
+    let (_folder, file) = place();
+    let secret = open(&file).owner_secret().unwrap();
+    let kept = file.with_file_name("owner-token");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), format!("{secret}\n"));
+    assert_eq!(kept.metadata().unwrap().mode() & 0o7777, 0o600);
+    let tokens = open(&file);
+    assert_eq!(tokens.owner_secret().unwrap(), secret);
+    let caller = tokens.caller(&secret).unwrap().unwrap();
+    assert_eq!((&*caller.name, caller.scopes), ("owner", Scope::ALL.into()));
+    assert!(tokens.list().unwrap()[0].is_owner);
+
+    tokens.revoke("owner").unwrap();
+    let second = tokens.owner_secret().unwrap();
+    fs::remove_file(&kept).unwrap();
+    let third = tokens.owner_secret().unwrap();
+    assert_eq!([&secret, &second, &third].map(|secret| name_of(&tokens, secret).is_some()), [false, false, true]);
+
+    fs::set_permissions(&kept, Permissions::from_mode(0o644)).unwrap();
+    let refused = tokens.owner_secret().unwrap_err().to_string();
+    assert_eq!(refused, format!("{0} has the mode 0644; run `chmod 0600 {0}`", kept.display()));
+}
+
+#[test]
+fn a_damaged_file_is_reported_and_not_overwritten() {
+    let (_folder, file) = place();
+    let tokens = open(&file);
+    let secret = tokens.add(TokenSpec::new("ci", Scope::ALL)).unwrap();
+    let whole = fs::read_to_string(&file).unwrap();
+    let twice =
+        whole.replacen("[", &format!("[{},", &whole[whole.find("[").unwrap() + 1..whole.rfind(']').unwrap()]), 1);
+    for damaged in [
+        "",
+        &whole[..whole.len() / 2],
+        "{}",
+        "[]",
+        &whole.replace("\"version\": 1", "\"version\": 2"),
+        &whole.replace("sha256\": \"", "sha256\": \"0"),
+        &whole.replace("\"admin\"", "\"root\""),
+        &whole.replace("\"is_owner\"", "\"owner\""),
+        &twice,
+    ] {
+        fs::write(&file, damaged).unwrap();
+        for error in [
+            tokens.caller(&secret).map(drop),
+            tokens.add(TokenSpec::new("ann", [])).map(drop),
+            tokens.revoke("ci").map(drop),
+            tokens.list().map(drop),
+            tokens.owner_secret().map(drop),
+            Tokens::open(&file, Env::system()).map(drop),
+        ] {
+            let error = error.unwrap_err();
+            assert!(matches!(&error, TokenError::Damaged { path, .. } if *path == file), "{damaged}: {error:?}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), damaged);
+    }
+    fs::write(&file, &whole).unwrap();
+    assert_eq!(name_of(&tokens, &secret).as_deref(), Some("ci"));
+}
+
+#[test]
+fn a_folder_that_others_may_use_is_refused() {
+    let (folder, file) = place();
+    open(&file);
+    let private = file.parent().unwrap();
+    for mode in [0o701, 0o710, 0o750, 0o755, 0o770, 0o777, 0o1700] {
+        fs::set_permissions(private, Permissions::from_mode(mode)).unwrap();
+        let advice = format!("{0} has the mode {mode:04o}; run `chmod 0700 {0}`", private.display());
+        assert_eq!(refusal(&file), advice);
+    }
+    fs::set_permissions(private, Permissions::from_mode(0o700)).unwrap();
+    let link = folder.path().join("link");
+    symlink(private, &link).unwrap();
+    for path in [link.join("tokens.json"), link.join("./tokens.json")] {
+        assert_eq!(refusal(&path), format!("{} is no folder; links are not followed", link.display()));
+    }
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    assert_eq!(
+        refusal(&plain.join("tokens.json")),
+        format!("{} is no folder; links are not followed", plain.display())
+    );
+}
+
+#[test]
+fn a_file_that_others_may_use_or_that_is_none_is_refused() {
+    let (folder, file) = place();
+    let tokens = open(&file);
+    tokens.add(TokenSpec::new("ci", [])).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(refusal(&file), format!("{0} has the mode 0640; run `chmod 0600 {0}`", file.display()));
+    let other = folder.path().join("other");
+    fs::rename(&file, &other).unwrap();
+    fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+    let none = format!("{} is no file; links are not followed", file.display());
+    symlink(&other, &file).unwrap();
+    assert_eq!(refusal(&file), none);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(refusal(&file), none);
+    fs::remove_dir(&file).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    assert_eq!(refusal(&file), none, "a pipe is not waited for");
+}
