@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use callboard::messages::ConversationId;
 
-use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
+use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::runs::list::Filter;
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
@@ -20,19 +20,18 @@ pub(crate) enum Arguments {
     /// Initialize a folder with example agents
     Init(Init),
     /// Check the agents of a folder, and report every defect with its place
-    #[command(after_help = CHECK_CODES)]
     Check(Check),
     /// Run a task with agents
-    #[command(after_help = RUN_CODES)]
+    #[command(after_help = OUTPUT)]
     Run(Run),
     /// List, show, replay, diff, delete, prune, export, import and fork the runs of the project, or of a store
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = ONE_PROCESS)]
     Runs {
         #[command(subcommand)]
         command: Runs,
     },
     /// List, show, fork and delete conversations, which several runs of an agent share: see `callboard run --conversation`
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = ONE_PROCESS)]
     Conversations {
         #[command(subcommand)]
         command: Conversations,
@@ -44,9 +43,7 @@ pub(crate) enum Arguments {
     },
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, a \
-                          store cannot be opened, or the output cannot be written.\n\nOne process at a time can open a store: stop \
-                          its program first.";
+const ONE_PROCESS: &str = "One process at a time can open a store: stop its program first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {

@@ -11,6 +11,7 @@ use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun};
 use crate::agents::patterns::is_of_workflow;
 use crate::arguments::Conversations;
 use crate::command_line::command_line;
+use crate::exit::Exit;
 use crate::page::{Failure, Page, brief, count, folded, grouped, lines_of, table, time};
 use crate::process;
 use crate::stores::Stores;
@@ -42,7 +43,7 @@ async fn answer(command: &Conversations) -> Result<Page, Failure> {
 async fn list(open: &OpenStores) -> Result<Page, Failure> {
     let mut found = Vec::new();
     for store in &open.stores {
-        let infos = store.conversations().list().await.map_err(trouble)?;
+        let infos = store.conversations().list().await.map_err(Failure::of)?;
         found.extend(infos.into_iter().map(|info| (info, store.folder())));
     }
     found.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
@@ -70,11 +71,11 @@ async fn list(open: &OpenStores) -> Result<Page, Failure> {
             "also_in": also_in,
         }));
     }
-    let (text, code) = match found.len() {
+    let (text, exit) = match found.len() {
         0 => open.nothing_found("conversations"),
-        number => (format!("{}{}\n{notes}", lines_of(&drawn), count(number, "conversation")), 0),
+        number => (format!("{}{}\n{notes}", lines_of(&drawn), count(number, "conversation")), Exit::Done),
     };
-    Ok(Page { code, ..Page::new(text, Value::from(rows)) })
+    Ok(Page { exit, ..Page::new(text, Value::from(rows)) })
 }
 
 /// Shows the messages of a conversation, run by run.
@@ -82,7 +83,7 @@ async fn show(stores: &Stores, conversation: &ConversationId) -> Result<Page, Fa
     let open = stores.open()?;
     let place = open.place_of_conversation(conversation).await?;
     let place = place.ok_or_else(|| unknown(conversation, &open, stores.named()))?;
-    let runs = open.stores[place].conversations().read(conversation).await.map_err(trouble)?;
+    let runs = open.stores[place].conversations().read(conversation).await.map_err(Failure::of)?;
     let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
     let rows: Vec<Value> = runs.iter().map(row).collect();
     Ok(Page::new(folded(&text), json!({ "conversation": conversation, "runs": rows })))
@@ -98,23 +99,23 @@ async fn fork(
     let open = stores.open_to_change()?;
     // The copy may not be in another store either: its id would be ambiguous.
     if open.place_of_conversation(copy).await?.is_some() {
-        return Err(Failure::trouble(ConversationError::Exists(copy.clone()).to_string()));
+        return Err(Failure::usage(ConversationError::Exists(copy.clone()).to_string()));
     }
     let place = open.place_of_conversation(conversation).await?;
     let store = &open.stores[place.ok_or_else(|| unknown(conversation, &open, stores.named()))?];
-    let runs = store.conversations().read(conversation).await.map_err(trouble)?;
+    let runs = store.conversations().read(conversation).await.map_err(Failure::of)?;
     let ended: Vec<RunId> = runs.iter().filter(|run| run.ended_at.is_some()).map(|run| run.run).collect();
     let last = *ended.last().ok_or_else(|| {
-        Failure::trouble(format!("no run of conversation {conversation} has ended, so there is nothing to copy"))
+        Failure::usage(format!("no run of conversation {conversation} has ended, so there is nothing to copy"))
     })?;
     let until = match until {
         None | Some(LAST) => last,
-        Some(wanted) => store::find(wanted, &ended, true).map_err(|failure| {
+        Some(wanted) => store::find(wanted, &ended, None).map_err(|failure| {
             failure.with(&format!("only runs of conversation {conversation} that have ended can be named"))
         })?,
     };
     record_placement(stores, copy, (store, &open))?;
-    store.conversations().fork(conversation, until, copy).await.map_err(|error| Failure::trouble(error.to_string()))?;
+    store.conversations().fork(conversation, until, copy).await.map_err(Failure::of)?;
     let copied = ended.iter().position(|run| *run == until).map_or(0, |last| last + 1);
     for store in &open.stores {
         store.close().await?;
@@ -132,10 +133,10 @@ pub(crate) async fn check_none_is_open(
     named: Option<&Path>,
     line: impl Fn(&Loaded) -> String,
 ) -> Result<(), Failure> {
-    let runs = store.conversations().read(conversation).await.map_err(trouble)?;
+    let runs = store.conversations().read(conversation).await.map_err(Failure::of)?;
     let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) else { return Ok(()) };
     let loaded = store.load(open.run).await?;
-    Err(Failure::trouble(format!(
+    Err(Failure::usage(format!(
         "run {run} of conversation {conversation} has not ended; to continue it: {}; to remove it: {}",
         visible(&line(&loaded)),
         visible(&deletion(open.run, named)),
@@ -156,12 +157,12 @@ fn record_placement(
         Some(earlier) if open.closed.iter().any(|closed| number_of(closed.folder()) == Some(earlier)) => {
             let text =
                 format!("conversation {conversation} may be in a store that could not be opened: choose another id");
-            Err(Failure::trouble(text).with(&open.notes()))
+            Err(Failure::usage(text).with(&open.notes()))
         }
         Some(_) => placement.replace(number),
         None if placement.claim(number)? => Ok(()),
         None => {
-            Err(Failure::trouble(format!("another process is creating conversation {conversation}: choose another id")))
+            Err(Failure::usage(format!("another process is creating conversation {conversation}: choose another id")))
         }
     }
 }
@@ -226,12 +227,12 @@ fn row(run: &ConversationRun) -> Value {
 }
 
 fn unknown(conversation: &ConversationId, open: &OpenStores, named: Option<&Path>) -> Failure {
-    if open.closed.is_empty() {
+    let Some(exit) = open.exit() else {
         let line = command_line("conversations list", named);
-        return Failure::unknown(format!("there is no conversation {conversation}; `{}` names all", visible(&line)));
-    }
+        return Failure::not_found(format!("there is no conversation {conversation}; `{}` names all", visible(&line)));
+    };
     let missed = format!("conversation {conversation} may be in a store that could not be opened");
-    Failure::trouble(missed).with(&open.notes())
+    Failure::new(exit, missed).with(&open.notes())
 }
 
 /// The command line that deletes a run.
@@ -246,12 +247,8 @@ async fn refused(store: &Store, error: &ConversationError, named: Option<&Path>)
             let line = if is_planned { "workflow resume" } else { "run --resume" };
             let line = command_line(&format!("{line} {run}"), named);
             let (line, deletion) = (visible(&line), visible(&deletion(*run, named)));
-            Failure::trouble(format!("{error}; to continue the run: {line}; to remove it: {deletion}"))
+            Failure::usage(format!("{error}; to continue the run: {line}; to remove it: {deletion}"))
         }
-        _ => Failure::trouble(error.to_string()),
+        _ => Failure::new(Exit::from(error), error.to_string()),
     }
-}
-
-fn trouble(error: callboard::storage::StorageError) -> Failure {
-    Failure::trouble(error.to_string())
 }

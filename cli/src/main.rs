@@ -6,6 +6,7 @@ mod arguments;
 mod atomic_file;
 mod command_line;
 mod conversations;
+mod exit;
 mod limits;
 mod nested;
 mod orphans;
@@ -26,13 +27,14 @@ mod workflow;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 use arguments::Arguments;
 use nested::unless_nested;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = usage::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return usage::refuse(error),
     };

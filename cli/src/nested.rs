@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::exit::Exit;
 use crate::page::{self, Failure};
 use crate::usage;
 
@@ -20,7 +21,7 @@ pub(crate) fn unless_nested(command: impl FnOnce() -> ExitCode) -> ExitCode {
         "this process was started by an agent ({evidence}), and what it begins or changes would not count against the limits \
          of the agent's run: have the agent delegate the task, or call the program outside of any agent"
     );
-    page::print(Err(Failure::trouble(refusal)), usage::wants_json())
+    page::print(Err(Failure::new(Exit::Denied, refusal)), usage::wants_json())
 }
 
 /// Whether this process has the resource limit that marks programs of agents, which stays when they clear the environment.

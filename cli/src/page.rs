@@ -1,8 +1,9 @@
 //! The output of a command, as text for people or as JSON for programs.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{ErrorKind, IsTerminal, Write as _};
+use std::io::{self, ErrorKind, IsTerminal, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use callboard::actors::approvals::Rows;
 use callboard::messages::{Handoffs, Json, Timestamp, visible};
 
+use crate::exit::Exit;
 use crate::output;
 
 pub(crate) use crate::output::note;
@@ -25,8 +27,7 @@ pub(crate) use crate::output::note;
 pub(crate) struct Page {
     pub(crate) text: String,
     pub(crate) json: Value,
-    /// The exit code; 1 if compared runs differ, or files have defects.
-    pub(crate) code: u8,
+    pub(crate) exit: Exit,
     /// Text for standard error, without `--json`.
     pub(crate) remarks: String,
     /// What the command wrote to a store, named in the error if the output cannot be printed.
@@ -35,18 +36,50 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(text: String, json: Value) -> Self {
-        Self { text, json, code: 0, remarks: String::new(), done: None }
+        Self { text, json, exit: Exit::Done, remarks: String::new(), done: None }
     }
 }
 
-/// An error of a command, with its exit code.
+/// An error of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    code: u8,
+    exit: Exit,
     text: String,
 }
 
 impl Failure {
+    pub(crate) fn new(exit: Exit, text: String) -> Self {
+        Self { exit, text }
+    }
+
+    /// An error of the library.
+    pub(crate) fn of<E: Display>(error: E) -> Self
+    where
+        for<'a> Exit: From<&'a E>,
+    {
+        Self { exit: Exit::from(&error), text: error.to_string() }
+    }
+
+    /// A file or folder cannot be used.
+    pub(crate) fn file(error: &io::Error, text: String) -> Self {
+        Self { exit: Exit::of_file(error), text }
+    }
+
+    /// What none of the others names.
+    pub(crate) fn failed(text: String) -> Self {
+        Self { exit: Exit::Failed, text }
+    }
+
+    /// The command line, or a file that a person wrote, has to be changed.
+    pub(crate) fn usage(text: String) -> Self {
+        Self { exit: Exit::Usage, text }
+    }
+
+    /// A run, a turn, a node, a conversation or a store does not exist.
+    pub(crate) fn not_found(text: String) -> Self {
+        Self { exit: Exit::NotFound, text }
+    }
+
     /// The same error, followed by these notes.
     pub(crate) fn with(mut self, notes: &str) -> Self {
         if !notes.is_empty() {
@@ -54,23 +87,13 @@ impl Failure {
         }
         self
     }
-
-    /// A run, a turn or a conversation does not exist: exit code 1.
-    pub(crate) fn unknown(text: String) -> Self {
-        Self { code: 1, text }
-    }
-
-    /// The command line is wrong, or the store cannot be used: exit code 2.
-    pub(crate) fn trouble(text: String) -> Self {
-        Self { code: 2, text }
-    }
 }
 
 /// Prints the output or the error, and returns the exit code. A closed pipe, as of `head`, is not an error; a full disk is.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     output::flush();
     let mut done = None;
-    let (code, printed) = match answer {
+    let (exit, printed) = match answer {
         Ok(page) => {
             done = page.done;
             let text = if json {
@@ -79,20 +102,20 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
                 let _ = std::io::stderr().lock().write_all(page.remarks.as_bytes());
                 page.text
             };
-            (page.code, std::io::stdout().lock().write_all(text.as_bytes()))
+            (page.exit, std::io::stdout().lock().write_all(text.as_bytes()))
         }
-        Err(Failure { code, text }) if json => {
-            (code, writeln!(std::io::stdout(), "{}", json_text(&json!({ "error": text, "code": code }))))
+        Err(Failure { exit, text }) if json => {
+            (exit, writeln!(std::io::stdout(), "{}", json_text(&json!({ "error": text, "code": exit.code() }))))
         }
-        Err(Failure { code, text }) => (code, writeln!(std::io::stderr(), "error: {text}")),
+        Err(Failure { exit, text }) => (exit, writeln!(std::io::stderr(), "error: {text}")),
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let done = done.map(|done| format!("; {done}")).unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "error: the output cannot be written: {error}{done}");
-            ExitCode::from(2)
+            Exit::Failed.into()
         }
-        Ok(()) | Err(_) => ExitCode::from(code),
+        Ok(()) | Err(_) => exit.into(),
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use callboard::messages::{RunId, RunResult, visible_lines};
 use callboard_server::json as shapes;
 
+use crate::exit::Exit;
 use crate::page::{self, Failure, Page, folded, json_text};
 use crate::retry::without_limits;
 use crate::signals::Signals;
@@ -19,9 +20,6 @@ const SHUTDOWN: Duration = Duration::from_millis(200);
 
 /// How long a process that a signal has stopped waits until its last output is read.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
-
-/// The exit code of a process that a signal has stopped.
-const STOPPED: u8 = 130;
 
 /// How a run ended in this process.
 pub(crate) enum End {
@@ -63,7 +61,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(no_runtime)?;
     // Prompts at the terminal, and the supervision of programs, block threads of their own.
-    try_thread().map_err(|error| Failure::trouble(no_thread(&error)))?;
+    try_thread().map_err(|error| Failure::new(Exit::Unavailable, no_thread(&error)))?;
     orphans::adopt();
     runtime.spawn(orphans::reap());
     let done = runtime.block_on(work);
@@ -80,13 +78,13 @@ pub(crate) fn print_answer(answer: impl Future<Output = Result<Page, Failure>>, 
 }
 
 fn no_runtime(error: io::Error) -> Failure {
-    Failure::trouble(format!("the runtime cannot be started: {error}"))
+    Failure::failed(format!("the runtime cannot be started: {error}"))
 }
 
 /// That a signal came, as machines read it.
 fn stopped(run: Option<RunId>, resumption: Option<&str>) -> Value {
     let error = if run.is_some() { "a signal came before the run ended" } else { "a signal came before the run began" };
-    json!({ "error": error, "code": STOPPED, "run": run, "to_continue": resumption })
+    json!({ "error": error, "code": Exit::Interrupted.code(), "run": run, "to_continue": resumption })
 }
 
 /// Prints how the run ended, and returns the exit code of the process.
@@ -95,17 +93,18 @@ pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
         Ok(End::Result(result)) => print(move || page::print(Ok(result_page(&result, json)), json)),
         Ok(End::Shown) => print(|| ExitCode::SUCCESS),
         Ok(End::Waits(waits)) => print(move || {
-            let page = Page { code: 3, ..Page::new(String::new(), waits) };
+            let page = Page { exit: Exit::Waits, ..Page::new(String::new(), waits) };
             page::print(Ok(page), json)
         }),
         Ok(End::Stopped { run, resumption }) => {
-            let page = Page { code: STOPPED, ..Page::new(String::new(), stopped(run, resumption.as_deref())) };
+            let stopped = stopped(run, resumption.as_deref());
+            let page = Page { exit: Exit::Interrupted, ..Page::new(String::new(), stopped) };
             // A process that a signal has stopped does not wait for readers without end.
             let printed = block_on(async {
                 let printing = tokio::task::spawn_blocking(move || page::print(Ok(page), json));
                 Ok(tokio::time::timeout(LAST_OUTPUT, printing).await.ok().and_then(Result::ok))
             });
-            printed.ok().flatten().unwrap_or(ExitCode::from(STOPPED))
+            printed.ok().flatten().unwrap_or(Exit::Interrupted.into())
         }
         Err(failure) => print(move || page::print(Err(failure), json)),
     }
@@ -126,11 +125,11 @@ pub(crate) fn print(print: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCo
         });
         Ok(tokio::select! {
             biased;
-            printed = printing => printed.unwrap_or(ExitCode::from(2)),
-            () = signals.next() => ExitCode::from(STOPPED),
+            printed = printing => printed.unwrap_or(Exit::Failed.into()),
+            () = signals.next() => Exit::Interrupted.into(),
         })
     });
-    printed.unwrap_or(ExitCode::from(2))
+    printed.unwrap_or(Exit::Failed.into())
 }
 
 /// The result of a run: for people its output alone, for machines all of it.
@@ -143,11 +142,10 @@ fn result_page(result: &RunResult, as_json: bool) -> Page {
         Some(text) => format!("{text}\n"),
         None => format!("{}\n", folded(&json_text(output))),
     };
-    let code = u8::from(!outcome.is_finished());
-    let remarks = if code == 0 || as_json {
+    let remarks = if outcome.is_finished() || as_json {
         String::new()
     } else {
         format!("{}\n", output::fit(&format!("error: {}", without_limits(&outcome.to_string()))))
     };
-    Page { code, remarks, ..Page::new(text, shapes::result(result)) }
+    Page { exit: outcome.into(), remarks, ..Page::new(text, shapes::result(result)) }
 }

@@ -117,7 +117,7 @@ pub(crate) fn retry_of(
     limits: Option<&LimitChoice>,
     resumption: impl FnOnce() -> String,
 ) -> Result<(u32, Fork), Failure> {
-    let trouble = |error: String| Failure::trouble(format!("run {}: {error}", run.id));
+    let trouble = |error: String| Failure::usage(format!("run {}: {error}", run.id));
     if has_compensated(&run.replay) {
         return Err(trouble(
             "its workflow has compensated nodes that had finished, so these have to run again: start a new run"

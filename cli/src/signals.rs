@@ -17,7 +17,7 @@ pub(crate) struct Signals {
 impl Signals {
     pub(crate) fn new() -> Result<Self, Failure> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::trouble(format!("signal handlers cannot be installed: {error}")))
+            signal(kind).map_err(|error| Failure::failed(format!("signal handlers cannot be installed: {error}")))
         };
         let hangup = (!is_hangup_ignored()).then(|| listen(SignalKind::hangup())).transpose()?;
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())?, hangup })

@@ -4,14 +4,25 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, Subcommand as _};
+use clap::{Command, CommandFactory as _, Subcommand as _};
 
 use callboard::messages::{visible, visible_lines};
 
 use crate::arguments::{Arguments, Runs};
+use crate::exit::EXIT_CODES;
 use crate::page::{self, Failure};
 use crate::quote::quoted;
 use crate::values::similar;
+
+/// All commands, each with the exit codes in its help.
+pub(crate) fn command() -> Command {
+    with_exit_codes(Arguments::command())
+}
+
+fn with_exit_codes(command: Command) -> Command {
+    let own = command.get_after_help().map(|own| format!("{own}\n\n")).unwrap_or_default();
+    command.after_help(own + EXIT_CODES).mut_subcommands(with_exit_codes)
+}
 
 /// Prints why the command line was refused, as JSON if `--json` is among the arguments. Help is printed as text.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
@@ -29,7 +40,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
 
 fn refuse_with(text: &str, json: bool) -> ExitCode {
     let text = text.strip_prefix("error: ").unwrap_or(text).trim_end();
-    page::print(Err(Failure::trouble(text.to_owned())), json)
+    page::print(Err(Failure::usage(text.to_owned())), json)
 }
 
 /// An error of clap, which repeats arguments.

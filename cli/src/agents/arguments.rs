@@ -10,6 +10,7 @@ use serde_json::Value;
 use callboard::messages::{ConversationId, visible};
 use callboard_agents::files_of_agents;
 
+use crate::exit::Exit;
 use crate::limits::{LimitChoice, limit_choice};
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
@@ -129,7 +130,7 @@ impl Files {
     pub(super) fn check_paths(&self, paths: impl FnOnce(&Path) -> io::Result<Vec<PathBuf>>) -> Result<(), Failure> {
         let Some(found) = self.found.as_ref().filter(|_| self.agents.is_none()) else { return Ok(()) };
         let paths = paths(&found.project)
-            .map_err(|error| Failure::trouble(format!("the folder of a program cannot be determined: {error}")))?;
+            .map_err(|error| Failure::file(&error, format!("the folder of a program cannot be determined: {error}")))?;
         found.check_all(&paths)
     }
 }
@@ -141,7 +142,7 @@ impl Found {
         let agents = self.project.join(AGENTS);
         let files = [DEFAULT_CATALOG, DEFAULT_SERVERS].map(|name| self.project.join(name));
         self.check_all(&[self.project.clone(), agents.clone()])?;
-        let agents = files_of_agents(&agents).map_err(|error| Failure::trouble(error.to_string()))?;
+        let agents = files_of_agents(&agents).map_err(|error| Failure::usage(error.to_string()))?;
         self.check_all(&[&files[..], &agents].concat())
     }
 
@@ -150,19 +151,20 @@ impl Found {
     fn check_all(&self, paths: &[PathBuf]) -> Result<(), Failure> {
         let user = User::current();
         let Some(untrusted) = paths.iter().find_map(|path| user.untrusted(path)) else { return Ok(()) };
-        Err(Failure::trouble(format!(
+        let text = format!(
             "the agents of {} are not used: another user may have changed {}; to use them: --agents {}",
             shown_path(&self.folder),
             shown_path(&untrusted),
             visible(&quoted_path(&self.folder))
-        )))
+        );
+        Err(Failure::new(Exit::Denied, text))
     }
 }
 
 /// The error where there is no folder of agents.
 pub(super) fn no_folder(folder: &Path) -> Failure {
     let shown = shown_path(folder);
-    Failure::trouble(format!("there is no folder {shown}; `callboard init` writes one, --agents names another"))
+    Failure::usage(format!("there is no folder {shown}; `callboard init` writes one, --agents names another"))
 }
 
 /// The path of a file beside a folder.
@@ -233,11 +235,8 @@ pub(crate) struct Run {
     pub(crate) json: bool,
 }
 
-pub(crate) const CHECK_CODES: &str = "Exit codes: 0 no defects; 1 defects; 2 the files cannot be read.";
-
-pub(crate) const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such run; 2 the command \
-     line, an agent that it needs or the store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output is written to standard output, all \
-     else to standard error.";
+/// Of commands that begin or continue a run.
+pub(crate) const OUTPUT: &str = "The output is written to standard output, all else to standard error.";
 
 /// The value of `--limits`.
 #[derive(Clone, Debug, PartialEq)]

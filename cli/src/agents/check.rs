@@ -10,9 +10,10 @@ use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
 
+use crate::exit::Exit;
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::signals::Signals;
-use crate::workflow::check::defects_json;
+use crate::workflow::check::{defects_json, exit};
 
 use super::arguments::Check;
 use super::built_in::{FAKE, NAME_ONE};
@@ -32,7 +33,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     let mut signals = Signals::new()?;
     let read = tokio::select! {
         biased;
-        () = signals.next() => return Err(Failure::trouble("a signal came before the check ended".to_owned())),
+        () = signals.next() => return Err(Failure::new(Exit::Interrupted, "a signal came before the check ended".to_owned())),
         read = read::read(&arguments.files, None) => read?,
     };
     let Read { sources, definitions, tools, mcp } = read;
@@ -129,8 +130,7 @@ impl Report {
             let rows: Vec<Value> = parts.iter().map(confinement_row).collect();
             self.rows.push(json!({ "kind": "confinement", "confinement": rows }));
         }
-        let code = u8::from(self.defects > 0);
-        Page { code, remarks: self.remarks, ..Page::new(self.text, Value::from(self.rows)) }
+        Page { exit: exit(self.defects > 0), remarks: self.remarks, ..Page::new(self.text, Value::from(self.rows)) }
     }
 }
 

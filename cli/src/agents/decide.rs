@@ -123,7 +123,7 @@ async fn respond(board: &Callboard, id: PendingId, response: Response) -> Result
             note_words(&error.to_string());
             Ok(true)
         }
-        Err(error) => Err(Failure::trouble(error.to_string())),
+        Err(error) => Err(Failure::of(error)),
     }
 }
 

@@ -28,7 +28,7 @@ const NEXT: &str = "  callboard check\n  callboard run \"review this repository\
 /// Writes the files that do not exist yet.
 pub(super) fn init(folder: &Path) -> Result<Page, Failure> {
     let cannot = |path: &Path, error: std::io::Error| {
-        Failure::trouble(format!("{}: {error}", visible(&path.display().to_string())))
+        Failure::file(&error, format!("{}: {error}", visible(&path.display().to_string())))
     };
     let agents = folder.join("agents");
     fs::create_dir_all(&agents).map_err(|error| cannot(&agents, error))?;

@@ -88,10 +88,10 @@ impl InvalidAgents {
             several => format!("the agents {} cannot be used: {reason}", names(several)),
         };
         match groups.as_slice() {
-            [only] => Failure::trouble(text(only)),
+            [only] => Failure::usage(text(only)),
             several => {
                 let texts: Vec<String> = several.iter().map(text).collect();
-                Failure::trouble(format!("{}\n\n{}", count(defects, "defect"), texts.join("\n\n")))
+                Failure::usage(format!("{}\n\n{}", count(defects, "defect"), texts.join("\n\n")))
             }
         }
     }
@@ -114,7 +114,7 @@ impl InvalidAgents {
     /// # Errors
     /// One has: all its defects.
     pub(crate) fn check(&self, wanted: &str) -> Result<(), Failure> {
-        self.why(wanted).map_or(Ok(()), |why| Err(Failure::trouble(why)))
+        self.why(wanted).map_or(Ok(()), |why| Err(Failure::usage(why)))
     }
 
     /// Why the agent of this name cannot be used.

@@ -71,7 +71,7 @@ impl Kept {
         let missing =
             if line.lacks_programs { "\nin place of COMMAND comes the program that is this agent" } else { "" };
         let name = submission.task.plan.as_ref().map(|plan| visible(&plan.name)).unwrap_or_default();
-        Err(Failure::trouble(format!(
+        Err(Failure::usage(format!(
             "run {id} is a run of the workflow {name}, which callboard run cannot {verb}; to {verb} it: {}{missing}",
             visible(&line.text)
         )))

@@ -69,7 +69,7 @@ pub(crate) async fn load(
         // A definition that a tool writes there must not declare a program, which would run unconfined.
         folder = folder.keep_programs();
     }
-    let (mut specs, refused) = folder.load_valid().map_err(|error| Failure::trouble(error.to_string()))?;
+    let (mut specs, refused) = folder.load_valid().map_err(|error| Failure::usage(error.to_string()))?;
     let invalid = InvalidAgents::of(&sources, &read, &refused, &problems);
     let is_refused =
         |source: &DefinitionSource| refused.iter().any(|report| Path::new(&source.origin).ends_with(&report.file));
@@ -99,7 +99,7 @@ pub(crate) async fn load(
     });
     let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
-    specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
+    specs.extend(built_in.specs(&folder).map_err(Failure::usage)?);
     Ok(LoadedAgents { names, own, specs, invalid, watch: Watch::new(folder, built_in) })
 }
 
@@ -112,7 +112,7 @@ fn check_named(files: &Files, named: &str) -> Result<(), Failure> {
     let Ok(Ok(models)) = read::models(files) else { return Ok(()) };
     models.candidates(&ModelChoice::of(named)).map(drop).map_err(|error| {
         let tip = similar(named, [FAKE]).map(|name| format!("\n\n  tip: a similar value exists: '{name}'"));
-        Failure::trouble(format!("--model {}: {error}{}", visible(&quoted(named)), tip.unwrap_or_default()))
+        Failure::usage(format!("--model {}: {error}{}", visible(&quoted(named)), tip.unwrap_or_default()))
     })
 }
 

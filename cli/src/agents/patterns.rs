@@ -81,7 +81,7 @@ impl Pattern {
     /// The workflow of the pattern, with at most `rounds` rounds; `None` if no pattern is given.
     pub(super) fn workflow(&self, rounds: Option<u32>) -> Result<Option<Workflow>, Failure> {
         if rounds.is_some() && self.peers.is_empty() && self.review.is_empty() {
-            return Err(Failure::trouble("--rounds is for --peers and --review".to_owned()));
+            return Err(Failure::usage("--rounds is for --peers and --review".to_owned()));
         }
         let built = match self {
             Self { pipeline, .. } if !pipeline.is_empty() => Pipeline::new("pipeline").all(all(pipeline)).build(),
@@ -94,14 +94,14 @@ impl Pattern {
                 let [planner, executor, reviewer] = review.as_slice() else {
                     let text =
                         format!("--review takes three agents, as in planner,coder,reviewer; here are {}", review.len());
-                    return Err(Failure::trouble(text));
+                    return Err(Failure::usage(text));
                 };
                 let review = Review::new("review", *planner, *executor, *reviewer);
                 rounds.into_iter().fold(review, Review::rounds).build()
             }
             Self { .. } => return Ok(None),
         };
-        built.map(Some).map_err(|defects| Failure::trouble(defects.to_string()))
+        built.map(Some).map_err(|defects| Failure::usage(defects.to_string()))
     }
 }
 

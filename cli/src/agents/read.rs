@@ -29,7 +29,7 @@ pub(super) struct Invalid {
 
 impl From<Invalid> for Failure {
     fn from(Invalid { defects, .. }: Invalid) -> Self {
-        Self::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
+        Self::usage(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
     }
 }
 
@@ -79,7 +79,7 @@ fn document(named: Option<&Path>, default: &Path) -> Result<Option<(String, Stri
     };
     let DefinitionSource { origin, bytes } = source(file)?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        Failure::trouble(format!("{}: the text is not UTF-8, {error}: save it as UTF-8", visible(&origin)))
+        Failure::usage(format!("{}: the text is not UTF-8, {error}: save it as UTF-8", visible(&origin)))
     })?;
     Ok(Some((origin, text)))
 }
@@ -102,18 +102,18 @@ pub(super) struct Mcp {
 /// Reads the agents of a folder, and starts the servers whose tools they may use. Tools may access neither `hidden` nor the stores of
 /// other projects; programs of servers are not confined.
 pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
-    let root = Root::open(&files.root).map_err(|error| Failure::trouble(error.to_string()))?;
+    let root = Root::open(&files.root).map_err(|error| Failure::usage(error.to_string()))?;
     let of_all_projects = state_folder().filter(|folder| folder.is_dir());
     let root = hidden.into_iter().chain(of_all_projects.as_deref()).try_fold(root, Root::without);
-    let root = root.map_err(|error| Failure::trouble(error.to_string()))?;
+    let root = root.map_err(|error| Failure::usage(error.to_string()))?;
     let kept = definitions(files);
-    let root = kept.iter().try_fold(root, Root::keeping).map_err(|error| Failure::trouble(error.to_string()))?;
+    let root = kept.iter().try_fold(root, Root::keeping).map_err(|error| Failure::usage(error.to_string()))?;
     let mut shell = ShellExec::new(&root);
     for folder in &files.allow_read {
         shell = shell.reads(readable(folder)?);
     }
     let tools = tools::standard_with_shell(&root, shell);
-    let mut tools = tools.map_err(|error| Failure::trouble(error.to_string()))?;
+    let mut tools = tools.map_err(|error| Failure::usage(error.to_string()))?;
     let (sources, problems): (Vec<_>, Vec<_>) = sources(files.folder())?.into_iter().unzip();
     // Before servers are started: none is started for agents that are not used.
     let declared = Definition::reader().all(&sources);
@@ -163,21 +163,21 @@ pub(super) fn names(folder: &Path) -> BTreeSet<String> {
 
 /// A folder that commands may read. It has to exist: a missing one is probably misspelt.
 fn readable(folder: &Path) -> Result<PathBuf, Failure> {
-    let cannot = |problem: String| {
+    let cannot = |problem: &str| {
         let shown = visible(&folder.display().to_string());
-        Failure::trouble(format!("--allow-read {shown}: {problem}"))
+        format!("--allow-read {shown}: {problem}")
     };
-    let place = folder.canonicalize().map_err(|error| cannot(error.to_string()))?;
-    if place.is_dir() { Ok(place) } else { Err(cannot("it is not a folder".to_owned())) }
+    let place = folder.canonicalize().map_err(|error| Failure::file(&error, cannot(&error.to_string())))?;
+    if place.is_dir() { Ok(place) } else { Err(Failure::usage(cannot("it is not a folder"))) }
 }
 
 /// The texts of the files, each with an error if it cannot be read.
 fn sources(folder: &Path) -> Result<Vec<(DefinitionSource, Option<String>)>, Failure> {
     let files = files_of_agents(folder)
-        .map_err(|error| if folder.exists() { Failure::trouble(error.to_string()) } else { no_folder(folder) })?;
+        .map_err(|error| if folder.exists() { Failure::usage(error.to_string()) } else { no_folder(folder) })?;
     if files.is_empty() {
         let shown = visible(&folder.display().to_string());
-        return Err(Failure::trouble(format!(
+        return Err(Failure::usage(format!(
             "{shown} has no agents: each is a file *.toml; `callboard init` writes some"
         )));
     }
@@ -192,7 +192,8 @@ fn sources(folder: &Path) -> Result<Vec<(DefinitionSource, Option<String>)>, Fai
 }
 
 fn source(file: &Path) -> Result<DefinitionSource, Failure> {
-    let cannot = |error: std::io::Error| Failure::trouble(format!("{}: {error}", visible(&file.display().to_string())));
+    let cannot =
+        |error: std::io::Error| Failure::file(&error, format!("{}: {error}", visible(&file.display().to_string())));
     let mut bytes = Vec::new();
     open_file(file).and_then(|opened| opened.take(MAX_TEXT + 1).read_to_end(&mut bytes)).map_err(cannot)?;
     Ok(DefinitionSource { origin: file.display().to_string(), bytes })

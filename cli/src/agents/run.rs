@@ -39,7 +39,10 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     let loaded = tokio::select! {
         biased;
-        () = signals.next() => return Ok(End::not_begun()),
+        () = signals.next() => {
+            note("stopped before the run began");
+            return Ok(End::not_begun());
+        }
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
     let LoadedAgents { specs, watch, own, names, invalid } = loaded;
@@ -75,5 +78,5 @@ fn check_limits(arguments: &Run) -> Result<(), Failure> {
         }
         Run { .. } => return Ok(()),
     };
-    Err(Failure::trouble(refused))
+    Err(Failure::usage(refused))
 }

@@ -12,12 +12,13 @@ use callboard::messages::{
     AgentName, ConversationId, RunEvent, RunId, StateRules, TurnId, Usage, visible, visible_lines,
 };
 use callboard::prelude::*;
-use callboard::runtime::{RunError, RunHandle};
+use callboard::runtime::RunHandle;
 use callboard::supervision::runs::{Replay, Run as State};
 use callboard::workflow::Workflow;
 
 use crate::command_line::command_line;
 use crate::conversations::check_none_is_open;
+use crate::exit::Exit;
 use crate::output::{self, note_words};
 use crate::page::{self, Failure, handoffs, note};
 use crate::person::is_anybody_here;
@@ -60,7 +61,7 @@ impl<'a> Session<'a> {
         if let Some(kept) = &kept {
             builder = builder.storage(kept.store.sled());
         }
-        let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        let board = builder.start().await.map_err(Failure::of)?;
         Ok(Self { board, kept, arguments, agents, invalid })
     }
 
@@ -146,7 +147,6 @@ impl<'a> Session<'a> {
     }
 
     async fn begin(&self, workflow: Option<Workflow>) -> Result<RunHandle, Failure> {
-        let trouble = |error: String| Failure::trouble(error);
         if let Some(before) = self.kept.as_ref().and_then(|kept| kept.before.as_ref()) {
             return if self.arguments.retry.is_some() {
                 self.retry(before).await
@@ -157,7 +157,7 @@ impl<'a> Session<'a> {
         let words = self.arguments.task.as_deref().unwrap_or_default();
         let input = self.arguments.input.clone();
         if words.trim().is_empty() && input.is_none() {
-            return Err(trouble("the task is empty: write what is to be done".to_owned()));
+            return Err(Failure::usage("the task is empty: write what is to be done".to_owned()));
         }
         let owner = match &self.arguments.conversation {
             Some(conversation) => self.owner(conversation).await?,
@@ -180,9 +180,9 @@ impl<'a> Session<'a> {
         task.approval_ttl = self.arguments.approval_ttl;
         task.handoffs = handoffs(self.arguments.enable_handoffs);
         task.conversation.clone_from(&self.arguments.conversation);
-        let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
+        let run = self.board.submit(task).await.map_err(Failure::of)?;
         if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
-            let history = run.history().await.map_err(|error| trouble(error.to_string()))?;
+            let history = run.history().await.map_err(Failure::of)?;
             if let Some(RunEvent::Submitted(submission)) = history.first() {
                 note(&format!("the run may use {}", submission.limits()));
             }
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
         let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
         let (turn, fork) = retry_of(before, limits, || hints::resumption(before.id, store, self.arguments))?;
         let forked = self.board.fork(before.id, turn, fork).await;
-        let run = forked.map_err(|error| Failure::trouble(format!("run {}: {error}", before.id)))?;
+        let run = forked.map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", before.id)))?;
         if !self.arguments.quiet {
             note(&format!("turn {turn} of run {} is retried", before.id));
         }
@@ -226,10 +226,9 @@ impl<'a> Session<'a> {
             };
             check_none_is_open(store, conversation, stores.named(), line).await?;
         }
-        let trouble = |error: callboard::storage::StorageError| Failure::trouble(error.to_string());
-        let Some(info) = conversations.info(conversation).await.map_err(trouble)? else { return Ok(None) };
+        let Some(info) = conversations.info(conversation).await.map_err(Failure::of)? else { return Ok(None) };
         if self.arguments.pattern.participants().next().is_none() {
-            let runs = conversations.read(conversation).await.map_err(trouble)?;
+            let runs = conversations.read(conversation).await.map_err(Failure::of)?;
             self.check_no_workflow(conversation, &info.owner, runs.last().map(|run| run.run)).await?;
         }
         Ok(Some(info.owner))
@@ -249,7 +248,7 @@ impl<'a> Session<'a> {
         let plan = loaded.as_ref().and_then(|loaded| loaded.replay.submission().task.plan.as_ref());
         let is_known = loaded.is_some() || self.agents.iter().any(|agent| agent == owner);
         let (Some(name), false) = (owner.strip_prefix("workflow "), plan.is_none() && is_known) else { return Ok(()) };
-        Err(Failure::trouble(match plan.and_then(|plan| option_of(plan)) {
+        Err(Failure::usage(match plan.and_then(|plan| option_of(plan)) {
             Some(option) => format!(
                 "conversation {conversation} belongs to the {} of several agents: give {} again to continue it",
                 visible(name),
@@ -275,7 +274,7 @@ impl<'a> Session<'a> {
             (None, several) => {
                 let mut names = several.to_vec();
                 names.sort();
-                Err(Failure::trouble(format!("there are several agents: name one with --to: {}", names.join(", "))))
+                Err(Failure::usage(format!("there are several agents: name one with --to: {}", names.join(", "))))
             }
         }
     }
@@ -287,10 +286,9 @@ impl<'a> Session<'a> {
         mut live: impl Stream<Item = Watched> + Unpin,
         watch: &mut Watch,
     ) -> Result<End, Failure> {
-        let trouble = |error: RunError| Failure::trouble(error.to_string());
         let mut progress = Progress::new(self.arguments.quiet);
         let modes = [StreamMode::Messages, StreamMode::Updates];
-        let mut events = run.events(1, &modes).await.map_err(trouble)?;
+        let mut events = run.events(1, &modes).await.map_err(Failure::of)?;
         if !self.arguments.quiet && self.kept.is_some() {
             note(&format!("run {}", run.id()));
         }
@@ -311,7 +309,7 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 rested = &mut rests => {
-                    rested.map_err(trouble)?;
+                    rested.map_err(Failure::of)?;
                     progress.close(None);
                     return Ok(End::Waits(Value::Null));
                 }
@@ -331,7 +329,7 @@ impl<'a> Session<'a> {
                     self.print(&event, &mut progress, run).await;
                     if let RunEvent::NeedsAttention { turn, .. } = &*event
                         && let Some(end) =
-                            stuck(&run.read().await.map_err(trouble)?, (*turn, &self.invalid), &mut progress)
+                            stuck(&run.read().await.map_err(Failure::of)?, (*turn, &self.invalid), &mut progress)
                     {
                         return Ok(end);
                     }
@@ -341,7 +339,7 @@ impl<'a> Session<'a> {
             }
         }
         progress.close(None);
-        let result = run.result().await.map_err(trouble)?;
+        let result = run.result().await.map_err(Failure::of)?;
         if !self.arguments.quiet {
             result.alone.iter().for_each(|alone| note_words(&alone.to_string()));
             if result.metrics.usage != Usage::default() {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use callboard::env::Env;
 
+use crate::exit::Exit;
 use crate::page::{Failure, Page, count};
 use crate::runs::list::{Filter, folded};
 use crate::stores::Stores;
@@ -15,11 +16,11 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
     let (mut text, mut deleted) = (String::new(), Vec::new());
     for wanted in wanted {
         let open = stores.open_to_change().map_err(|failure| failure.with(&text))?;
-        if (wanted == LAST || !is_whole_id(wanted)) && !open.closed.is_empty() {
+        if let Some(exit) = open.exit().filter(|_| wanted == LAST || !is_whole_id(wanted)) {
             let refused =
                 "this could match a run in a store that could not be opened: name the run to delete by its whole id"
                     .to_owned();
-            return Err(Failure::trouble(refused).with(&open.notes()).with(&text));
+            return Err(Failure::new(exit, refused).with(&open.notes()).with(&text));
         }
         let (store, run) = open.find(wanted).await.map_err(|failure| failure.with(&text))?;
         store.delete(run).await.map_err(|failure| failure.with(&text))?;
@@ -34,7 +35,7 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
 /// cannot be opened is an error, and its runs are kept.
 pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Failure> {
     if filter.is_empty() {
-        return Err(Failure::trouble("name the runs to delete, as in --older-than 30d or --state failed".to_owned()));
+        return Err(Failure::usage("name the runs to delete, as in --older-than 30d or --state failed".to_owned()));
     }
     let (open, now, mut deleted) = (stores.open_to_change()?, Env::system().now().wall, Vec::new());
     for store in &open.stores {
@@ -50,7 +51,7 @@ pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Fail
     }
     let text = format!("{} deleted\n{}", count(deleted.len(), "run"), open.notes());
     let skipped: Vec<_> = open.closed.iter().map(ClosedStore::json).collect();
-    let code = if skipped.is_empty() { 0 } else { 2 };
+    let exit = open.exit().unwrap_or(Exit::Done);
     let page = Page::new(text, json!({ "deleted": deleted, "not_looked_into": skipped }));
-    Ok(Page { code, done: Some("the runs are deleted".to_owned()), ..page })
+    Ok(Page { exit, done: Some("the runs are deleted".to_owned()), ..page })
 }

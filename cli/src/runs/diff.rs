@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use callboard::supervision::runs::{Diff, ReplayStep, TurnDifference};
 use callboard_server::json::stable;
 
+use crate::exit::Exit;
 use crate::page::Page;
 use crate::runs::replay::step_json;
 use crate::runs::show::turn_json;
@@ -29,7 +30,7 @@ pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
         "channels": stable(&diff.channels),
         "turns": diff.turns.iter().map(turn_difference).collect::<Vec<_>>(),
     });
-    Page { code: 1, ..Page::new(text, json) }
+    Page { exit: Exit::Failed, ..Page::new(text, json) }
 }
 
 fn turn_difference(difference: &TurnDifference) -> Value {

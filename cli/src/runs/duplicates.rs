@@ -8,7 +8,7 @@ use crate::command_line::command_line;
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted;
 use crate::stores::open::OpenStores;
-use crate::stores::store::{self, Store};
+use crate::stores::store::Store;
 
 /// How many duplicates an error names.
 const NAMED: usize = 3;
@@ -18,9 +18,9 @@ const ELSEWHERE: &str = "import the export into a store of its own with --store 
 
 /// Refuses runs and conversations that both have, unless they are imported `again` and are the same.
 pub(crate) async fn check(imported: &Store, project: &OpenStores, again: bool) -> Result<(), Failure> {
-    if !project.closed.is_empty() {
+    if let Some(exit) = project.exit() {
         let unknown = "nothing is imported: whether the project has these runs already is not known".to_owned();
-        return Err(Failure::trouble(unknown).with(&project.notes()).with(&format!("or {ELSEWHERE}")));
+        return Err(Failure::new(exit, unknown).with(&project.notes()).with(&format!("or {ELSEWHERE}")));
     }
     let duplicates = Duplicates::find(imported, project).await?;
     let (refused, what, help) = if again {
@@ -36,7 +36,7 @@ pub(crate) async fn check(imported: &Store, project: &OpenStores, again: bool) -
     if refused.len() > NAMED {
         text.push_str(&format!("\n  and {} more", refused.len() - NAMED));
     }
-    Err(Failure::trouble(format!("{text}\nremove it first, {help}or {ELSEWHERE}")))
+    Err(Failure::usage(format!("{text}\nremove it first, {help}or {ELSEWHERE}")))
 }
 
 /// Runs and conversations that both have: lines that name the store and the command that removes them.
@@ -51,7 +51,7 @@ impl Duplicates {
     async fn find(imported: &Store, project: &OpenStores) -> Result<Self, Failure> {
         let mut duplicates = Self::default();
         let runs: BTreeSet<RunId> = imported.ids().await?.into_iter().collect();
-        let conversations = imported.conversations().list().await.map_err(store::trouble)?;
+        let conversations = imported.conversations().list().await.map_err(Failure::of)?;
         for other in &project.stores {
             let place = shown_path(other.folder());
             for run in other.ids().await?.into_iter().filter(|run| runs.contains(run)) {
@@ -61,9 +61,9 @@ impl Duplicates {
             }
             for conversation in conversations.iter().map(|info| &info.id) {
                 let [here, there] = [imported, other].map(Store::conversations);
-                let there = there.read(conversation).await.map_err(store::trouble)?;
+                let there = there.read(conversation).await.map_err(Failure::of)?;
                 if !there.is_empty() {
-                    let is_same = here.read(conversation).await.map_err(store::trouble)? == there;
+                    let is_same = here.read(conversation).await.map_err(Failure::of)? == there;
                     let id = conversation.as_str();
                     let line = command_line(&format!("conversations delete {}", quoted(id)), Some(other.folder()));
                     duplicates.note(format!("conversation {conversation} in {place}: {}", visible(&line)), is_same);

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use callboard::ForkError;
 use callboard::env::Env;
 use callboard::messages::{Durability, RunId, visible};
 use callboard::supervision::runs::{Fork, Replay};
 
 use crate::agents::patterns::is_of_workflow;
 use crate::command_line::command_line;
+use crate::exit::Exit;
 use crate::page::{Failure, Page, brief_json, count};
 use crate::stores::store::{Loaded, Store};
 use crate::values::Setting;
@@ -30,7 +30,7 @@ pub(crate) async fn fork(
 ) -> Result<Page, Failure> {
     for (place, Setting { channel, .. }) in settings.iter().enumerate() {
         if settings[..place].iter().any(|before| before.channel == *channel) {
-            return Err(Failure::trouble(format!("--set is given twice for {channel:?}: one of them would be lost")));
+            return Err(Failure::usage(format!("--set is given twice for {channel:?}: one of them would be lost")));
         }
     }
     let env = Env::system();
@@ -38,12 +38,11 @@ pub(crate) async fn fork(
     let mut fork =
         settings.iter().fold(Fork::new(), |fork, Setting { channel, value }| fork.set(channel, value.clone()));
     fork.input = input.map(|input| input.clone().into());
-    let events = fork.events(&loaded.history, turn, (run, at), &loaded.rules.state).map_err(|error| match error {
-        ForkError::NoTurn { .. } => Failure::unknown(format!("run {}: {error}", loaded.id)),
-        _ => Failure::trouble(format!("run {}: {error}", loaded.id)),
-    })?;
+    let events = fork
+        .events(&loaded.history, turn, (run, at), &loaded.rules.state)
+        .map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", loaded.id)))?;
     let replay = Replay::of(events.clone(), &loaded.rules.state);
-    let replay = replay.map_err(|error| Failure::trouble(format!("the fork cannot be replayed: {error}")))?;
+    let replay = replay.map_err(|error| Failure::failed(format!("the fork cannot be replayed: {error}")))?;
     store.begin(run, &events, Durability::Sync).await?;
 
     let open: Vec<_> = replay.turns().filter(|turn| turn.closed.is_none()).collect();

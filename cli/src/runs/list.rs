@@ -134,8 +134,8 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
     rows.extend(open.closed.iter().map(ClosedStore::json));
     if count_of_runs == 0 {
         let such = if filter.is_empty() { "" } else { "such " };
-        let (text, code) = open.nothing_found(&format!("{such}runs"));
-        return Ok(Page { code, ..Page::new(text, Value::from(rows)) });
+        let (text, exit) = open.nothing_found(&format!("{such}runs"));
+        return Ok(Page { exit, ..Page::new(text, Value::from(rows)) });
     }
     let width = table([""], &[]).width();
     let text = format!("{}{}\n{duplicates}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));

@@ -41,7 +41,7 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
         Runs::Export { file, common } => {
             let file = file.as_deref().filter(|file| *file != Path::new("-"));
             if file.is_none() && common.json {
-                return Err(Failure::trouble(
+                return Err(Failure::usage(
                     "without a FILE the export itself goes to standard output: leave --json out, or name a FILE"
                         .to_owned(),
                 ));

@@ -39,7 +39,7 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
     let (Some(turn), Some(before)) = (loaded.replay.turn(number), loaded.replay.before_turn(number)) else {
         let turns = loaded.replay.turns().count();
         let text = format!("run {} has no turn {number}: it has {}", loaded.id, count(turns, "turn"));
-        return Err(Failure::unknown(text));
+        return Err(Failure::not_found(text));
     };
     let after = loaded.replay.after_turn(number);
     let mut text = format!(

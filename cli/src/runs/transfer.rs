@@ -13,6 +13,7 @@ use callboard::messages::RunId;
 use callboard::storage::{Transfer, TransferError};
 
 use crate::atomic_file::AtomicFile;
+use crate::exit::Exit;
 use crate::page::{Failure, Page, count, shown_path};
 use crate::stores::Stores;
 use crate::stores::open::LAST;
@@ -25,7 +26,7 @@ use super::duplicates;
 /// Exports the only store, to standard output if no file is named; several stores are an error.
 pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page, Failure> {
     if let Some(run) = file.and_then(named_run) {
-        return Err(Failure::trouble(format!(
+        return Err(Failure::usage(format!(
             "`runs export` writes a whole store, and {run} names a run: name a FILE, or leave it out for standard output; \
              a file of that name is ./{run}"
         )));
@@ -37,7 +38,7 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
         return Ok(Page::new(String::new(), json!(null)));
     };
     let cannot = |error: io::Error| {
-        Failure::trouble(format!("the export cannot be written to {}: {}", shown_path(file), reason(&error)))
+        Failure::file(&error, format!("the export cannot be written to {}: {}", shown_path(file), reason(&error)))
     };
     if fs::symlink_metadata(file).is_ok() {
         return Err(cannot(io::ErrorKind::AlreadyExists.into()));
@@ -55,28 +56,28 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
 /// already are refused, unless they are imported `again` and are the same.
 pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<Page, Failure> {
     let shown_file = if file == Path::new("-") { "standard input".to_owned() } else { shown_path(file) };
-    let refused = |why: String| Failure::trouble(format!("{shown_file}: {why}; nothing is imported"));
+    let refused = |exit, why: String| Failure::new(exit, format!("{shown_file}: {why}; nothing is imported"));
     let opened: Box<dyn io::Read + Send> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
-        Box::new(open_given(file).map_err(|error| refused(reason(&error)))?)
+        Box::new(open_given(file).map_err(|error| refused(Exit::of_file(&error), reason(&error)))?)
     };
     let target = Target::new(stores)?;
-    let store = Store::open_or_make(target.folder()).map_err(store::trouble)?;
+    let store = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
     let sled = store.sled();
     let moved = Transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
     let moved = moved.map_err(|error| match error {
-        TransferError::Text(error) => refused(reason(&error)),
-        error => refused(error.to_string()),
+        TransferError::Text(error) => refused(Exit::of_file(&error), reason(&error)),
+        error => refused(Exit::from(&error), error.to_string()),
     });
     let additions = stores.project().map(|project| project.lock_additions().map(|lock| (project, lock))).transpose();
     let additions =
-        additions.map_err(|error| Failure::trouble(format!("the project's folder cannot be locked: {error}")))?;
+        additions.map_err(|error| Failure::file(&error, format!("the project's folder cannot be locked: {error}")))?;
     let checked = match (&moved, &additions) {
         (Ok(_), Some((project, _))) => duplicates::check(&store, &project.open_to_read()?, again).await,
         _ => Ok(()),
     };
-    let conversations = store.conversations().list().await.map_err(store::trouble);
+    let conversations = store.conversations().list().await.map_err(Failure::of);
     let closed = store.close().await;
     drop((sled, store));
     let (moved, (), ()) = (moved?, checked?, closed?);
@@ -120,7 +121,7 @@ impl<'a> Target<'a> {
             Stores::Named(folder) => (parent(folder), Destination::Named(folder)),
             Stores::Project(project) => (stores.folder(), Destination::Project(project)),
         };
-        let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(beside)));
+        let cannot = |error: io::Error| Failure::file(&error, format!("{}: {error}", shown_path(beside)));
         store::make_folder(beside).map_err(cannot)?;
         remove_orphaned(beside);
         let temporary = |folder: &Path| tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder);
@@ -145,14 +146,14 @@ impl<'a> Target<'a> {
             Destination::Project(project) => project.adopt(made.path()),
         };
         let synced = kept.and_then(|folder| File::open(parent(&folder))?.sync_all().map(|()| folder));
-        synced.map_err(|error| Failure::trouble(format!("the import cannot be moved to its folder: {error}")))
+        synced.map_err(|error| Failure::file(&error, format!("the import cannot be moved to its folder: {error}")))
     }
 }
 
 /// Copies all records and values of a store into an empty one.
 async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
-    let [from, to_store] = [from, to].map(Store::open_or_make);
-    let (from, to_store) = (from.map_err(store::trouble)?, to_store.map_err(store::trouble)?);
+    let open = |folder: &Path| Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error));
+    let (from, to_store) = (open(from)?, open(to)?);
     Transfer::copy(&*from.sled(), &*to_store.sled(), Env::system().now().wall).await.map_err(trouble)?;
     to_store.close().await?;
     Ok(to.to_owned())
@@ -180,12 +181,12 @@ fn only(stores: &Stores) -> Result<Store, Failure> {
     let mut found = open.stores.into_iter();
     match (found.next(), found.next(), open.closed.as_slice()) {
         (Some(only), None, []) => Ok(only),
-        (None, _, []) => Err(Failure::trouble("there is no store to export".to_owned())),
-        (None, _, [_]) => Err(Failure::trouble("the store cannot be exported".to_owned()).with(&notes)),
+        (None, _, []) => Err(Failure::not_found("there is no store to export".to_owned())),
+        (None, _, [closed]) => Err(Failure::new(closed.exit(), "the store cannot be exported".to_owned()).with(&notes)),
         (_, _, closed) => {
             let closed = closed.iter().map(|closed| shown_path(closed.folder()));
             let all: Vec<String> = folders.into_iter().chain(closed).collect();
-            Err(Failure::trouble(format!("there are several stores: name one with --store: {}", all.join(", ")))
+            Err(Failure::usage(format!("there are several stores: name one with --store: {}", all.join(", ")))
                 .with(&notes))
         }
     }
@@ -202,8 +203,10 @@ fn records_of(number: u64) -> usize {
 }
 
 fn trouble(error: TransferError) -> Failure {
-    Failure::trouble(match error {
+    let exit = Exit::from(&error);
+    let text = match error {
         TransferError::Text(error) => format!("the export cannot be written: {}", reason(&error)),
         error => error.to_string(),
-    })
+    };
+    Failure::new(exit, text)
 }

@@ -66,6 +66,13 @@ pub(crate) fn with_remedy(folder: &Path, error: StorageError) -> StorageError {
     StorageError::Open { path, detail }
 }
 
+const NOT_PERMITTED: &str = "this user may not write to it";
+
+/// Whether the user has no permission to write to the store.
+pub(crate) fn is_denied(folder: &Path) -> bool {
+    why_not_writable(folder) == Some(NOT_PERMITTED)
+}
+
 fn why_not_writable(folder: &Path) -> Option<&'static str> {
     // Without waiting for the other end of a pipe.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
@@ -75,7 +82,7 @@ fn why_not_writable(folder: &Path) -> Option<&'static str> {
     let checked = paths.iter().map(|path| access(path, Access::WRITE_OK).map_err(io::Error::from));
     for error in std::iter::once(opened).chain(checked).filter_map(Result::err) {
         match error.kind() {
-            io::ErrorKind::PermissionDenied => return Some("this user may not write to it"),
+            io::ErrorKind::PermissionDenied => return Some(NOT_PERMITTED),
             io::ErrorKind::ReadOnlyFilesystem => return Some("it is on a read-only file system"),
             _ => {}
         }

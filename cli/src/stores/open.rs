@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use callboard::messages::{ConversationId, RunId, visible};
 use callboard::storage::StorageError;
 
+use crate::exit::Exit;
 use crate::page::{Failure, note, shown_path};
 use crate::quote::quoted_path;
 use crate::stores::store::{self, Loaded, Store};
@@ -27,6 +28,7 @@ pub(crate) struct ClosedStore {
     folder: PathBuf,
     /// The reason, and what to do.
     why: String,
+    exit: Exit,
 }
 
 impl ClosedStore {
@@ -37,11 +39,15 @@ impl ClosedStore {
             }
             error => error.to_string(),
         };
-        Self { folder, why }
+        Self { exit: store::exit_of_opening(&folder, error), folder, why }
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -54,7 +60,7 @@ impl OpenStores {
     pub(crate) async fn find(self, wanted: &str) -> Result<(Store, RunId), Failure> {
         let (place, run) = self.place_of(wanted).await?;
         let store = self.stores.into_iter().nth(place);
-        store.map(|store| (store, run)).ok_or_else(|| Failure::trouble("the store is gone".to_owned()))
+        store.map(|store| (store, run)).ok_or_else(|| Failure::failed("the store is gone".to_owned()))
     }
 
     pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
@@ -81,7 +87,7 @@ impl OpenStores {
         let ids: Vec<RunId> = runs.keys().copied().collect();
         let found = match ids.last() {
             Some(last) if wanted == LAST => Ok(*last),
-            _ => store::find(wanted, &ids, self.closed.is_empty()),
+            _ => store::find(wanted, &ids, self.exit()),
         };
         let run = found.map_err(|failure| failure.with(&self.notes()))?;
         self.only(&format!("run {run}"), &runs[&run]).map(|place| (place, run))
@@ -91,7 +97,7 @@ impl OpenStores {
     pub(crate) async fn place_of_conversation(&self, conversation: &ConversationId) -> Result<Option<usize>, Failure> {
         let mut places = Vec::new();
         for (place, store) in self.stores.iter().enumerate() {
-            let info = store.conversations().info(conversation).await.map_err(store::trouble)?;
+            let info = store.conversations().info(conversation).await.map_err(Failure::of)?;
             places.extend(info.map(|_| place));
         }
         if places.is_empty() { Ok(None) } else { self.only(&format!("conversation {conversation}"), &places).map(Some) }
@@ -103,22 +109,31 @@ impl OpenStores {
             return Ok(*only);
         }
         let several = in_several_stores(what, places.iter().map(|place| self.stores[*place].folder()));
-        Err(Failure::trouble(several).with(&self.notes()))
+        Err(Failure::usage(several).with(&self.notes()))
     }
 
-    /// The text where no runs or no conversations (`what`) were found, and the exit code: an error if no store could be opened.
-    pub(crate) fn nothing_found(&self, what: &str) -> (String, u8) {
-        let (text, code) = match (self.stores.is_empty(), self.closed.is_empty()) {
-            (_, true) => (format!("there are no {what}\n"), 0),
-            (false, false) => (format!("the stores that could be opened have no {what}\n"), 0),
-            (true, false) => (format!("whether there are {what} is not known: no store could be opened\n"), 2),
+    /// Why a search is not complete, if some stores could not be opened: that a later one may be, if one of them is in use.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        let exits = || self.closed.iter().map(|closed| closed.exit);
+        exits().find(|exit| *exit == Exit::Unavailable).or_else(|| exits().next())
+    }
+
+    /// The text where no runs or no conversations (`what`) were found: an error if no store could be opened.
+    pub(crate) fn nothing_found(&self, what: &str) -> (String, Exit) {
+        let (text, exit) = match (self.stores.is_empty(), self.closed.is_empty()) {
+            (_, true) => (format!("there are no {what}\n"), Exit::Done),
+            (false, false) => (format!("the stores that could be opened have no {what}\n"), Exit::Done),
+            (true, false) => (
+                format!("whether there are {what} is not known: no store could be opened\n"),
+                self.exit().unwrap_or(Exit::Failed),
+            ),
         };
-        (text + &self.notes(), code)
+        (text + &self.notes(), exit)
     }
 
     /// A line for each store that could not be opened.
     pub(crate) fn notes(&self) -> String {
-        let note = |ClosedStore { folder, why }: &ClosedStore| {
+        let note = |ClosedStore { folder, why, exit: _ }: &ClosedStore| {
             format!("not opened: {}: {}\n", shown_path(folder), visible(why))
         };
         self.closed.iter().map(note).collect()

@@ -73,6 +73,6 @@ impl Placement {
     }
 
     fn failure(&self, error: io::Error) -> Failure {
-        Failure::trouble(format!("{}: {error}", shown_path(&self.file)))
+        Failure::file(&error, format!("{}: {error}", shown_path(&self.file)))
     }
 }

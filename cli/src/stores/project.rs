@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use callboard::messages::ConversationId;
 use callboard::storage::StorageError;
 
+use crate::exit::Exit;
 use crate::page::{Failure, note, shown_path};
 
 use super::open::{ClosedStore, OpenStores};
@@ -51,13 +52,14 @@ impl Project {
     /// The project of the current folder: the nearest parent that is one, or else the folder itself.
     pub(super) fn here() -> Result<Self, Failure> {
         let folder = std::env::current_dir()
-            .map_err(|error| Failure::trouble(format!("the current folder cannot be read: {error}")))?;
+            .map_err(|error| Failure::file(&error, format!("the current folder cannot be read: {error}")))?;
         let root = root_of(&folder).to_owned();
         let state = state_folder().ok_or_else(|| {
-            Failure::trouble(format!("there is no folder for stores, because HOME names none: {ELSEWHERE}"))
+            Failure::usage(format!("there is no folder for stores, because HOME names none: {ELSEWHERE}"))
         })?;
         make_private(&state).map_err(|error| {
-            Failure::trouble(format!("the folder of all stores, {}: {error}; {ELSEWHERE}", shown_path(&state)))
+            let text = format!("the folder of all stores, {}: {error}; {ELSEWHERE}", shown_path(&state));
+            Failure::file(&error, text)
         })?;
         Ok(Self { folder: state.join(name_of(&root)), root })
     }
@@ -79,7 +81,7 @@ impl Project {
 
     /// The folders of its stores, in order.
     fn stores(&self) -> Result<Vec<PathBuf>, Failure> {
-        stores_in(&self.folder).map_err(|error| Failure::trouble(format!("{}: {error}", shown_path(&self.folder))))
+        stores_in(&self.folder).map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&self.folder))))
     }
 
     /// Opens the first free store, or creates one.
@@ -95,10 +97,13 @@ impl Project {
                 Err(StorageError::InUse { .. }) => {}
                 // Another store serves as well.
                 Err(error) if was_there => note(&error.to_string()),
-                Err(error) => return Err(Failure::trouble(format!("{error}; {ELSEWHERE}"))),
+                Err(error) => {
+                    let exit = store::exit_of_opening(&folder, &error);
+                    return Err(Failure::new(exit, format!("{error}; {ELSEWHERE}")));
+                }
             }
         }
-        Err(Failure::trouble("there is no free store".to_owned()))
+        Err(Failure::failed("there is no free store".to_owned()))
     }
 
     /// Opens the store that has the conversation, by its placement file or by a search, or one for a new conversation.
@@ -129,13 +134,14 @@ impl Project {
         Store::open_or_make(&folder).map_err(|error| match error {
             StorageError::InUse { holder, .. } => {
                 let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"));
-                Failure::trouble(format!(
+                let text = format!(
                     "conversation {conversation} is in the store {}, which {holder} has open: wait until it has ended, or choose \
                      another conversation",
                     shown_path(&folder)
-                ))
+                );
+                Failure::new(Exit::Unavailable, text)
             }
-            error => store::trouble(error),
+            error => store::not_opened(&folder, &error),
         })
     }
 
@@ -221,7 +227,11 @@ fn make_private(state: &Path) -> io::Result<()> {
     if about.uid() != user.as_raw() {
         // Root can use any user's folder; other users would have to trust its owner.
         let owner = about.uid();
-        return if user.is_root() { Ok(()) } else { Err(io::Error::other(format!("it belongs to the user {owner}"))) };
+        return if user.is_root() {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to the user {owner}")))
+        };
     }
     let mode = about.permissions().mode();
     if mode & 0o077 == 0 { Ok(()) } else { fs::set_permissions(state, fs::Permissions::from_mode(mode & 0o700)) }

@@ -13,9 +13,10 @@ use callboard::supervision::runs::{Replay, ReplayError};
 
 use tempfile::TempDir;
 
+use crate::exit::Exit;
 use crate::output::note;
 use crate::page::{Failure, brief, shown_path};
-use crate::stores::copy::{copy_if_needed, with_remedy};
+use crate::stores::copy::{copy_if_needed, is_denied, with_remedy};
 use crate::stores::creation::Missing;
 use crate::values::reason;
 
@@ -50,19 +51,19 @@ impl Store {
     /// Opens an existing store. It creates none: a misspelt folder is an error.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         check_is_there(folder)?;
-        Self::open_or_make(folder).map_err(trouble)
+        Self::open_or_make(folder).map_err(|error| not_opened(folder, &error))
     }
 
     /// As [`Store::open`], for reading: a store that cannot be written to is copied first.
     pub(crate) fn open_to_read(folder: &Path) -> Result<Self, Failure> {
         check_is_there(folder)?;
-        Self::read(folder).map_err(trouble)
+        Self::read(folder).map_err(|error| not_opened(folder, &error))
     }
 
     /// As [`Store::open`]; a copy if the store cannot be opened where it is.
     pub(crate) fn open_or_copy(folder: &Path) -> Result<Self, Failure> {
         check_is_there(folder)?;
-        Self::write_or_copy(folder).map_err(trouble)
+        Self::write_or_copy(folder).map_err(|error| not_opened(folder, &error))
     }
 
     pub(crate) fn write_or_copy(folder: &Path) -> Result<Self, StorageError> {
@@ -102,7 +103,7 @@ impl Store {
 
     /// Deletes a run, with all that is stored of it.
     pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
-        self.journal.forget(run).await.map_err(trouble)
+        self.journal.forget(run).await.map_err(Failure::of)
     }
 
     /// The conversations in the store.
@@ -117,7 +118,7 @@ impl Store {
 
     /// Closes the store. On success, everything that was written to it is on the disk; an error means that it may not be.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
-        self.sled().close().await.map_err(trouble)
+        self.sled().close().await.map_err(Failure::of)
     }
 
     /// As [`Store::close`] at the end of a run, whose result is printed whatever becomes of the store.
@@ -129,7 +130,7 @@ impl Store {
 
     /// All runs, oldest first.
     pub(crate) async fn ids(&self) -> Result<Vec<RunId>, Failure> {
-        self.journal.runs().await.map_err(trouble)
+        self.journal.runs().await.map_err(Failure::of)
     }
 
     pub(crate) async fn history(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {
@@ -140,11 +141,12 @@ impl Store {
     pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
         // The ids of boards are UUIDs, so no running board has this name, and the next one takes the run over.
         const OWNER: &str = "callboard runs fork";
-        self.journal.begin(run, OWNER, events, durability).await.map(|_| ()).map_err(trouble)
+        self.journal.begin(run, OWNER, events, durability).await.map(|_| ()).map_err(Failure::of)
     }
 
     pub(crate) async fn load(&self, id: RunId) -> Result<Loaded, Failure> {
-        let history = self.history(id).await.map_err(|error| Failure::trouble(format!("run {id}: {error}")))?;
+        let history =
+            self.history(id).await.map_err(|error| Failure::new(Exit::from(&error), format!("run {id}: {error}")))?;
         let rules = Rules::of(&history);
         let replay = Replay::of(history.clone(), &rules.state).map_err(|error| not_replayed(id, error))?;
         Ok(Loaded { id, replay, history, rules })
@@ -209,10 +211,8 @@ fn check_is_there(folder: &Path) -> Result<(), Failure> {
         Ok(true) => return Ok(()),
         Ok(false) => {}
         Err(error) => {
-            return Err(Failure::trouble(format!(
-                "whether there is a callboard store in {shown} is not known: {}",
-                reason(&error)
-            )));
+            let text = format!("whether there is a callboard store in {shown} is not known: {}", reason(&error));
+            return Err(Failure::file(&error, text));
         }
     }
     let target = std::fs::read_link(folder).ok().filter(|_| !folder.exists());
@@ -220,15 +220,23 @@ fn check_is_there(folder: &Path) -> Result<(), Failure> {
         let target = visible(&target.display().to_string());
         format!(": it is a symbolic link to {target}, which does not exist")
     });
-    Err(Failure::trouble(format!("there is no callboard store in {shown}{}", dangling.unwrap_or_default())))
+    Err(Failure::not_found(format!("there is no callboard store in {shown}{}", dangling.unwrap_or_default())))
 }
 
-pub(crate) fn trouble(error: StorageError) -> Failure {
-    Failure::trouble(error.to_string())
+/// The exit of a store that cannot be opened.
+pub(crate) fn exit_of_opening(folder: &Path, error: &StorageError) -> Exit {
+    match error {
+        StorageError::Open { .. } if is_denied(folder) => Exit::Denied,
+        error => error.into(),
+    }
+}
+
+pub(crate) fn not_opened(folder: &Path, error: &StorageError) -> Failure {
+    Failure::new(exit_of_opening(folder, error), error.to_string())
 }
 
 fn not_replayed(run: RunId, error: ReplayError) -> Failure {
-    Failure::trouble(format!("run {run}: {error}"))
+    Failure::failed(format!("run {run}: {error}"))
 }
 
 /// Whether it is the whole id of a run, and not only a prefix.
@@ -240,15 +248,17 @@ fn digits(wanted: &str) -> String {
     wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect()
 }
 
-/// The only run whose id has this prefix; hyphens and case are ignored. `all_searched` is whether every store could be opened.
-pub(crate) fn find(wanted: &str, ids: &[RunId], all_searched: bool) -> Result<RunId, Failure> {
+/// The only run whose id has this prefix; hyphens and case are ignored. `unsearched` is the exit if some stores could not be opened.
+pub(crate) fn find(wanted: &str, ids: &[RunId], unsearched: Option<Exit>) -> Result<RunId, Failure> {
     let (digits, shown) = (digits(wanted), brief(wanted, 80));
     let plain = |run: &RunId| run.0.as_simple().to_string();
     let fitting: Vec<&RunId> = ids.iter().filter(|run| !digits.is_empty() && plain(run).starts_with(&digits)).collect();
-    let is_missed = fitting.is_empty() && !all_searched;
+    let unsearched = unsearched.filter(|_| fitting.is_empty());
     let (mut text, named) = match fitting.as_slice() {
         [only] => return Ok(**only),
-        [] if is_missed => (format!("the run \"{shown}\" may be in a store that could not be opened"), Vec::new()),
+        [] if unsearched.is_some() => {
+            (format!("the run \"{shown}\" may be in a store that could not be opened"), Vec::new())
+        }
         [] if ids.is_empty() => (format!("there is no run \"{shown}\": no store has any"), Vec::new()),
         [] => {
             let likeness = |run: &&RunId| {
@@ -260,11 +270,12 @@ pub(crate) fn find(wanted: &str, ids: &[RunId], all_searched: bool) -> Result<Ru
             nearest.truncate(SUGGESTED);
             (format!("there is no run \"{shown}\"; the nearest:"), nearest)
         }
-        several => (format!("{} runs begin with \"{shown}\":", several.len()), fitting),
+        several => (format!("{} runs begin with \"{shown}\":", several.len()), fitting.clone()),
     };
     text.extend(named.iter().take(SUGGESTED).map(|run| format!("\n  {run}")));
     if named.len() > SUGGESTED {
         text.push_str(&format!("\n  and {} more", named.len() - SUGGESTED));
     }
-    Err(if is_missed { Failure::trouble(text) } else { Failure::unknown(text) })
+    let exit = if fitting.is_empty() { unsearched.unwrap_or(Exit::NotFound) } else { Exit::Usage };
+    Err(Failure::new(exit, text))
 }

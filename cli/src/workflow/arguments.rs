@@ -16,7 +16,7 @@ use crate::values::{Setting, json, setting, text_in, time_to_answer, value_of};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
     /// Check workflows, and report every defect with its place
-    #[command(after_help = CHECK_CODES, group = ArgGroup::new("text").required(true).multiple(true))]
+    #[command(after_help = CHECKED, group = ArgGroup::new("text").required(true).multiple(true))]
     Check {
         /// TOML (*.toml), the one-line syntax (*.flow, or - for standard input), or folders with such files
         #[arg(value_name = "FILE", group = "text")]
@@ -32,7 +32,7 @@ pub(crate) enum Workflow {
         json: bool,
     },
     /// Draw a workflow, with the node states of a run if one is named
-    #[command(after_help = DRAW_CODES, group = ArgGroup::new("text").required(true))]
+    #[command(group = ArgGroup::new("text").required(true))]
     Draw {
         /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
         #[arg(group = "text")]
@@ -53,7 +53,7 @@ pub(crate) enum Workflow {
         choice: Choice,
     },
     /// Run a workflow to its end, with programs or agents in files
-    #[command(after_help = RUN_CODES, group = ArgGroup::new("text").required(true))]
+    #[command(after_help = RUN, group = ArgGroup::new("text").required(true))]
     Run {
         /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
         #[arg(group = "text")]
@@ -90,7 +90,7 @@ pub(crate) enum Workflow {
         execution: Execution,
     },
     /// Resume a run that a process left, or that waits for a person
-    #[command(after_help = RUN_CODES)]
+    #[command(after_help = RUN)]
     Resume {
         #[command(flatten)]
         stored: Stored,
@@ -106,7 +106,7 @@ pub(crate) enum Workflow {
         execution: Execution,
     },
     /// Retry the failed turn of a run, in a new run that copies the turns before it
-    #[command(after_help = RUN_CODES)]
+    #[command(after_help = RUN)]
     Retry {
         #[command(flatten)]
         stored: Stored,
@@ -118,7 +118,6 @@ pub(crate) enum Workflow {
         execution: Execution,
     },
     /// Show the history of a run: every checkpoint with its node, its output and writes, and the state after it
-    #[command(after_help = HISTORY_CODES)]
     History {
         #[command(flatten)]
         stored: Stored,
@@ -127,7 +126,7 @@ pub(crate) enum Workflow {
         json: bool,
     },
     /// Fork a run: start a copy of it, up to a node, and run that from there to its end
-    #[command(after_help = RUN_CODES, group = ArgGroup::new("place").required(true))]
+    #[command(after_help = RUN, group = ArgGroup::new("place").required(true))]
     Fork {
         #[command(flatten)]
         stored: Stored,
@@ -154,21 +153,12 @@ impl Workflow {
     }
 }
 
-const CHECK_CODES: &str = "Exit codes: 0 no defects; 1 defects; 2 the command line is wrong, or a file \
-                           cannot be read.\n\nWorkflows that a workflow refers to are searched for in all files that are given, \
-                           and in the files beside them.";
+const CHECKED: &str = "Workflows that a workflow refers to are searched for in all files that are given, and in the files \
+                       beside them.";
 
-const DRAW_CODES: &str = "Exit codes: 0 drawn; 1 the workflow has defects, or there is no such run; 2 the command line or \
-                          the store is wrong.";
-
-const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such \
-                         run; 2 the command line, the workflow or the store is wrong; 3 it waits for a person; 130 it was \
-                         stopped by Ctrl-C.\n\nThe output is written to standard output, all else to standard error. A \
-                         program that is an agent is run with `sh -c` for each turn: it reads the input from standard \
-                         input (text unchanged, other values as JSON) and prints the output. An exit code other than 0 is \
-                         a failure.";
-
-const HISTORY_CODES: &str = "Exit codes: 0 done; 1 no such run; 2 the command line or the store is wrong.";
+const RUN: &str = "The output is written to standard output, all else to standard error. A program that is an agent is run with \
+                   `sh -c` for each turn: it reads the input from standard input (text unchanged, other values as JSON) and \
+                   prints the output. An exit code other than 0 is a failure.";
 
 /// A run in a store, as the command line names it.
 #[derive(Debug, Args)]
@@ -201,7 +191,7 @@ pub(crate) struct Execution {
     /// Print each event as it happens
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Ask nobody at the terminal: the process ends with code 3 when the run waits for a person
+    /// Ask nobody at the terminal: the process ends with code 5 when the run waits for a person
     #[arg(long)]
     pub(crate) no_input: bool,
     /// Print the whole result as JSON, for programs

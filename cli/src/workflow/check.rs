@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use callboard::messages::visible;
 use callboard::workflow::{Defect, Defects, Form, Source, Workflow};
 
+use crate::exit::Exit;
 use crate::page::{Failure, Page, count};
 
 use super::read::{self, Texts};
@@ -34,7 +35,7 @@ pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failu
     if defects > 0 {
         remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(all, "workflow")));
     }
-    Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
+    Ok(Page { exit: exit(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
 
 /// Prints workflows of the one-line syntax in canonical form.
@@ -43,17 +44,22 @@ pub(crate) fn format(files: &[PathBuf], line: Option<&str>) -> Result<Page, Fail
     for Source { origin, bytes, form } in read::texts_or_warn(files, line)? {
         if form == Form::Toml {
             let text = "only the one-line syntax has a canonical form; for TOML use a TOML formatter";
-            return Err(Failure::trouble(format!("{}: {text}", visible(&origin))));
+            return Err(Failure::usage(format!("{}: {text}", visible(&origin))));
         }
         let Ok(written) = String::from_utf8(bytes) else {
-            return Err(Failure::trouble(format!("{}: the text is not UTF-8", visible(&origin))));
+            return Err(Failure::usage(format!("{}: the text is not UTF-8", visible(&origin))));
         };
         match Workflow::formatted(&origin, &written) {
             Ok(formatted) => text.push_str(&format!("{}\n", callboard::messages::visible_lines(formatted.trim_end()))),
             Err(defects) => remarks.push_str(&format!("{defects}\n\n")),
         }
     }
-    Ok(Page { code: u8::from(!remarks.is_empty()), remarks, ..Page::new(text, Value::Null) })
+    Ok(Page { exit: exit(!remarks.is_empty()), remarks, ..Page::new(text, Value::Null) })
+}
+
+/// The exit of a check.
+pub(crate) fn exit(has_defects: bool) -> Exit {
+    if has_defects { Exit::Usage } else { Exit::Done }
 }
 
 fn summary(workflow: &Workflow) -> String {

@@ -7,6 +7,7 @@ use serde_json::json;
 use callboard::supervision::runs::Run;
 use callboard::workflow::{Drawing, NodeStates};
 
+use crate::exit::Exit;
 use crate::page::{Failure, Page};
 use crate::stores::Choice;
 
@@ -23,15 +24,16 @@ pub(crate) async fn draw(
     let workflow = match read::workflows(files, &texts).into_iter().next() {
         Some(Ok(workflow)) => workflow,
         Some(Err(defects)) => {
-            return Ok(Page { code: 1, remarks: format!("{defects}\n"), ..Page::new(String::new(), json!(null)) });
+            let remarks = format!("{defects}\n");
+            return Ok(Page { exit: Exit::Usage, remarks, ..Page::new(String::new(), json!(null)) });
         }
-        None => return Err(Failure::trouble("there is no workflow to draw".to_owned())),
+        None => return Err(Failure::usage("there is no workflow to draw".to_owned())),
     };
     let mut drawing = Drawing::of(&workflow);
     if let Some((run, choice)) = run {
         let loaded = choice.stores()?.load(run).await?;
         let states = Run::node_states_of(loaded.history.clone(), &loaded.rules.state);
-        let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
+        let states = states.map_err(|error| Failure::failed(format!("run {}: {error}", loaded.id)))?;
         // The store could be opened, so no process works on the run: running nodes are shown as open.
         let left = |(node, mut states): (String, NodeStates)| {
             states.state = states.state.when_left();

@@ -18,7 +18,7 @@ pub(crate) fn whole(fields: Vec<Field>, whole: Option<Value>) -> Result<Value, F
     let mut object = Map::new();
     for Field { key, value } in fields {
         if object.contains_key(&key) {
-            return Err(Failure::trouble(format!("--input is given twice for {}", visible(&key))));
+            return Err(Failure::usage(format!("--input is given twice for {}", visible(&key))));
         }
         object.insert(key, value);
     }
@@ -31,7 +31,7 @@ pub(crate) fn check(workflow: &Workflow, input: &Value) -> Result<(), Failure> {
     let [first, ..] = missing.as_slice() else { return Ok(()) };
     let text =
         format!("the input lacks {}; give it as in --input {first}=TEXT or --input {first}=@FILE", missing.join(", "));
-    Err(Failure::trouble(visible(&text)))
+    Err(Failure::usage(visible(&text)))
 }
 
 /// The writes to channels.
@@ -39,7 +39,7 @@ pub(crate) fn update(settings: &[Setting]) -> Result<Update, Failure> {
     let mut update = Update::default();
     for (position, Setting { channel, value }) in settings.iter().enumerate() {
         if settings[..position].iter().any(|before| before.channel == *channel) {
-            return Err(Failure::trouble(format!("--set is given twice for {channel:?}: one of them would be lost")));
+            return Err(Failure::usage(format!("--set is given twice for {channel:?}: one of them would be lost")));
         }
         update.push(channel, Json::from(value.clone()), true);
     }

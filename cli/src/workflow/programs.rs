@@ -64,13 +64,13 @@ fn programs(programs: &[Program], cast: &[String], is_known: impl Fn(&str) -> bo
     for (position, program) in programs.iter().enumerate() {
         let name = &program.name;
         if programs[..position].iter().any(|before| before.name == *name) {
-            return Err(Failure::trouble(format!("--agent is given twice for {}", visible(name))));
+            return Err(Failure::usage(format!("--agent is given twice for {}", visible(name))));
         }
         if name != "*" && !cast.contains(name) {
             let known: BTreeSet<String> = cast.iter().map(|agent| visible(agent)).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             let text = format!("the workflow has no agent {}; it has {known}", visible(name));
-            return Err(Failure::trouble(text));
+            return Err(Failure::usage(text));
         }
     }
     let program =
@@ -93,7 +93,7 @@ fn programs(programs: &[Program], cast: &[String], is_known: impl Fn(&str) -> bo
         return Ok(specs);
     }
     let text = format!("no program is given for {}; add\n{}", agents_text(missing.len()), missing.join("\n"));
-    Err(Failure::trouble(format!(
+    Err(Failure::usage(format!(
         "{text}\nor --agent '*=COMMAND' for all that are not named, or --agents FOLDER with agents in files"
     )))
 }

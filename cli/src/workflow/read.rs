@@ -64,7 +64,7 @@ pub(crate) fn texts(files: &[PathBuf], line: Option<&str>) -> Result<Texts, Fail
         } else if file.is_dir() {
             let found = workflows_in(file)?;
             if found.is_empty() {
-                return Err(Failure::trouble(format!("{}: the folder has no *.toml and no *.flow", shown_path(file))));
+                return Err(Failure::usage(format!("{}: the folder has no *.toml and no *.flow", shown_path(file))));
             }
             for (file, form) in found {
                 match text_in_folder(&file, form) {
@@ -144,19 +144,19 @@ fn text_in_folder(file: &Path, form: Form) -> Result<Source, LeftOut> {
 
 fn text(file: &Path) -> Result<Source, Failure> {
     let form = form(file).ok_or_else(|| {
-        Failure::trouble(format!(
+        Failure::usage(format!(
             "{}: a workflow is in a file *.toml, or in the one-line syntax in a file *.flow",
             shown_path(file)
         ))
     })?;
-    let opened = open_file(file).map_err(|error| Failure::trouble(format!("{}: {error}", shown_path(file))))?;
+    let opened = open_file(file).map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(file))))?;
     Ok(Source { origin: file.display().to_string(), bytes: read(opened, file)?, form })
 }
 
 fn read(from: impl std::io::Read, file: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = from.take(MAX_TEXT + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::trouble(format!("{}: {error}", shown_path(file))))?;
+    read.map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(file))))?;
     Ok(bytes)
 }
 
@@ -170,10 +170,10 @@ fn form(file: &Path) -> Option<Form> {
 
 /// The entries of a folder with the name of a workflow, whatever kind they have.
 fn workflows_in(folder: &Path) -> Result<Vec<(PathBuf, Form)>, Failure> {
-    let trouble = |error: std::io::Error| Failure::trouble(format!("{}: {error}", shown_path(folder)));
+    let cannot = |error: std::io::Error| Failure::file(&error, format!("{}: {error}", shown_path(folder)));
     let mut files = Vec::new();
-    for entry in listed(folder).read_dir().map_err(trouble)? {
-        let file = folder.join(entry.map_err(trouble)?.file_name());
+    for entry in listed(folder).read_dir().map_err(cannot)? {
+        let file = folder.join(entry.map_err(cannot)?.file_name());
         files.extend(form(&file).map(|form| (file, form)));
     }
     files.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use callboard::ForkError;
 use callboard::messages::{Interrupt, Json, Reducer, Resume, RunId, StateRules, visible};
 use callboard::supervision::runs::{Cause, Fork, Replay};
 use callboard::workflow::Workflow;
@@ -12,6 +11,7 @@ use callboard::workflow::Workflow;
 use crate::agents::decide::restart_turns;
 use crate::command_line::command_line;
 use crate::conversations;
+use crate::exit::Exit;
 use crate::limits::LimitChoice;
 use crate::page::{Failure, count, note};
 use crate::process::End;
@@ -67,7 +67,7 @@ pub(crate) async fn run(
         Ok(run) => run,
         Err(error) => {
             session.give_up().await;
-            return Err(Failure::trouble(error.to_string()));
+            return Err(Failure::of(error));
         }
     };
     session.print(&format!("run {} of {}", run.id(), visible(workflow.name())));
@@ -144,7 +144,7 @@ pub(crate) async fn retry(
 pub(crate) fn limits_are_kept(Stored { run, choice }: &Stored, execution: &Execution) -> Failure {
     let stores = choice.stores().ok();
     let line = hints::retrial_with_limits(run, stores.as_ref().and_then(Stores::named), execution);
-    Failure::trouble(format!(
+    Failure::usage(format!(
         "the limits of a run cannot be changed: leave --limits out to resume it; once it has failed, this continues it in a new run: {}",
         visible(&line)
     ))
@@ -166,11 +166,7 @@ async fn begin_fork(
         Ok(run) => run,
         Err(error) => {
             session.give_up().await;
-            let text = format!("run {}: {error}", loaded.id);
-            return Err(match error {
-                ForkError::NoTurn { .. } => Failure::unknown(text),
-                _ => Failure::trouble(text),
-            });
+            return Err(Failure::new(Exit::from(&error), format!("run {}: {error}", loaded.id)));
         }
     };
     session.print(&format!("run {}, forked from {} at turn {turn}", run.id(), loaded.id));
@@ -185,15 +181,15 @@ async fn begin_fork(
 fn one(files: &[PathBuf], line: Option<&str>) -> Result<Workflow, Failure> {
     let texts = read::texts_or_warn(files, line)?;
     let [_] = texts.as_slice() else {
-        return Err(Failure::trouble(format!("one workflow can be run, and there are {}", texts.len())));
+        return Err(Failure::usage(format!("one workflow can be run, and there are {}", texts.len())));
     };
     let read = read::workflows(files, &texts).pop();
     let defects = match read {
         Some(Ok(workflow)) => return Ok(workflow),
         Some(Err(defects)) => defects,
-        None => return Err(Failure::trouble("there is no workflow".to_owned())),
+        None => return Err(Failure::usage("there is no workflow".to_owned())),
     };
-    Err(Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect"))))
+    Err(Failure::usage(format!("{}\n\n{defects}", count(defects.list().len(), "defect"))))
 }
 
 fn check_reducers(workflow: &Workflow) -> Result<(), Failure> {
@@ -208,7 +204,7 @@ fn check_reducers(workflow: &Workflow) -> Result<(), Failure> {
 
 fn no_reducer(channel: &str, reducer: &str) -> Failure {
     let (channel, reducer) = (visible(channel), visible(reducer));
-    Failure::trouble(format!("channel {channel} has the reducer {reducer}, which only a program in Rust can have"))
+    Failure::usage(format!("channel {channel} has the reducer {reducer}, which only a program in Rust can have"))
 }
 
 /// Opens the store with the run, and reads it.
@@ -244,7 +240,7 @@ fn check_no_change(
     if given.is_empty() {
         return Ok(());
     }
-    Err(Failure::trouble(format!(
+    Err(Failure::usage(format!(
         "run {run} has ended, so {} would change nothing: leave that out to print its result; to run it again from a node, with \
          changes: {}",
         given.join(" and "),
@@ -256,7 +252,7 @@ fn check_no_change(
 fn cast(loaded: &Loaded, line: impl FnOnce() -> String) -> Result<Vec<String>, Failure> {
     let submission = loaded.replay.submission();
     if submission.task.plan.is_none() {
-        return Err(Failure::trouble(format!(
+        return Err(Failure::usage(format!(
             "run {} has no workflow; the program that has its agent continues it, or, if its agent is in a file: {}",
             loaded.id,
             visible(&line())
@@ -277,14 +273,14 @@ fn chosen(
         if names.is_empty() { "no node waits".to_owned() } else { format!("these wait: {}", names.join(", ")) };
     if let Some(unknown) = nodes.iter().find(|node| waiting.iter().all(|interrupt| interrupt.node != **node)) {
         let text = format!("run {}: node {} does not wait for a person; {waiting_text}", loaded.id, visible(unknown));
-        return Err(Failure::unknown(text));
+        return Err(Failure::not_found(text));
     }
     let is_chosen = |interrupt: &&Interrupt| nodes.is_empty() || nodes.contains(&interrupt.node);
     let chosen: Vec<Interrupt> = waiting.iter().filter(is_chosen).cloned().collect();
     let is_changed = change.input.is_some() || !change.set.is_empty();
     if is_changed && chosen.len() != 1 {
         let text = format!("--input and --set are for one node that waits: name it with --node; {waiting_text}");
-        return Err(Failure::trouble(text));
+        return Err(Failure::usage(text));
     }
     Ok(chosen)
 }
@@ -306,12 +302,12 @@ fn turn_of(replay: &Replay, node: &str) -> Result<u32, Failure> {
         [] => {
             let names: Vec<String> = known.iter().take(20).map(|(_, name)| visible(name)).collect();
             let text = format!("the run has had no node {}; it has had {}", visible(node), names.join(", "));
-            Err(Failure::unknown(text))
+            Err(Failure::not_found(text))
         }
         several => {
             let turns: Vec<String> = several.iter().map(ToString::to_string).collect();
             let text = format!("node {} had the turns {}; name one with --turn", visible(node), turns.join(", "));
-            Err(Failure::trouble(text))
+            Err(Failure::usage(text))
         }
     }
 }

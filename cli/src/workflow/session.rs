@@ -19,6 +19,7 @@ use callboard::supervision::runs::Run as State;
 use crate::agents::decide::{self, next_asked, settle, unless_closed};
 use crate::agents::process_log;
 use crate::agents::watch::Watch;
+use crate::exit::Exit;
 use crate::output::{self, note_words};
 use crate::page::{Failure, is_coloured, note};
 use crate::person::{self, is_anybody_here};
@@ -66,7 +67,7 @@ impl<'a> Session<'a> {
             process_log::show();
         }
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
-        let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        let board = builder.start().await.map_err(Failure::of)?;
         Ok(Self { board, kept, execution, watch: agents.watch })
     }
 
@@ -80,9 +81,10 @@ impl<'a> Session<'a> {
     ) -> Result<(), Failure> {
         for interrupt in chosen {
             let resumed = self.board.people().answer(interrupt, resume.clone(), &person::name()).await;
-            resumed.map_err(|error| Failure::trouble(format!("{}: {error}", visible(&interrupt.node))))?;
+            resumed
+                .map_err(|error| Failure::new(Exit::from(&error), format!("{}: {error}", visible(&interrupt.node))))?;
         }
-        let read = run.read().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        let read = run.read().await.map_err(Failure::of)?;
         self.show(&follower.catch_up(read));
         Ok(())
     }
@@ -144,9 +146,8 @@ impl<'a> Session<'a> {
     }
 
     async fn follow(&mut self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
-        let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
         let mut decided = BTreeSet::new();
-        let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
+        let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(Failure::of)?;
         let is_anybody_here = is_anybody_here(self.execution.no_input);
         let mut rests = pin!(rests(run, is_anybody_here));
         loop {
@@ -164,7 +165,7 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 rested = &mut rests => {
-                    rested.map_err(trouble)?;
+                    rested.map_err(Failure::of)?;
                     return Ok(End::Waits(Value::Null));
                 }
                 () = changed(&mut self.watch) => {
@@ -177,12 +178,12 @@ impl<'a> Session<'a> {
             let lines = match watched {
                 Some(Watched::Event { sequence, event, .. }) => follower.take(sequence, &event),
                 Some(Watched::Live { .. }) => Vec::new(),
-                Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(trouble)?),
+                Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(Failure::of)?),
                 None => break,
             };
             self.show(&lines);
         }
-        let result = run.result().await.map_err(trouble)?;
+        let result = run.result().await.map_err(Failure::of)?;
         let stores = self.kept.as_ref().map(|(stores, _)| stores);
         advise_retry(&run.history().await.unwrap_or_default(), &result, stores, self.execution);
         Ok(End::Result(Box::new(result)))
@@ -214,14 +215,14 @@ impl<'a> Session<'a> {
                 Decision::Leave => continue,
                 Decision::CancelRun => {
                     let cancelled = run.cancel(&format!("cancelled by {}", person::name())).await;
-                    return cancelled.map_err(|error| Failure::trouble(error.to_string())).map(|_| {
+                    return cancelled.map_err(Failure::of).map(|_| {
                         decided.insert(turn.number);
                         true
                     });
                 }
             };
             let resumed = people.answer(id, Resume { input, ..Resume::default() }, &person::name()).await;
-            resumed.map_err(|error| Failure::trouble(error.to_string()))?;
+            resumed.map_err(Failure::of)?;
             decided.insert(turn.number);
         }
         Ok(decided.len() > before)

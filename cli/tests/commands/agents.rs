@@ -61,7 +61,7 @@ fn a_name_that_looks_like_another_is_a_defect_of_its_own_agent_alone() {
     let alike = "looks like that of the agent \"cope\"";
     let checked = callboard(folder.path(), &["check"]);
     let output = checked.out + &checked.error;
-    assert!(checked.code == Some(1) && output.contains(alike), "{:?} {output}", checked.code);
+    assert!(checked.code == Some(2) && output.contains(alike), "{:?} {output}", checked.code);
     let run = callboard(folder.path(), &["run", "x", "--to", "cope", "--model", "fake", "--ephemeral", "--no-input"]);
     assert!(run.code == Some(0) && run.error.contains(alike), "{} {}", run.out, run.error);
 }
@@ -187,7 +187,7 @@ fn agents_that_another_user_may_have_put_or_changed_start_nothing() {
         ] {
             let printed = callboard(place, command);
             let is_refused = printed.error.contains("are not used: another user may have changed ");
-            assert_eq!(is_refused, printed.code == Some(2), "{place:?} {command:?}: {}", printed.error);
+            assert_eq!(is_refused, printed.code == Some(4), "{place:?} {command:?}: {}", printed.error);
             // The way that the error names uses them.
             assert!(!is_refused || printed.error.contains("to use them: --agents "), "{}", printed.error);
         }
@@ -223,7 +223,7 @@ fn agents_that_another_user_may_have_put_or_changed_start_nothing() {
     assert!(!starts(), "the link leads to a folder that is open to all");
     let named = callboard(&below, &["check", "--agents", "../agents"]);
     // The program is started, and is no server.
-    assert_eq!((named.code, mark.exists()), (Some(1), true), "{}", named.error);
+    assert_eq!((named.code, mark.exists()), (Some(2), true), "{}", named.error);
 }
 
 /// An attack: somebody replaces the project itself in a folder above it, after it was checked.
@@ -240,7 +240,7 @@ fn agents_below_a_folder_in_which_all_users_may_rename_start_nothing() {
         fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
         let printed = callboard(open.join("project"), &["check"]);
         let refusal = format!("another user may have changed {}; to use them: ", open.display());
-        assert_eq!(printed.code, Some(if is_trusted { 0 } else { 2 }), "{mode:o}: {}", printed.error);
+        assert_eq!(printed.code, Some(if is_trusted { 0 } else { 4 }), "{mode:o}: {}", printed.error);
         assert_eq!(printed.error.contains(&refusal), !is_trusted, "{mode:o}: {}", printed.error);
     }
 }
@@ -281,7 +281,7 @@ fn programs_of_the_project_that_another_user_may_have_changed_are_not_started() 
                 for command in [&["check"][..], &["run", "x", "--no-input", "--ephemeral"]] {
                     let printed = callboard(&root, command);
                     let is_refused = printed.error.contains("another user may have changed ");
-                    assert_eq!(is_refused, printed.code == Some(2), "{text} {command:?}: {}", printed.error);
+                    assert_eq!(is_refused, printed.code == Some(4), "{text} {command:?}: {}", printed.error);
                     let is_started = fs::remove_file(&server).is_ok();
                     assert!(!(is_refused && is_started), "nothing is started: {text} {command:?}");
                 }
@@ -316,7 +316,7 @@ fn links_to_what_another_user_may_still_create_are_refused() {
             fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
             let refused = callboard(&root, &["check"]);
             let why = format!("another user may have changed {}; to use them", open.display());
-            assert!(refused.code == Some(2) && refused.error.contains(&why), "{link} {mode:o}: {}", refused.error);
+            assert!(refused.code == Some(4) && refused.error.contains(&why), "{link} {mode:o}: {}", refused.error);
         }
         fs::remove_file(root.join(link)).unwrap();
     }
@@ -380,7 +380,7 @@ fn defects_are_reported_by_check_and_before_a_run_that_needs_the_agent() {
     let folder = initialized();
     write(&folder, "agents/coder.toml", "[agent]\nname = \"coder\"\nmod = \"build\"\nsystem_prompt = \"{{ taks }}\"\n");
     let printed = callboard(folder.path(), &["check"]);
-    assert_eq!(printed.code, Some(1));
+    assert_eq!(printed.code, Some(2));
     insta::assert_snapshot!("defects", printed.error);
     let run = callboard(folder.path(), &["run", "x", "--to", "coder", "--model", "fake"]);
     assert!(run.code == Some(2) && run.out.is_empty(), "{}", run.error);
@@ -400,7 +400,7 @@ fn the_defects_of_agents_models_and_servers_are_reported_together() {
     write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"ollama\"\ncolour = 1\n");
     write(&folder, "mcp.toml", "[[servers]]\nname = \"s\"\nurl = \"https://example.org\"\ncolour = 1\ntoken = \"t\"\n");
     let printed = callboard(folder.path(), &["check"]);
-    assert_eq!(printed.code, Some(1), "{}", printed.error);
+    assert_eq!(printed.code, Some(2), "{}", printed.error);
     insta::assert_snapshot!("defects_of_all_files", printed.error);
     let rows = callboard(folder.path(), &["check", "--json"]).json();
     let files: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["file"].as_str().unwrap()).collect();
@@ -430,7 +430,7 @@ fn every_model_that_does_not_exist_is_reported_with_its_place_also_as_json() {
     let agent = "[agent]\nname = \"x\"\ndescription = \"bigg\"\n\n[agent.model]\npreferred = \"bigg\"\nfallback = [\"big\", 'zz']\nprovider_tags = [\"quik\", \"quick\"]\n";
     write(&folder, "agents/x.toml", agent);
     let printed = callboard(folder.path(), &["check"]);
-    assert_eq!(printed.code, Some(1), "{}", printed.error);
+    assert_eq!(printed.code, Some(2), "{}", printed.error);
     for defect in [
         "x.toml:6:13: there is no model \"bigg\"",
         "x.toml:7:20: there is no model \"zz\"",
@@ -442,7 +442,7 @@ fn every_model_that_does_not_exist_is_reported_with_its_place_also_as_json() {
     let printed = callboard(folder.path(), &["check", "--json"]);
     let json = printed.json();
     let places: Vec<_> = json[0]["defects"].as_array().unwrap().iter().map(|defect| defect["line"].as_u64()).collect();
-    assert_eq!((printed.code, places), (Some(1), vec![Some(6), Some(7), Some(8)]));
+    assert_eq!((printed.code, places), (Some(2), vec![Some(6), Some(7), Some(8)]));
 }
 
 #[test]
@@ -451,7 +451,7 @@ fn an_approval_that_nobody_can_give_ends_the_process_and_waits_in_the_store() {
     write(&folder, "agents/writer.toml", &searcher("writer"));
     let run = ["run", "look", "--to", "writer", "--model", "fake", "--no-input", "--store", "data"];
     let printed = callboard(folder.path(), &run);
-    assert_eq!((printed.code, printed.out.as_str()), (Some(3), ""), "{}", printed.error);
+    assert_eq!((printed.code, printed.out.as_str()), (Some(5), ""), "{}", printed.error);
     assert!(
         printed.error.contains("there is nobody at a terminal to ask")
             && printed.error.contains("action    FileSearch"),
@@ -459,7 +459,7 @@ fn an_approval_that_nobody_can_give_ends_the_process_and_waits_in_the_store() {
         printed.error
     );
     let printed = callboard(folder.path(), &printed.continuation());
-    assert_eq!(printed.code, Some(3), "{}", printed.error);
+    assert_eq!(printed.code, Some(5), "{}", printed.error);
     assert!(printed.error.contains("action    FileSearch"), "{}", printed.error);
 }
 
@@ -470,7 +470,7 @@ fn the_fake_model_needs_no_catalog_and_an_ephemeral_run_is_reported_as_not_store
     write(&folder, "models.toml", "[[models");
     let printed =
         callboard(folder.path(), &["run", "look", "--to", "writer", "--model", "fake", "--no-input", "--ephemeral"]);
-    assert!(printed.code == Some(3) && printed.error.contains("--ephemeral stores nothing of it"), "{}", printed.error);
+    assert!(printed.code == Some(5) && printed.error.contains("--ephemeral stores nothing of it"), "{}", printed.error);
     let printed = callboard(folder.path(), &["run", "look", "--to", "writer", "--no-input"]);
     assert!(printed.code == Some(2) && printed.error.contains("models.toml:1:"), "{}", printed.error);
 }
@@ -511,28 +511,30 @@ fn check_prints_a_json_schema_for_editors() {
 #[test]
 fn what_is_missing_is_reported_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |arguments: &[&str], why: &str| {
+    let refused = |code: i32, arguments: &[&str], why: &str| {
         let printed = callboard(folder.path(), arguments);
         assert!(
-            printed.code == Some(2) && printed.error.contains(why),
+            printed.code == Some(code) && printed.error.contains(why),
             "{arguments:?}: {:?} {}",
             printed.code,
             printed.error
         );
     };
-    refused(&["check"], "there is no folder agents; `callboard init` writes one");
-    refused(&["run", "x"], "there is no folder agents");
-    refused(&["run"], "required");
+    refused(2, &["check"], "there is no folder agents; `callboard init` writes one");
+    refused(2, &["run", "x"], "there is no folder agents");
+    refused(2, &["run"], "required");
     fs::create_dir(folder.path().join("agents")).unwrap();
-    refused(&["check"], "agents has no agents");
+    refused(2, &["check"], "agents has no agents");
     callboard(folder.path(), &["init"]);
-    refused(&["run", "x", "--model", "fake"], "name one with --to: coder, coordinator, researcher, reviewer");
-    refused(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
+    refused(2, &["run", "x", "--model", "fake"], "name one with --to: coder, coordinator, researcher, reviewer");
+    refused(3, &["run", "x", "--model", "fake", "--to", "codr"], "coder");
     refused(
+        2,
         &["run", "x", "--to", "coder"],
         "no model is chosen, and none is listed; set ANTHROPIC_API_KEY, OPENAI_API_KEY,",
     );
     refused(
+        2,
         &["run", "x", "--to", "coder"],
         "; or name one with --model, as --model gpt-5-mini; --model fake needs no key\n",
     );
@@ -702,7 +704,7 @@ fn entries_that_are_not_files_of_the_folder_of_agents_are_named_and_left_out() {
     fs::write(&secret, "root:C4N4RY:1").unwrap();
     for_each_wrong_entry(&odd, &secret, |case, problem| {
         for (command, code) in
-            [(&["check"][..], 1), (&["run", "--to", "coder", "--ephemeral", "--model", "fake", "x"], 0)]
+            [(&["check"][..], 2), (&["run", "--to", "coder", "--ephemeral", "--model", "fake", "x"], 0)]
         {
             let printed = callboard(folder.path(), command);
             let text = format!("{}{}", printed.out, printed.error);

@@ -45,7 +45,7 @@ fn runs_of_a_conversation_in_several_processes_receive_its_messages_and_it_is_li
 
     assert_eq!(project.callboard(&["conversations", "delete", "ann"]).out, "conversation ann is deleted\n");
     let gone = project.callboard(&["conversations", "show", "ann"]);
-    assert!(gone.code == Some(1) && gone.error.contains("there is no conversation ann"), "{}", gone.error);
+    assert!(gone.code == Some(3) && gone.error.contains("there is no conversation ann"), "{}", gone.error);
     assert_eq!(project.talk("ann", "And now?", "Anew."), ["user: And now?"]);
 }
 
@@ -57,7 +57,7 @@ fn a_conversation_whose_store_another_process_has_open_is_named_with_the_process
     project.model.request();
     let refused = project.callboard(&["run", "Quick.", "--conversation", "ann"]);
     let reason = format!("which process {} has open", slow.id());
-    assert_eq!(refused.code, Some(2), "{}", refused.error);
+    assert_eq!(refused.code, Some(6), "{}", refused.error);
     assert!(
         refused.error.contains("conversation ann is in the store") && refused.error.contains(&reason),
         "{}",
@@ -169,7 +169,7 @@ fn runs_of_a_workflow_share_a_conversation() {
     // An open run is named with the command line that continues it.
     let waits =
         ["workflow", "run", "--line", "writer(interrupt=\"before\")", "--agents", "agents", "--conversation", "bob"];
-    assert_eq!(project.callboard(&waits).code, Some(3));
+    assert_eq!(project.callboard(&waits).code, Some(5));
     let refused = project.callboard(&waits);
     assert_eq!(refused.code, Some(2), "{}", refused.error);
     assert!(
@@ -211,13 +211,13 @@ fn a_conversation_is_forked_up_to_a_run_and_both_are_continued() {
 
     for (arguments, code, why) in [
         (&["ann", "other"][..], 2, "there is a conversation other already"),
-        (&["nobody", "new"], 1, "there is no conversation nobody"),
-        (&["ann", "new", "--until", "0000"], 1, "there is no run \"0000\""),
+        (&["nobody", "new"], 3, "there is no conversation nobody"),
+        (&["ann", "new", "--until", "0000"], 3, "there is no run \"0000\""),
     ] {
         let refused = project.callboard(&[&["conversations", "fork"], arguments].concat());
         assert!(refused.code == Some(code) && refused.error.contains(why), "{arguments:?}: {}", refused.error);
     }
-    assert_eq!(project.callboard(&["conversations", "show", "new"]).code, Some(1), "nothing was written");
+    assert_eq!(project.callboard(&["conversations", "show", "new"]).code, Some(3), "nothing was written");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_fork_of_a_conversation_stays_in_its_store_while_another_process_has_it_open
     project.model.request();
     let refused = project.callboard(&["run", "Two.", "--conversation", "other", "--limits", r#"{"tokens": 10}"#]);
     assert!(
-        refused.code == Some(2) && refused.error.contains("conversation other is in the store"),
+        refused.code == Some(6) && refused.error.contains("conversation other is in the store"),
         "{:?} {}",
         refused.code,
         refused.error

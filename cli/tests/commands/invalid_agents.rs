@@ -48,7 +48,7 @@ fn an_agent_with_defects_fails_only_the_commands_that_need_it() {
     let printed =
         callboard(&folder, &["workflow", "run", "--line", "good -> other", "--agents", "agents", "--model", "fake"]);
     assert_eq!(printed.code, Some(0), "{}", printed.error);
-    assert_eq!(callboard(&folder, &["check"]).code, Some(1));
+    assert_eq!(callboard(&folder, &["check"]).code, Some(2));
     // That one agent is left does not choose it: the invalid one may be meant.
     fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
     let printed = callboard(&folder, &[&["run", "hi"][..], &FAKE].concat());
@@ -64,11 +64,11 @@ fn a_run_whose_agent_gets_defects_waits_until_its_file_is_corrected() {
     add_python_agent(&folder, "asker", "tell(type=\"ask\", id=1, question=\"who?\")\nsys.stdin.read()\n");
     let printed =
         callboard(&folder, &["run", "hi", "--to", "asker", "--no-input", "--store", "store", "--model", "fake"]);
-    assert_eq!(printed.code, Some(3), "{}", printed.error);
+    assert_eq!(printed.code, Some(5), "{}", printed.error);
     write(&folder, "agents/asker.toml", &program("asker", &["python3", "asker.py"]).replace("command", "comand"));
     let printed =
         callboard(&folder, &["run", "--resume", "@last", "--no-input", "--store", "store", "--model", "fake"]);
-    assert_eq!(printed.code, Some(3), "{}", printed.error);
+    assert_eq!(printed.code, Some(5), "{}", printed.error);
     let expected = "turn 1 cannot continue: the agent asker cannot be used:\n\nagents/asker.toml:";
     assert!(printed.error.contains(expected), "{}", printed.error);
     assert!(printed.error.contains("\n\ncorrect the file, and continue with --resume"), "{}", printed.error);

@@ -51,7 +51,7 @@ fn check_starts_the_servers_and_prints_their_tools_and_defects() {
     assert!(printed.out.ends_with("\nmcp.toml: mcp__sums__add\n"), "{}", printed.out);
     let wrong = folder(&adder("ad"), "");
     let printed = callboard(wrong.path(), &["check"]);
-    assert_eq!(printed.code, Some(1));
+    assert_eq!(printed.code, Some(2));
     insta::assert_snapshot!("mcp_defects", printed.error);
     let json = callboard(wrong.path(), &["check", "--json"]).json();
     assert_eq!((&json[1]["tools"][0], &json[1]["problems"][0]["tool"]), (&"mcp__sums__add".into(), &"odd".into()));

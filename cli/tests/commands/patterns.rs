@@ -64,22 +64,22 @@ fn a_conversation_of_several_agents_names_the_option_that_continues_it() {
 #[test]
 fn errors_in_a_pattern_are_reported_before_the_run_begins() {
     let folder = folder(&["ann", "bob"]);
-    let refused = |arguments: &[&str], why: &str| {
+    let refused = |code: i32, arguments: &[&str], why: &str| {
         let printed = callboard(&folder, &[&["run", "x"], arguments, &FAKE].concat());
         assert!(
-            printed.code == Some(2) && printed.error.contains(why),
+            printed.code == Some(code) && printed.error.contains(why),
             "{arguments:?}: {:?} {}",
             printed.code,
             printed.error
         );
     };
-    refused(&["--review", "ann,bob"], "--review takes three agents, as in planner,coder,reviewer; here are 2");
-    refused(&["--peers", "ann"], "peers are at least two");
-    refused(&["--pipeline", "ann,bbo"], "no agent has the name, role or capability \"bbo\"");
-    refused(&["--pipeline", "ann", "--peers", "ann,bob"], "cannot be used with");
-    refused(&["--pipeline", "ann", "--to", "bob"], "cannot be used with");
-    refused(&["--peers", "ann,bob", "--rounds", "0"], "--rounds");
-    refused(&["--pipeline", "ann", "--rounds", "2"], "--rounds is for --peers and --review");
+    refused(2, &["--review", "ann,bob"], "--review takes three agents, as in planner,coder,reviewer; here are 2");
+    refused(2, &["--peers", "ann"], "peers are at least two");
+    refused(3, &["--pipeline", "ann,bbo"], "no agent has the name, role or capability \"bbo\"");
+    refused(2, &["--pipeline", "ann", "--peers", "ann,bob"], "cannot be used with");
+    refused(2, &["--pipeline", "ann", "--to", "bob"], "cannot be used with");
+    refused(2, &["--peers", "ann,bob", "--rounds", "0"], "--rounds");
+    refused(2, &["--pipeline", "ann", "--rounds", "2"], "--rounds is for --peers and --review");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn an_approval_of_an_agent_in_a_workflow_ends_the_process_and_the_printed_comman
         "--no-input",
     ];
     let printed = callboard(&folder, &run);
-    assert_eq!((printed.code, printed.out.as_str()), (Some(3), ""), "{}", printed.error);
+    assert_eq!((printed.code, printed.out.as_str()), (Some(5), ""), "{}", printed.error);
     assert!(
         printed.error.contains("there is nobody at a terminal to ask") && printed.error.contains("FileSearch"),
         "{}",
@@ -133,5 +133,5 @@ fn an_approval_of_an_agent_in_a_workflow_ends_the_process_and_the_printed_comman
     let continuation = printed.continuation();
     assert!(continuation.ends_with(&["--store", "data", "--agents", "agents", "--model", "fake"]), "{continuation:?}");
     let printed = callboard(&folder, &continuation);
-    assert!(printed.code == Some(3) && printed.error.contains("FileSearch"), "{:?} {}", printed.code, printed.error);
+    assert!(printed.code == Some(5) && printed.error.contains("FileSearch"), "{:?} {}", printed.code, printed.error);
 }

@@ -108,7 +108,7 @@ fn missing_programs_and_variables_are_reported_by_check_and_before_a_run() {
     let missing = COUNTER.replace("\"python3\"", "\"no-such-python\"");
     write(&folder, "agents/counter.toml", &format!("{missing}env_from = [\"COUNTER_KEY\"]\n"));
     let check = callboard(&folder, &["check"]);
-    assert_eq!(check.code, Some(1), "{}", check.error);
+    assert_eq!(check.code, Some(2), "{}", check.error);
     let run = callboard(&folder, &["run", "x", "--to", "counter"]);
     assert!(run.code == Some(2) && run.out.is_empty(), "{}", run.error);
     for defect in [
@@ -134,7 +134,7 @@ read end
 "#;
     add_shell_agent(&folder, "printer", printer);
     let run = callboard(&folder, &["run", "print it", "--no-input", "--json", "--store", "store"]);
-    assert_eq!(run.code, Some(3), "{}", run.error);
+    assert_eq!(run.code, Some(5), "{}", run.error);
     let asked = run.json();
     let asked = &asked["waits_for"][0];
     assert_eq!((&asked["agent"], &asked["action"]), (&json!("printer"), &json!("publish")), "{asked}");
@@ -290,7 +290,7 @@ fn a_run_that_cannot_start_a_thread_is_an_error_that_names_the_limit() {
     let folder = folder();
     let run = ["run", "to be", "--to", "counter", "--ephemeral"];
     let printed = as_an_ordinary_user(&folder, "exec prlimit --nproc=1 \"$0\" \"$@\"", &run);
-    assert_eq!(printed.code, Some(2), "{}", printed.error);
+    assert_eq!(printed.code, Some(6), "{}", printed.error);
     assert!(printed.error.starts_with("error: a thread cannot be started"), "{}", printed.error);
     assert!(printed.error.contains("raise the limit of them (`ulimit -u`)"), "{}", printed.error);
 }
@@ -345,5 +345,5 @@ fn a_program_that_clears_its_environment_cannot_start_a_run() {
         refusal.contains("its limit of resident memory") && refusal.contains("have the agent delegate the task"),
         "{refusal}"
     );
-    assert!(refusal.ends_with("code 2\n"), "{refusal}");
+    assert!(refusal.ends_with("code 4\n"), "{refusal}");
 }

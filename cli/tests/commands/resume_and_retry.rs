@@ -159,7 +159,7 @@ const WAITS: &str = "first -> writer(interrupt=\"before\")";
 fn run_does_not_resume_a_run_of_a_workflow_and_prints_the_command_line_that_does() {
     let (folder, _model) = writer();
     let waits = workflow(&folder, WAITS, &["--agent", "first=echo one", "--conversation", "c"]);
-    assert_eq!(waits.code, Some(3), "{}", waits.error);
+    assert_eq!(waits.code, Some(5), "{}", waits.error);
     let (before, id) = (runs(&folder), last(&folder));
     let refused = callboard(&folder, &["run", "--resume", "@last", "--model", "fake", "--store", "data"]);
     assert_eq!((refused.code, &*refused.out), (Some(2), ""), "{}", refused.error);

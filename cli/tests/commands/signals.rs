@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::agents::searcher;
 use crate::support::model::Model;
 use crate::support::running::Running;
-use crate::support::{CALLBOARD, Printed, command, make_pipe};
+use crate::support::{CALLBOARD, Printed, command, folder_with, make_pipe};
 
 /// Longer than any program takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -63,6 +63,25 @@ fn a_program_that_ends_within_the_grace_period_finishes_the_run_of_its_workflow(
         let Printed { code, out, error: rest } = run.ended();
         assert!(code == Some(0) && out.contains("LATE"), "{signal:?} {code:?} {out} {rest}");
         assert!(!rest.contains("continue"), "{rest}");
+    }
+}
+
+#[test]
+fn a_signal_before_a_run_or_a_check_began_is_reported_and_ends_with_130() {
+    let servers = "[[servers]]\nname = \"slow\"\ncommand = [\"sh\", \"-c\", \"echo > begun; exec sleep 600\"]\n";
+    let agent = searcher("writer");
+    for (arguments, reported) in [
+        (&["run", "write", "--ephemeral", "--model", "fake"][..], "stopped before the run began\n"),
+        (&["check"], "error: a signal came before the check ended\n"),
+    ] {
+        let folder = folder_with(&[("agents/writer.toml", &*agent), ("mcp.toml", servers)]);
+        make_pipe(folder.path().join("begun"));
+        let run = Running::start(command(&folder, arguments));
+        // Ends once the server has been started.
+        fs::read(folder.path().join("begun")).unwrap();
+        run.send(Signal::INT);
+        let Printed { code, out, error } = run.ended();
+        assert_eq!((code, &*out, &*error), (Some(130), "", reported), "{arguments:?}");
     }
 }
 

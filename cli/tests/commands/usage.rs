@@ -113,3 +113,54 @@ fn repeated_keys_and_text_that_is_almost_json_are_refused() {
         assert!(refused.code == Some(2) && refused.error.contains(expected), "{arguments:?}: {}", refused.error);
     }
 }
+
+/// The help of each command, with the words that name it.
+fn helps() -> Vec<(String, String)> {
+    let (mut found, mut left) = (Vec::new(), vec![Vec::new()]);
+    while let Some(words) = left.pop() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let help = callboard(&[&words[..], &["--help"]].concat(), None).out;
+        let listed = help.split_once("\nCommands:\n").map(|(_, rest)| rest.split("\n\n").next().unwrap().to_owned());
+        // Further lines of a description are indented more.
+        let names = listed.iter().flat_map(|listed| listed.lines()).filter(|line| !line.starts_with("   "));
+        for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+            left.push(words.iter().chain([&name]).map(|word| (*word).to_owned()).collect());
+        }
+        found.push((words.join(" "), help));
+    }
+    found
+}
+
+#[test]
+fn every_command_has_the_same_exit_codes_in_its_help_and_they_are_those_of_the_documents() {
+    let helps = helps();
+    assert!(helps.len() > 20 && helps.iter().any(|(words, _)| words == "runs show"), "{}", helps.len());
+    let codes =
+        |help: &str| help.split_once("\nExit codes, of every command:\n").map(|(_, codes)| codes.trim_end().to_owned());
+    let (_, first) = &helps[0];
+    let expected = codes(first).unwrap();
+    for (words, help) in &helps {
+        assert_eq!(codes(help).as_ref(), Some(&expected), "callboard {words} --help:\n{help}");
+    }
+    let documented = include_str!("../../../docs/exit-codes.md");
+    let rows = documented.lines().filter_map(|line| {
+        let (code, meaning) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;
+        code.parse::<u8>().ok().map(|code| format!("{code:>5}  {meaning}"))
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn each_exit_code_is_that_of_its_cause() {
+    for (arguments, within, code) in [
+        (&["runs", "list", "--store", "nowhere"][..], None, 3),
+        (&["run", "--resume", "0192"], None, 3),
+        (&["conversations", "show", "ann"], None, 3),
+        (&["check"], None, 2),
+        (&["workflow", "check", "--line", "a -> b("], None, 2),
+        (&["run", "x"], Some("0192f0c1-2345-7abc-8def-0123456789ab"), 4),
+    ] {
+        let refused = callboard(arguments, within);
+        assert_eq!(refused.code, Some(code), "{arguments:?}: {}", refused.error);
+    }
+}

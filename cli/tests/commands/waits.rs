@@ -21,7 +21,7 @@ fn the_json_of_a_run_that_waits_names_the_action() {
     let (folder, model) = writer();
     model.calls("FileSearch", json!({ "pattern": "x" }));
     let (code, out, error) = outcome(&folder, &["run", "look", "--json", "--store", "data"]);
-    assert_eq!(code, Some(3), "{error}");
+    assert_eq!(code, Some(5), "{error}");
     let waits: Value = serde_json::from_str(&out).unwrap();
     let asked = &waits["waits_for"][0];
     assert_eq!((&asked["action"], &asked["arguments"]), (&"FileSearch".into(), &json!({ "pattern": "x" })));
@@ -75,7 +75,7 @@ fn all_waits_of_a_run_are_printed_where_nobody_can_be_asked() {
     let all = ["Question 1?", "Question 2?", "order 3", "order 4"];
     for begin in [&["run", "x"][..], &["run", "--resume", "@last"]] {
         let (code, out, error) = outcome(&folder, &[begin, &["--no-input", "--json", "--store", "data"]].concat());
-        assert_eq!((code, waits_for(&out)), (Some(3), all.map(str::to_owned).to_vec()), "{error}");
+        assert_eq!((code, waits_for(&out)), (Some(5), all.map(str::to_owned).to_vec()), "{error}");
         let cards = all.map(|one| error.matches(one).count());
         assert_eq!((error.matches("nobody at a terminal").count(), cards), (1, [1; 4]), "{error}");
     }
@@ -88,7 +88,7 @@ fn a_run_that_waits_for_a_person_ends_its_process_once_no_node_works() {
     let line = ["workflow", "run", "--line", "asks | works -> last", "--agents", "agents"];
     let (code, out, error) = outcome(&folder, &[&line[..], &["--no-input", "--json", "--store", "data"]].concat());
     let all = ["Question 1?", "Question 2?", "The last one?", "order 3", "order 4"];
-    assert_eq!((code, waits_for(&out)), (Some(3), all.map(str::to_owned).to_vec()), "{error}");
+    assert_eq!((code, waits_for(&out)), (Some(5), all.map(str::to_owned).to_vec()), "{error}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_run_that_waits_for_an_answer_is_listed_with_this_status_and_shown_with_its_
     {
         let store = run[run.len() - 1];
         let (code, _, error) = outcome(&folder, run);
-        assert_eq!(code, Some(3), "{error}");
+        assert_eq!(code, Some(5), "{error}");
         let runs = |arguments: &[&str]| outcome(&folder, &[&["runs"], arguments, &["--store", store]].concat()).1;
         assert!(runs(&["list"]).contains("waits for an answer"), "{}", runs(&["list"]));
         let listed: Value = serde_json::from_str(&runs(&["list", "--state", "waits_for_answer", "--json"])).unwrap();
@@ -185,19 +185,19 @@ fn a_run_whose_agent_is_missing_waits_for_its_file_without_its_process() {
     fs::write(file("other.toml"), "[agent]\nname = \"other\"\n").unwrap();
     model.calls("FileSearch", json!({ "pattern": "x" }));
     let (code, _, error) = outcome(&folder, &["run", "look", "--to", "writer", "--store", "data"]);
-    assert_eq!(code, Some(3), "{error}");
+    assert_eq!(code, Some(5), "{error}");
     let hint = error.lines().find_map(|line| line.strip_prefix("to continue: callboard ")).unwrap();
     let again = [&hint.split(' ').collect::<Vec<_>>()[..], &["--json"]].concat();
     fs::rename(file("writer.toml"), file("writer.away")).unwrap();
     let (code, out, error) = outcome(&folder, &again);
     assert!(
-        code == Some(3) && error.contains("turn 1 cannot continue: agent writer has no file in"),
+        code == Some(5) && error.contains("turn 1 cannot continue: agent writer has no file in"),
         "{code:?} {error}"
     );
     assert!(out.contains("\"needs_attention\": \"agent writer is not registered"), "{out}");
     fs::rename(file("writer.away"), file("writer.toml")).unwrap();
     let (code, out, error) = outcome(&folder, &again);
-    assert!(code == Some(3) && out.contains("\"approval\""), "{code:?} {out} {error}");
+    assert!(code == Some(5) && out.contains("\"approval\""), "{code:?} {out} {error}");
     assert!(!error.contains("cannot continue"), "the turn was restarted: {error}");
 }
 
@@ -205,6 +205,6 @@ fn a_run_whose_agent_is_missing_waits_for_its_file_without_its_process() {
 fn resuming_a_run_does_not_create_a_store() {
     let (folder, _model) = writer();
     let (code, _, error) = outcome(&folder, &["run", "--resume", "0192", "--store", "typo"]);
-    assert!(code == Some(2) && error.contains("there is no callboard store in typo"), "{error}");
+    assert!(code == Some(3) && error.contains("there is no callboard store in typo"), "{error}");
     assert!(!folder.path().join("typo").exists());
 }

@@ -85,7 +85,7 @@ fn a_check_reports_every_defect_of_every_workflow_with_its_place() {
         ("hostile.toml", "[workflow]\nname = \"\u{202e}red\u{7}\"\n"),
     ]);
     let whole = workflow(folder.path(), &["check", "."]);
-    assert_eq!(whole.code, Some(1));
+    assert_eq!(whole.code, Some(2));
     assert_visible(&whole.error);
     assert_visible(&whole.out);
     insta::assert_snapshot!("check", format!("{}---\n{}", whole.out, whole.error));
@@ -104,8 +104,8 @@ fn entries_that_are_not_files_of_a_folder_of_workflows_are_left_out_with_a_warni
     let (odd, secret) = (flows.join("odd.flow"), folder.path().join("secret"));
     for_each_wrong_entry(&odd, &secret, |case, problem| {
         for (command, code, warns) in [
-            (&["check", "flows"][..], 1, true),
-            (&["check", "flows/two.flow"], 1, true),
+            (&["check", "flows"][..], 2, true),
+            (&["check", "flows/two.flow"], 2, true),
             (&["check", "flows/one.flow"], 0, false),
         ] {
             let printed = workflow(folder.path(), command);
@@ -138,8 +138,8 @@ fn a_workflow_in_one_line_is_checked_and_formatted() {
     };
     assert_eq!(output(&["check", "--line", "a  ->(b|c )->d", "--format"], 0), "a -> (b | c) -> d\n");
     assert_eq!(output(&["check", "a.flow", "--format"], 0), "x -> y\n");
-    assert!(output(&["check", "--line", "a -> b("], 1).contains("--line:1:7: this `(` is not closed"));
-    assert!(output(&["check", "--line", "a -> b(", "--format"], 1).contains("is not closed"));
+    assert!(output(&["check", "--line", "a -> b("], 2).contains("--line:1:7: this `(` is not closed"));
+    assert!(output(&["check", "--line", "a -> b(", "--format"], 2).contains("is not closed"));
     assert!(output(&["check", "review.toml", "--format"], 2).contains("only the one-line syntax"));
     assert!(output(&["check", "missing.toml"], 2).contains("missing.toml: No such file"));
     assert!(output(&["check", "readme.txt"], 2).contains("a workflow is in a file *.toml"));
@@ -270,7 +270,7 @@ fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
     let run =
         [&["run", "review.toml", "--input", "source_code=fn main() {}", "--store", "store"], &agents[..]].concat();
     let printed = workflow(path, &run);
-    assert_eq!((printed.code, &*printed.out), (Some(3), ""));
+    assert_eq!((printed.code, &*printed.out), (Some(5), ""));
     let id = first_run(path);
     insta::assert_snapshot!("waits", stable(&printed.error, &id));
     insta::assert_snapshot!("history_waiting", stable(&workflow(path, &["history", &id, "--store", "store"]).out, &id));
@@ -278,7 +278,7 @@ fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
     let resume =
         |arguments: &[&str]| workflow(path, &[&["resume", &id, "--store", "store"], &agents[..], arguments].concat());
     let unknown = resume(&["--node", "publsh"]);
-    assert_eq!(unknown.code, Some(1));
+    assert_eq!(unknown.code, Some(3));
     assert!(unknown.error.contains("node publsh does not wait for a person; these wait: publish"), "{}", unknown.error);
     let wrong = resume(&["--set", "note=1"]);
     assert_eq!(wrong.code, Some(2));
@@ -299,7 +299,7 @@ fn an_ephemeral_run_that_waits_cannot_be_continued() {
     let folder = folder_with(&[]);
     let printed =
         workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--ephemeral"]);
-    assert_eq!(printed.code, Some(3));
+    assert_eq!(printed.code, Some(5));
     assert!(
         printed.error.ends_with("the run cannot be continued: --ephemeral stores nothing of it\n"),
         "{}",
@@ -333,8 +333,8 @@ fn a_fork_runs_from_its_node_to_the_end_and_does_not_change_the_original() {
     assert!(forked.error.contains(&format!("forked from {id} at turn 2")), "{}", forked.error);
     assert_eq!(fork(&["--turn", "3"]).out, "x a b c\n");
     assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\nc\nb\nc\nc\n");
-    assert_eq!(fork(&["--turn", "9"]).code, Some(1));
-    assert_eq!(fork(&["--node", "d"]).code, Some(1));
+    assert_eq!(fork(&["--turn", "9"]).code, Some(3));
+    assert_eq!(fork(&["--node", "d"]).code, Some(3));
     assert_eq!(fork(&[]).code, Some(2));
     let history = workflow(path, &["history", &id, "--store", "store", "--json"]).json();
     assert_eq!(history["result"]["output"], "x a b c");
@@ -366,7 +366,7 @@ fn resuming_a_run_does_not_change_other_runs_of_its_store() {
         let line = format!("{agent}(interrupt=\"before\")");
         workflow(path, &["run", "--line", &line, "--store", "store", "--agent", "*=cat"]).code
     };
-    assert_eq!((wait("a"), wait("b")), (Some(3), Some(3)));
+    assert_eq!((wait("a"), wait("b")), (Some(5), Some(5)));
     let before = listed(path);
     let second = before[1]["run"].as_str().unwrap();
     let resumed = workflow(path, &["resume", second, "--store", "store", "--agent", "b=echo done"]);
@@ -457,7 +457,7 @@ fn a_workflow_is_drawn_with_the_node_states_of_a_run() {
     assert_eq!(drawn.code, Some(0), "{}", drawn.error);
     insta::assert_snapshot!("drawn", drawn.out);
     let run = ["run", "review.toml", "--input", "source_code=x", "--agent", "*=cat", "--store", "store", "--no-input"];
-    assert_eq!(workflow(folder.path(), &run).code, Some(3));
+    assert_eq!(workflow(folder.path(), &run).code, Some(5));
     let id = first_run(folder.path());
     let drawn = workflow(folder.path(), &["draw", "review.toml", "--svg", "--run", &id, "--store", "store"]);
     assert_eq!(drawn.code, Some(0), "{}", drawn.error);
@@ -465,7 +465,7 @@ fn a_workflow_is_drawn_with_the_node_states_of_a_run() {
     let drawn = workflow(folder.path(), &["draw", "review.toml", "--run", &id, "--store", "store"]);
     insta::assert_snapshot!("drawn_with_states", drawn.out);
     let wrong = workflow(folder.path(), &["draw", "--line", "a -> a"]);
-    assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), ""));
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(2), ""));
 }
 
 const BOOKING: &str = r#"
@@ -561,7 +561,7 @@ fn a_program_that_an_agent_has_started_cannot_start_or_change_runs() {
             let refused = run(arguments);
             let is_named =
                 refused.error.contains(variable) && refused.error.contains("have the agent delegate the task");
-            assert!(refused.code == Some(2) && is_named, "{}", refused.error);
+            assert!(refused.code == Some(4) && is_named, "{}", refused.error);
         }
         assert!(!run(&["runs", "list"]).error.contains(variable), "reading is allowed");
     }
@@ -577,7 +577,7 @@ fn a_run_whose_store_stops_is_named_with_the_command_line_that_continues_it() {
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", CALLBOARD]).args(arguments);
     shell.current_dir(folder.path()).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     let printed = output_of(shell);
-    assert_eq!(printed.code, Some(2), "{}", printed.error);
+    assert_eq!(printed.code, Some(6), "{}", printed.error);
     assert!(printed.error.contains("the store has stopped"), "{}", printed.error);
     let id = first_run(folder.path());
     assert!(printed.error.contains(&format!("run {id} continues at the next start")), "{}", printed.error);

@@ -50,7 +50,7 @@ fn an_open_run_is_not_resumed_in_a_copy_of_its_store() {
     project.run_killed(&["run", "write"]);
     for (disk, why) in [(FULL, "No space left on device"), (READ_ONLY, "Read-only file system")] {
         let refused = on_a_disk(&project, disk, &["run", "--resume", "@last", "--model", "fake"]);
-        assert!(refused.code == Some(2) && refused.error.contains(why), "{disk}: {} {}", refused.out, refused.error);
+        assert!(refused.code == Some(1) && refused.error.contains(why), "{disk}: {} {}", refused.out, refused.error);
     }
 }
 
@@ -62,7 +62,7 @@ fn the_error_of_a_full_disk_has_the_bytes_that_deleting_runs_needs() {
     for command in [&["runs", "delete", &id][..], &["runs", "prune", "--older-than", "0m"]] {
         let refused = on_a_disk(&project, FULL, command);
         let text = format!("{}{}", refused.out, refused.error);
-        assert_eq!(refused.code, Some(2), "{command:?}: {text}");
+        assert_eq!(refused.code, Some(1), "{command:?}: {text}");
         for wanted in
             ["its disk has 0 bytes free", "takes 16777216", "remove other files", "--store", store.to_str().unwrap()]
         {
@@ -84,8 +84,8 @@ fn where_no_store_can_be_opened_it_is_unknown_whether_there_are_runs() {
     for (what, command) in [("runs", "runs"), ("conversations", "conversations")] {
         let listed = on_a_disk(&project, &no_copy, &[command, "list"]);
         let unknown = format!("whether there are {what} is not known: no store could be opened\nnot opened: ");
-        assert!(listed.code == Some(2) && listed.out.starts_with(&unknown), "{}{}", listed.out, listed.error);
+        assert!(listed.code == Some(1) && listed.out.starts_with(&unknown), "{}{}", listed.out, listed.error);
         let json = on_a_disk(&project, &no_copy, &[command, "list", "--json"]);
-        assert_eq!(json.code, Some(2), "{}", json.out);
+        assert_eq!(json.code, Some(1), "{}", json.out);
     }
 }

@@ -64,7 +64,7 @@ fn a_long_input_is_read_from_a_file_and_a_fork_is_named_also_if_the_output_canno
     let mut full = runs_command(folder.path(), &["fork", &run, "--turn", "3", "--input", &input]);
     full.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let printed = output_of(&mut full);
-    assert_eq!(printed.code, Some(2));
+    assert_eq!(printed.code, Some(1));
     let fork = printed.error.split("the fork ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
     assert!(runs(folder.path(), &["replay", &fork, "--turn", "3", "--json"]).out.len() > 1 << 20);
     let missing = runs(folder.path(), &["fork", &run, "--turn", "3", "--input", "@missing"]);
@@ -82,10 +82,10 @@ fn an_impossible_fork_is_refused_and_writes_nothing() {
         assert_eq!((printed.code, printed.out.as_str()), (Some(code), ""), "{arguments:?}: {}", printed.error);
         assert!(printed.error.contains(why), "{arguments:?}: {}", printed.error);
     };
-    refused(&["--turn", "9"], 1, "the run has no turn 9; its last is 4");
-    refused(&["--turn", "0"], 1, "the run has no turn 0");
+    refused(&["--turn", "9"], 3, "the run has no turn 9; its last is 4");
+    refused(&["--turn", "0"], 3, "the run has no turn 0");
     refused(&["--turn", "-1"], 2, "invalid value '-1'");
-    refused(&["--turn", "9", "--input", "-1"], 1, "no turn 9");
+    refused(&["--turn", "9", "--input", "-1"], 3, "no turn 9");
     refused(&["--turn", "3", "--input", "text"], 2, "text goes in quotes");
     refused(&["--turn", "3", "--input", &"[".repeat(200)], 2, "recursion limit exceeded");
     refused(&["--turn", "3", "--input", &["[".repeat(125), "]".repeat(125)].concat()], 2, "nested deeper than");

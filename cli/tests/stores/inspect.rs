@@ -63,8 +63,8 @@ fn the_json_has_the_same_content() {
     assert_eq!((&turn["saw"]["event"], &turn["left"]["outcome"]["kind"]), (&9.into(), &"finished".into()));
     let diff = read(folder, &["diff", &printed, &short], 1);
     assert_eq!((&diff["differ"], &diff["turns"][0]["other"][0]), (&true.into(), &"input".into()));
-    let error = read(folder, &["show", "77"], 1);
-    assert_eq!(error["code"], 1);
+    let error = read(folder, &["show", "77"], 3);
+    assert_eq!(error["code"], 3);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_json_has_the_documented_shape() {
     insta::assert_snapshot!("json_replay", json(&["replay", &printed], 0));
     insta::assert_snapshot!("json_replay_at_a_turn", json(&["replay", &printed, "--turn", "3"], 0));
     insta::assert_snapshot!("json_diff", json(&["diff", &printed, &short], 1));
-    insta::assert_snapshot!("json_error", json(&["show", "77"], 1));
+    insta::assert_snapshot!("json_error", json(&["show", "77"], 3));
 }
 
 #[test]
@@ -104,15 +104,15 @@ fn a_run_is_found_by_any_prefix_of_its_id_that_no_other_has() {
     assert!(shown(folder.path(), &["show", &printed.replace('-', "")], 0).contains("write about sleds"));
 
     let several = runs(folder.path(), &["show", "0"]);
-    assert_eq!((several.code, several.out.as_str()), (Some(1), ""));
+    assert_eq!((several.code, several.out.as_str()), (Some(2), ""));
     insta::assert_snapshot!("several", several.error);
     let unknown = runs(folder.path(), &["show", &printed.replace("-a", "-b")]);
-    assert_eq!(unknown.code, Some(1));
+    assert_eq!(unknown.code, Some(3));
     assert_eq!(unknown.error.lines().nth(1), Some(&*format!("  {printed}")), "{}", unknown.error);
     let none = runs(folder.path(), &["replay", &printed, "--turn", "9"]);
-    assert_eq!((none.code, none.error), (Some(1), format!("error: run {printed} has no turn 9: it has 4 turns\n")));
+    assert_eq!((none.code, none.error), (Some(3), format!("error: run {printed} has no turn 9: it has 4 turns\n")));
     assert_eq!(runs(folder.path(), &["show"]).code, Some(2));
-    assert_eq!(runs(folder.path(), &["show", ""]).code, Some(1));
+    assert_eq!(runs(folder.path(), &["show", ""]).code, Some(3));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_store_that_another_process_has_open_is_refused() {
     let refused = runs(folder.path(), &["list"]);
     drop(held);
     released(folder.path());
-    assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
+    assert_eq!((refused.code, refused.out.as_str()), (Some(6), ""));
     let expected = format!("process {} has it open; one process at a time can use a store", std::process::id());
     assert!(refused.error.contains(&expected), "{}", refused.error);
     assert_eq!(runs(folder.path(), &["list"]).code, Some(0));
@@ -140,10 +140,10 @@ fn a_folder_that_is_not_a_store_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("mispelt");
     let refused = runs(&missing, &["list"]);
-    assert_eq!(refused.code, Some(2));
+    assert_eq!(refused.code, Some(3));
     assert!(refused.error.contains("there is no callboard store in"), "{}", refused.error);
     assert!(!missing.exists());
-    assert_eq!(runs(folder.path(), &["list"]).code, Some(2));
+    assert_eq!(runs(folder.path(), &["list"]).code, Some(3));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -153,7 +153,7 @@ fn a_file_is_not_a_store_and_an_empty_store_has_no_runs() {
     let file = folder.path().join("file");
     std::fs::write(&file, "text").unwrap();
     let refused = runs(&file, &["list"]);
-    assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
+    assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""));
     assert!(refused.error.contains("there is no callboard store in"), "{}", refused.error);
     let empty = folder.path().join("store");
     drop(Sled::open(&empty).unwrap());
@@ -177,7 +177,7 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
     assert_eq!((gone.code, gone.error.as_str()), (Some(0), ""));
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let refused = written_to(&["list"], full.into());
-    assert_eq!(refused.code, Some(2));
+    assert_eq!(refused.code, Some(1));
     assert!(refused.error.contains("the output cannot be written"), "{}", refused.error);
 }
 
@@ -207,7 +207,7 @@ fn a_damaged_record_affects_only_its_own_run() {
     let list = shown(folder.path(), &["list"], 0);
     insta::assert_snapshot!("list_with_a_damaged_run", list);
     let damaged = runs(folder.path(), &["show", &ids.too_short.to_string()]);
-    assert_eq!((damaged.code, damaged.out.as_str()), (Some(2), ""));
+    assert_eq!((damaged.code, damaged.out.as_str()), (Some(1), ""));
     assert!(damaged.error.contains(&format!("run {}", ids.too_short)), "{}", damaged.error);
     assert!(shown(folder.path(), &["show", &ids.printed.to_string()], 0).contains("finished"));
 }

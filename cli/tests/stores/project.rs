@@ -83,7 +83,7 @@ fn concurrent_processes_open_different_stores_and_are_named_while_these_are_open
         assert!(listed.out.contains(&format!("process {} has it open", child.id())), "{}", listed.out);
     }
     let missing = project.callboard(&["runs", "show", "0192"]);
-    assert!(missing.code == Some(2) && missing.error.matches("has it open").count() == 3, "{}", missing.error);
+    assert!(missing.code == Some(6) && missing.error.matches("has it open").count() == 3, "{}", missing.error);
     models.iter().for_each(|model| model.answers("done"));
     for child in running {
         assert!(child.wait_with_output().unwrap().status.success());
@@ -120,7 +120,7 @@ fn deleting_a_run_deletes_no_other() {
     assert_eq!(deleted.out, format!("run {first} is deleted\nrun {third} is deleted\n"), "{}", deleted.error);
     assert_eq!(tasks(&project.callboard(&["runs", "list", "--json"])), ["two"]);
     let again = project.callboard(&["runs", "delete", &second, &first]);
-    assert!(again.code == Some(1) && again.error.contains(&format!("run {second} is deleted")), "{}", again.error);
+    assert!(again.code == Some(3) && again.error.contains(&format!("run {second} is deleted")), "{}", again.error);
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn an_imported_conversation_continues_in_its_own_store() {
     other.model.answers("never read");
     let refused = other.callboard(&["run", "two", "--conversation", "ann"]);
     let reason = format!("which process {} has open", child.id());
-    assert!(refused.code == Some(2) && refused.error.contains(&reason), "{} {}", refused.out, refused.error);
+    assert!(refused.code == Some(6) && refused.error.contains(&reason), "{} {}", refused.out, refused.error);
     busy.answers("done");
     assert_eq!(ended(child).code, Some(0));
 }
@@ -388,27 +388,27 @@ fn a_run_that_may_be_in_a_store_that_cannot_be_opened_is_not_reported_as_missing
         &["conversations", "show", "ann"],
         &["conversations", "delete", "ann"],
     ];
-    let refused = |why: &str| {
+    let refused = |code: i32, why: &str| {
         for line in lines {
             let refused = project.callboard(line);
             let is_named = refused.error.contains("may be in a store that could not be opened")
                 && refused.error.contains(why)
                 && !refused.error.contains("there is no");
-            assert!(refused.code == Some(2) && is_named, "{line:?}: {} {}", refused.out, refused.error);
+            assert!(refused.code == Some(code) && is_named, "{line:?}: {} {}", refused.out, refused.error);
         }
     };
-    refused(&format!("process {} has it open: wait until it has ended, or stop it", child.id()));
+    refused(6, &format!("process {} has it open: wait until it has ended, or stop it", child.id()));
     let first = project.run("three");
     let beginning = project.callboard(&["runs", "delete", &first[..13]]);
-    assert!(beginning.code == Some(2) && beginning.error.contains("whole id"), "{}", beginning.error);
-    refused("has it open");
+    assert!(beginning.code == Some(6) && beginning.error.contains("whole id"), "{}", beginning.error);
+    refused(6, "has it open");
     busy.answers("two");
     assert!(child.wait().unwrap().success());
     // A damaged store cannot be opened either.
     let format = project.stores().join("1/format");
     let whole = fs::read(&format).unwrap();
     fs::write(&format, "x").unwrap();
-    refused("its file `format` is damaged");
+    refused(1, "its file `format` is damaged");
     fs::write(&format, whole).unwrap();
     assert_eq!(project.callboard(&["runs", "show", &id]).code, Some(0));
 }
@@ -423,7 +423,7 @@ fn a_prune_that_skips_a_store_names_it_and_fails() {
     let names = format!("process {} has it open", child.id());
     let nothing = project.callboard(&["runs", "prune", "--older-than", "0m"]);
     let is_named = nothing.out.contains("0 runs deleted\n") && nothing.out.contains(&names);
-    assert!(nothing.code == Some(2) && is_named, "{} {}", nothing.out, nothing.error);
+    assert!(nothing.code == Some(6) && is_named, "{} {}", nothing.out, nothing.error);
     project.run("three");
     let some: Value = project.callboard(&["runs", "prune", "--older-than", "0m", "--json"]).parsed();
     assert_eq!(some["deleted"].as_array().unwrap().len(), 1);
@@ -447,7 +447,7 @@ fn nothing_is_left_of_a_store_that_could_not_be_created() {
     let state = project.state.path().join("callboard");
     for arguments in [&["run", "x"][..], &["run", "x", "--store", "deep/data"]] {
         let refused = on_a_full_disk(arguments);
-        assert_eq!(refused.code, Some(2), "{}", refused.error);
+        assert_eq!(refused.code, Some(1), "{}", refused.error);
         assert!(refused.error.contains("cannot open the store"), "{}", refused.error);
     }
     assert!(!state.exists() && !project.folder.path().join("deep").exists());
@@ -457,7 +457,7 @@ fn nothing_is_left_of_a_store_that_could_not_be_created() {
     let whole = fs::read(&format).unwrap();
     fs::write(&format, "x").unwrap();
     for _ in 0..3 {
-        assert_eq!(on_a_full_disk(&["run", "x"]).code, Some(2));
+        assert_eq!(on_a_full_disk(&["run", "x"]).code, Some(1));
         assert_eq!(numbers(&project.stores()), [1]);
     }
     fs::write(&format, whole).unwrap();
@@ -568,7 +568,7 @@ fn a_store_without_write_permission_is_read_from_a_copy() {
         let retried = as_another_user(&["run", "--retry", "@last", "--model", "fake"]);
         let remedy = "; this user may not write to it, and only commands that read runs work without that: change its permissions, or \
                       copy the folder of the store and name the copy with --store\n";
-        assert!(retried.code == Some(2) && retried.error.ends_with(remedy), "{}", retried.error);
+        assert!(retried.code == Some(4) && retried.error.ends_with(remedy), "{}", retried.error);
     };
     refused();
     // Its files may be written, and none may be created.
@@ -616,11 +616,11 @@ fn a_store_without_read_permission_is_not_reported_as_absent() {
     for arguments in [&["list"][..], &["show", &run], &["export"], &["delete", &run]] {
         let refused = callboard(&[&["runs"], arguments, &["--store", named]].concat());
         let why = format!("store in {named} is not known: this user has no permission to access it\n");
-        assert!(refused.code == Some(2) && refused.error.ends_with(&why), "{arguments:?}: {}", refused.error);
+        assert!(refused.code == Some(4) && refused.error.ends_with(&why), "{arguments:?}: {}", refused.error);
         let refused = callboard(&[&["runs"], arguments].concat());
         let printed = refused.out + &refused.error;
         let is_named = printed.contains(named) && printed.to_lowercase().contains("permission");
-        assert!(refused.code == Some(2) && is_named, "{arguments:?}: {printed}");
+        assert!(refused.code == Some(4) && is_named, "{arguments:?}: {printed}");
     }
     fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -633,12 +633,12 @@ fn the_last_run_is_not_deleted_while_a_newer_one_may_exist() {
     busy.request();
     let names = format!("process {} has it open", child.id());
     let exported = project.callboard(&["runs", "export"]);
-    assert!(exported.code == Some(2) && exported.error.contains(&names), "{}", exported.error);
+    assert!(exported.code == Some(6) && exported.error.contains(&names), "{}", exported.error);
     let other = project.run("three");
     let shown = project.callboard(&["runs", "show", "@last"]);
     assert!(shown.out.contains(&other) && shown.error.contains(&names), "{} {}", shown.out, shown.error);
     let refused = project.callboard(&["runs", "delete", "@last"]);
-    assert!(refused.code == Some(2) && refused.error.contains(&names), "{}", refused.error);
+    assert!(refused.code == Some(6) && refused.error.contains(&names), "{}", refused.error);
     assert_eq!(project.callboard(&["runs", "delete", &other]).out, format!("run {other} is deleted\n"));
     busy.answers("two");
     assert!(child.wait_with_output().unwrap().status.success());

@@ -110,7 +110,7 @@ fn an_approval_that_is_left_open_is_asked_again_when_the_run_is_resumed() {
     left.until(CHOICES);
     left.types("l\n");
     let (code, shown) = left.exited();
-    assert_eq!((code, content(&folder, "a.txt")), (Some(3), None), "{shown}");
+    assert_eq!((code, content(&folder, "a.txt")), (Some(5), None), "{shown}");
     let resumption = shown.lines().find_map(|line| line.strip_prefix("to continue: callboard ")).unwrap();
     let mut again = screen(&folder, &resumption.split(' ').collect::<Vec<_>>());
     let card = again.until(CHOICES);
@@ -147,7 +147,7 @@ fn an_expired_question_is_not_asked_again_when_its_run_is_resumed() {
     };
     let (folder, model) = asks();
     let (code, shown) = screen(&folder, &["run", "paint", "--store", "data", "--no-input"]).exited();
-    assert_eq!(code, Some(3), "{shown}");
+    assert_eq!(code, Some(5), "{shown}");
     // Another question, asked later for as long: once it has expired, so has the first one.
     let (other, slow) = asks();
     slow.answers("late");
@@ -168,7 +168,7 @@ sys.stdin.read()
     let folder = python_agents(&[("one", program), ("other", program)]);
     let run = ["run", "paint", "--peers", "one,other", "--store", "data", "--no-input"];
     let (code, shown) = screen(&folder, &run).exited();
-    assert_eq!((code, shown.matches("Which colour?").count()), (Some(3), 2), "{shown}");
+    assert_eq!((code, shown.matches("Which colour?").count()), (Some(5), 2), "{shown}");
     fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
     let mut screen = screen(&folder, &["run", "--resume", "@last", "--store", "data"]);
     screen.until("asks: Which colour?\n> ");
@@ -176,7 +176,7 @@ sys.stdin.read()
     screen.until("asks: Which colour?\n> ");
     screen.types("blue\n");
     let (code, shown) = screen.exited();
-    assert!(code == Some(3) && shown.contains("to continue: callboard run --resume "), "{code:?} {shown}");
+    assert!(code == Some(5) && shown.contains("to continue: callboard run --resume "), "{code:?} {shown}");
 }
 
 /// A folder with the store of a run that its process has left. Its node `b` will wait for a person after `a`.
@@ -219,7 +219,7 @@ fn the_prompt_of_an_interrupted_node_is_withdrawn_at_the_deadline_of_its_run() {
     screen.until("(l)eave it waiting? ");
     screen.types("g");
     let (code, shown) = screen.exited();
-    assert_eq!(code, Some(1), "{shown}");
+    assert_eq!(code, Some(124), "{shown}");
     assert!(shown.contains("b no longer waits for a person\n"), "{shown}");
     assert!(shown.contains("error: ") && shown.contains("the deadline has passed"), "{shown}");
 }
@@ -229,7 +229,7 @@ fn run_refuses_a_waiting_run_of_a_workflow_at_a_terminal_too() {
     let (folder, _model) = writer();
     let run = ["workflow", "run", "--line", "writer(interrupt=\"before\")", "--agents", "agents", "--model", "fake"];
     let waits = output_of(command(&folder, &[&run[..], &["--store", "data", "--no-input"]].concat()));
-    assert_eq!(waits.code, Some(3), "{}", waits.error);
+    assert_eq!(waits.code, Some(5), "{}", waits.error);
     let (code, shown) = screen(&folder, &["run", "--resume", "@last", "--store", "data"]).exited();
     assert!(code == Some(2) && shown.contains("to resume it: callboard workflow resume "), "{code:?} {shown}");
 }
@@ -246,7 +246,7 @@ fn with_no_input_nobody_is_asked_and_the_waits_are_printed() {
         let mut screen = screen(&folder, &["run", "write", "--no-input"]);
         screen.until("there is nobody at a terminal to ask:\n");
         let (code, shown) = screen.exited();
-        assert_eq!(code, Some(3), "{shown}");
+        assert_eq!(code, Some(5), "{shown}");
         assert!(shown.contains(expected) && !shown.contains("(y)es") && !shown.contains("\n> "), "{shown}");
         assert_eq!(content(&folder, "a.txt"), None);
     }

@@ -95,7 +95,7 @@ fn the_printed_command_line_continues_the_run_with_the_same_folders_and_agents()
         "--no-input",
     ];
     let waits = output_of(command(&folder, &run));
-    assert!(waits.code == Some(3) && waits.error.contains("\nin the folder sub\n"), "{:?} {}", waits.code, waits.error);
+    assert!(waits.code == Some(5) && waits.error.contains("\nin the folder sub\n"), "{:?} {}", waits.code, waits.error);
     let hint = waits.line("to continue: callboard ");
     assert!(hint.contains(" --agents 'my agents' "), "{hint}");
     model.answers("written");
@@ -335,7 +335,7 @@ fn a_command_whose_result_was_lost_is_not_repeated_and_a_person_is_asked() {
     let mut next = self::command(&folder, &["run", "--resume", "@last", "--no-input"]);
     let next = output_of(next.env("TMPDIR", private.path()));
     let (code, shown) = (next.code, next.error);
-    assert_eq!(code, Some(3), "{shown}");
+    assert_eq!(code, Some(5), "{shown}");
     assert_eq!(folders(), 0, "until the next start");
     assert!(shown.contains("there is nobody at a terminal to ask") && shown.contains("ShellExec"), "{shown}");
     let line = shown.lines().find_map(|line| line.strip_prefix("to continue: callboard ")).unwrap();
