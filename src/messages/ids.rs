@@ -17,7 +17,7 @@ pub struct RunId(pub Uuid);
 pub struct TurnId {
     /// The run that the turn belongs to.
     pub run: RunId,
-    /// The turn's number in the run, from 1.
+    /// The turn's number in the run, from 1; 0 in the id of a run that is a delegation ([`RequestId::of_run`]).
     pub number: u32,
 }
 
@@ -49,6 +49,15 @@ impl RunId {
     #[must_use]
     pub fn namespace(self) -> String {
         format!("run:{self}")
+    }
+}
+
+impl RequestId {
+    /// The id of a run as a delegation from outside ([`Task::from_agent`](super::Task::from_agent)): no turn of a board has asked for
+    /// it, so its turn has the number 0.
+    #[must_use]
+    pub const fn of_run(run: RunId) -> Self {
+        Self { turn: TurnId { run, number: 0 }, ordinal: 0 }
     }
 }
 

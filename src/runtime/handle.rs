@@ -185,7 +185,6 @@ impl Callboard {
             Some(lineage) => (lineage.chain, lineage.trace),
             None => (Chain::default(), TraceId(run.0)),
         };
-        let conversation = task.conversation.clone();
         let submission = {
             let task = Task { conversation: None, ..task.clone() };
             Arc::new(Submission { run, trace, task, agent, cast, chain, at })
@@ -194,7 +193,7 @@ impl Callboard {
         for _ in 0..2 {
             let (sender, result) = oneshot::channel();
             let permit = permit.take().or_else(|| Arc::clone(&board.run_permits).try_acquire_owned().ok());
-            let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
+            let (submitted, entered) = (Arc::clone(&submission), task.conversation.clone());
             let submit = |ack| ShardMessage::Submit {
                 submission: submitted,
                 conversation: entered,
@@ -204,7 +203,7 @@ impl Callboard {
             };
             if let Some(accepted) = self.ask_shard(run, submit).await {
                 let run = accepted?;
-                if let Some(conversation) = &conversation {
+                if let Some(conversation) = &task.conversation {
                     Box::pin(board.take_place(conversation, &submission)).await;
                 }
                 return Ok(RunHandle::submitted(run, self.clone(), result));

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use callboard::actors::DelegationError;
+use callboard::actors::{DelegationError, DelegationStatus, InboxMessage};
 use callboard::env::Env;
-use callboard::messages::{ContextStrategy, LateAnswer, Refusal, Status};
+use callboard::messages::{AgentName, ContextStrategy, LateAnswer, Refusal, RequestId, Status};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -329,5 +329,95 @@ async fn a_failure_that_comes_after_its_turn_gets_a_turn_of_its_own_too() {
         (Outcome::Finished, json!("failed: terminal error: it does not start").into())
     );
     assert_eq!(result.state, json!({ "messages": ["asked", "told"] }));
+    board.shutdown().await;
+}
+
+/// The senders and statuses of the status messages in an inbox.
+async fn statuses(board: &Callboard, inbox: &str) -> Vec<(String, Status)> {
+    let of_status = |message| match message {
+        InboxMessage::Status { from_agent, status, .. } => Some((from_agent.to_string(), status)),
+        InboxMessage::Request { .. } => None,
+    };
+    board.agents().inbox(inbox).await.unwrap().into_iter().filter_map(of_status).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_from_outside_has_a_request_and_statuses_also_after_a_restart() {
+    let world = World::new();
+    let start = || {
+        world
+            .builder()
+            .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone()).goto("coder")) })
+            .agent("coder", |turn: Turn| async move {
+                turn.notice("on it");
+                Ok(Command::output(turn.reference()))
+            })
+    };
+    let first = start().start().await.unwrap();
+    let ann = AgentName::new("ann").unwrap();
+    let task = Task::new("fix it").to("lead").from_agent(ann.clone()).reference("group/project#7");
+    let run = first.submit(task).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, "group/project#7", "what control was handed to works on the same task");
+
+    let id = RequestId::of_run(run.id());
+    let status = first.status(id).await.unwrap().unwrap();
+    let DelegationStatus { request_id, from_agent, to_agent, status: recorded, detail, body, at: _, is_stale } =
+        &status;
+    assert_eq!((request_id, from_agent.as_str(), to_agent), (&id, "lead", &ann));
+    assert_eq!((recorded, &**detail, body, is_stale), (&Status::Complete, "", &result.output, &false));
+    let all = [("lead", Status::Ack), ("coder", Status::Notice), ("lead", Status::Complete)];
+    let all = all.map(|(agent, status)| (agent.to_owned(), status));
+    assert_eq!(statuses(&first, "ann").await, all);
+    first.shutdown().await;
+
+    let second = start().start().await.unwrap();
+    assert_eq!(second.status(id).await.unwrap(), Some(status));
+    assert_eq!(statuses(&second, "ann").await, all);
+    let inbox = second.agents().inbox("lead").await.unwrap();
+    let [InboxMessage::Request { request_id, from_agent, to_agent, trace_id, body, input, reference }] = &inbox[..]
+    else {
+        panic!("{inbox:?}")
+    };
+    assert_eq!((request_id, from_agent, to_agent.as_str()), (&id, &ann, "lead"));
+    assert_eq!((trace_id.0, &**body, input), (run.id().0, "fix it", &Json::from("fix it")));
+    assert_eq!(reference.as_deref(), Some("group/project#7"));
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_from_outside_that_fails_says_why_and_one_from_nobody_has_no_status() {
+    let board = Callboard::builder()
+        .agent("coder", |_: Turn| async { Err::<Command, _>(TurnError::terminal("it does not start")) })
+        .start()
+        .await
+        .unwrap();
+    let nobody = board.submit(Task::new("fix it")).await.unwrap();
+    nobody.result().await.unwrap();
+    assert_eq!(board.status(RequestId::of_run(nobody.id())).await.unwrap(), None);
+    let run = board.submit(Task::new("fix it").from_agent(AgentName::new("ann").unwrap())).await.unwrap();
+    run.result().await.unwrap();
+    let status = board.status(RequestId::of_run(run.id())).await.unwrap().unwrap();
+    assert_eq!((status.status, &*status.detail), (Status::Fail, "failed: terminal error: it does not start"));
+    assert_eq!(statuses(&board, "coder").await, []);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegated_turn_reads_the_reference_of_its_own_delegation() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move {
+            let plain = turn.delegate("coder", "one").await?;
+            let other = turn.delegate("coder", "two").reference("project#8").await?;
+            Ok(Command::output(json!([turn.reference(), plain, other])))
+        })
+        .agent("coder", |turn: Turn| async move { Ok(Command::output(turn.reference()).goto("writer")) })
+        .agent("writer", |turn: Turn| async move { Ok(Command::output(json!([turn.input_json(), turn.reference()]))) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead").reference("project#7")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!(["project#7", [null, null], ["project#8", "project#8"]]));
     board.shutdown().await;
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{World, assert_nothing_left, builder, finish, quiet, secs};
 use callboard::OverwriteError;
-use callboard::messages::{Durability, RunEvent, RunId, SendTo, StateError};
+use callboard::messages::{AgentName, Durability, RequestId, RunEvent, RunId, SendTo, StateError, Status};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use serde_json::json;
@@ -44,6 +44,25 @@ async fn what_a_person_writes_stands_in_the_place_of_both_writes() {
     assert_eq!((&**by, after.len()), ("ann", before.len() + 1));
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_from_outside_that_continues_has_no_terminal_status_until_it_ends_again() {
+    let world = World::new();
+    let first = judges(world.builder()).start().await.unwrap();
+    let task = Task::new("judge").to("lead").from_agent(AgentName::new("ann").unwrap());
+    let run = first.submit(task).await.unwrap();
+    run.result().await.unwrap();
+    let id = RequestId::of_run(run.id());
+    assert_eq!(first.status(id).await.unwrap().unwrap().status, Status::Fail);
+    run.resume_with([("verdict", "accept"), ("reason", "kind")], "bob").await.unwrap();
+    run.result().await.unwrap();
+    let status = first.status(id).await.unwrap();
+    assert_eq!(status.as_ref().unwrap().status, Status::Complete);
+    first.shutdown().await;
+    let second = judges(world.builder()).start().await.unwrap();
+    assert_eq!(second.status(id).await.unwrap(), status);
+    second.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

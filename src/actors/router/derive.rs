@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::messages::state::StateRules;
-use crate::messages::{AgentName, Json, Order, Outcome, RequestId, RunEvent, RunId, Status, Timestamp, Verdict};
+use crate::messages::{
+    AgentName, Json, Order, Outcome, RequestId, RunEvent, RunId, Status, Submission, Timestamp, Verdict,
+};
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::run::{Answered, Effect, Run};
@@ -15,6 +17,7 @@ use super::ledger::{InboxMessage, Placed};
 /// The messages of one event, the `sequence`-th of its run.
 pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed> {
     match event {
+        RunEvent::Submitted(submission) => of_submission(submission),
         RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
             let request = RequestId { turn: run.turn_id(*turn), ordinal: *ordinal };
             let messages = requested(run, request, order, verdict, *at);
@@ -25,6 +28,58 @@ pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed
             message.into_iter().map(|message| Placed { at: *at, sequence, message }).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// The messages of a task that was delegated from outside.
+fn of_submission(submission: &Submission) -> Vec<Placed> {
+    let Some(from_agent) = &submission.task.from_agent else { return Vec::new() };
+    let Submission { run, trace, task, agent, at, .. } = submission;
+    let request_id = RequestId::of_run(*run);
+    let request = InboxMessage::Request {
+        request_id,
+        from_agent: from_agent.clone(),
+        to_agent: agent.clone(),
+        trace_id: *trace,
+        body: Arc::clone(&task.body),
+        input: task.input.clone().unwrap_or_else(|| Json::from(&*task.body)),
+        reference: task.reference.clone(),
+    };
+    let ack = InboxMessage::Status {
+        request_id,
+        from_agent: agent.clone(),
+        to_agent: from_agent.clone(),
+        status: Status::Ack,
+        detail: "".into(),
+        body: Json::null(),
+        at: *at,
+    };
+    vec![request, ack].into_iter().map(|message| Placed { at: *at, sequence: 1, message }).collect()
+}
+
+/// The message about the end of a run that was delegated from outside.
+pub(super) fn of_end(run: &Run) -> Option<Placed> {
+    let Submission { task, agent, .. } = &**run.submission();
+    let (result, to_agent) = (run.result()?, task.from_agent.clone()?);
+    let (status, detail) = ended(&result.outcome);
+    let at = run.last_at();
+    let message = InboxMessage::Status {
+        request_id: RequestId::of_run(run.id()),
+        from_agent: agent.clone(),
+        to_agent,
+        status,
+        detail,
+        body: result.output.clone(),
+        at,
+    };
+    Some(Placed { at, sequence: run.sequence(), message })
+}
+
+/// The status and the detail of a delegation with this outcome.
+fn ended(outcome: &Outcome) -> (Status, Arc<str>) {
+    match outcome {
+        Outcome::Finished => (Status::Complete, "".into()),
+        outcome => (Status::Fail, outcome.to_string().into()),
     }
 }
 
@@ -59,10 +114,13 @@ fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict,
     }
 }
 
-/// A turn reports progress; the agent that delegated to it gets a notice.
+/// A turn reports progress; who delegated to it gets a notice.
 fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<InboxMessage> {
     let turn = run.turn(turn)?;
-    let (request_id, asker) = run.delegation_of(turn)?;
+    let (request_id, asker) = match run.delegation_of(turn) {
+        Some(asked) => asked,
+        None => (RequestId::of_run(run.id()), run.submission().task.from_agent.as_ref()?),
+    };
     Some(InboxMessage::Status {
         request_id,
         from_agent: turn.agent().clone(),
@@ -77,16 +135,13 @@ fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<Inbox
 /// The message about an answered delegation. `named` resolves a name that an agent wrote.
 pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> Option<AgentName>) -> Placed {
     let Answered { request, asker, to, answer, at, sequence } = answered;
-    let is_complete = answer.outcome.is_finished();
+    let (status, detail) = ended(&answer.outcome);
     let message = InboxMessage::Status {
         request_id: run.request_id(*request),
         from_agent: named(to).unwrap_or_else(|| asker.clone()),
         to_agent: asker.clone(),
-        status: if is_complete { Status::Complete } else { Status::Fail },
-        detail: match &answer.outcome {
-            Outcome::Finished => "".into(),
-            outcome => outcome.to_string().into(),
-        },
+        status,
+        detail,
         body: answer.output.clone(),
         at: *at,
     };
@@ -124,7 +179,7 @@ pub(super) async fn of_run(
 
 fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName>) -> Vec<Placed> {
     let Past { mut run, events, in_first } = past;
-    let mut messages = Vec::new();
+    let mut messages = of_submission(run.submission());
     for (number, event) in events.iter().enumerate() {
         let effects = run.step(event);
         if wanted == Wanted::Own && number < in_first {
@@ -134,6 +189,9 @@ fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName
         for effect in &effects {
             if let Effect::Answered(answered) = effect {
                 messages.push(of_answer(&run, answered, &named));
+            }
+            if let Effect::Ended = effect {
+                messages.extend(of_end(&run));
             }
         }
     }

@@ -70,6 +70,9 @@ impl Dispatch for Router {
         }
         self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
         derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed));
+        if let RunEvent::Overwritten { .. } = event {
+            self.outbox.add(Entry::Continued(run.id()));
+        }
     }
 
     fn answered(&self, run: &Run, answered: &Answered) {
@@ -77,6 +80,7 @@ impl Dispatch for Router {
     }
 
     fn ended(&self, run: &Run) {
+        derive::of_end(run).into_iter().for_each(|placed| self.put_in_outbox(placed));
         self.counters.ended(run);
         self.hub.ended(run.id());
     }

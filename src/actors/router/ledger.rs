@@ -97,11 +97,22 @@ impl Placed {
     }
 }
 
-/// The status of a delegation, as [`Callboard::status`](crate::Callboard::status) returns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The status of a delegation, as [`Callboard::status`](crate::Callboard::status) returns it: the newest of the status messages
+/// about it ([`InboxMessage::Status`]), in the inbox of the requester.
+#[derive(Clone, Debug, PartialEq)]
 pub struct DelegationStatus {
+    /// The id of the delegation.
+    pub request_id: RequestId,
+    /// Who reports: the agent that works on it, or the requester where nothing has reached an agent.
+    pub from_agent: AgentName,
+    /// The requester: an agent, or the name of [`Task::from_agent`](crate::messages::Task::from_agent).
+    pub to_agent: AgentName,
     /// The newest status; a [terminal](Status::is_terminal) one does not change any more.
     pub status: Status,
+    /// A text for people: that of a notice, or why the delegation failed; otherwise empty.
+    pub detail: Arc<str>,
+    /// The output of the delegated branch with [`Status::Complete`], and with [`Status::Fail`] if it has one; otherwise null.
+    pub body: Json,
     /// When that status was reported, by the wall clock.
     pub at: Timestamp,
     /// There was no news of it for (10 minutes; see
@@ -126,10 +137,11 @@ pub(super) struct DelegationLedger {
 }
 
 /// The messages about a delegation that an inbox still has.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Entered {
     request: Option<Place>,
-    last: Option<(Status, Place)>,
+    /// The newest status, its place, and the inbox that it is in.
+    last: Option<(Status, Place, AgentName)>,
 }
 
 impl DelegationLedger {
@@ -149,15 +161,15 @@ impl DelegationLedger {
         match &placed.message {
             InboxMessage::Request { .. } if entered.request.is_some() => return,
             InboxMessage::Request { .. } => entered.request = Some(place),
-            InboxMessage::Status { status, .. } => match entered.last {
+            InboxMessage::Status { status, .. } => match &entered.last {
                 // The later message was derived first.
-                Some((after, later)) if place < later => {
-                    if !status.may_become(after) {
+                Some((after, later, _)) if place < *later => {
+                    if !status.may_become(*after) {
                         return;
                     }
                 }
-                Some((before, _)) if !before.may_become(*status) => return,
-                Some(_) | None => entered.last = Some((*status, place)),
+                Some((before, ..)) if !before.may_become(*status) => return,
+                Some(_) | None => entered.last = Some((*status, place, owner.clone())),
             },
         }
         let inbox = self.inboxes.entry(owner).or_default();
@@ -173,9 +185,20 @@ impl DelegationLedger {
     fn forget(&mut self, request: RequestId, place: Place) {
         let Some(entered) = self.delegations.get_mut(&request) else { return };
         entered.request = entered.request.filter(|entered| *entered != place);
-        entered.last = entered.last.filter(|(_, entered)| *entered != place);
+        entered.last.take_if(|(_, entered, _)| *entered == place);
         if entered.request.is_none() && entered.last.is_none() {
             self.delegations.remove(&request);
+        }
+    }
+
+    /// Removes the terminal status of a delegation that continues. The next reader of its status derives it from the journal.
+    pub(super) fn reopen(&mut self, request: RequestId) {
+        let last = self.delegations.get(&request).and_then(|entered| entered.last.clone());
+        if let Some((status, place, owner)) = last
+            && status.is_terminal()
+        {
+            self.inboxes.get_mut(&owner).map(|inbox| inbox.remove(&place));
+            self.forget(request, place);
         }
     }
 
@@ -192,28 +215,41 @@ impl DelegationLedger {
 
     /// The status of a delegation that has messages in an inbox.
     pub(super) fn status(&self, request: RequestId, now: Timestamp) -> Option<DelegationStatus> {
-        let (status, Place { at, .. }) = self.delegations.get(&request)?.last?;
-        Some(self.limits.status(status, at, now))
+        let (_, place, owner) = self.delegations.get(&request)?.last.as_ref()?;
+        self.limits.status(self.inboxes.get(owner)?.get(place)?, now)
     }
 }
 
 impl LedgerLimits {
-    fn status(self, status: Status, at: Timestamp, now: Timestamp) -> DelegationStatus {
-        DelegationStatus { status, at, is_stale: !status.is_terminal() && now.since(at) >= self.stale_after }
+    /// The status that a message reports; `None` for a request.
+    fn status(self, message: &InboxMessage, now: Timestamp) -> Option<DelegationStatus> {
+        let InboxMessage::Status { request_id, from_agent, to_agent, status, detail, body, at } = message else {
+            return None;
+        };
+        Some(DelegationStatus {
+            request_id: *request_id,
+            from_agent: from_agent.clone(),
+            to_agent: to_agent.clone(),
+            status: *status,
+            detail: Arc::clone(detail),
+            body: body.clone(),
+            at: *at,
+            is_stale: !status.is_terminal() && now.since(*at) >= self.stale_after,
+        })
     }
 
     /// The status of a delegation from all messages of its run, in the order of the events.
     pub(super) fn last_of(self, request: RequestId, messages: &[Placed], now: Timestamp) -> Option<DelegationStatus> {
-        let mut last: Option<(Status, Timestamp)> = None;
-        for placed in messages {
-            if let InboxMessage::Status { request_id, status, .. } = &placed.message
+        let mut last: Option<(Status, &InboxMessage)> = None;
+        for Placed { message, .. } in messages {
+            if let InboxMessage::Status { request_id, status, .. } = message
                 && *request_id == request
                 && last.is_none_or(|(before, _)| before.may_become(*status))
             {
-                last = Some((*status, placed.at));
+                last = Some((*status, message));
             }
         }
-        last.map(|(status, at)| self.status(status, at, now))
+        self.status(last?.1, now)
     }
 }
 
@@ -277,7 +313,7 @@ mod tests {
             history[live..].iter().chain(&history).for_each(|placed| ledger.enter(placed.clone()));
             assert_eq!(statuses(&ledger), [Status::Ack, Status::Notice, Status::Notice, Status::Complete], "{live}");
             let status = ledger.status(request(0), Timestamp::default()).unwrap();
-            assert_eq!(LIMITS.last_of(request(0), &history, Timestamp::default()), Some(status));
+            assert_eq!(LIMITS.last_of(request(0), &history, Timestamp::default()), Some(status.clone()));
             assert_eq!((status.status, status.at.as_millis()), (Status::Complete, 3000));
         }
     }

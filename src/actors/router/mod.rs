@@ -178,6 +178,7 @@ impl Router {
         for entry in self.outbox.take() {
             match entry {
                 Entry::Message(placed) => ledger.enter(placed),
+                Entry::Continued(run) => ledger.reopen(RequestId::of_run(run)),
                 Entry::Presence(presence) => {
                     self.directory.write().enter(&presence);
                     // There may be no watcher.

@@ -6,7 +6,7 @@ use ractor::ActorRef;
 
 use crate::actors::agent::Description;
 use crate::env::Env;
-use crate::messages::{AgentName, Presence};
+use crate::messages::{AgentName, Presence, RunId};
 use crate::supervision::Mailbox;
 
 use super::ledger::Placed;
@@ -18,6 +18,8 @@ pub(super) enum Entry {
     Message(Placed),
     /// An announcement or withdrawal for the directory.
     Presence(Presence),
+    /// A run that had ended continues: as a delegation, it has no terminal status any more.
+    Continued(RunId),
 }
 
 /// Message to the router's actor: drain the outbox.

@@ -187,6 +187,13 @@ impl Turn {
         self.shared.ready.answers.as_deref().unwrap_or_default()
     }
 
+    /// The outside resource that the work is about, such as an issue: that of the delegation that the turn works on
+    /// ([`Delegation::reference`]), or of the task of its run if it works on none. `None` if none was given.
+    #[must_use]
+    pub fn reference(&self) -> Option<&str> {
+        self.shared.ready.reference.as_deref()
+    }
+
     /// When the time of the run, or of the delegation that this turn works on, is up.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Handoffs, Task};
 use crate::messages::state::Schema;
-use crate::messages::{Authority, Durability, Json, Limits, Plan, RunId};
+use crate::messages::{AgentName, Authority, Durability, Json, Limits, Plan, RunId};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Task")]
@@ -16,7 +16,7 @@ pub(super) struct Form {
     to: Option<Arc<str>>,
     input: Option<Json>,
     limits: Option<Limits>,
-    deadline: Times,
+    deadline: Later,
     durability: Option<Durability>,
     schema: Option<Arc<Schema>>,
     plan: Option<Arc<Plan>>,
@@ -25,62 +25,91 @@ pub(super) struct Form {
     is_untrusted: bool,
     grant: Authority,
     #[serde(default)]
-    approval_ttl: ApprovalTtl,
+    approval_ttl: InJson<Duration>,
+    #[serde(default)]
+    from_agent: InJson<AgentName>,
+    #[serde(default)]
+    reference: InJson<Arc<str>>,
 }
 
-/// The times of a task. In JSON only the deadline is here.
-struct Times {
+/// The deadline of a task, and what came later. In JSON only the deadline is here.
+#[derive(Default)]
+struct Later {
     deadline: Option<Duration>,
     approval_ttl: Option<Duration>,
+    from_agent: Option<AgentName>,
+    reference: Option<Arc<str>>,
 }
 
-/// The times in a store. The first two variants have the bytes of an `Option`, which is what older versions wrote.
+/// [`Later`] in a store. The first two variants have the bytes of an `Option`, which is what older versions wrote.
 #[derive(Serialize, Deserialize)]
-enum StoredTimes {
+enum StoredLater {
     None,
     Deadline(Duration),
-    All { deadline: Option<Duration>, approval_ttl: Option<Duration> },
+    Times {
+        deadline: Option<Duration>,
+        approval_ttl: Option<Duration>,
+    },
+    All {
+        deadline: Option<Duration>,
+        approval_ttl: Option<Duration>,
+        from_agent: Option<AgentName>,
+        reference: Option<Arc<str>>,
+    },
 }
 
-impl Serialize for Times {
+impl Serialize for Later {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { deadline, approval_ttl } = *self;
+        let Self { deadline, approval_ttl, from_agent, reference } = self;
+        let (deadline, approval_ttl) = (*deadline, *approval_ttl);
         if serializer.is_human_readable() {
             return deadline.serialize(serializer);
         }
         match (deadline, approval_ttl) {
-            (None, None) => StoredTimes::None,
-            (Some(deadline), None) => StoredTimes::Deadline(deadline),
-            (deadline, approval_ttl) => StoredTimes::All { deadline, approval_ttl },
+            _ if from_agent.is_some() || reference.is_some() => {
+                let (from_agent, reference) = (from_agent.clone(), reference.clone());
+                StoredLater::All { deadline, approval_ttl, from_agent, reference }
+            }
+            (None, None) => StoredLater::None,
+            (Some(deadline), None) => StoredLater::Deadline(deadline),
+            (deadline, approval_ttl) => StoredLater::Times { deadline, approval_ttl },
         }
         .serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Times {
+impl<'de> Deserialize<'de> for Later {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            return Ok(Self { deadline: Option::deserialize(deserializer)?, approval_ttl: None });
+            return Ok(Self { deadline: Option::deserialize(deserializer)?, ..Self::default() });
         }
-        Ok(match StoredTimes::deserialize(deserializer)? {
-            StoredTimes::None => Self { deadline: None, approval_ttl: None },
-            StoredTimes::Deadline(deadline) => Self { deadline: Some(deadline), approval_ttl: None },
-            StoredTimes::All { deadline, approval_ttl } => Self { deadline, approval_ttl },
+        Ok(match StoredLater::deserialize(deserializer)? {
+            StoredLater::None => Self::default(),
+            StoredLater::Deadline(deadline) => Self { deadline: Some(deadline), ..Self::default() },
+            StoredLater::Times { deadline, approval_ttl } => Self { deadline, approval_ttl, ..Self::default() },
+            StoredLater::All { deadline, approval_ttl, from_agent, reference } => {
+                Self { deadline, approval_ttl, from_agent, reference }
+            }
         })
     }
 }
 
-/// In JSON, how long approvals wait; in a store it has no bytes.
-#[derive(Default)]
-struct ApprovalTtl(Option<Duration>);
+/// A field of the JSON form alone; in a store it has no bytes.
+struct InJson<T>(Option<T>);
 
-impl Serialize for ApprovalTtl {
+impl<T> Default for InJson<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Serialize> Serialize for InJson<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() { self.0.serialize(serializer) } else { serializer.serialize_unit() }
     }
 }
 
-impl<'de> Deserialize<'de> for ApprovalTtl {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for InJson<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
             return Option::deserialize(deserializer).map(Self);
@@ -106,9 +135,12 @@ impl From<Task> for Form {
             grant,
             approval_ttl,
             conversation: _,
+            from_agent,
+            reference,
         } = task;
-        let deadline = Times { deadline, approval_ttl };
-        let approval_ttl = ApprovalTtl(approval_ttl);
+        let in_json = (InJson(approval_ttl), InJson(from_agent.clone()), InJson(reference.clone()));
+        let deadline = Later { deadline, approval_ttl, from_agent, reference };
+        let (approval_ttl, from_agent, reference) = in_json;
         Self {
             body,
             to,
@@ -123,6 +155,8 @@ impl From<Task> for Form {
             is_untrusted,
             grant,
             approval_ttl,
+            from_agent,
+            reference,
         }
     }
 }
@@ -130,7 +164,7 @@ impl From<Task> for Form {
 impl From<Form> for Task {
     fn from(form: Form) -> Self {
         let Form { body, to, input, limits, deadline, durability, schema, plan, id, handoffs, .. } = form;
-        let Times { deadline, approval_ttl } = deadline;
+        let Later { deadline, approval_ttl, from_agent, reference } = deadline;
         Self {
             body,
             to,
@@ -146,6 +180,9 @@ impl From<Form> for Task {
             grant: form.grant,
             approval_ttl: approval_ttl.or(form.approval_ttl.0),
             conversation: None,
+            // Not read from JSON: a text of a task does not decide who it is from.
+            from_agent,
+            reference: reference.or(form.reference.0),
         }
     }
 }
@@ -155,16 +192,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_keeps_the_times_of_a_task() {
+    fn json_keeps_the_times_and_the_reference_of_a_task() {
         let [minute, hour] = [60, 3600].map(Duration::from_secs);
         for task in [
             Task::new("x"),
             Task::new("x").deadline(hour),
-            Task::new("x").approval_ttl(minute),
+            Task::new("x").approval_ttl(minute).reference("group/project#7"),
             Task::new("x").deadline(hour).approval_ttl(minute),
         ] {
             let json = serde_json::to_value(&task).unwrap();
             assert_eq!(serde_json::from_value::<Task>(json).unwrap(), task);
         }
+    }
+
+    #[test]
+    fn a_task_that_is_read_from_json_is_from_nobody() {
+        let task = Task::new("x").from_agent(AgentName::new("ann").unwrap());
+        let json = serde_json::to_value(&task).unwrap();
+        assert_eq!(json["from_agent"], "ann");
+        assert_eq!(serde_json::from_value::<Task>(json).unwrap(), Task::new("x"));
     }
 }

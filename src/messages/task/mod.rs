@@ -70,6 +70,10 @@ pub struct Task {
     /// The conversation that the run belongs to. Absent in the journaled task: an event of its own names it
     /// ([`RunEvent::ConversationEntered`](super::RunEvent::ConversationEntered)).
     pub conversation: Option<ConversationId>,
+    /// Who gives the task away from outside of the board ([`Task::from_agent`]). It is not read from JSON.
+    pub from_agent: Option<AgentName>,
+    /// An outside resource that the task is about, such as an issue, for [`Turn::reference`](crate::actors::Turn::reference).
+    pub reference: Option<Arc<str>>,
 }
 
 impl Task {
@@ -91,6 +95,8 @@ impl Task {
             grant: Authority::ALL,
             approval_ttl: None,
             conversation: None,
+            from_agent: None,
+            reference: None,
         }
     }
 
@@ -227,6 +233,38 @@ impl Task {
             Some(plan) => format!("workflow {}", plan.name).into(),
             None => agent.into(),
         }
+    }
+
+    /// Makes the run a delegation from outside (SEMANTICS 11). The front end that accepts the task sets the name, of the caller that
+    /// it has authenticated. The task is in the inbox of its target, and its statuses are in the inbox of that name; the id of the
+    /// delegation is [`RequestId::of_run`](super::RequestId::of_run). Choose a name that no agent of the board has: an agent of that
+    /// name would find the statuses among its own.
+    ///
+    /// ```
+    /// use callboard::messages::{AgentName, RequestId, Status};
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("2.3.1")) }).start().await?;
+    /// let task = Task::new("Which version runs?").to("coder").from_agent(AgentName::new("ann")?);
+    /// let run = board.submit(task).await?;
+    /// run.result().await?;
+    /// let status = board.status(RequestId::of_run(run.id())).await?.expect("it was delegated");
+    /// assert_eq!((status.status, status.to_agent.as_str()), (Status::Complete, "ann"));
+    /// assert_eq!(status.body, "2.3.1");
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn from_agent(mut self, name: AgentName) -> Self {
+        self.from_agent = Some(name);
+        self
+    }
+
+    /// Sets an outside resource that the task is about, such as an issue.
+    #[must_use]
+    pub fn reference(mut self, reference: &str) -> Self {
+        self.reference = Some(reference.into());
+        self
     }
 
     /// Chooses the run's id, so that a submission can be repeated safely.

@@ -775,6 +775,24 @@ mod tests {
         crate::testing::golden::check(folder, &stored(events));
     }
 
+    #[test]
+    fn the_bytes_of_tasks_from_outside_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (run, agent, ann) =
+            (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap(), AgentName::new("ann").unwrap());
+        let submitted = |task: Task| {
+            let (cast, chain, agent) = (Vec::new(), Chain::default(), agent.clone());
+            RunEvent::Submitted(Arc::new(Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at }))
+        };
+        let events = vec![
+            submitted(Task::new("x").from_agent(ann.clone())),
+            submitted(Task::new("x").reference("group/project#7").deadline(Duration::from_secs(9))),
+            submitted(Task::new("x").from_agent(ann).reference("#7").approval_ttl(Duration::from_secs(60))),
+        ];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/from_outside");
+        crate::testing::golden::check(folder, &stored(events));
+    }
+
     #[tokio::test]
     async fn a_journal_reads_back_what_was_appended() {
         let journal = Journal::new(Arc::new(Memory::default()));

@@ -70,6 +70,8 @@ pub fn submission(submission: &Submission) -> Value {
         approval_ttl,
         // The event `conversation_entered` names it.
         conversation: _,
+        from_agent,
+        reference,
     } = task;
     let schema = schema.as_ref().or_else(|| plan.as_ref().map(|plan| &plan.schema));
     let channels: Map<String, Value> = schema
@@ -92,6 +94,8 @@ pub fn submission(submission: &Submission) -> Value {
             "limits": limits,
             "deadline_ms": deadline.map(millis),
             "approval_ttl_ms": approval_ttl.map(millis),
+            "from_agent": from_agent,
+            "reference": reference,
             "durability": durability,
             "handoffs": handoffs,
             "is_untrusted": is_untrusted,

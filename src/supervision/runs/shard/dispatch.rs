@@ -73,6 +73,8 @@ pub(crate) struct ReadyTurn {
     pub chain: Chain,
     /// The answers to its parent's earlier delegations, if it is a delegated turn.
     pub answers: Option<Arc<[EarlierAnswer]>>,
+    /// The outside resource that its delegation, or the task of its run, is about.
+    pub reference: Option<Arc<str>>,
     /// When it expires, if it or its run has a deadline.
     pub deadline: Option<Timestamp>,
     /// The timeout of each attempt, if its plan sets one; the agent's own otherwise.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::iter;
+use std::sync::Arc;
 
 use crate::messages::{AgentName, Envelope, RequestId, RunEvent, Timestamp, TurnId, Verdict};
 use crate::supervision::runs::rules::requests::RequestKey;
@@ -50,20 +51,34 @@ impl Run {
 
     /// The delegation that an open turn works on, and the agent that asked for it.
     pub(crate) fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
-        let mut branch = self.branches.get(turn.branch)?;
+        let request = self.order_key(turn.branch)?;
+        let asker = match self.turns.get(request.turn) {
+            Some(open) => &open.agent,
+            None => &self.branches.with_outbound(request)?.1.agent,
+        };
+        Some((self.request_id(request), asker))
+    }
+
+    /// The outside resource that the delegation of an open turn is about, or the task of the run if it works on none.
+    pub(in crate::supervision::runs) fn reference_of(&self, turn: &OpenTurn) -> Option<&Arc<str>> {
+        let Some(request) = self.order_key(turn.branch) else { return self.submission.task.reference.as_ref() };
+        let order = match self.turns.get(request.turn) {
+            Some(open) => match open.record(request.ordinal)? {
+                Record::Delegation { order, .. } => order,
+                _ => return None,
+            },
+            None => &self.branches.with_outbound(request)?.1.order,
+        };
+        order.reference.as_ref()
+    }
+
+    /// The delegation that a branch works on.
+    fn order_key(&self, mut branch: u32) -> Option<RequestKey> {
         loop {
-            match branch.origin {
+            branch = match self.branches.get(branch)?.origin {
                 Origin::Root => return None,
-                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
-                    branch = self.branches.get(parent)?
-                }
-                Origin::Delegation { turn, ordinal } => {
-                    let asker = match self.turns.get(turn) {
-                        Some(open) => &open.agent,
-                        None => &self.branches.with_outbound(RequestKey { turn, ordinal })?.1.agent,
-                    };
-                    return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
-                }
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => parent,
+                Origin::Delegation { turn, ordinal } => return Some(RequestKey { turn, ordinal }),
             }
         }
     }

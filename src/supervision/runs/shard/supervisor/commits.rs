@@ -134,6 +134,8 @@ impl RunShard {
 
     fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
+        // First: a caller that has the result finds the status of the end.
+        self.shared.dispatch.ended(&live.run);
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
                 let _ = waiter.send(Arc::clone(result));
@@ -147,7 +149,6 @@ impl RunShard {
         }
         let Self { timers, runs, loading, .. } = self;
         timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
-        self.shared.dispatch.ended(&live.run);
         self.shared.roster.remove(run);
         if let Some(leave) = self.shared.leave_conversation(&live.run, live.durability) {
             let (journal, at, is_noted) = (self.shared.journal.clone(), live.run.last_at(), live.is_noted_open);
@@ -320,6 +321,7 @@ impl RunShard {
             shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
             answers: branch.brief.answers.clone(),
+            reference: live.run.reference_of(turn).cloned(),
             deadline,
             timeout: live.run.rules_of_branch(branch).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
