@@ -138,6 +138,12 @@ impl Key {
 }
 
 impl KeyPrefix {
+    /// Returns the prefix of all keys whose encoded bytes begin with these.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// Returns the encoded bytes that every key under the prefix begins with.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

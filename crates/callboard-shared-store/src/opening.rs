@@ -1,0 +1,105 @@
+//! Which process has the store open: the one that locks the store's folder first. The others connect to it.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::Clock;
+use callboard::storage::{Sled, StorageError};
+
+use crate::handshake::introduce;
+use crate::holder::Holder;
+use crate::locks::lock_folder;
+use crate::sockets::{self, SocketFile};
+
+/// How long a process that starts waits for the one that is opening or closing the store.
+pub(crate) const AT_START: Duration = Duration::from_secs(10);
+/// How long it waits when the process that had the files open is gone.
+pub(crate) const LATER: Duration = Duration::from_secs(60);
+/// How often it looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// The store, here or in another process.
+pub(crate) enum Opened {
+    Here(Box<Here>),
+    Elsewhere(UnixStream),
+}
+
+/// What the process has that has the store open. Dropped in this order: the folder is unlocked last.
+pub(crate) struct Here {
+    pub(crate) holder: Arc<Holder>,
+    /// `None` if no folder can have the socket: other processes cannot use the store.
+    pub(crate) socket: Option<(UnixListener, SocketFile)>,
+    _lock: File,
+}
+
+/// Opens the store here, or connects to the process that has it open. Waits so long for one that is opening or closing it.
+pub(crate) fn open(folder: &Path, clock: &Arc<dyn Clock>, patience: Duration) -> Result<Opened, StorageError> {
+    let mut looks = patience.as_millis() / LOOK_AGAIN.as_millis();
+    loop {
+        match try_open(folder, clock) {
+            Err(StorageError::InUse { .. }) if looks > 0 && is_shared(folder) => {
+                looks -= 1;
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Whether a process that shares the store has it open, or is opening or closing it.
+fn is_shared(folder: &Path) -> bool {
+    lock_folder(folder).is_ok_and(|lock| lock.is_none())
+}
+
+fn try_open(folder: &Path, clock: &Arc<dyn Clock>) -> Result<Opened, StorageError> {
+    if let Ok(stream) = sockets::connect(folder) {
+        return connect(folder, stream);
+    }
+    let is_new = make(folder).map_err(|error| refused(folder, &error))?;
+    let Some(lock) = lock_folder(folder).map_err(|error| refused(folder, &error))? else {
+        return Err(StorageError::InUse { path: folder.display().to_string(), holder: None });
+    };
+    let opened = Sled::open_with_clock(folder, Arc::clone(clock));
+    if is_new && opened.is_err() {
+        // Only if it is still empty.
+        let _ = std::fs::remove_dir(folder);
+    }
+    let holder = Arc::new(Holder::new(opened?, Arc::clone(clock)));
+    let socket = sockets::listen(folder);
+    if let Err(error) = &socket {
+        tracing::warn!(%error, "no other process can use the store until this one has ended");
+    }
+    Ok(Opened::Here(Box::new(Here { holder, socket: socket.ok(), _lock: lock })))
+}
+
+/// Makes the folder of a new store, where nothing is in the way; whether it did.
+fn make(folder: &Path) -> io::Result<bool> {
+    if folder.symlink_metadata().is_ok() || folder.as_os_str().is_empty() {
+        return Ok(false);
+    }
+    DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(true)
+}
+
+fn connect(folder: &Path, mut stream: UnixStream) -> Result<Opened, StorageError> {
+    let in_use = || StorageError::InUse { path: folder.display().to_string(), holder: None };
+    match introduce(&mut stream) {
+        Ok(Ok(_)) => {}
+        Ok(Err(detail)) => return Err(StorageError::Open { path: folder.display().to_string(), detail }),
+        // It is about to end.
+        Err(_) => return Err(in_use()),
+    }
+    stream.set_nonblocking(true).map_err(|_| in_use())?;
+    Ok(Opened::Elsewhere(stream))
+}
+
+fn refused(folder: &Path, error: &io::Error) -> StorageError {
+    StorageError::Open { path: folder.display().to_string(), detail: error.to_string() }
+}
