@@ -58,14 +58,14 @@ pub(crate) enum Runs {
     Show {
         #[command(flatten)]
         common: Common,
-        /// The run's id, a prefix of it that no other run has, or @last
+        /// The run: its id, short or whole, as much of it as no other run has, or @last
         run: String,
     },
     /// Replay a run: show it event by event, with what each event changed
     Replay {
         #[command(flatten)]
         common: Common,
-        /// The run's id, a prefix of it that no other run has, or @last
+        /// The run: its id, short or whole, as much of it as no other run has, or @last
         run: String,
         /// Show the state before and after this turn, instead of all events
         #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
@@ -78,7 +78,7 @@ pub(crate) enum Runs {
     Diff {
         #[command(flatten)]
         common: Common,
-        /// The id of one run, a prefix of it that no other run has, or @last
+        /// One run: its id, short or whole, as much of it as no other run has, or @last
         first: String,
         /// The other run
         second: String,
@@ -122,7 +122,7 @@ pub(crate) enum Runs {
     Fork {
         #[command(flatten)]
         common: Common,
-        /// The run's id, a prefix of it that no other run has, or @last
+        /// The run: its id, short or whole, as much of it as no other run has, or @last
         run: String,
         /// The turn that runs again
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -161,7 +161,7 @@ pub(crate) enum Conversations {
         /// The id of the copy, which no conversation may have
         #[arg(value_name = "NEW", value_parser = ConversationId::new)]
         copy: ConversationId,
-        /// The last run whose messages are copied: its id, a prefix of it, or @last, which is the default
+        /// The last run whose messages are copied: its id, short or whole, or @last, which is the default
         #[arg(long, value_name = "RUN")]
         until: Option<String>,
     },

@@ -14,10 +14,11 @@ use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, brief, count, folded, grouped, lines_of, table, time};
 use crate::process;
+use crate::run_names::{self, short};
 use crate::stores::Stores;
 use crate::stores::open::{LAST, OpenStores, in_several_stores};
 use crate::stores::project::number_of;
-use crate::stores::store::{self, Loaded, Store};
+use crate::stores::store::{Loaded, Store};
 
 pub(crate) fn main(command: &Conversations) -> ExitCode {
     process::print_answer(answer(command), command.common().json)
@@ -110,7 +111,7 @@ async fn fork(
     })?;
     let until = match until {
         None | Some(LAST) => last,
-        Some(wanted) => store::find(wanted, &ended, None).map_err(|failure| {
+        Some(wanted) => run_names::find(wanted, &ended, None).map_err(|failure| {
             failure.with(&format!("only runs of conversation {conversation} that have ended can be named"))
         })?,
     };
@@ -120,7 +121,8 @@ async fn fork(
     for store in &open.stores {
         store.close().await?;
     }
-    let text = format!("conversation {copy} is a copy of {conversation}: {}, up to {until}\n", count(copied, "run"));
+    let text =
+        format!("conversation {copy} is a copy of {conversation}: {}, up to {}\n", count(copied, "run"), short(until));
     let json = json!({ "conversation": copy, "forked_from": conversation, "until": until, "runs": copied });
     Ok(Page { done: Some(format!("the conversation {copy} is in the store")), ..Page::new(text, json) })
 }
@@ -140,7 +142,7 @@ pub(crate) async fn check_none_is_open(
         "run {run} of conversation {conversation} has not ended; to continue it: {}; to remove it: {}",
         visible(&line(&loaded)),
         visible(&deletion(open.run, named)),
-        run = open.run,
+        run = short(open.run),
     )))
 }
 
@@ -203,7 +205,7 @@ fn text_of(run: &ConversationRun) -> String {
         (Some(_), Some(failure)) => format!(", {}", brief(failure, 200)),
         (Some(_), None) => String::new(),
     };
-    let mut text = format!("run {}, {}{end}\n", run.run, time(run.submitted_at));
+    let mut text = format!("run {}, {}{end}\n", short(run.run), time(run.submitted_at));
     for message in &run.messages {
         let (who, words) = match message {
             Message::User { text } => ("user", text),
@@ -237,7 +239,7 @@ fn unknown(conversation: &ConversationId, open: &OpenStores, named: Option<&Path
 
 /// The command line that deletes a run.
 fn deletion(run: RunId, named: Option<&Path>) -> String {
-    command_line(&format!("runs delete {run}"), named)
+    command_line(&format!("runs delete {}", short(run)), named)
 }
 
 async fn refused(store: &Store, error: &ConversationError, named: Option<&Path>) -> Failure {
@@ -245,7 +247,7 @@ async fn refused(store: &Store, error: &ConversationError, named: Option<&Path>)
         ConversationError::RunIsOpen { run, .. } => {
             let is_planned = store.load(*run).await.is_ok_and(|run| is_of_workflow(run.replay.submission()));
             let line = if is_planned { "workflow resume" } else { "run --resume" };
-            let line = command_line(&format!("{line} {run}"), named);
+            let line = command_line(&format!("{line} {}", short(*run)), named);
             let (line, deletion) = (visible(&line), visible(&deletion(*run, named)));
             Failure::usage(format!("{error}; to continue the run: {line}; to remove it: {deletion}"))
         }

@@ -16,6 +16,7 @@ mod person;
 mod process;
 mod quote;
 mod retry;
+mod run_names;
 mod runs;
 mod scratch;
 mod signals;

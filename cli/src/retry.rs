@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::limits::LimitChoice;
 use crate::page::Failure;
 use crate::quote::quoted;
+use crate::run_names::short;
 use crate::stores::store::Loaded;
 
 /// The turn that failed last in a run.
@@ -117,7 +118,7 @@ pub(crate) fn retry_of(
     limits: Option<&LimitChoice>,
     resumption: impl FnOnce() -> String,
 ) -> Result<(u32, Fork), Failure> {
-    let trouble = |error: String| Failure::usage(format!("run {}: {error}", run.id));
+    let trouble = |error: String| Failure::usage(format!("run {}: {error}", short(run.id)));
     if has_compensated(&run.replay) {
         return Err(trouble(
             "its workflow has compensated nodes that had finished, so these have to run again: start a new run"

@@ -219,11 +219,11 @@ pub(crate) struct Run {
     /// Make the run part of a conversation: the agent receives the messages of its earlier runs
     #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with_all = ["resume", "retry", "ephemeral"])]
     pub(crate) conversation: Option<ConversationId>,
-    /// Resume a run that a process left, or that waits for a person: its id, a prefix of it that no other run has, or @last. If
+    /// Resume a run that a process left, or that waits for a person: its id, short or whole, or @last. If
     /// the run has ended, its result is printed, which needs neither agents nor a model
     #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,
-    /// Retry the failed turn of a run, in a new run that copies the turns before it: the run's id, a prefix of it, or @last.
+    /// Retry the failed turn of a run, in a new run that copies the turns before it: the run's id, short or whole, or @last.
     /// --limits gives the new run other limits
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     pub(crate) retry: Option<String>,

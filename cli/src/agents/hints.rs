@@ -1,9 +1,10 @@
 //! Command lines that are printed so that a person can continue a run.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 
-use callboard::messages::{AgentName, RunId, Submission, visible, visible_lines};
+use callboard::messages::{AgentName, Submission, visible, visible_lines};
 
 use crate::command_line::{agents_options, command_line, limits_option};
 use crate::quote::{quoted, quoted_path};
@@ -13,12 +14,12 @@ use super::invalid::InvalidAgents;
 use super::read;
 
 /// The command line that continues a run, with the same agents, models and tools, in the same place.
-pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
+pub(super) fn resumption(run: impl Display, store: Option<&Path>, arguments: &Run) -> String {
     continuation(&format!("--resume {run}"), store, arguments)
 }
 
 /// The command line that retries a run, with these limits if they differ from the earlier ones.
-pub(super) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, arguments: &Run) -> String {
+pub(super) fn retrial(run: impl Display, limits: Option<&str>, store: Option<&Path>, arguments: &Run) -> String {
     continuation(&format!("--retry {run}{}", limits_option(limits)), store, arguments)
 }
 
@@ -39,7 +40,7 @@ pub(super) fn check(files: &Files) -> String {
 /// The command line of `callboard workflow` that resumes a run of a workflow.
 pub(super) fn workflow_resumption(
     submission: &Submission,
-    run: RunId,
+    run: impl Display,
     store: Option<&Path>,
     arguments: &Run,
 ) -> WorkflowLine {
@@ -49,7 +50,7 @@ pub(super) fn workflow_resumption(
 /// The command line of `callboard workflow` that retries a run of a workflow, with these limits if they differ from the earlier ones.
 pub(super) fn workflow_retrial(
     submission: &Submission,
-    run: RunId,
+    run: impl Display,
     limits: Option<&str>,
     (store, arguments): (Option<&Path>, &Run),
 ) -> WorkflowLine {
@@ -114,7 +115,7 @@ mod tests {
         let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
             panic!("it is a run")
         };
-        resumption("0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), run.choice.store.as_deref(), &run)
+        resumption("req-0123456789ab", run.choice.store.as_deref(), &run)
     }
 
     #[test]
@@ -133,8 +134,8 @@ mod tests {
 
     #[test]
     fn the_command_line_continues_a_run_with_the_same_agents_and_folders() {
-        let begin = "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab --store";
-        assert_eq!(hint(&[]), "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab");
+        let begin = "callboard run --resume req-0123456789ab --store";
+        assert_eq!(hint(&[]), "callboard run --resume req-0123456789ab");
         let named = hint(&["--store", "data", "--agents", "agents", "--root", "."]);
         assert_eq!(named, format!("{begin} data --agents agents"));
         let all = [

@@ -4,6 +4,7 @@ use callboard::messages::{RunEvent, RunResult, Submission, visible};
 
 use crate::page::{Failure, note};
 use crate::retry::{advice, raised_limits};
+use crate::run_names::short;
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
 
@@ -64,15 +65,16 @@ impl Kept {
             };
             let failed = || raised_limits(history, result?);
             let limits = chosen.or_else(failed);
-            ("retry", hints::workflow_retrial(submission, *id, limits.as_deref(), (store, arguments)))
+            ("retry", hints::workflow_retrial(submission, short(*id), limits.as_deref(), (store, arguments)))
         } else {
-            ("resume", hints::workflow_resumption(submission, *id, store, arguments))
+            ("resume", hints::workflow_resumption(submission, short(*id), store, arguments))
         };
         let missing =
             if line.lacks_programs { "\nin place of COMMAND comes the program that is this agent" } else { "" };
         let name = submission.task.plan.as_ref().map(|plan| visible(&plan.name)).unwrap_or_default();
         Err(Failure::usage(format!(
-            "run {id} is a run of the workflow {name}, which callboard run cannot {verb}; to {verb} it: {}{missing}",
+            "run {} is a run of the workflow {name}, which callboard run cannot {verb}; to {verb} it: {}{missing}",
+            short(*id),
             visible(&line.text)
         )))
     }
@@ -82,7 +84,7 @@ impl Kept {
         let before = self.before.as_ref()?;
         let result = before.replay.result()?.clone();
         if !arguments.quiet {
-            note(&format!("run {} has ended already", before.id));
+            note(&format!("run {} has ended already", short(before.id)));
         }
         advise_retry(&before.history, &result, Some(&self.stores), arguments);
         self.store.close_or_note().await;
@@ -93,7 +95,7 @@ impl Kept {
 /// Prints how to continue after a run that did not finish; `stores` is `None` for a run that is not stored.
 pub(super) fn advise_retry(history: &[RunEvent], result: &RunResult, stores: Option<&Stores>, arguments: &Run) {
     let line = stores.map(|stores| {
-        let (run, store) = (result.run, stores.named());
+        let (run, store) = (short(result.run), stores.named());
         move |submission: &Submission, limits: Option<&str>| {
             if is_of_workflow(submission) {
                 hints::workflow_retrial(submission, run, limits, (store, arguments)).text

@@ -1,5 +1,6 @@
 //! A board in this process that works on one run of the agents of a folder.
 
+use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::person::is_anybody_here;
 use crate::process::End;
 use crate::quote::quoted;
 use crate::retry::retry_of;
+use crate::run_names::short;
 use crate::runs::show::tokens_used;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
@@ -112,8 +114,7 @@ impl<'a> Session<'a> {
             }
             (Ok(End::Waits(_)), Some(run), None) => Ok(End::Waits(self.print_waits(&run, ended).await)),
             (Err(failure), Some(run), _) if is_left_by_its_store(&run).await => {
-                let hint =
-                    self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
+                let hint = self.resumption(short(run.id()));
                 Err(failure.with(&hint.map(|hint| format!("to continue: {}", visible(&hint))).unwrap_or_default()))
             }
             (end, _, _) => end,
@@ -136,14 +137,18 @@ impl<'a> Session<'a> {
         waits::json(run.id(), &open, self.print_resumption(run).as_deref())
     }
 
-    /// Prints the command line that continues the run; `None` if the run is not stored.
+    /// The command line that continues the run; `None` if the run is not stored.
+    fn resumption(&self, run: impl Display) -> Option<String> {
+        self.kept.as_ref().map(|kept| hints::resumption(run, kept.stores.named(), self.arguments))
+    }
+
+    /// Prints the command line that continues the run, and returns it with the whole id, for programs; `None` if the run is not stored.
     fn print_resumption(&self, run: &RunHandle) -> Option<String> {
-        let hint = self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
-        match &hint {
-            Some(hint) => note(&format!("to continue: {}", visible(hint))),
+        match self.resumption(short(run.id())) {
+            Some(hint) => note(&format!("to continue: {}", visible(&hint))),
             None => note("the run cannot be continued: --ephemeral stores nothing of it"),
         }
-        hint
+        self.resumption(run.id())
     }
 
     async fn begin(&self, workflow: Option<Workflow>) -> Result<RunHandle, Failure> {
@@ -204,11 +209,12 @@ impl<'a> Session<'a> {
             Some(Allowance::Judged) | None => None,
         };
         let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
-        let (turn, fork) = retry_of(before, limits, || hints::resumption(before.id, store, self.arguments))?;
+        let (turn, fork) = retry_of(before, limits, || hints::resumption(short(before.id), store, self.arguments))?;
         let forked = self.board.fork(before.id, turn, fork).await;
-        let run = forked.map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", before.id)))?;
+        let run =
+            forked.map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", short(before.id))))?;
         if !self.arguments.quiet {
-            note(&format!("turn {turn} of run {} is retried", before.id));
+            note(&format!("turn {turn} of run {} is retried", short(before.id)));
         }
         Ok(run)
     }
@@ -220,9 +226,9 @@ impl<'a> Session<'a> {
         if let Some(Kept { stores, store, .. }) = &self.kept {
             let line = |open: &Loaded| match open.replay.submission() {
                 submission if is_of_workflow(submission) => {
-                    hints::workflow_resumption(submission, open.id, stores.named(), self.arguments).text
+                    hints::workflow_resumption(submission, short(open.id), stores.named(), self.arguments).text
                 }
-                _ => hints::resumption(open.id, stores.named(), self.arguments),
+                _ => hints::resumption(short(open.id), stores.named(), self.arguments),
             };
             check_none_is_open(store, conversation, stores.named(), line).await?;
         }
@@ -290,7 +296,7 @@ impl<'a> Session<'a> {
         let modes = [StreamMode::Messages, StreamMode::Updates];
         let mut events = run.events(1, &modes).await.map_err(Failure::of)?;
         if !self.arguments.quiet && self.kept.is_some() {
-            note(&format!("run {}", run.id()));
+            note(&format!("run {}", short(run.id())));
         }
         let is_anybody_here = is_anybody_here(self.arguments.no_input);
         let mut rests = pin!(rests(run, is_anybody_here));

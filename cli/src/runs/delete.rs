@@ -6,17 +6,17 @@ use callboard::env::Env;
 
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count};
+use crate::run_names::{is_of_run, short};
 use crate::runs::list::{Filter, folded};
 use crate::stores::Stores;
 use crate::stores::open::{ClosedStore, LAST};
-use crate::stores::store::is_whole_id;
 
 /// Deletes runs, each from the store that has it. If one cannot be deleted, those before it stay deleted.
 pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
     for wanted in wanted {
         let open = stores.open_to_change().map_err(|failure| failure.with(&text))?;
-        if let Some(exit) = open.exit().filter(|_| wanted == LAST || !is_whole_id(wanted)) {
+        if let Some(exit) = open.exit().filter(|_| wanted == LAST || !is_of_run(wanted)) {
             let refused =
                 "this could match a run in a store that could not be opened: name the run to delete by its whole id"
                     .to_owned();
@@ -25,7 +25,7 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
         let (store, run) = open.find(wanted).await.map_err(|failure| failure.with(&text))?;
         store.delete(run).await.map_err(|failure| failure.with(&text))?;
         store.close().await.map_err(|failure| failure.with(&text))?;
-        text.push_str(&format!("run {run} is deleted\n"));
+        text.push_str(&format!("run {} is deleted\n", short(run)));
         deleted.push(run);
     }
     Ok(Page { done: Some("the runs are deleted".to_owned()), ..Page::new(text, json!({ "deleted": deleted })) })

@@ -7,6 +7,7 @@ use callboard::messages::{RunId, visible};
 use crate::command_line::command_line;
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted;
+use crate::run_names::short;
 use crate::stores::open::OpenStores;
 use crate::stores::store::Store;
 
@@ -56,8 +57,8 @@ impl Duplicates {
             let place = shown_path(other.folder());
             for run in other.ids().await?.into_iter().filter(|run| runs.contains(run)) {
                 let is_same = is_same_run(imported, other, run).await;
-                let line = command_line(&format!("runs delete {run}"), Some(other.folder()));
-                duplicates.note(format!("run {run} in {place}: {}", visible(&line)), is_same);
+                let line = command_line(&format!("runs delete {}", short(run)), Some(other.folder()));
+                duplicates.note(format!("run {} in {place}: {}", short(run), visible(&line)), is_same);
             }
             for conversation in conversations.iter().map(|info| &info.id) {
                 let [here, there] = [imported, other].map(Store::conversations);

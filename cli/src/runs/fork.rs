@@ -16,6 +16,7 @@ use crate::agents::patterns::is_of_workflow;
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, brief_json, count};
+use crate::run_names::short;
 use crate::stores::store::{Loaded, Store};
 use crate::values::Setting;
 
@@ -40,14 +41,15 @@ pub(crate) async fn fork(
     fork.input = input.map(|input| input.clone().into());
     let events = fork
         .events(&loaded.history, turn, (run, at), &loaded.rules.state)
-        .map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", loaded.id)))?;
+        .map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", short(loaded.id))))?;
     let replay = Replay::of(events.clone(), &loaded.rules.state);
     let replay = replay.map_err(|error| Failure::failed(format!("the fork cannot be replayed: {error}")))?;
     store.begin(run, &events, Durability::Sync).await?;
 
     let open: Vec<_> = replay.turns().filter(|turn| turn.closed.is_none()).collect();
     let copied = replay.turns().count() - open.len();
-    let mut text = format!("{run}\n\nforked from {} at turn {turn}; {} copied\n", loaded.id, count(copied, "turn"));
+    let mut text =
+        format!("{run}\n\nforked from {} at turn {turn}; {} copied\n", short(loaded.id), count(copied, "turn"));
     for Setting { channel, value } in settings {
         text.push_str(&format!("  {} set to {}\n", visible(channel), brief_json(&value.clone().into(), 200)));
     }
@@ -62,7 +64,7 @@ pub(crate) async fn fork(
     }
     text.push_str("unless it was built to cancel unfinished runs, or to leave them.\n");
     let line = if is_of_workflow(replay.submission()) { "workflow resume" } else { "run --resume" };
-    let line = command_line(&format!("{line} {run}"), named);
+    let line = command_line(&format!("{line} {}", short(run)), named);
     text.push_str(&format!("If this program has its agents: {}\n", visible(&line)));
     let open: Vec<_> = open.iter().map(|turn| json!({ "turn": turn.number, "agent": turn.agent })).collect();
     let set: BTreeMap<_, _> = settings.iter().map(|Setting { channel, value }| (channel, value)).collect();
@@ -74,5 +76,5 @@ pub(crate) async fn fork(
         "open_turns": open,
         "set": set,
     });
-    Ok(Page { done: Some(format!("the fork {run} is in the store")), ..Page::new(text, json) })
+    Ok(Page { done: Some(format!("the fork {} is in the store", short(run))), ..Page::new(text, json) })
 }

@@ -14,6 +14,7 @@ use callboard::supervision::runs::Run;
 use callboard_server::json::{self as shapes, Status};
 
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
+use crate::run_names::{names, short};
 use crate::stores::open::{ClosedStore, OpenStores, in_several_stores};
 use crate::stores::store::Rules;
 use crate::values::time_span;
@@ -89,8 +90,9 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
     let (mut duplicates, runs) = (String::new(), open.runs().await?);
     for (run, places) in runs.iter().filter(|(_, places)| places.len() > 1) {
         let folders = places.iter().map(|place| open.stores[*place].folder());
-        duplicates.push_str(&format!("{}\n", in_several_stores(&format!("run {run}"), folders)));
+        duplicates.push_str(&format!("{}\n", in_several_stores(&format!("run {}", short(*run)), folders)));
     }
+    let name = names(runs.keys().copied());
     let each = runs.iter().flat_map(|(run, places)| places.iter().map(move |place| (*run, *place, places)));
     for (run, place, places) in each {
         let store = &open.stores[place];
@@ -110,7 +112,7 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
                 let metrics = fold.metrics();
                 let submission = fold.submission();
                 lines.push([
-                    run.to_string(),
+                    name(run),
                     time(submission.at),
                     submission.agent.to_string(),
                     status(&fold, now),
@@ -122,9 +124,9 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
                 rows.push(row(run, &fold, now, origin, (store.folder(), &also_in)));
             }
             Err(error) => {
-                unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
+                unreadable.push_str(&format!("error: run {}: {}\n", name(run), brief(&error, 300)));
                 let mut line: [String; 8] = Default::default();
-                (line[0], line[OUTCOME]) = (run.to_string(), "unreadable".to_owned());
+                (line[0], line[OUTCOME]) = (name(run), "unreadable".to_owned());
                 lines.push(line);
                 rows.push(json!({ "run": run, "store": store.folder().to_string_lossy(), "error": error }));
             }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use callboard::supervision::runs::{Moment, ReplayStep};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, folded, lines_of, table, whole_json};
+use crate::run_names::short;
 use crate::runs::show::{actions, head, turn_json};
 use crate::stores::store::Loaded;
 
@@ -38,7 +39,7 @@ fn without_metrics(state: &Json) -> Json {
 pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
     let (Some(turn), Some(before)) = (loaded.replay.turn(number), loaded.replay.before_turn(number)) else {
         let turns = loaded.replay.turns().count();
-        let text = format!("run {} has no turn {number}: it has {}", loaded.id, count(turns, "turn"));
+        let text = format!("run {} has no turn {number}: it has {}", short(loaded.id), count(turns, "turn"));
         return Err(Failure::not_found(text));
     };
     let after = loaded.replay.after_turn(number);

@@ -10,6 +10,7 @@ use callboard_server::json::{self as shapes, stable};
 use crate::page::{
     Failure, Page, brief, brief_json, count, duration, folded, grouped, lines_of, table, time, whole_json,
 };
+use crate::run_names::{both, short};
 use crate::runs::list::status;
 use crate::stores::store::Loaded;
 use crate::waits;
@@ -49,12 +50,12 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     let Loaded { id, replay, .. } = loaded;
     let now = Env::system().now().wall;
     let (submission, metrics) = (replay.submission(), replay.run().metrics());
-    let mut lines = vec![("run", id.to_string()), ("task", brief(&submission.task.body, 400))];
+    let mut lines = vec![("run", both(*id)), ("task", brief(&submission.task.body, 400))];
     lines.extend(submission.task.input.as_ref().map(|input| ("input", brief_json(input, 400))));
     lines.push(("agent", submission.agent.to_string()));
     lines.push(("submitted", time(submission.at)));
     lines.extend(replay.steps().iter().rev().find_map(|step| match &step.event {
-        RunEvent::Forked { from, .. } => Some(("forked", format!("from turn {} of {}", from.number, from.run))),
+        RunEvent::Forked { from, .. } => Some(("forked", format!("from turn {} of {}", from.number, short(from.run)))),
         _ => None,
     }));
     let outcome = match replay.result() {

@@ -9,12 +9,12 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use callboard::env::Env;
-use callboard::messages::RunId;
 use callboard::storage::{Transfer, TransferError};
 
 use crate::atomic_file::AtomicFile;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count, shown_path};
+use crate::run_names::is_of_run;
 use crate::stores::Stores;
 use crate::stores::open::LAST;
 use crate::stores::project::{Project, number_of};
@@ -92,7 +92,7 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
 
 /// The text of an argument that names a run where commands take one.
 fn named_run(file: &Path) -> Option<&str> {
-    file.to_str().filter(|name| *name == LAST || name.parse::<RunId>().is_ok())
+    file.to_str().filter(|name| *name == LAST || is_of_run(name))
 }
 
 /// The store that an import is written to: a temporary folder that is moved or copied to its destination when the import is complete.

@@ -11,6 +11,7 @@ use callboard::storage::StorageError;
 use crate::exit::Exit;
 use crate::page::{Failure, note, shown_path};
 use crate::quote::quoted_path;
+use crate::run_names::{self, short};
 use crate::stores::store::{self, Loaded, Store};
 
 /// Names the newest run on the command line.
@@ -56,7 +57,7 @@ impl ClosedStore {
 }
 
 impl OpenStores {
-    /// The run that an id, a prefix of one, or `@last` names, and its store.
+    /// The run that an id, a part of one, or `@last` names, and its store.
     pub(crate) async fn find(self, wanted: &str) -> Result<(Store, RunId), Failure> {
         let (place, run) = self.place_of(wanted).await?;
         let store = self.stores.into_iter().nth(place);
@@ -87,10 +88,10 @@ impl OpenStores {
         let ids: Vec<RunId> = runs.keys().copied().collect();
         let found = match ids.last() {
             Some(last) if wanted == LAST => Ok(*last),
-            _ => store::find(wanted, &ids, self.exit()),
+            _ => run_names::find(wanted, &ids, self.exit()),
         };
         let run = found.map_err(|failure| failure.with(&self.notes()))?;
-        self.only(&format!("run {run}"), &runs[&run]).map(|place| (place, run))
+        self.only(&format!("run {}", short(run)), &runs[&run]).map(|place| (place, run))
     }
 
     /// The index of the store that has a conversation; `None` if no open store has it.

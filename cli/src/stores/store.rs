@@ -15,13 +15,11 @@ use tempfile::TempDir;
 
 use crate::exit::Exit;
 use crate::output::note;
-use crate::page::{Failure, brief, shown_path};
+use crate::page::{Failure, shown_path};
+use crate::run_names::short;
 use crate::stores::copy::{copy_if_needed, is_denied, with_remedy};
 use crate::stores::creation::Missing;
 use crate::values::reason;
-
-/// How many similar runs an error names.
-const SUGGESTED: usize = 3;
 
 /// A store that this process has open.
 pub(crate) struct Store {
@@ -145,8 +143,10 @@ impl Store {
     }
 
     pub(crate) async fn load(&self, id: RunId) -> Result<Loaded, Failure> {
-        let history =
-            self.history(id).await.map_err(|error| Failure::new(Exit::from(&error), format!("run {id}: {error}")))?;
+        let history = self
+            .history(id)
+            .await
+            .map_err(|error| Failure::new(Exit::from(&error), format!("run {}: {error}", short(id))))?;
         let rules = Rules::of(&history);
         let replay = Replay::of(history.clone(), &rules.state).map_err(|error| not_replayed(id, error))?;
         Ok(Loaded { id, replay, history, rules })
@@ -236,46 +236,5 @@ pub(crate) fn not_opened(folder: &Path, error: &StorageError) -> Failure {
 }
 
 fn not_replayed(run: RunId, error: ReplayError) -> Failure {
-    Failure::failed(format!("run {run}: {error}"))
-}
-
-/// Whether it is the whole id of a run, and not only a prefix.
-pub(crate) fn is_whole_id(wanted: &str) -> bool {
-    digits(wanted).len() == 32
-}
-
-fn digits(wanted: &str) -> String {
-    wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect()
-}
-
-/// The only run whose id has this prefix; hyphens and case are ignored. `unsearched` is the exit if some stores could not be opened.
-pub(crate) fn find(wanted: &str, ids: &[RunId], unsearched: Option<Exit>) -> Result<RunId, Failure> {
-    let (digits, shown) = (digits(wanted), brief(wanted, 80));
-    let plain = |run: &RunId| run.0.as_simple().to_string();
-    let fitting: Vec<&RunId> = ids.iter().filter(|run| !digits.is_empty() && plain(run).starts_with(&digits)).collect();
-    let unsearched = unsearched.filter(|_| fitting.is_empty());
-    let (mut text, named) = match fitting.as_slice() {
-        [only] => return Ok(**only),
-        [] if unsearched.is_some() => {
-            (format!("the run \"{shown}\" may be in a store that could not be opened"), Vec::new())
-        }
-        [] if ids.is_empty() => (format!("there is no run \"{shown}\": no store has any"), Vec::new()),
-        [] => {
-            let likeness = |run: &&RunId| {
-                let id = plain(run);
-                (strsim::levenshtein(&id[..digits.len().clamp(1, id.len())], &digits), **run)
-            };
-            let mut nearest: Vec<&RunId> = ids.iter().collect();
-            nearest.sort_by_cached_key(likeness);
-            nearest.truncate(SUGGESTED);
-            (format!("there is no run \"{shown}\"; the nearest:"), nearest)
-        }
-        several => (format!("{} runs begin with \"{shown}\":", several.len()), fitting.clone()),
-    };
-    text.extend(named.iter().take(SUGGESTED).map(|run| format!("\n  {run}")));
-    if named.len() > SUGGESTED {
-        text.push_str(&format!("\n  and {} more", named.len() - SUGGESTED));
-    }
-    let exit = if fitting.is_empty() { unsearched.unwrap_or(Exit::NotFound) } else { Exit::Usage };
-    Err(Failure::new(exit, text))
+    Failure::failed(format!("run {}: {error}", short(run)))
 }

@@ -46,7 +46,7 @@ pub(crate) enum Workflow {
         /// Draw a Mermaid flowchart
         #[arg(long)]
         mermaid: bool,
-        /// Show the node states of this run: its id, or a prefix of it that no other run has
+        /// Show the node states of this run: its id, short or whole, or @last
         #[arg(long)]
         run: Option<String>,
         #[command(flatten)]
@@ -163,7 +163,7 @@ const RUN: &str = "The output is written to standard output, all else to standar
 /// A run in a store, as the command line names it.
 #[derive(Debug, Args)]
 pub(crate) struct Stored {
-    /// The run's id, a prefix of it that no other run has, or @last
+    /// The run: its id, short or whole, as much of it as no other run has, or @last
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) choice: Choice,

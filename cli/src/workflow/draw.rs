@@ -9,6 +9,7 @@ use callboard::workflow::{Drawing, NodeStates};
 
 use crate::exit::Exit;
 use crate::page::{Failure, Page};
+use crate::run_names::short;
 use crate::stores::Choice;
 
 use super::read;
@@ -33,7 +34,7 @@ pub(crate) async fn draw(
     if let Some((run, choice)) = run {
         let loaded = choice.stores()?.load(run).await?;
         let states = Run::node_states_of(loaded.history.clone(), &loaded.rules.state);
-        let states = states.map_err(|error| Failure::failed(format!("run {}: {error}", loaded.id)))?;
+        let states = states.map_err(|error| Failure::failed(format!("run {}: {error}", short(loaded.id))))?;
         // The store could be opened, so no process works on the run: running nodes are shown as open.
         let left = |(node, mut states): (String, NodeStates)| {
             states.state = states.state.when_left();

@@ -1,8 +1,7 @@
 //! Command lines that are printed so that a person can continue a run.
 
+use std::fmt::Display;
 use std::path::Path;
-
-use callboard::messages::RunId;
 
 use crate::command_line::{agents_options, command_line, limits_option};
 use crate::quote::quoted;
@@ -10,12 +9,12 @@ use crate::quote::quoted;
 use super::arguments::Execution;
 
 /// The command line that continues a run.
-pub(crate) fn resumption(run: RunId, store: Option<&Path>, execution: &Execution) -> String {
+pub(crate) fn resumption(run: impl Display, store: Option<&Path>, execution: &Execution) -> String {
     continuation(&format!("resume {run}"), store, execution)
 }
 
 /// The command line that retries a run, with these limits if they differ from the earlier ones.
-pub(crate) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, execution: &Execution) -> String {
+pub(crate) fn retrial(run: impl Display, limits: Option<&str>, store: Option<&Path>, execution: &Execution) -> String {
     continuation(&format!("retry {run}{}", limits_option(limits)), store, execution)
 }
 
@@ -25,17 +24,22 @@ pub(crate) fn retrial_with_limits(run: &str, store: Option<&Path>, execution: &E
 }
 
 /// The command line that forks a run at a node that the person has to choose.
-pub(crate) fn fork(run: RunId, store: Option<&Path>, execution: &Execution) -> String {
+pub(crate) fn fork(run: impl Display, store: Option<&Path>, execution: &Execution) -> String {
     continuation(&format!("fork {run} --node NODE"), store, execution)
 }
 
 /// The command line of `callboard run` that resumes a run without a workflow.
-pub(crate) fn agent_resumption(run: RunId, store: Option<&Path>, execution: &Execution) -> String {
+pub(crate) fn agent_resumption(run: impl Display, store: Option<&Path>, execution: &Execution) -> String {
     of_agent(&format!("--resume {run}"), store, execution)
 }
 
 /// The command line of `callboard run` that retries a run without a workflow, with these limits if they differ from the earlier ones.
-pub(crate) fn agent_retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, execution: &Execution) -> String {
+pub(crate) fn agent_retrial(
+    run: impl Display,
+    limits: Option<&str>,
+    store: Option<&Path>,
+    execution: &Execution,
+) -> String {
     of_agent(&format!("--retry {run}{}", limits_option(limits)), store, execution)
 }
 

@@ -16,6 +16,7 @@ use crate::limits::LimitChoice;
 use crate::page::{Failure, count, note};
 use crate::process::End;
 use crate::retry::retry_of;
+use crate::run_names::short;
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
 
@@ -45,8 +46,8 @@ pub(crate) async fn run(
             }
             if let Some(conversation) = &options.conversation {
                 let line = |open: &Loaded| match open.replay.submission().task.plan {
-                    Some(_) => hints::resumption(open.id, stores.named(), execution),
-                    None => hints::agent_resumption(open.id, stores.named(), execution),
+                    Some(_) => hints::resumption(short(open.id), stores.named(), execution),
+                    None => hints::agent_resumption(short(open.id), stores.named(), execution),
                 };
                 conversations::check_none_is_open(&store, conversation, stores.named(), line).await?;
             }
@@ -70,7 +71,7 @@ pub(crate) async fn run(
             return Err(Failure::of(error));
         }
     };
-    session.print(&format!("run {} of {}", run.id(), visible(workflow.name())));
+    session.print(&format!("run {} of {}", short(run.id()), visible(workflow.name())));
     session.see_through(run, Follower::new(StateRules::default()), signals).await
 }
 
@@ -83,12 +84,12 @@ pub(crate) async fn resume(
 ) -> Result<End, Failure> {
     let (kept, loaded) = load_to_resume(stored).await?;
     if let Some(result) = loaded.replay.result() {
-        check_no_change(loaded.id, nodes, change, || hints::fork(loaded.id, kept.0.named(), execution))?;
-        note(&format!("run {} has ended already", loaded.id));
+        check_no_change(loaded.id, nodes, change, || hints::fork(short(loaded.id), kept.0.named(), execution))?;
+        note(&format!("run {} has ended already", short(loaded.id)));
         advise_retry(&loaded.history, result, Some(&kept.0), execution);
         return Ok(End::Result(Box::new(result.clone())));
     }
-    let cast = cast(&loaded, || hints::agent_resumption(loaded.id, kept.0.named(), execution))?;
+    let cast = cast(&loaded, || hints::agent_resumption(short(loaded.id), kept.0.named(), execution))?;
     let waiting = interrupts::of(loaded.replay.run());
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: input::update(&change.set)? };
@@ -115,7 +116,7 @@ pub(crate) async fn fork(
     execution: &Execution,
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
-    let line = || command_line(&format!("runs fork {} --turn N", loaded.id), kept.0.named());
+    let line = || command_line(&format!("runs fork {} --turn N", short(loaded.id)), kept.0.named());
     let cast = cast(&loaded, line)?;
     let turn = match place {
         (Some(turn), _) => turn,
@@ -134,9 +135,9 @@ pub(crate) async fn retry(
 ) -> Result<End, Failure> {
     let (kept, loaded) = load(stored).await?;
     let argument = limits.map(LimitChoice::argument);
-    let line = || hints::agent_retrial(loaded.id, argument.as_deref(), kept.0.named(), execution);
+    let line = || hints::agent_retrial(short(loaded.id), argument.as_deref(), kept.0.named(), execution);
     let cast = cast(&loaded, line)?;
-    let (turn, fork) = retry_of(&loaded, limits, || hints::resumption(loaded.id, kept.0.named(), execution))?;
+    let (turn, fork) = retry_of(&loaded, limits, || hints::resumption(short(loaded.id), kept.0.named(), execution))?;
     begin_fork(kept, (&loaded, &cast), turn, fork, execution).await
 }
 
@@ -166,10 +167,10 @@ async fn begin_fork(
         Ok(run) => run,
         Err(error) => {
             session.give_up().await;
-            return Err(Failure::new(Exit::from(&error), format!("run {}: {error}", loaded.id)));
+            return Err(Failure::new(Exit::from(&error), format!("run {}: {error}", short(loaded.id))));
         }
     };
-    session.print(&format!("run {}, forked from {} at turn {turn}", run.id(), loaded.id));
+    session.print(&format!("run {}, forked from {} at turn {turn}", short(run.id()), short(loaded.id)));
     let mut follower = Follower::new(loaded.rules.state.clone());
     if let Ok(read) = run.read().await {
         session.show(&follower.catch_up(read));
@@ -241,8 +242,9 @@ fn check_no_change(
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "run {run} has ended, so {} would change nothing: leave that out to print its result; to run it again from a node, with \
+        "run {} has ended, so {} would change nothing: leave that out to print its result; to run it again from a node, with \
          changes: {}",
+        short(run),
         given.join(" and "),
         visible(&line())
     )))
@@ -254,7 +256,7 @@ fn cast(loaded: &Loaded, line: impl FnOnce() -> String) -> Result<Vec<String>, F
     if submission.task.plan.is_none() {
         return Err(Failure::usage(format!(
             "run {} has no workflow; the program that has its agent continues it, or, if its agent is in a file: {}",
-            loaded.id,
+            short(loaded.id),
             visible(&line())
         )));
     }
@@ -272,7 +274,8 @@ fn chosen(
     let waiting_text =
         if names.is_empty() { "no node waits".to_owned() } else { format!("these wait: {}", names.join(", ")) };
     if let Some(unknown) = nodes.iter().find(|node| waiting.iter().all(|interrupt| interrupt.node != **node)) {
-        let text = format!("run {}: node {} does not wait for a person; {waiting_text}", loaded.id, visible(unknown));
+        let text =
+            format!("run {}: node {} does not wait for a person; {waiting_text}", short(loaded.id), visible(unknown));
         return Err(Failure::not_found(text));
     }
     let is_chosen = |interrupt: &&Interrupt| nodes.is_empty() || nodes.contains(&interrupt.node);

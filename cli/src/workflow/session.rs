@@ -25,6 +25,7 @@ use crate::page::{Failure, is_coloured, note};
 use crate::person::{self, is_anybody_here};
 use crate::process::End;
 use crate::retry::advice;
+use crate::run_names::short;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
@@ -105,14 +106,15 @@ impl<'a> Session<'a> {
             end = self.follow(&run, &mut follower) => end,
         };
         let kept = self.kept.as_ref();
+        let of_people = kept.map(|(stores, _)| hints::resumption(short(run.id()), stores.named(), self.execution));
         let resumption = kept.map(|(stores, _)| hints::resumption(run.id(), stores.named(), self.execution));
         let hint = match &end {
-            Ok(End::Waits(_) | End::Stopped { .. }) => Some(match &resumption {
+            Ok(End::Waits(_) | End::Stopped { .. }) => Some(match &of_people {
                 Some(resumption) => format!("to continue: {}", visible(resumption)),
                 None => "the run cannot be continued: --ephemeral stores nothing of it".to_owned(),
             }),
             Err(_) if is_left_by_its_store(&run).await => {
-                resumption.as_ref().map(|resumption| format!("to continue: {}", visible(resumption)))
+                of_people.as_ref().map(|resumption| format!("to continue: {}", visible(resumption)))
             }
             Ok(End::Result(_) | End::Shown) | Err(_) => None,
         };
@@ -284,7 +286,7 @@ pub(crate) async fn is_left_by_its_store(run: &RunHandle) -> bool {
 /// Prints how to continue after a run that did not finish; `stores` is `None` for a run that is not stored.
 pub(super) fn advise_retry(history: &[RunEvent], result: &RunResult, stores: Option<&Stores>, execution: &Execution) {
     let line = stores.map(|stores| {
-        let (run, store) = (result.run, stores.named());
+        let (run, store) = (short(result.run), stores.named());
         move |submission: &Submission, limits: Option<&str>| match submission.task.plan {
             Some(_) => hints::retrial(run, limits, store, execution),
             None => hints::agent_retrial(run, limits, store, execution),

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::agents::agent;
 use crate::support::model::Model;
-use crate::support::{CALLBOARD, Printed, callboard, output_of};
+use crate::support::{CALLBOARD, Printed, callboard, output_of, short};
 
 /// Runs a line as a person does who has copied it.
 fn typed(folder: &TempDir, line: &str) -> Printed {
@@ -147,10 +147,10 @@ fn workflow(folder: &TempDir, line: &str, arguments: &[&str]) -> Printed {
     callboard(folder, &[&run, arguments].concat())
 }
 
-/// The id of the last run.
+/// The short id of the last run.
 fn last(folder: &TempDir) -> String {
     let listed = callboard(folder, &["runs", "list", "--json", "--store", "data"]).json();
-    listed.as_array().unwrap().last().unwrap()["run"].as_str().unwrap().to_owned()
+    short(listed.as_array().unwrap().last().unwrap()["run"].as_str().unwrap())
 }
 
 const WAITS: &str = "first -> writer(interrupt=\"before\")";

@@ -159,7 +159,7 @@ fn a_process_whose_output_is_not_read_receives_signals() {
 fn the_json_of_a_run_that_a_signal_has_stopped_has_the_command_line_that_continues_it() {
     let stopped = |command: Command, signal, begun: &dyn Fn()| {
         let mut run = Running::start(command);
-        run.until("run 0");
+        run.until("run req-");
         begun();
         run.send(signal);
         run.until("Ctrl-C again stops them at once");

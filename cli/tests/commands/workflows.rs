@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{
-    CALLBOARD, Printed, assert_visible, callboard, folder_with, for_each_wrong_entry, make_pipe, output_of, write,
+    CALLBOARD, Printed, assert_visible, callboard, folder_with, for_each_wrong_entry, make_pipe, output_of, short,
+    write,
 };
 
 const REVIEW: &str = r#"
@@ -58,7 +59,7 @@ fn first_run(folder: &Path) -> String {
 /// A text without what differs each time: ids, times, and the padding of tables that depends on them.
 fn stable(text: &str, run: &str) -> String {
     let mut lines = Vec::new();
-    for line in text.replace(run, "RUN").lines() {
+    for line in text.replace(run, "RUN").replace(&short(run), "RUN").lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let is_figure = |word: &str| word.parse::<f64>().is_ok();
         let shown: Vec<&str> = (0..words.len())
@@ -287,7 +288,7 @@ fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
     assert_eq!((changed.code, &*changed.out), (Some(0), "better\n"), "{}", changed.error);
     let again = resume(&[]);
     assert_eq!((again.code, &*again.out), (Some(0), "better\n"));
-    assert_eq!(again.error, format!("run {id} has ended already\n"));
+    assert_eq!(again.error, format!("run {} has ended already\n", short(&id)));
     let history = workflow(path, &["history", &id, "--store", "store", "--json"]).json();
     let states: Vec<&Value> = (0..3).map(|turn| &history["checkpoints"][turn]["state"]).collect();
     let first = json!({ "notes": ["fn main() {}"] });
@@ -330,7 +331,7 @@ fn a_fork_runs_from_its_node_to_the_end_and_does_not_change_the_original() {
         |arguments: &[&str]| workflow(path, &[&["fork", &id, "--store", "store"], &agents[..], arguments].concat());
     let forked = fork(&["--node", "b", "--input", "\"y\""]);
     assert_eq!((forked.code, &*forked.out), (Some(0), "y b c\n"), "{}", forked.error);
-    assert!(forked.error.contains(&format!("forked from {id} at turn 2")), "{}", forked.error);
+    assert!(forked.error.contains(&format!("forked from {} at turn 2", short(&id))), "{}", forked.error);
     assert_eq!(fork(&["--turn", "3"]).out, "x a b c\n");
     assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\nc\nb\nc\nc\n");
     assert_eq!(fork(&["--turn", "9"]).code, Some(3));
@@ -390,7 +391,10 @@ fn the_first_ctrl_c_lets_programs_end_and_leaves_nodes_that_have_not_begun() {
     let status = stopped.stderr(fs::File::create(path.join("log.err")).unwrap()).status().unwrap();
     assert_eq!(status.code(), Some(130));
     let errors = fs::read_to_string(path.join("log.err")).unwrap();
-    assert!(errors.contains(&format!("to continue: callboard workflow resume {}", first_run(path))), "{errors}");
+    assert!(
+        errors.contains(&format!("to continue: callboard workflow resume {}", short(&first_run(path)))),
+        "{errors}"
+    );
     let resumed = workflow(path, &[&["resume", &first_run(path), "--store", "store"], &agents[..]].concat());
     assert_eq!((resumed.code, &*resumed.out), (Some(0), "x\n"), "{}", resumed.error);
     assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\n");
@@ -582,7 +586,7 @@ fn a_run_whose_store_stops_is_named_with_the_command_line_that_continues_it() {
     let id = first_run(folder.path());
     assert!(printed.error.contains(&format!("run {id} continues at the next start")), "{}", printed.error);
     let line = printed.error.lines().find_map(|line| line.strip_prefix("to continue: ")).unwrap();
-    assert!(line.starts_with("callboard workflow resume ") && line.contains(&id), "{line}");
+    assert!(line.starts_with("callboard workflow resume ") && line.contains(&short(&id)), "{line}");
     let line = line.replacen("callboard", CALLBOARD, 1).replace("prlimit --pid $PPID --fsize=1;", "");
     let mut again = Command::new("sh");
     again.args(["-c", &line]).current_dir(folder.path());

@@ -7,8 +7,8 @@ use callboard::messages::{RunId, RunResult};
 use callboard::prelude::{Callboard, Outcome, Sled};
 use serde_json::json;
 
-use crate::support::output_of;
 use crate::support::runs::{HOSTILE, make_store, press, released, runs, runs_command};
+use crate::support::{output_of, short};
 
 /// Starts the program with the agents on the store, and returns the result of the run.
 #[tokio::main(flavor = "current_thread")]
@@ -25,31 +25,35 @@ async fn continued(folder: &Path, run: RunId) -> RunResult {
 fn a_fork_continues_at_the_next_start_of_the_program_with_the_agents() {
     let folder = tempfile::tempdir().unwrap();
     let ids = make_store(folder.path());
-    let short = ids.too_short.to_string();
-    let arguments = ["fork", &short, "--turn", "3", "--input", "\"a long draft\"", "--set", "messages=[\"forked\"]"];
+    let before = ids.too_short.to_string();
+    let arguments = ["fork", &before, "--turn", "3", "--input", "\"a long draft\"", "--set", "messages=[\"forked\"]"];
     let printed = runs(folder.path(), &arguments);
     assert_eq!((printed.code, printed.error.as_str()), (Some(0), ""));
     let fork: RunId = printed.out.lines().next().unwrap().parse().unwrap();
     insta::assert_snapshot!(
         "fork",
-        printed.out.replace(&fork.to_string(), "FORK").replace(folder.path().to_str().unwrap(), "FOLDER")
+        printed
+            .out
+            .replace(&fork.to_string(), "FORK")
+            .replace(&short(&fork.to_string()), "SHORT")
+            .replace(folder.path().to_str().unwrap(), "FOLDER")
     );
     let list = runs(folder.path(), &["list"]).out;
     assert!(list.contains(" fork: a short one") && list.matches("fork:").count() == 1, "{list}");
     let list = runs(folder.path(), &["list", "--json"]).json();
-    assert_eq!(list[4]["forked_from"], json!({ "run": short, "turn": 3 }));
+    assert_eq!(list[4]["forked_from"], json!({ "run": before, "turn": 3 }));
     let again = runs(folder.path(), &["fork", &fork.to_string(), "--turn", "3"]);
     assert_eq!(again.code, Some(0), "{}", again.error);
     let list = runs(folder.path(), &["list", "--json"]).json();
     assert_eq!(list[5]["forked_from"], json!({ "run": fork, "turn": 3 }));
     let shown = runs(folder.path(), &["show", &fork.to_string()]).out;
-    assert!(shown.contains("open (1 turn)") && shown.contains(&format!("turn 3 of {short}")), "{shown}");
+    assert!(shown.contains("open (1 turn)") && shown.contains(&format!("turn 3 of {}", short(&before))), "{shown}");
 
     let result = continued(folder.path(), fork);
     assert_eq!((result.outcome, result.output), (Outcome::Finished, "printed: a long draft, polished".into()));
     assert_eq!(result.state["messages"], json!(["forked", HOSTILE, "printed"]));
     assert_eq!(result.metrics.tokens_spent, 0, "the scout is not asked again, and the budget is new");
-    let diff = runs(folder.path(), &["diff", &short, &fork.to_string()]);
+    let diff = runs(folder.path(), &["diff", &before, &fork.to_string()]);
     assert_eq!(diff.code, Some(1));
     assert!(diff.out.contains("turn 3 (writer): other input"), "{}", diff.out);
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::runs::{Runs, make_store, released, runs, runs_command};
-use crate::support::{assert_visible, callboard, ended, output_of};
+use crate::support::{assert_visible, callboard, ended, output_of, short};
 
 fn store() -> (TempDir, Runs) {
     let folder = tempfile::tempdir().unwrap();
@@ -34,23 +34,23 @@ fn read(folder: &Path, arguments: &[&str], code: i32) -> Value {
 fn the_text_shows_runs_their_turns_and_their_differences() {
     let (folder, ids) = store();
     let folder = folder.path();
-    let [printed, short, waiting, judged] =
+    let [printed, other, waiting, judged] =
         [ids.printed, ids.too_short, ids.waiting, ids.judged].map(|run| run.to_string());
     insta::assert_snapshot!("list", shown(folder, &["list"], 0));
     insta::assert_snapshot!("show_finished", shown(folder, &["show", &printed], 0));
-    insta::assert_snapshot!("show_failed", shown(folder, &["show", &short], 0));
+    insta::assert_snapshot!("show_failed", shown(folder, &["show", &other], 0));
     insta::assert_snapshot!("show_open", shown(folder, &["show", &waiting], 0));
     insta::assert_snapshot!("replay", shown(folder, &["replay", &printed], 0));
     insta::assert_snapshot!("replay_of_a_fan_out", shown(folder, &["replay", &judged], 0));
     insta::assert_snapshot!("replay_at_a_turn", shown(folder, &["replay", &printed, "--turn", "3"], 0));
-    insta::assert_snapshot!("diff", shown(folder, &["diff", &printed, &short], 1));
+    insta::assert_snapshot!("diff", shown(folder, &["diff", &printed, &other], 1));
     insta::assert_snapshot!("diff_with_itself", shown(folder, &["diff", &printed, &printed], 0));
 }
 
 #[test]
 fn the_json_has_the_same_content() {
     let (folder, ids) = store();
-    let (folder, printed, short) = (folder.path(), ids.printed.to_string(), ids.too_short.to_string());
+    let (folder, printed, other) = (folder.path(), ids.printed.to_string(), ids.too_short.to_string());
     let list = read(folder, &["list"], 0);
     assert_eq!(list.as_array().unwrap().len(), 4);
     assert_eq!((&list[0]["run"], &list[0]["status"]), (&printed.clone().into(), &"finished".into()));
@@ -61,7 +61,7 @@ fn the_json_has_the_same_content() {
     assert_eq!(replay[9]["changes"][0]["difference"]["values"][0], "printed");
     let turn = read(folder, &["replay", &printed, "--turn", "4"], 0);
     assert_eq!((&turn["saw"]["event"], &turn["left"]["outcome"]["kind"]), (&9.into(), &"finished".into()));
-    let diff = read(folder, &["diff", &printed, &short], 1);
+    let diff = read(folder, &["diff", &printed, &other], 1);
     assert_eq!((&diff["differ"], &diff["turns"][0]["other"][0]), (&true.into(), &"input".into()));
     let error = read(folder, &["show", "77"], 3);
     assert_eq!(error["code"], 3);
@@ -71,14 +71,14 @@ fn the_json_has_the_same_content() {
 fn the_json_has_the_documented_shape() {
     let (folder, ids) = store();
     let place = folder.path().display().to_string();
-    let (folder, printed, short) = (folder.path(), ids.printed.to_string(), ids.too_short.to_string());
+    let (folder, printed, other) = (folder.path(), ids.printed.to_string(), ids.too_short.to_string());
     let json =
         |arguments: &[&str], code| shown(folder, &[arguments, &["--json"]].concat(), code).replace(&place, "STORE");
     insta::assert_snapshot!("json_list", json(&["list"], 0));
-    insta::assert_snapshot!("json_show", json(&["show", &short], 0));
+    insta::assert_snapshot!("json_show", json(&["show", &other], 0));
     insta::assert_snapshot!("json_replay", json(&["replay", &printed], 0));
     insta::assert_snapshot!("json_replay_at_a_turn", json(&["replay", &printed, "--turn", "3"], 0));
-    insta::assert_snapshot!("json_diff", json(&["diff", &printed, &short], 1));
+    insta::assert_snapshot!("json_diff", json(&["diff", &printed, &other], 1));
     insta::assert_snapshot!("json_error", json(&["show", "77"], 3));
 }
 
@@ -103,14 +103,22 @@ fn a_run_is_found_by_any_prefix_of_its_id_that_no_other_has() {
     assert!(shown(folder.path(), &["show", &wanted], 0).contains("write about sleds"));
     assert!(shown(folder.path(), &["show", &printed.replace('-', "")], 0).contains("write about sleds"));
 
+    let of_short = short(&printed);
+    for name in [&of_short, &of_short.to_uppercase(), &of_short[4..], &of_short[..8], &of_short[4..8]] {
+        assert!(shown(folder.path(), &["show", name], 0).contains("write about sleds"), "{name}");
+    }
+
     let several = runs(folder.path(), &["show", "0"]);
     assert_eq!((several.code, several.out.as_str()), (Some(2), ""));
     insta::assert_snapshot!("several", several.error);
     let unknown = runs(folder.path(), &["show", &printed.replace("-a", "-b")]);
     assert_eq!(unknown.code, Some(3));
-    assert_eq!(unknown.error.lines().nth(1), Some(&*format!("  {printed}")), "{}", unknown.error);
+    assert_eq!(unknown.error.lines().nth(1), Some(&*format!("  {}  {printed}", short(&printed))), "{}", unknown.error);
     let none = runs(folder.path(), &["replay", &printed, "--turn", "9"]);
-    assert_eq!((none.code, none.error), (Some(3), format!("error: run {printed} has no turn 9: it has 4 turns\n")));
+    assert_eq!(
+        (none.code, none.error),
+        (Some(3), format!("error: run {} has no turn 9: it has 4 turns\n", short(&printed)))
+    );
     assert_eq!(runs(folder.path(), &["show"]).code, Some(2));
     assert_eq!(runs(folder.path(), &["show", ""]).code, Some(3));
 }
@@ -185,8 +193,8 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
 fn reading_commands_change_nothing_in_the_store() {
     let (folder, ids) = store();
     let before = exported(folder.path());
-    let (printed, short) = (ids.printed.to_string(), ids.too_short.to_string());
-    for arguments in [&["list"][..], &["show", &printed], &["replay", &printed], &["diff", &printed, &short]] {
+    let (printed, other) = (ids.printed.to_string(), ids.too_short.to_string());
+    for arguments in [&["list"][..], &["show", &printed], &["replay", &printed], &["diff", &printed, &other]] {
         runs(folder.path(), arguments);
     }
     assert!(exported(folder.path()) == before);
@@ -208,7 +216,7 @@ fn a_damaged_record_affects_only_its_own_run() {
     insta::assert_snapshot!("list_with_a_damaged_run", list);
     let damaged = runs(folder.path(), &["show", &ids.too_short.to_string()]);
     assert_eq!((damaged.code, damaged.out.as_str()), (Some(1), ""));
-    assert!(damaged.error.contains(&format!("run {}", ids.too_short)), "{}", damaged.error);
+    assert!(damaged.error.contains(&format!("run {}", short(&ids.too_short.to_string()))), "{}", damaged.error);
     assert!(shown(folder.path(), &["show", &ids.printed.to_string()], 0).contains("finished"));
 }
 

@@ -83,6 +83,11 @@ pub(crate) fn output_of(mut command: impl BorrowMut<Command>) -> Printed {
     command.output().unwrap().into()
 }
 
+/// The short id of a run.
+pub(crate) fn short(run: &str) -> String {
+    format!("req-{}", run.rsplit('-').next().unwrap())
+}
+
 /// Waits for the end of a process.
 pub(crate) fn ended(child: Child) -> Printed {
     child.wait_with_output().unwrap().into()

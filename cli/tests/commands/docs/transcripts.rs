@@ -240,10 +240,14 @@ pub(super) fn without_times(line: &str) -> String {
 }
 
 fn without_ids(word: &str) -> String {
-    const LENGTH: usize = 36;
-    let is_id = |at: &usize| word.get(*at..at + LENGTH).is_some_and(|part| part.parse::<RunId>().is_ok());
-    match (0..word.len()).find(is_id) {
-        Some(at) => format!("{}ID{}", &word[..at], without_ids(&word[at + LENGTH..])),
+    let is_whole = |part: &str| part.parse::<RunId>().is_ok();
+    let is_short = |part: &str| part.strip_prefix("req-").is_some_and(|id| id.chars().all(|c| c.is_ascii_hexdigit()));
+    let forms: [(usize, &dyn Fn(&str) -> bool); 2] = [(36, &is_whole), (16, &is_short)];
+    let length = |at: usize| {
+        forms.iter().find(|(length, is)| word.get(at..at + length).is_some_and(is)).map(|(length, _)| length)
+    };
+    match (0..word.len()).find_map(|at| length(at).map(|length| (at, length))) {
+        Some((at, length)) => format!("{}ID{}", &word[..at], without_ids(&word[at + length..])),
         None => word.to_owned(),
     }
 }
