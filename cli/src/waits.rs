@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use callboard::actors::approvals::{Card, Keyboard, Rows};
 use callboard::actors::{StreamMode, Watched};
 use callboard::env::Env;
-use callboard::messages::{Interrupt, Pending, Question, RunId, StateRules, Timestamp};
+use callboard::messages::{Pending, RunId, StateRules, Timestamp};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Follower, Run};
 use callboard_server::json as shapes;
 
 use crate::agents::dialog;
 use crate::output::note_words;
-use crate::page::{brief, note, shown_node, time};
+use crate::page::{brief, note, time};
 use crate::workflow::interrupts;
 
 /// How long a run whose turns all wait for people must have had no event before [`rests`] returns: a turn may ask several questions.
@@ -50,37 +50,11 @@ pub(crate) fn line(wait: &Pending, now: Timestamp) -> (&'static str, String) {
     }
 }
 
-/// One wait as JSON.
-fn one_json(wait: &Pending) -> Value {
-    match wait {
-        Pending::Approval(envelope) => json!({
-            "approval": envelope.id(),
-            "agent": envelope.agent,
-            "action": envelope.action.action,
-            "target": envelope.action.target,
-            "arguments": envelope.action.arguments,
-            "expires_at": shapes::time(envelope.expires_at),
-        }),
-        Pending::Question(Question { agent, question, expires_at, .. }) => {
-            json!({ "agent": agent, "question": question, "expires_at": expires_at.map(shapes::time) })
-        }
-        Pending::Node(Interrupt { node, agent, input, state, .. }) => {
-            json!({ "node": node, "agent": agent, "input": input, "state": state })
-        }
-        Pending::Attention { node: Some(node), is_compensation, why, .. } => {
-            json!({ "node": shown_node(node, *is_compensation), "needs_attention": why })
-        }
-        Pending::Attention { node: None, why, .. } => json!({ "needs_attention": why }),
-    }
-}
-
 /// All that a run waits for as JSON, including what has expired.
 pub(crate) fn all_json(run: &Run, now: Timestamp) -> Value {
     let json = |wait: Pending| {
-        let (mut json, is_expired) = (one_json(&wait), wait.is_expired(now));
-        if let (Pending::Approval(_) | Pending::Question(_), Some(fields)) = (&wait, json.as_object_mut()) {
-            fields.insert("is_expired".to_owned(), is_expired.into());
-        }
+        let mut json = shapes::pending(&wait);
+        json["is_expired"] = wait.is_expired(now).into();
         json
     };
     run.pending().into_iter().map(json).collect()
@@ -88,7 +62,7 @@ pub(crate) fn all_json(run: &Run, now: Timestamp) -> Value {
 
 /// The JSON of a run that was left waiting: what it waits for, and the command line that continues it.
 pub(crate) fn json(run: RunId, open: &[Pending], resumption: Option<&str>) -> Value {
-    json!({ "run": run, "waits_for": open.iter().map(one_json).collect::<Vec<_>>(), "to_continue": resumption })
+    json!({ "run": run, "waits_for": open.iter().map(shapes::pending).collect::<Vec<_>>(), "to_continue": resumption })
 }
 
 /// Prints the approvals and questions where nobody can be asked. `place` is the folder of the tools, if it is not the current one.

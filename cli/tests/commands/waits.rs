@@ -113,7 +113,11 @@ fn a_run_that_waits_for_an_answer_is_listed_with_this_status_and_shown_with_its_
     }
     let (_, out, _) = outcome(&folder, &["runs", "show", "@last", "--json", "--store", "question"]);
     let shown: Value = serde_json::from_str(&out).unwrap();
-    let asked = json!([{ "agent": "last", "question": "The last one?", "expires_at": null, "is_expired": false }]);
+    let id = shown["waits_for"][0]["id"].as_str().unwrap();
+    assert!(id.starts_with(&format!("question:{}/1.0:", shown["run"].as_str().unwrap())), "{id}");
+    let asked = json!([{
+        "kind": "question", "id": id, "agent": "last", "question": "The last one?", "expires_at": null, "is_expired": false
+    }]);
     assert_eq!((&shown["status"], &shown["waits_for"]), (&"waits_for_answer".into(), &asked));
 }
 
@@ -194,7 +198,7 @@ fn a_run_whose_agent_is_missing_waits_for_its_file_without_its_process() {
         code == Some(5) && error.contains("turn 1 cannot continue: agent writer has no file in"),
         "{code:?} {error}"
     );
-    assert!(out.contains("\"needs_attention\": \"agent writer is not registered"), "{out}");
+    assert!(out.contains("\"why\": \"agent writer is not registered"), "{out}");
     fs::rename(file("writer.away"), file("writer.toml")).unwrap();
     let (code, out, error) = outcome(&folder, &again);
     assert!(code == Some(5) && out.contains("\"approval\""), "{code:?} {out} {error}");

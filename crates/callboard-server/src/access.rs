@@ -9,7 +9,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::context::Context;
+
 use crate::problem::{Problem, ProblemCode};
+use crate::query::pairs;
 use crate::tokens::{Caller, Scope};
 
 /// Who may use a route.
@@ -81,8 +83,7 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
 
 /// Refuses tokens in the query: they would stand in logs and histories.
 fn check_query(query: &str) -> Result<(), Problem> {
-    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    match names.into_iter().find(|name| ["token", "access_token"].contains(name)) {
+    match pairs(query).map(|(name, _)| name).find(|name| ["token", "access_token"].contains(&&**name)) {
         Some(name) => {
             Err(Problem::bad(format!("the query has {name}: a token is sent as `Authorization: Bearer TOKEN`")))
         }
@@ -119,5 +120,6 @@ mod tests {
         }
         assert!(check_query("a=1&tokens=2").is_ok());
         assert!(check_query("a=1&token=2").is_err() && check_query("access_token").is_err());
+        assert!(check_query("%74oken=2").is_err(), "a name may be encoded");
     }
 }

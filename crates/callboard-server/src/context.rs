@@ -4,30 +4,36 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use callboard::Callboard;
-use callboard::env::Env;
+use callboard::messages::Timestamp;
 use tokio::sync::watch;
 
 use crate::origins::Origins;
+use crate::streams::Streams;
 use crate::tokens::Tokens;
 
 /// The board and the settings of the server.
 pub(crate) struct Context {
     pub(crate) board: Callboard,
     pub(crate) tokens: Tokens,
-    pub(crate) env: Env,
     pub(crate) origins: Origins,
+    pub(crate) streams: Streams,
     /// Whether event streams are to end.
     pub(crate) is_stopping: watch::Sender<bool>,
 }
 
 impl Context {
-    pub(crate) fn new(board: Callboard, tokens: Tokens, env: Env, origins: Origins) -> Self {
-        Self { board, tokens, env, origins, is_stopping: watch::Sender::new(false) }
+    pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
+        Self { board, tokens, origins, streams: Streams::default(), is_stopping: watch::Sender::new(false) }
     }
 
-    /// The same with these origins, and with event streams of its own.
+    /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
-        Self::new(self.board.clone(), self.tokens.clone(), self.env.clone(), origins)
+        let streams = self.streams.clone();
+        Self { streams, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.tokens.now()
     }
 }
 

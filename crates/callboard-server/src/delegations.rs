@@ -166,7 +166,7 @@ pub(crate) fn find(context: &Context, id: &str) -> Result<RunHandle, Problem> {
 /// A delegation as JSON (docs/http.md).
 fn shown(context: &Context, run: &Run) -> Value {
     let submission = run.submission();
-    let now = context.env.now().wall;
+    let now = context.now();
     let result = run.result().map(|result| shapes::result(result));
     let status = match run.result() {
         None => "ack",

@@ -11,8 +11,9 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use callboard::actors::{StreamMode, Watched};
 use callboard::messages::visible;
-use callboard::runtime::RunError;
-use futures::StreamExt;
+use callboard::runtime::{RunError, RunHandle};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
 use serde_json::{Value, json};
 
 use crate::body::Id;
@@ -20,10 +21,14 @@ use crate::context::Shared;
 use crate::delegations::find;
 use crate::json::{self as shapes, stable};
 use crate::problem::Problem;
+use crate::query;
 use crate::tokens::Caller;
 
 /// How often a stream without events sends a comment, so that both sides notice a connection that is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a stream has no events before it looks into the journal: from the first value, doubled up to the last.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LAST_LOOK: Duration = Duration::from_secs(30);
 
 /// Streams the events of a delegation: those of its journal with their number as id, those of the past first. It ends with the
 /// delegation, with the board, and with the token.
@@ -35,14 +40,16 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let run = find(&context, &id)?;
-    let modes = modes(query.as_deref().unwrap_or_default())?;
+    let modes = modes(query.as_deref())?;
     let seen = last_event_id(&headers)?;
     let has_ended = run.read().await?.result().is_some();
     if !has_ended && context.board.quarantined().contains_key(&run.id()) {
         let quarantined = RunError::Quarantined { run: run.id(), why: "its events are not followed".to_owned() };
         return Err(quarantined.into());
     }
-    let mut events = Box::pin(run.events(seen.saturating_add(1), &modes).await?.peekable());
+    let permit = context.streams.open(&caller.name)?;
+    let events = Followed::open(run, modes, seen).await?.into_stream();
+    let mut events = Box::pin(events.peekable());
     if has_ended && events.as_mut().peek().await.is_none() {
         // A browser that receives this does not connect again.
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -60,8 +67,52 @@ pub(crate) async fn stream(
             _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
         }
     };
-    let events = events.take_until(Box::pin(ended)).map(|watched| Ok::<_, Infallible>(shown(&watched)));
+    let events = events.take_until(Box::pin(ended)).map(move |watched| {
+        let _open = &permit;
+        Ok::<_, Infallible>(shown(&watched))
+    });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+}
+
+/// The events of a run, also while another process works on it. What that journals is not reported to this one, so a stream
+/// without events looks into the journal again: it is opened again after the last event that it had.
+struct Followed {
+    run: RunHandle,
+    modes: Vec<StreamMode>,
+    /// The number of the last event.
+    last: u64,
+    events: BoxStream<'static, Watched>,
+    look_after: Duration,
+}
+
+impl Followed {
+    async fn open(run: RunHandle, modes: Vec<StreamMode>, last: u64) -> Result<Self, RunError> {
+        let events = run.events(last.saturating_add(1), &modes).await?.boxed();
+        Ok(Self { run, modes, last, events, look_after: FIRST_LOOK })
+    }
+
+    fn into_stream(self) -> impl Stream<Item = Watched> {
+        futures::stream::unfold(self, |mut followed| async { Some((followed.next().await?, followed)) })
+    }
+
+    async fn next(&mut self) -> Option<Watched> {
+        loop {
+            tokio::select! {
+                biased;
+                watched = self.events.next() => {
+                    if let Some(Watched::Event { sequence, .. }) = watched {
+                        (self.last, self.look_after) = (sequence, FIRST_LOOK);
+                    }
+                    return watched;
+                }
+                () = tokio::time::sleep(self.look_after) => {
+                    // An error ends the stream; a client that connects again receives it as an answer.
+                    self.events = self.run.events(self.last.saturating_add(1), &self.modes).await.ok()?.boxed();
+                    self.look_after = (self.look_after * 2).min(LAST_LOOK);
+                }
+            }
+        }
+    }
 }
 
 fn shown(watched: &Watched) -> Event {
@@ -80,15 +131,11 @@ fn shown(watched: &Watched) -> Event {
 }
 
 /// The modes that a query asks for: `modes=updates,messages` by default.
-fn modes(query: &str) -> Result<Vec<StreamMode>, Problem> {
-    let mut modes = vec![StreamMode::Updates, StreamMode::Messages];
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let Some(("modes", names)) = pair.split_once('=') else {
-            return Err(Problem::bad(format!("the query {} is not known: there is modes=NAMES", visible(pair))));
-        };
-        modes = names.split([',']).flat_map(|name| name.split("%2C")).map(mode).collect::<Result<_, _>>()?;
+fn modes(query: Option<&str>) -> Result<Vec<StreamMode>, Problem> {
+    match query::values(query, ["modes"])? {
+        [Some(names)] => names.split(',').map(mode).collect(),
+        [None] => Ok(vec![StreamMode::Updates, StreamMode::Messages]),
     }
-    Ok(modes)
 }
 
 fn mode(name: &str) -> Result<StreamMode, Problem> {

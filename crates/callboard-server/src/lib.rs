@@ -36,13 +36,16 @@ mod people;
 #[cfg(unix)]
 pub mod private;
 mod problem;
+mod query;
 mod routes;
 mod serving;
+mod streams;
 mod tokens;
 
 pub use access::Access;
 #[cfg(unix)]
 pub use folders::FolderError;
+pub use origins::OriginError;
 pub use problem::{Problem, ProblemCode};
 pub use routes::{Route, Server};
 pub use tokens::{Scope, Token, TokenError, TokenSpec, Tokens};

@@ -96,3 +96,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_of_a_response_is_given_up() {
+        let (mut client, server) = duplex(4);
+        let mut server = Lingering::new(server);
+        server.write_all(b"full").await.unwrap();
+        let almost = MAX_STALL - Duration::from_millis(1);
+        assert!(timeout(almost, server.write(b"more")).await.is_err(), "it is given up too early");
+        // The time begins anew with each byte that is taken.
+        client.read_u8().await.unwrap();
+        assert_eq!(server.write(b"more").await.unwrap(), 1);
+        assert!(timeout(almost, server.write(b"more")).await.is_err(), "it is given up too early");
+        let stalled = timeout(Duration::from_millis(2), server.write(b"more")).await.unwrap();
+        assert_eq!(stalled.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_closed_when_the_client_ends_or_after_a_while() {
+        let (client, server) = duplex(64);
+        let mut server = Lingering::new(server);
+        assert!(timeout(MAX_TIME / 2, server.shutdown()).await.is_err(), "the client has not ended");
+        drop(client);
+        timeout(Duration::ZERO, server.shutdown()).await.unwrap().unwrap();
+
+        let (_client, server) = duplex(64);
+        timeout(MAX_TIME * 2, Lingering::new(server).shutdown()).await.unwrap().unwrap();
+    }
+}

@@ -8,6 +8,11 @@ use callboard::messages::visible;
 
 use crate::problem::{Problem, ProblemCode};
 
+/// A text that is no origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is no origin such as https://agents.example.org", visible(.0))]
+pub struct OriginError(String);
+
 /// The names that the server answers to. A page that has its own name resolve to this machine (DNS rebinding) sends that name as
 /// `Host`, and a page of another site sends its own origin.
 #[derive(Clone, Debug)]
@@ -26,8 +31,8 @@ impl Origins {
         Self { hosts, authorities: BTreeSet::new(), origins: BTreeSet::new() }
     }
 
-    pub(crate) fn with(mut self, origin: &str) -> Result<Self, Problem> {
-        let invalid = || Problem::bad(format!("{} is no origin such as https://agents.example.org", visible(origin)));
+    pub(crate) fn with(mut self, origin: &str) -> Result<Self, OriginError> {
+        let invalid = || OriginError(origin.to_owned());
         let origin = origin.to_ascii_lowercase();
         let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
         let authority = authority.ok_or_else(invalid)?;
@@ -39,14 +44,14 @@ impl Origins {
         Ok(self)
     }
 
-    fn has_authority(&self, authority: &str) -> bool {
-        let authority = authority.to_ascii_lowercase();
+    /// Whether an authority is a name of this machine for itself.
+    fn is_loopback(&self, authority: &str) -> bool {
         // The colons of an IPv6 address are within brackets.
         let host = match authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-            Some(_) | None => &authority,
+            Some(_) | None => authority,
         };
-        self.hosts.contains(host) || self.authorities.contains(&authority)
+        self.hosts.contains(host)
     }
 
     /// Refuses a request whose host or origin is another's.
@@ -56,15 +61,16 @@ impl Origins {
             Problem::new(ProblemCode::ForeignOrigin, detail)
         };
         let host = uri.authority().map(|authority| authority.as_str()).or_else(|| text(headers, HOST.as_str()));
-        let host = host.ok_or_else(|| foreign("host", ""))?;
-        if headers.get_all(HOST).iter().count() > 1 || !self.has_authority(host) {
-            return Err(foreign("host", host));
+        let host = host.ok_or_else(|| foreign("host", ""))?.to_ascii_lowercase();
+        let is_loopback = self.is_loopback(&host);
+        if headers.get_all(HOST).iter().count() > 1 || !(is_loopback || self.authorities.contains(&host)) {
+            return Err(foreign("host", &host));
         }
         if !headers.contains_key(ORIGIN) {
             return Ok(());
         }
         let origin = text(headers, ORIGIN.as_str()).unwrap_or_default().to_ascii_lowercase();
-        let own = origin.strip_prefix("http://") == Some(&*host.to_ascii_lowercase());
+        let own = is_loopback && origin.strip_prefix("http://") == Some(&*host);
         if own || self.origins.contains(&origin) { Ok(()) } else { Err(foreign("origin", &origin)) }
     }
 }
@@ -120,6 +126,8 @@ mod tests {
         {
             assert!(!answer(&["localhost:7420"], Some(origin)), "{origin:?}");
         }
+        assert!(answer(&["agents.example.org"], Some("https://agents.example.org")));
+        assert!(!answer(&["agents.example.org"], Some("http://agents.example.org")), "another scheme");
         for origin in ["agents.example.org", "https://", "https://a/b", "https://a@b", "ftp://a", "https://a b"] {
             assert!(Origins::loopback().with(origin).is_err(), "{origin}");
         }

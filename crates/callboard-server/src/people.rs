@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use callboard::messages::{Interrupt, Pending, PendingId, Response, Resume, visible};
+use callboard::messages::{Pending, PendingId, Response, Resume, visible};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body::{Body, Id, present};
 use crate::context::Shared;
-use crate::json::time;
+use crate::json as shapes;
 use crate::problem::Problem;
 use crate::tokens::Caller;
 
@@ -67,28 +67,9 @@ pub(crate) async fn answer(
     Ok(Json(json!({ "id": id, "by": caller.name })))
 }
 
-/// Something that waits, as JSON.
+/// Something that waits, with its delegation.
 pub(crate) fn shown(pending: &Pending) -> Value {
-    let mut shape = match pending {
-        Pending::Approval(envelope) => json!({
-            "kind": "approval",
-            "agent": envelope.agent,
-            "action": envelope.action.action,
-            "target": envelope.action.target,
-            "arguments": envelope.action.arguments,
-        }),
-        Pending::Question(question) => {
-            json!({ "kind": "question", "agent": question.agent, "question": question.question })
-        }
-        Pending::Node(Interrupt { node, agent, input, state, .. }) => {
-            json!({ "kind": "node", "node": node, "agent": agent, "input": input, "state": state })
-        }
-        Pending::Attention { node, is_compensation, why, .. } => {
-            json!({ "kind": "attention", "node": node, "is_compensation": is_compensation, "why": why })
-        }
-    };
-    shape["id"] = json!(pending.id());
+    let mut shape = shapes::pending(pending);
     shape["request_id"] = json!(pending.run());
-    shape["expires_at"] = json!(pending.expires_at().map(time));
     shape
 }

@@ -78,7 +78,7 @@ codes! {
     Refused = UNPROCESSABLE_ENTITY, "refused";
     /// The idempotency key was used for another request.
     KeyReused = UNPROCESSABLE_ENTITY, "idempotency-key-reused";
-    /// The board or the agent has more work than it takes.
+    /// The board or the agent has more work than it takes, or the token has too many event streams.
     Overloaded = TOO_MANY_REQUESTS, "overloaded";
     /// The server has failed. Its log has the cause.
     Internal = INTERNAL_SERVER_ERROR, "internal";

@@ -12,14 +12,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Router, middleware};
 use callboard::Callboard;
-use callboard::env::Env;
 use callboard::messages::visible;
 use futures::FutureExt as _;
 
 use crate::access::{self, Access, Entrance};
 use crate::body::MAX_BODY;
 use crate::context::Context;
-use crate::origins::Origins;
+use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
 use crate::{agents, delegations, events, people};
@@ -71,10 +70,10 @@ const fn post(path: &'static str, access: Access) -> Route {
 
 impl Server {
     /// Creates a server over a board. Requests are answered if their header `Host` is a name of this machine for itself:
-    /// `localhost`, `127.0.0.1` or `[::1]`, with any port.
+    /// `localhost`, `127.0.0.1` or `[::1]`, with any port. The clock is that of the tokens.
     #[must_use]
     pub fn new(board: Callboard, tokens: Tokens) -> Self {
-        Self { context: Arc::new(Context::new(board, tokens, Env::system(), Origins::loopback())) }
+        Self { context: Arc::new(Context::new(board, tokens, Origins::loopback())) }
     }
 
     /// Adds an origin under which clients reach the server, such as `https://agents.example.org`: requests for its host are
@@ -82,7 +81,7 @@ impl Server {
     ///
     /// # Errors
     /// The text is not `http://HOST` or `https://HOST`, with or without a port.
-    pub fn public_origin(self, origin: &str) -> Result<Self, Problem> {
+    pub fn public_origin(self, origin: &str) -> Result<Self, OriginError> {
         let origins = self.context.origins.clone().with(origin)?;
         Ok(Self { context: Arc::new(self.context.renewed(origins)) })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
+use callboard::messages::{Interrupt, Outcome, Pending, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
 use callboard::supervision::runs::Run;
 
 mod stable;
@@ -117,6 +117,32 @@ pub fn event(event: &RunEvent) -> Value {
         RunEvent::Submitted(begun) => json!({ "kind": "submitted", "submission": submission(begun) }),
         other => stable(other),
     }
+}
+
+/// Returns something that waits for a person.
+#[must_use]
+pub fn pending(pending: &Pending) -> Value {
+    let mut shape = match pending {
+        Pending::Approval(envelope) => json!({
+            "kind": "approval",
+            "agent": envelope.agent,
+            "action": envelope.action.action,
+            "target": envelope.action.target,
+            "arguments": envelope.action.arguments,
+        }),
+        Pending::Question(question) => {
+            json!({ "kind": "question", "agent": question.agent, "question": question.question })
+        }
+        Pending::Node(Interrupt { node, agent, input, state, .. }) => {
+            json!({ "kind": "node", "node": node, "agent": agent, "input": input, "state": state })
+        }
+        Pending::Attention { node, is_compensation, why, .. } => {
+            json!({ "kind": "attention", "node": node, "is_compensation": is_compensation, "why": why })
+        }
+    };
+    shape["id"] = json!(pending.id());
+    shape["expires_at"] = json!(pending.expires_at().map(time));
+    shape
 }
 
 /// Returns a turn, with its run.

@@ -205,7 +205,7 @@ impl Tokens {
             return Err(TokenError::Reserved);
         }
         let secret = new_secret()?;
-        let created_at = self.env.now().wall;
+        let created_at = self.now();
         let expires_at = lifetime.map(|lifetime| created_at + lifetime);
         let token = Known { hash: hash(&secret), scopes, created_at, expires_at, is_owner: false };
         self.change(|known| {
@@ -262,7 +262,7 @@ impl Tokens {
         let token = Known {
             hash: hash(&secret),
             scopes: Scope::ALL.into(),
-            created_at: self.env.now().wall,
+            created_at: self.now(),
             expires_at: None,
             is_owner: true,
         };
@@ -271,6 +271,11 @@ impl Tokens {
         file.write(&locked, &known)?;
         self.refresh()?;
         Ok(secret)
+    }
+
+    /// The time by which tokens expire.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.env.now().wall
     }
 
     /// Applies a change to the tokens that are there now, and stores the result.
@@ -308,7 +313,7 @@ impl Tokens {
     /// Finds the token with this secret. All hashes are compared, each in constant time.
     pub(crate) fn caller(&self, secret: &str) -> Result<Option<Caller>, TokenError> {
         self.refresh()?;
-        let (hash, now) = (hash(secret), self.env.now().wall);
+        let (hash, now) = (hash(secret), self.now());
         let mut caller = None;
         for (name, token) in &*self.shared.known.read() {
             if bool::from(token.hash.ct_eq(&hash)) && token.expires_at.is_none_or(|at| now < at) {
@@ -326,7 +331,7 @@ impl Tokens {
             // What cannot be read has not revoked anything; requests are refused meanwhile.
             let _ = self.refresh();
             let rest = match self.shared.known.read().get(&caller.name) {
-                Some(token) if token.hash == hash => token.expires_at.map(|at| at.since(self.env.now().wall)),
+                Some(token) if token.hash == hash => token.expires_at.map(|at| at.since(self.now())),
                 Some(_) | None => return,
             };
             if rest.is_some_and(|rest| rest.is_zero()) {
