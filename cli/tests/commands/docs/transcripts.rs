@@ -240,13 +240,12 @@ pub(super) fn without_times(line: &str) -> String {
 }
 
 fn without_ids(word: &str) -> String {
-    let is_whole = |part: &str| part.parse::<RunId>().is_ok();
-    let is_short = |part: &str| part.strip_prefix("req-").is_some_and(|id| id.chars().all(|c| c.is_ascii_hexdigit()));
-    let forms: [(usize, &dyn Fn(&str) -> bool); 2] = [(36, &is_whole), (16, &is_short)];
-    let length = |at: usize| {
-        forms.iter().find(|(length, is)| word.get(at..at + length).is_some_and(is)).map(|(length, _)| length)
+    let is_whole = |part: &&str| part.parse::<RunId>().is_ok();
+    let is_short = |part: &&str| {
+        part.strip_prefix("req-").is_some_and(|digits| digits.chars().all(|digit| digit.is_ascii_hexdigit()))
     };
-    match (0..word.len()).find_map(|at| length(at).map(|length| (at, length))) {
+    let id_at = |at: usize| word.get(at..at + 36).filter(is_whole).or(word.get(at..at + 16).filter(is_short));
+    match (0..word.len()).find_map(|at| id_at(at).map(|id| (at, id.len()))) {
         Some((at, length)) => format!("{}ID{}", &word[..at], without_ids(&word[at + length..])),
         None => word.to_owned(),
     }
