@@ -25,13 +25,11 @@ pub(crate) enum Arguments {
     #[command(after_help = OUTPUT)]
     Run(Run),
     /// List, show, replay, diff, delete, prune, export, import and fork the runs of the project, or of a store
-    #[command(after_help = ONE_PROCESS)]
     Runs {
         #[command(subcommand)]
         command: Runs,
     },
     /// List, show, fork and delete conversations, which several runs of an agent share: see `callboard run --conversation`
-    #[command(after_help = ONE_PROCESS)]
     Conversations {
         #[command(subcommand)]
         command: Conversations,
@@ -42,8 +40,6 @@ pub(crate) enum Arguments {
         command: Workflow,
     },
 }
-
-const ONE_PROCESS: &str = "One process at a time can open a store: stop its program first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {

@@ -137,6 +137,15 @@ pub(crate) async fn check_none_is_open(
 ) -> Result<(), Failure> {
     let runs = store.conversations().read(conversation).await.map_err(Failure::of)?;
     let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) else { return Ok(()) };
+    if store.board_of(open.run).await?.is_some() {
+        let run = open.run;
+        return Err(Failure::new(
+            Exit::Unavailable,
+            format!(
+                "another process works on run {run} of conversation {conversation}: wait until it has ended, or cancel it"
+            ),
+        ));
+    }
     let loaded = store.load(open.run).await?;
     Err(Failure::usage(format!(
         "run {run} of conversation {conversation} has not ended; to continue it: {}; to remove it: {}",

@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
         (agents, invalid): (Vec<String>, InvalidAgents),
     ) -> Result<Self, Failure> {
         if let Some(kept) = &kept {
-            builder = builder.storage(kept.store.sled());
+            builder = builder.storage(kept.store.shared());
         }
         let board = builder.start().await.map_err(Failure::of)?;
         Ok(Self { board, kept, arguments, agents, invalid })

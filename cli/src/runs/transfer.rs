@@ -32,9 +32,9 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
         )));
     }
     let store = only(stores)?;
-    let sled = store.sled();
+    let shared = store.shared();
     let Some(file) = file else {
-        Transfer::export(&*sled, &mut io::stdout()).await.map_err(trouble)?;
+        Transfer::export(&*shared, &mut io::stdout()).await.map_err(trouble)?;
         return Ok(Page::new(String::new(), json!(null)));
     };
     let cannot = |error: io::Error| {
@@ -45,7 +45,7 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
     }
     let mut target = AtomicFile::create(parent(file)).map_err(cannot)?;
     let mut out = BufWriter::new(target.file());
-    let moved = Transfer::export(&*sled, &mut out).await.map_err(trouble)?;
+    let moved = Transfer::export(&*shared, &mut out).await.map_err(trouble)?;
     out.flush().map_err(cannot)?;
     drop(out);
     target.persist(file).map_err(cannot)?;
@@ -64,8 +64,8 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     };
     let target = Target::new(stores)?;
     let store = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
-    let sled = store.sled();
-    let moved = Transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
+    let shared = store.shared();
+    let moved = Transfer::import(&mut BufReader::new(opened), &*shared, Env::system().now().wall).await;
     let moved = moved.map_err(|error| match error {
         TransferError::Text(error) => refused(Exit::of_file(&error), reason(&error)),
         error => refused(Exit::from(&error), error.to_string()),
@@ -79,7 +79,7 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     };
     let conversations = store.conversations().list().await.map_err(Failure::of);
     let closed = store.close().await;
-    drop((sled, store));
+    drop((shared, store));
     let (moved, (), ()) = (moved?, checked?, closed?);
     let folder = target.keep().await?;
     if let (Some((project, _)), Some(number)) = (&additions, number_of(&folder)) {
@@ -154,7 +154,7 @@ impl<'a> Target<'a> {
 async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let open = |folder: &Path| Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error));
     let (from, to_store) = (open(from)?, open(to)?);
-    Transfer::copy(&*from.sled(), &*to_store.sled(), Env::system().now().wall).await.map_err(trouble)?;
+    Transfer::copy(&*from.shared(), &*to_store.shared(), Env::system().now().wall).await.map_err(trouble)?;
     to_store.close().await?;
     Ok(to.to_owned())
 }

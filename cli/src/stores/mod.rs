@@ -1,7 +1,7 @@
 //! The stores of runs: a folder that is named, or the numbered stores of the project.
 //!
-//! One process at a time can open a store. So each process that starts a run opens the project's first free store, and commands that
-//! search for runs open all of them.
+//! Processes share a store. The project has a second one where the first is damaged, or where an earlier version of this program, which
+//! did not share, made it: commands that search for runs open all of them.
 
 mod copy;
 mod creation;
@@ -110,9 +110,12 @@ impl Stores {
         };
         let (store, run) = self.or_hint(open.find(wanted).await).await?;
         let loaded = store.load(run).await?;
-        if store.is_copy() && loaded.replay.result().is_none() {
-            // An open run has to be written to: this fails with the reason.
-            return Store::open(store.folder()).map(|store| (store, loaded));
+        if loaded.replay.result().is_none() {
+            if store.is_copy() {
+                // An open run has to be written to: this fails with the reason.
+                return Store::open(store.folder()).map(|store| (store, loaded));
+            }
+            store.check_is_free(run).await?;
         }
         Ok((store, loaded))
     }

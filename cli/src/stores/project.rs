@@ -84,7 +84,7 @@ impl Project {
         stores_in(&self.folder).map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&self.folder))))
     }
 
-    /// Opens the first free store, or creates one.
+    /// Opens the first store that can be opened, or creates one.
     pub(super) fn take(&self) -> Result<Store, Failure> {
         for number in 1_u32.. {
             let folder = self.folder.join(number.to_string());
@@ -284,17 +284,19 @@ mod tests {
     }
 
     #[test]
-    fn each_process_opens_the_first_free_store() {
+    fn processes_share_a_store_and_leave_one_that_is_not_shared() {
         let state = tempfile::tempdir().unwrap();
         let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
-        let first = project.take().unwrap();
-        let second = project.take().unwrap();
-        assert_eq!([&first, &second].map(|store| store.folder().file_name().unwrap().to_owned()), ["1", "2"]);
-        drop(first);
-        assert!(project.take().unwrap().folder().ends_with("1"));
+        let (first, second) = (project.take().unwrap(), project.take().unwrap());
+        assert!(first.folder().ends_with("1") && second.folder().ends_with("1"));
+        drop((first, second));
+        let unshared = callboard::storage::Sled::open(project.folder.join("1")).unwrap();
+        assert!(project.take().unwrap().folder().ends_with("2"));
         let open = project.open(Store::open_or_make).unwrap();
         assert_eq!((open.stores.len(), open.closed.len()), (1, 1));
-        assert!(open.notes().contains(&format!("2: process {} has it open", std::process::id())), "{}", open.notes());
+        assert!(open.notes().contains(&format!("1: process {} has it open", std::process::id())), "{}", open.notes());
+        drop(unshared);
+        assert!(project.take().unwrap().folder().ends_with("1"));
     }
 
     #[test]

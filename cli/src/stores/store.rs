@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use callboard::messages::{Durability, Reducer, RunEvent, RunId, Schema, StateRules, visible};
 use callboard::runtime::ConversationsHandle;
-use callboard::storage::{Journal, Sled, StorageError};
+use callboard::storage::{Journal, StorageError};
 use callboard::supervision::runs::{Replay, ReplayError};
+use callboard_shared_store::SharedStore;
 
 use tempfile::TempDir;
 
@@ -21,9 +22,9 @@ use crate::stores::copy::{copy_if_needed, is_denied, with_remedy};
 use crate::stores::creation::Missing;
 use crate::values::reason;
 
-/// A store that this process has open.
+/// A store that this process uses, by itself or with others.
 pub(crate) struct Store {
-    sled: Arc<Sled>,
+    shared: Arc<SharedStore>,
     journal: Journal,
     folder: PathBuf,
     /// The copy that is open in its place, if it cannot be written to; removed after the store is closed.
@@ -84,9 +85,9 @@ impl Store {
     /// Opens a store, or creates one. If that fails, the created folders are removed.
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
         let missing = Missing::before(folder);
-        let sled = Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_remedy(folder, error))?;
-        let sled = Arc::new(sled);
-        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), copy: None })
+        let shared = SharedStore::open(folder).inspect_err(|_| missing.remove());
+        let shared = Arc::new(shared.map_err(|error| with_remedy(folder, error))?);
+        Ok(Self { journal: Journal::new(Arc::clone(&shared) as _), shared, folder: folder.to_owned(), copy: None })
     }
 
     /// Whether it is a copy: writes to it are lost.
@@ -99,29 +100,46 @@ impl Store {
         &self.folder
     }
 
+    /// The board of another process that works on a run, if one does.
+    pub(crate) async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, Failure> {
+        self.journal.board_of(run).await.map_err(Failure::of)
+    }
+
+    /// Refuses a run that another process works on.
+    pub(crate) async fn check_is_free(&self, run: RunId) -> Result<(), Failure> {
+        match self.board_of(run).await? {
+            None => Ok(()),
+            Some(_) => Err(Failure::new(
+                Exit::Unavailable,
+                format!("another process works on run {run}: wait until it has ended, or cancel it"),
+            )),
+        }
+    }
+
     /// Deletes a run, with all that is stored of it.
     pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
+        self.check_is_free(run).await?;
         self.journal.forget(run).await.map_err(Failure::of)
     }
 
     /// The conversations in the store.
     pub(crate) fn conversations(&self) -> ConversationsHandle {
-        ConversationsHandle::in_store(Arc::clone(&self.sled) as _, StateRules::default())
+        ConversationsHandle::in_store(Arc::clone(&self.shared) as _, StateRules::default())
     }
 
     /// The storage, for a board.
-    pub(crate) fn sled(&self) -> Arc<Sled> {
-        Arc::clone(&self.sled)
+    pub(crate) fn shared(&self) -> Arc<SharedStore> {
+        Arc::clone(&self.shared)
     }
 
     /// Closes the store. On success, everything that was written to it is on the disk; an error means that it may not be.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
-        self.sled().close().await.map_err(Failure::of)
+        self.shared.close().await.map_err(Failure::of)
     }
 
     /// As [`Store::close`] at the end of a run, whose result is printed whatever becomes of the store.
     pub(crate) async fn close_or_note(&self) {
-        if let Err(error) = self.sled().close().await {
+        if let Err(error) = self.shared.close().await {
             note(&error.to_string());
         }
     }

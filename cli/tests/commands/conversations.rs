@@ -50,16 +50,15 @@ fn runs_of_a_conversation_in_several_processes_receive_its_messages_and_it_is_li
 }
 
 #[test]
-fn a_conversation_whose_store_another_process_has_open_is_named_with_the_process() {
+fn a_conversation_with_a_run_of_another_process_is_refused() {
     let project = Project::new();
     project.talk("ann", "Good morning.", "Hello.");
     let slow = project.command(&["run", "Wait.", "--conversation", "ann"]).spawn().unwrap();
     project.model.request();
     let refused = project.callboard(&["run", "Quick.", "--conversation", "ann"]);
-    let reason = format!("which process {} has open", slow.id());
     assert_eq!(refused.code, Some(6), "{}", refused.error);
     assert!(
-        refused.error.contains("conversation ann is in the store") && refused.error.contains(&reason),
+        refused.error.contains("another process works on run ") && refused.error.contains("of conversation ann"),
         "{}",
         refused.error
     );
@@ -221,19 +220,14 @@ fn a_conversation_is_forked_up_to_a_run_and_both_are_continued() {
 }
 
 #[test]
-fn a_fork_of_a_conversation_stays_in_its_store_while_another_process_has_it_open() {
+fn a_fork_of_a_conversation_is_continued_while_another_process_continues_the_first() {
     let project = Project::new();
     project.talk("ann", "One.", "1");
     assert_eq!(project.callboard(&["conversations", "fork", "ann", "other"]).code, Some(0));
     let slow = project.command(&["run", "Wait.", "--conversation", "ann"]).spawn().unwrap();
     project.model.request();
-    let refused = project.callboard(&["run", "Two.", "--conversation", "other", "--limits", r#"{"tokens": 10}"#]);
-    assert!(
-        refused.code == Some(6) && refused.error.contains("conversation other is in the store"),
-        "{:?} {}",
-        refused.code,
-        refused.error
-    );
+    let begun = project.callboard(&["run", "Two.", "--conversation", "other", "--limits", r#"{"tokens": 10}"#]);
+    assert!(begun.code == Some(1) && begun.error.contains("TokenBudget"), "{:?} {}", begun.code, begun.error);
     project.model.answers("2");
     assert_eq!(ended(slow).code, Some(0));
 }

@@ -67,7 +67,7 @@ fn ephemeral_runs_and_runs_in_a_named_store_are_not_among_those_of_the_project()
 }
 
 #[test]
-fn concurrent_processes_open_different_stores_and_are_named_while_these_are_open() {
+fn concurrent_processes_share_a_store_and_see_each_others_runs() {
     let project = Project::new();
     let models: Vec<Model> = (0..3).map(|_| Model::start()).collect();
     let begin = |(number, model): (usize, &Model)| {
@@ -78,20 +78,58 @@ fn concurrent_processes_open_different_stores_and_are_named_while_these_are_open
         child
     };
     let running: Vec<_> = models.iter().enumerate().map(begin).collect();
-    let listed = project.callboard(&["runs", "list"]);
-    for child in &running {
-        assert!(listed.out.contains(&format!("process {} has it open", child.id())), "{}", listed.out);
+    let listed = project.callboard(&["runs", "list", "--json"]);
+    assert_eq!(tasks(&listed), ["task 0", "task 1", "task 2"]);
+    for row in listed.parsed::<Value>().as_array().unwrap() {
+        let run = row["run"].as_str().unwrap();
+        assert_eq!(project.callboard(&["runs", "show", run]).code, Some(0));
+        for line in [["runs", "delete", run], ["run", "--resume", run]] {
+            let refused = project.callboard(&line);
+            let reason = format!("another process works on run {run}: wait until it has ended, or cancel it");
+            assert!(refused.code == Some(6) && refused.error.contains(&reason), "{line:?}: {}", refused.error);
+        }
     }
-    let missing = project.callboard(&["runs", "show", "0192"]);
-    assert!(missing.code == Some(6) && missing.error.matches("has it open").count() == 3, "{}", missing.error);
     models.iter().for_each(|model| model.answers("done"));
     for child in running {
-        assert!(child.wait_with_output().unwrap().status.success());
+        assert_eq!(ended(child).code, Some(0));
     }
-    assert_eq!(tasks(&project.callboard(&["runs", "list", "--json"])), ["task 0", "task 1", "task 2"]);
-    assert_eq!(numbers(&project.stores()), [1, 2, 3]);
-    project.run("one more");
-    assert_eq!(numbers(&project.stores()), [1, 2, 3], "the first free store is used");
+    assert_eq!(tasks(&project.callboard(&["runs", "list", "--state", "finished", "--json"])).len(), 3);
+    assert_eq!(numbers(&project.stores()), [1]);
+}
+
+#[test]
+fn runs_of_other_processes_continue_when_the_one_that_has_the_files_open_is_killed() {
+    let project = Project::new();
+    let models: Vec<Model> = (0..4).map(|_| Model::start()).collect();
+    let begin = |(number, model): (usize, &Model)| {
+        let catalog = format!("m{number}.toml");
+        fs::write(project.folder.path().join(&catalog), model.catalog()).unwrap();
+        let child = project.command(&["run", &format!("task {number}"), "--models", &catalog]).spawn().unwrap();
+        model.request();
+        child
+    };
+    let mut running: Vec<_> = models.iter().enumerate().map(begin).collect();
+    // The first opened the files.
+    let mut first = running.remove(0);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    models[1..].iter().for_each(|model| model.answers("done"));
+    for child in running {
+        let ended = ended(child);
+        assert_eq!((ended.code, &*ended.out), (Some(0), "done\n"), "{}", ended.error);
+    }
+    let open = project.callboard(&["runs", "list", "--state", "open", "--json"]);
+    assert_eq!(tasks(&open), ["task 0"]);
+    models[0].answers("never read");
+    models[0].answers("late");
+    let resumed = project.callboard(&[
+        "run",
+        "--resume",
+        open.parsed::<Value>()[0]["run"].as_str().unwrap(),
+        "--models",
+        "m0.toml",
+    ]);
+    assert_eq!((resumed.code, &*resumed.out), (Some(0), "late\n"), "{}", resumed.error);
 }
 
 #[test]
@@ -349,33 +387,24 @@ fn duplicates_are_imported_only_with_the_option_and_are_named_from_then_on() {
 
 #[test]
 fn an_imported_conversation_continues_in_its_own_store() {
-    let (project, other, busy) = (Project::new(), Project::new(), Model::start());
+    let (project, other) = (Project::new(), Project::new());
     project.run_with("one", &["--conversation", "ann"]);
     let export = project.callboard(&["runs", "export"]).out;
     fs::write(other.folder.path().join("runs.export"), export).unwrap();
     other.run("first");
     assert_eq!(other.callboard(&["runs", "import", "runs.export"]).code, Some(0));
-    fs::write(other.folder.path().join("busy.toml"), busy.catalog()).unwrap();
-    let mut slow = other.command(&["run", "slow", "--store"]);
-    let child = slow.arg(other.stores().join("2")).args(["--models", "busy.toml"]).spawn().unwrap();
-    busy.request();
-    // The answer to a run that would wrongly begin in another store.
-    other.model.answers("never read");
-    let refused = other.callboard(&["run", "two", "--conversation", "ann"]);
-    let reason = format!("which process {} has open", child.id());
-    assert!(refused.code == Some(6) && refused.error.contains(&reason), "{} {}", refused.out, refused.error);
-    busy.answers("done");
-    assert_eq!(ended(child).code, Some(0));
+    other.run_with("two", &["--conversation", "ann"]);
+    let second = other.stores().join("2");
+    let listed = other.callboard(&["runs", "list", "--json", "--store", second.to_str().unwrap()]);
+    assert_eq!(tasks(&listed), ["one", "two"]);
 }
 
 #[test]
 fn a_run_that_may_be_in_a_store_that_cannot_be_opened_is_not_reported_as_missing() {
-    let (project, busy) = (Project::new(), Model::start());
-    fs::write(project.folder.path().join("busy.toml"), busy.catalog()).unwrap();
-    let mut child = project.command(&["run", "two", "--models", "busy.toml", "--conversation", "ann"]).spawn().unwrap();
-    let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
-    let id = printed.find_map(|line| Some(line.unwrap().strip_prefix("run ")?.to_owned())).unwrap();
-    busy.request();
+    let project = Project::new();
+    let id = project.run_with("two", &["--conversation", "ann"]);
+    // As an earlier version of the program has it open.
+    let unshared = Sled::open(project.stores().join("1")).unwrap();
     let lines = [
         &["runs", "show", &id][..],
         &["runs", "replay", &id],
@@ -398,13 +427,12 @@ fn a_run_that_may_be_in_a_store_that_cannot_be_opened_is_not_reported_as_missing
             assert!(refused.code == Some(code) && is_named, "{line:?}: {} {}", refused.out, refused.error);
         }
     };
-    refused(6, &format!("process {} has it open: wait until it has ended, or stop it", child.id()));
-    let first = project.run("three");
-    let beginning = project.callboard(&["runs", "delete", &first[..13]]);
+    refused(6, &format!("process {} has it open: wait until it has ended, or stop it", std::process::id()));
+    let second = project.run("three");
+    let beginning = project.callboard(&["runs", "delete", &second[..13]]);
     assert!(beginning.code == Some(6) && beginning.error.contains("whole id"), "{}", beginning.error);
     refused(6, "has it open");
-    busy.answers("two");
-    assert!(child.wait().unwrap().success());
+    drop(unshared);
     // A damaged store cannot be opened either.
     let format = project.stores().join("1/format");
     let whole = fs::read(&format).unwrap();
@@ -416,12 +444,10 @@ fn a_run_that_may_be_in_a_store_that_cannot_be_opened_is_not_reported_as_missing
 
 #[test]
 fn a_prune_that_skips_a_store_names_it_and_fails() {
-    let (project, busy) = (Project::new(), Model::start());
+    let project = Project::new();
     project.run("one");
-    fs::write(project.folder.path().join("busy.toml"), busy.catalog()).unwrap();
-    let child = project.command(&["run", "two", "--models", "busy.toml"]).spawn().unwrap();
-    busy.request();
-    let names = format!("process {} has it open", child.id());
+    let unshared = Sled::open(project.stores().join("1")).unwrap();
+    let names = format!("process {} has it open", std::process::id());
     let nothing = project.callboard(&["runs", "prune", "--older-than", "0m"]);
     let is_named = nothing.out.contains("0 runs deleted\n") && nothing.out.contains(&names);
     assert!(nothing.code == Some(6) && is_named, "{} {}", nothing.out, nothing.error);
@@ -429,10 +455,9 @@ fn a_prune_that_skips_a_store_names_it_and_fails() {
     let some: Value = project.callboard(&["runs", "prune", "--older-than", "0m", "--json"]).parsed();
     assert_eq!(some["deleted"].as_array().unwrap().len(), 1);
     assert!(some["not_looked_into"][0]["error"].as_str().unwrap().contains(&names), "{some}");
-    busy.answers("two");
-    assert!(child.wait_with_output().unwrap().status.success());
+    drop(unshared);
     let all = project.callboard(&["runs", "prune", "--older-than", "0m"]);
-    assert_eq!((all.code, all.out), (Some(0), "2 runs deleted\n".to_owned()));
+    assert_eq!((all.code, all.out), (Some(0), "1 run deleted\n".to_owned()));
 }
 
 #[test]
@@ -628,11 +653,10 @@ fn a_store_without_read_permission_is_not_reported_as_absent() {
 
 #[test]
 fn the_last_run_is_not_deleted_while_a_newer_one_may_exist() {
-    let (project, busy) = (Project::new(), Model::start());
-    fs::write(project.folder.path().join("busy.toml"), busy.catalog()).unwrap();
-    let child = project.command(&["run", "two", "--models", "busy.toml"]).spawn().unwrap();
-    busy.request();
-    let names = format!("process {} has it open", child.id());
+    let project = Project::new();
+    project.run("two");
+    let unshared = Sled::open(project.stores().join("1")).unwrap();
+    let names = format!("process {} has it open", std::process::id());
     let exported = project.callboard(&["runs", "export"]);
     assert!(exported.code == Some(6) && exported.error.contains(&names), "{}", exported.error);
     let other = project.run("three");
@@ -641,8 +665,7 @@ fn the_last_run_is_not_deleted_while_a_newer_one_may_exist() {
     let refused = project.callboard(&["runs", "delete", "@last"]);
     assert!(refused.code == Some(6) && refused.error.contains(&names), "{}", refused.error);
     assert_eq!(project.callboard(&["runs", "delete", &other]).out, format!("run {other} is deleted\n"));
-    busy.answers("two");
-    assert!(child.wait_with_output().unwrap().status.success());
+    drop(unshared);
     assert_eq!(tasks(&project.callboard(&["runs", "list", "--json"])), ["two"]);
     assert_eq!(project.callboard(&["runs", "delete", "@last"]).code, Some(0));
 }

@@ -39,31 +39,22 @@ pub(crate) struct Here {
 
 /// Opens the store here, or connects to the process that has it open. Waits so long for one that is opening or closing it.
 pub(crate) fn open(folder: &Path, clock: &Arc<dyn Clock>, patience: Duration) -> Result<Opened, StorageError> {
-    let mut looks = patience.as_millis() / LOOK_AGAIN.as_millis();
-    loop {
-        match try_open(folder, clock) {
-            Err(StorageError::InUse { .. }) if looks > 0 && is_shared(folder) => {
-                looks -= 1;
-                std::thread::sleep(LOOK_AGAIN);
-            }
-            opened => return opened,
+    for _ in 0..patience.as_millis() / LOOK_AGAIN.as_millis() {
+        match try_open(folder, clock)? {
+            Some(opened) => return Ok(opened),
+            None => std::thread::sleep(LOOK_AGAIN),
         }
     }
+    Err(StorageError::InUse { path: folder.display().to_string(), holder: None })
 }
 
-/// Whether a process that shares the store has it open, or is opening or closing it.
-fn is_shared(folder: &Path) -> bool {
-    lock_folder(folder).is_ok_and(|lock| lock.is_none())
-}
-
-fn try_open(folder: &Path, clock: &Arc<dyn Clock>) -> Result<Opened, StorageError> {
+/// `None` if a process that shares the store is opening or closing it.
+fn try_open(folder: &Path, clock: &Arc<dyn Clock>) -> Result<Option<Opened>, StorageError> {
     if let Ok(stream) = sockets::connect(folder) {
         return connect(folder, stream);
     }
     let is_new = make(folder).map_err(|error| refused(folder, &error))?;
-    let Some(lock) = lock_folder(folder).map_err(|error| refused(folder, &error))? else {
-        return Err(StorageError::InUse { path: folder.display().to_string(), holder: None });
-    };
+    let Some(lock) = lock_folder(folder).map_err(|error| refused(folder, &error))? else { return Ok(None) };
     let opened = Sled::open_with_clock(folder, Arc::clone(clock));
     if is_new && opened.is_err() {
         // Only if it is still empty.
@@ -74,7 +65,7 @@ fn try_open(folder: &Path, clock: &Arc<dyn Clock>) -> Result<Opened, StorageErro
     if let Err(error) = &socket {
         tracing::warn!(%error, "no other process can use the store until this one has ended");
     }
-    Ok(Opened::Here(Box::new(Here { holder, socket: socket.ok(), _lock: lock })))
+    Ok(Some(Opened::Here(Box::new(Here { holder, socket: socket.ok(), _lock: lock }))))
 }
 
 /// Makes the folder of a new store, where nothing is in the way; whether it did.
@@ -88,16 +79,14 @@ fn make(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn connect(folder: &Path, mut stream: UnixStream) -> Result<Opened, StorageError> {
-    let in_use = || StorageError::InUse { path: folder.display().to_string(), holder: None };
+fn connect(folder: &Path, mut stream: UnixStream) -> Result<Option<Opened>, StorageError> {
     match introduce(&mut stream) {
         Ok(Ok(_)) => {}
         Ok(Err(detail)) => return Err(StorageError::Open { path: folder.display().to_string(), detail }),
         // It is about to end.
-        Err(_) => return Err(in_use()),
+        Err(_) => return Ok(None),
     }
-    stream.set_nonblocking(true).map_err(|_| in_use())?;
-    Ok(Opened::Elsewhere(stream))
+    Ok(stream.set_nonblocking(true).is_ok().then_some(Opened::Elsewhere(stream)))
 }
 
 fn refused(folder: &Path, error: &io::Error) -> StorageError {

@@ -119,6 +119,9 @@ pub(crate) struct Forgotten {
     pub(crate) failed: Vec<(RunId, StorageError)>,
 }
 
+/// Claims a board's stream for the moment in which it is asked whether the board lives. The ids of boards are UUIDs.
+const LOOKING: &str = "looking";
+
 impl Journal {
     /// Creates a handle that reads and writes the journals of the runs in `storage`.
     #[must_use]
@@ -427,6 +430,26 @@ impl Journal {
     pub(crate) async fn owner_of(&self, run: RunId) -> Result<Option<(Arc<str>, Revision)>, StorageError> {
         let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
         Ok(entry.and_then(|entry| Some((std::str::from_utf8(&entry.value).ok()?.into(), entry.revision))))
+    }
+
+    /// The board that works on a run: `None` if the run has ended or was never journaled, or if its board is gone.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+        let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
+        let board = Self::board(&owner);
+        match self.storage.claim(&board, LOOKING, 1).await {
+            Ok(fence) => self.storage.release(&board, fence).await.map(|()| None),
+            Err(StorageError::Held { owner, .. }) if owner == LOOKING => Ok(None),
+            Err(StorageError::Held { .. }) => Ok(Some(owner)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The stream by whose claim a board shows that it lives.
+    pub(crate) fn board(owner: &str) -> Key {
+        Key::new(["board", owner])
     }
 
     /// Puts this board into the note of [`Journal::mark_open`].
@@ -807,6 +830,19 @@ mod tests {
         journal.mark_ended(run).await.unwrap();
         assert_eq!(journal.open_runs().await.unwrap(), []);
         assert_eq!(journal.runs().await.unwrap(), [run]);
+    }
+
+    #[tokio::test]
+    async fn a_run_has_a_board_while_that_lives() {
+        let storage: Arc<dyn Storage> = Arc::new(Memory::default());
+        let (journal, run) = (Journal::new(Arc::clone(&storage)), RunId(Uuid::from_u128(7)));
+        assert_eq!(journal.board_of(run).await, Ok(None));
+        journal.mark_open(run, "board").await.unwrap();
+        assert_eq!(journal.board_of(run).await, Ok(None));
+        let fence = storage.claim(&Journal::board("board"), "board", 60).await.unwrap();
+        assert_eq!(journal.board_of(run).await, Ok(Some("board".into())));
+        storage.release(&Journal::board("board"), fence).await.unwrap();
+        assert_eq!(journal.board_of(run).await, Ok(None));
     }
 
     #[tokio::test]

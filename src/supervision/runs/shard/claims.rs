@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
 use crate::messages::RunId;
-use crate::storage::{Fence, Journal, Key, Storage, StorageError};
+use crate::storage::{Fence, Journal, Storage, StorageError};
 use crate::supervision::answer_of;
 
 /// The time after which an unrenewed claim expires.
@@ -50,7 +50,7 @@ impl Claims {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn hold(&self) -> Result<Fence, StorageError> {
-        self.storage.claim(&board(&self.owner), &self.owner, CLAIM_SECS).await
+        self.storage.claim(&Journal::board(&self.owner), &self.owner, CLAIM_SECS).await
     }
 
     /// Renews that claim. A lost claim is acquired again: runs that other boards took over meanwhile are fenced.
@@ -58,7 +58,7 @@ impl Claims {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn renew(&self, fence: Fence) -> Result<Fence, StorageError> {
-        match self.storage.renew(&board(&self.owner), fence, CLAIM_SECS).await {
+        match self.storage.renew(&Journal::board(&self.owner), fence, CLAIM_SECS).await {
             Ok(()) => Ok(fence),
             Err(StorageError::Fenced { .. }) => self.hold().await,
             Err(error) => Err(error),
@@ -68,7 +68,7 @@ impl Claims {
     /// Releases the claim when the board ends: others may take its runs at once.
     pub(crate) async fn release(&self, fence: Fence) {
         // An unreleased claim expires by itself.
-        let _ = self.storage.release(&board(&self.owner), fence).await;
+        let _ = self.storage.release(&Journal::board(&self.owner), fence).await;
     }
 
     /// Takes a run over from its board, if that is gone. What that board still writes is refused from now on. Callers that
@@ -99,7 +99,7 @@ impl Claims {
         while let Some((owner, revision)) =
             self.journal.owner_of(run).await?.filter(|(owner, _)| **owner != *self.owner)
         {
-            let board = board(&owner);
+            let board = Journal::board(&owner);
             let fence = self.storage.claim(&board, &self.owner, CLAIM_SECS).await?;
             // Another run supervisor may have claimed it again and released it.
             let _ = self.storage.release(&board, fence).await;
@@ -118,8 +118,4 @@ impl Claims {
         self.storage.release(&stream, fence).await?;
         Ok(fence)
     }
-}
-
-fn board(owner: &str) -> Key {
-    Key::new(["board", owner])
 }
