@@ -246,8 +246,9 @@ impl AgentsHandle {
 
     /// The newest (200; see [`Capacity::inbox`](super::Capacity::inbox)) messages of an agent's inbox, oldest
     /// first: tasks given to it, and news of tasks that it gave away (SEMANTICS 11). They survive a restart, because they
-    /// follow from the journals of runs. The first call reads those, the runs that ended last first and as far back as the
-    /// inbox needs; later calls read none twice.
+    /// follow from the journals of runs. The first call for an inbox reads those of open runs and, by an index, of the runs that
+    /// ended last and have messages in it, as far back as it needs; later calls read none twice. So it costs the same, however
+    /// many delegations the store has.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -335,8 +335,9 @@ fn a_seed_that_does_not_fail_again_is_reported_to_depend_on_something_else() {
         Seeds::new(1).simulate(async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
             let run = board.submit(Task::new("fix")).await?;
-            assert_eq!(runs.fetch_add(1, Ordering::Relaxed), 1, "of {}", run.id());
             run.result().await?;
+            assert_eq!(runs.fetch_add(1, Ordering::Relaxed), 1, "of {}", run.id());
+            board.submit(Task::new("fix it again")).await?.result().await?;
             Ok(())
         });
     }));

@@ -1,5 +1,6 @@
 //! Derives the messages of delegations from a run's events, as they are journaled or later from the journal.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -175,6 +176,25 @@ pub(super) async fn of_run(
     // Reading the run begins the first turn of its plan.
     let Some(past) = past(journal, run, rules).await? else { return Ok(Vec::new()) };
     catch_unwind(AssertUnwindSafe(|| replayed(past, wanted, named))).map_err(corrupt)
+}
+
+/// The inboxes that have messages of a run.
+///
+/// # Errors
+/// As [`of_run`].
+pub(super) async fn inboxes_of(
+    journal: &Journal,
+    run: RunId,
+    rules: &StateRules,
+) -> Result<Vec<AgentName>, StorageError> {
+    let messages = of_run(journal, run, rules, Wanted::Own, |name| AgentName::new(name).ok()).await?;
+    Ok(owners(&messages))
+}
+
+/// The inboxes that messages are for.
+pub(super) fn owners(messages: &[Placed]) -> Vec<AgentName> {
+    let owners: BTreeSet<&AgentName> = messages.iter().map(|placed| placed.message.owner()).collect();
+    owners.into_iter().cloned().collect()
 }
 
 fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName>) -> Vec<Placed> {

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
 use crate::actors::turn::StopReason;
 use crate::messages::{AgentName, ApprovalId, Envelope, Json, RunEvent, RunId, TurnId};
-use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
+use crate::storage::StorageError;
+use crate::supervision::runs::dispatch::{Dispatch, Inboxes, ReadyTurn};
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::run::{Answered, Run};
 
@@ -62,27 +66,32 @@ impl Dispatch for Router {
         let _ = self.asked.send(run.id());
     }
 
-    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
+    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent, inboxes: &mut Inboxes) {
         self.counters.count(run, event);
         if may_ask(event) {
             // There may be no receiver.
             let _ = self.asked.send(run.id());
         }
         self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
-        derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed));
+        derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed, inboxes));
         if let RunEvent::Overwritten { .. } = event {
             self.outbox.add(Entry::Continued(run.id()));
         }
     }
 
-    fn answered(&self, run: &Run, answered: &Answered) {
-        self.put_in_outbox(derive::of_answer(run, answered, |name| self.named(name)));
+    fn answered(&self, run: &Run, answered: &Answered, inboxes: &mut Inboxes) {
+        self.put_in_outbox(derive::of_answer(run, answered, |name| self.named(name)), inboxes);
     }
 
-    fn ended(&self, run: &Run) {
-        derive::of_end(run).into_iter().for_each(|placed| self.put_in_outbox(placed));
+    fn ended(&self, run: &Run, inboxes: &mut Inboxes) {
+        derive::of_end(run).into_iter().for_each(|placed| self.put_in_outbox(placed, inboxes));
         self.counters.ended(run);
         self.hub.ended(run.id());
+    }
+
+    fn inboxes_of(&self, run: RunId) -> BoxFuture<'static, Result<Vec<AgentName>, StorageError>> {
+        let (journal, rules) = (self.journal.clone(), self.rules.clone());
+        async move { derive::inboxes_of(&journal, run, &rules).await }.boxed()
     }
 }
 
@@ -100,7 +109,8 @@ fn may_ask(event: &RunEvent) -> bool {
 
 impl Router {
     /// A message of a delegation; a planned fault may lose, repeat or delay it.
-    fn put_in_outbox(&self, message: Placed) {
+    fn put_in_outbox(&self, message: Placed, inboxes: &mut Inboxes) {
+        inboxes.add(message.message.owner());
         match self.env.fault_at("inbox.dispatch", message.message.owner().as_str()) {
             None => self.outbox.add(Entry::Message(message)),
             Some(fault) => {

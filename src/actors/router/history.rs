@@ -1,30 +1,25 @@
-//! Messages of delegations from the journals of their runs: read when an inbox is first opened, the runs that ended last first,
-//! and only as far back as that inbox needs.
+//! Messages of delegations from the journals of their runs. An inbox is recalled when it is first opened: from the runs that are
+//! open then, and from those that the index of inboxes names, the latest end first and only as far back as the inbox needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::messages::{RequestId, RunId, Timestamp};
+use crate::messages::state::StateRules;
+use crate::messages::{AgentName, RequestId, RunId, Timestamp};
 use crate::storage::{Journal, StorageError};
 
 use super::Router;
-use super::derive::{Wanted, of_run};
+use super::derive::{Wanted, of_run, owners};
 use super::ledger::DelegationStatus;
 
-/// The runs whose journals have not been read for messages yet, with the time of their end, the latest last. Runs that are open,
-/// or whose note of the end was lost, come last.
-#[derive(Debug)]
-pub(super) struct UnreadRuns(Vec<(Timestamp, RunId)>);
-
-impl UnreadRuns {
-    async fn list(journal: &Journal) -> Result<Self, StorageError> {
-        let ends: BTreeMap<RunId, Timestamp> =
-            journal.ended_runs().await?.into_iter().map(|(at, run)| (run, at)).collect();
-        let runs = journal.runs().await?;
-        let end = |run| (ends.get(&run).copied().unwrap_or(Timestamp::from_millis(u64::MAX)), run);
-        let mut unread: Vec<_> = runs.into_iter().map(end).collect();
-        unread.sort_unstable();
-        Ok(Self(unread))
-    }
+/// What was recalled already.
+#[derive(Debug, Default)]
+pub(super) struct Recalled {
+    /// The index is complete, and the runs that were open have been read.
+    has_begun: bool,
+    /// The agents whose inboxes are complete.
+    agents: BTreeSet<String>,
+    /// The runs whose journals have been read.
+    runs: BTreeSet<RunId>,
 }
 
 impl Router {
@@ -33,29 +28,59 @@ impl Router {
     /// # Errors
     /// What the store reports; the next call continues where this one stopped. A run that cannot be read is left out.
     pub(super) async fn recall(&self, agent: &str) -> Result<(), StorageError> {
-        let mut unread = self.unread.lock().await;
-        let UnreadRuns(runs) = match &mut *unread {
-            Some(unread) => unread,
-            none => none.insert(UnreadRuns::list(&self.journal).await?),
-        };
+        let mut recalled = self.recalled.lock().await;
+        if recalled.agents.contains(agent) {
+            return Ok(());
+        }
         self.drain_outbox();
-        while let Some((ended, run)) = runs.last().copied() {
-            if self.ledger.lock().is_full_since(agent, ended) {
+        if !recalled.has_begun {
+            if !self.journal.has_all_inboxes().await? {
+                index(&self.journal, &self.rules).await?;
+            }
+            for run in self.journal.open_runs().await? {
+                self.read_messages(run, &mut recalled).await?;
+            }
+            recalled.has_begun = true;
+        }
+        let mut last = None;
+        loop {
+            let page = self.journal.inbox_notes(agent, last.as_ref()).await?;
+            last = page.last().cloned();
+            for note in page {
+                if self.ledger.lock().is_full_since(agent, note.ended) {
+                    last = None;
+                    break;
+                }
+                if !self.read_messages(note.run, &mut recalled).await? {
+                    self.journal.forget_inbox_note(note).await?;
+                }
+            }
+            if last.is_none() {
                 break;
             }
-            match of_run(&self.journal, run, &self.rules, Wanted::Own, |name| self.named(name)).await {
-                Ok(messages) => {
-                    let mut ledger = self.ledger.lock();
-                    messages.into_iter().for_each(|placed| ledger.enter(placed));
-                }
-                Err(error @ StorageError::Corrupt { .. }) => {
-                    tracing::warn!(parent: None, %run, %error, "the run cannot be read; its messages are in no inbox");
-                }
-                Err(error) => return Err(error),
-            }
-            runs.pop();
         }
+        recalled.agents.insert(agent.to_owned());
         Ok(())
+    }
+
+    /// Enters the messages of a run, unless they were read before; `false` if it has none, as one that is gone.
+    async fn read_messages(&self, run: RunId, recalled: &mut Recalled) -> Result<bool, StorageError> {
+        if recalled.runs.contains(&run) {
+            return Ok(true);
+        }
+        let messages = match of_run(&self.journal, run, &self.rules, Wanted::Own, |name| self.named(name)).await {
+            Ok(messages) => messages,
+            Err(error @ StorageError::Corrupt { .. }) => {
+                tracing::warn!(parent: None, %run, %error, "the run cannot be read; its messages are in no inbox");
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        recalled.runs.insert(run);
+        let is_any = !messages.is_empty();
+        let mut ledger = self.ledger.lock();
+        messages.into_iter().for_each(|placed| ledger.enter(placed));
+        Ok(is_any)
     }
 
     /// The status of a delegation that is in no inbox, from its run's journal.
@@ -64,4 +89,25 @@ impl Router {
         let messages = of_run(&self.journal, run, &self.rules, Wanted::All, |name| self.named(name)).await?;
         Ok(self.limits.last_of(request, &messages, self.env.now().wall))
     }
+}
+
+/// Completes the index of a store that was written without it. Reads all runs that have ended, once for the store.
+async fn index(journal: &Journal, rules: &StateRules) -> Result<(), StorageError> {
+    let open: BTreeSet<RunId> = journal.open_runs().await?.into_iter().collect();
+    let ends: BTreeMap<RunId, Timestamp> = journal.ended_runs().await?.into_iter().map(|(at, run)| (run, at)).collect();
+    for run in journal.runs().await?.into_iter().filter(|run| !open.contains(run)) {
+        let messages = match of_run(journal, run, rules, Wanted::Own, |name| AgentName::new(name).ok()).await {
+            Ok(messages) => messages,
+            Err(StorageError::Corrupt { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(last) = messages.last() else { continue };
+        let inboxes = owners(&messages);
+        match ends.get(&run) {
+            Some(at) => journal.note_ended(run, *at, &inboxes).await?,
+            // The note of its end was lost.
+            None => journal.note_inboxes(run, last.at, &inboxes).await?,
+        }
+    }
+    journal.note_all_inboxes().await
 }

@@ -38,7 +38,7 @@ pub(crate) use policy::ApprovalPolicy;
 pub use policy::PolicyQuestion;
 
 use directory::Directory;
-use history::UnreadRuns;
+use history::Recalled;
 use ledger::DelegationLedger;
 use outbox::{Entry, Outbox};
 
@@ -69,8 +69,8 @@ pub(crate) struct Router {
     outbox: Arc<Outbox>,
     ledger: Mutex<DelegationLedger>,
     limits: LedgerLimits,
-    /// `None` until an inbox is read for the first time.
-    unread: tokio::sync::Mutex<Option<UnreadRuns>>,
+    /// Which inboxes were read from the journals.
+    recalled: tokio::sync::Mutex<Recalled>,
     /// Turns whose delivery a planned fault delays, and which their agents still wait for.
     delayed: Arc<Mutex<BTreeSet<TurnId>>>,
 }
@@ -120,7 +120,7 @@ impl Router {
             outbox: Arc::default(),
             ledger: Mutex::new(DelegationLedger::new(limits)),
             limits,
-            unread: tokio::sync::Mutex::default(),
+            recalled: tokio::sync::Mutex::default(),
             delayed: Arc::default(),
         }
     }

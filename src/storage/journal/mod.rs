@@ -1,5 +1,6 @@
 //! The journal: a run's events as records of one stream.
 
+mod inboxes;
 mod letters;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::messages::{Durability, RunEvent, RunId, Timestamp};
+use crate::messages::{AgentName, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
 
@@ -267,14 +268,25 @@ impl Journal {
         }
     }
 
-    /// Notes that a run has ended, for [`Journal::forget_ended_before`].
-    pub(crate) fn note_ended(&self, run: RunId, at: Timestamp) -> StorageFuture<()> {
-        self.note(ended_key(run, at), Arc::from([].as_slice()))
+    /// Notes that a run has ended, for [`Journal::forget_ended_before`], and which inboxes have messages of it.
+    pub(crate) fn note_ended(&self, run: RunId, at: Timestamp, inboxes: &[AgentName]) -> StorageFuture<()> {
+        let inboxes_noted = (!inboxes.is_empty()).then(|| self.note_inboxes(run, at, inboxes));
+        let ended = self.note(ended_key(run, at), inboxes::to_bytes(inboxes));
+        match inboxes_noted {
+            None => ended,
+            Some(noted) => async move { noted.await.and(ended.await) }.boxed(),
+        }
     }
 
-    /// Takes the note of [`Journal::note_ended`] back: the run continues.
+    /// Takes the notes of [`Journal::note_ended`] back: the run continues.
     pub(crate) fn note_reopened(&self, run: RunId, ended_at: Timestamp) -> StorageFuture<()> {
-        self.delete(ended_key(run, ended_at))
+        let (journal, key) = (self.clone(), ended_key(run, ended_at));
+        async move {
+            let Some(entry) = journal.storage.get(&key).await? else { return Ok(()) };
+            journal.forget_inboxes(run, ended_at, &inboxes::of_bytes(&entry.value)).await?;
+            journal.delete(key).await
+        }
+        .boxed()
     }
 
     /// Forgets the runs that ended before a time. One that cannot be forgotten holds up no other; its note stays, so that
@@ -287,12 +299,13 @@ impl Journal {
         let (mut forgotten, mut after) = (Forgotten::default(), None);
         loop {
             let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
-            for (key, _) in &page {
+            for (key, entry) in &page {
                 let Some((at, run)) = ended_of(key) else { continue };
                 if at >= time {
                     return Ok(forgotten);
                 }
                 let gone = async {
+                    self.forget_inboxes(run, at, &inboxes::of_bytes(&entry.value)).await?;
                     self.forget(run).await?;
                     self.delete(key.clone()).await
                 };
@@ -544,9 +557,9 @@ fn run_of(key: &Key) -> Option<RunId> {
 mod tests {
     use super::*;
     use crate::messages::{
-        Action, ActionKind, AgentName, AskedOutcome, Authority, Chain, Command, ConversationId, Decision, Effect,
-        Envelope, Failure, FailureKind, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task,
-        Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
+        Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Decision, Effect, Envelope,
+        Failure, FailureKind, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task, Terms,
+        Timestamp, TraceId, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -865,7 +878,7 @@ mod tests {
         let (broken, at) = (RunId(Uuid::from_u128(3)), Timestamp::from_millis(1000));
         for run in (1..=5).map(|number| RunId(Uuid::from_u128(number))) {
             journal.append(&Journal::stream(run), Fence::FIRST, 0, &events(), Durability::Memory).await.unwrap();
-            journal.note_ended(run, at).await.unwrap();
+            journal.note_ended(run, at, &[]).await.unwrap();
         }
         let damaged = Journal::key_of("letter", broken).child("1");
         journal.note(damaged.clone(), Arc::from(b"no note".as_slice())).await.unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use crate::messages::state::RunFigures;
@@ -11,6 +12,7 @@ use crate::messages::{
     AgentName, ApprovalId, Authority, Chain, Durability, EarlierAnswer, Envelope, Json, RequestId, RunEvent, RunId,
     RunMetrics, State, Submission, Timestamp, TurnId,
 };
+use crate::storage::StorageError;
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Answered, Record, Run};
@@ -41,13 +43,31 @@ pub(crate) trait Dispatch: AgentDirectory {
     fn interrupted(&self, run: &Run);
 
     /// An event was journaled: the `sequence`-th of its run, from 1. `run` may have later events too.
-    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
+    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent, inboxes: &mut Inboxes);
 
     /// A delegation was answered.
-    fn answered(&self, run: &Run, answered: &Answered);
+    fn answered(&self, run: &Run, answered: &Answered, inboxes: &mut Inboxes);
 
     /// A run has ended; all of its events were passed to [`journaled`](Self::journaled).
-    fn ended(&self, run: &Run);
+    fn ended(&self, run: &Run, inboxes: &mut Inboxes);
+
+    /// The inboxes that have messages of a run, from its journal.
+    fn inboxes_of(&self, run: RunId) -> BoxFuture<'static, Result<Vec<AgentName>, StorageError>>;
+}
+
+/// The inboxes that have messages of a run; `None` if it was read back, so that the earlier ones are not known.
+#[derive(Debug)]
+pub(crate) struct Inboxes(pub(crate) Option<Vec<AgentName>>);
+
+impl Inboxes {
+    /// Adds the owner of an inbox.
+    pub(crate) fn add(&mut self, owner: &AgentName) {
+        if let Self(Some(inboxes)) = self
+            && !inboxes.contains(owner)
+        {
+            inboxes.push(owner.clone());
+        }
+    }
 }
 
 /// A turn that a worker may take, with everything that the worker needs.

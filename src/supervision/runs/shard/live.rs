@@ -13,6 +13,7 @@ use crate::supervision::runs::rules::requests::{RequestKey, TurnReply};
 use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
 use crate::supervision::runs::rules::snapshot::Cadence;
 
+use super::dispatch::Inboxes;
 use super::queue::RunMessage;
 
 /// A run, its position in the journal, and the callers that wait for it.
@@ -46,6 +47,8 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) is_noted_open: bool,
     /// It was read back: attempts from before may still be running beside those that were dispatched again.
     pub(in crate::supervision::runs) is_recovered: bool,
+    /// The inboxes that have messages of it, for the index of inboxes.
+    pub(in crate::supervision::runs) inboxes: Inboxes,
     /// When the next snapshot is due.
     pub(in crate::supervision::runs) cadence: Cadence,
     /// The record of each snapshot, and the number of turns that had ended by then; for [`LiveRun::trim_to`].
@@ -120,6 +123,7 @@ impl LiveRun {
             results: Vec::new(),
             is_noted_open: false,
             is_recovered: false,
+            inboxes: Inboxes((last == 0).then(Vec::new)),
             cadence: Cadence::default(),
             snapshots: VecDeque::new(),
         }

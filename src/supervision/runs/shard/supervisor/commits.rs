@@ -91,7 +91,7 @@ impl RunShard {
         let mut sequence = live.run.sequence() - committed as u64;
         for event in events.drain(..) {
             sequence += 1;
-            self.shared.dispatch.journaled(&live.run, sequence, &event);
+            self.shared.dispatch.journaled(&live.run, sequence, &event, &mut live.inboxes);
         }
         for released in on_commit.drain(..) {
             self.perform(&mut live, released, now);
@@ -135,7 +135,7 @@ impl RunShard {
     fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
         // First: a caller that has the result finds the status of the end.
-        self.shared.dispatch.ended(&live.run);
+        self.shared.dispatch.ended(&live.run, &mut live.inboxes);
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
                 let _ = waiter.send(Arc::clone(result));
@@ -150,27 +150,7 @@ impl RunShard {
         let Self { timers, runs, loading, .. } = self;
         timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
         self.shared.roster.remove(run);
-        if let Some(leave) = self.shared.leave_conversation(&live.run, live.durability) {
-            let (journal, at, is_noted) = (self.shared.journal.clone(), live.run.last_at(), live.is_noted_open);
-            // In this order: a start that finds the open note of an ended run stores its messages.
-            let noted = async move {
-                leave.await;
-                if is_noted {
-                    let _ = journal.note_ended(run, at).await.and(journal.mark_ended(run).await);
-                }
-            };
-            spawn_unless_ready(noted.boxed(), |()| {});
-            if !is_noted && let Some(oldest) = self.shared.memory_runs.add(run) {
-                spawn_unless_ready(self.shared.journal.forget(oldest), |_| {});
-            }
-        } else if live.is_noted_open {
-            let (ended, open) =
-                (self.shared.journal.note_ended(run, live.run.last_at()), self.shared.journal.mark_ended(run));
-            // A lost note costs a read at the next start, or disk space; nothing else.
-            spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
-        } else if let Some(oldest) = self.shared.memory_runs.add(run) {
-            spawn_unless_ready(self.shared.journal.forget(oldest), |_| {});
-        }
+        self.shared.note_end(&live.run, live.durability, live.is_noted_open, live.inboxes);
     }
 
     /// Handles a failed commit: none of its events counts. A submission is refused; any other run is read back from the journal.
@@ -252,7 +232,7 @@ impl RunShard {
                     self.timers.add(now.monotonic + at.since(now.wall), timer);
                 }
                 Effect::Reply(request) => live.reply(request),
-                Effect::Answered(answered) => shared.dispatch.answered(&live.run, &answered),
+                Effect::Answered(answered) => shared.dispatch.answered(&live.run, &answered, &mut live.inboxes),
                 Effect::RequestApproval(request) => {
                     let request = live.run.request_id(request);
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {

@@ -7,11 +7,12 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::env::Now;
-use crate::messages::{RequestId, RunEvent, RunId, TurnId, Unacknowledged};
+use crate::messages::{Durability, RequestId, RunEvent, RunId, TurnId, Unacknowledged};
 use crate::storage::Fence;
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
 use crate::supervision::runs::rules::run::{Effect, Phase, Run};
 use crate::supervision::runs::rules::snapshot::{self, Loaded, is_left};
+use crate::supervision::runs::shard::dispatch::Inboxes;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
@@ -67,18 +68,12 @@ impl RunShard {
         }
         let durability = fold.submission().task.durability.unwrap_or(self.shared.durability);
         if fold.result().is_some() {
-            self.shared.dispatch.ended(&fold);
-            if let Some(leave) = self.shared.leave_conversation(&fold, durability) {
-                self.runs.remove(&run);
-                self.shared.roster.remove(run);
-                let journal = self.shared.journal.clone();
-                let noted = async move {
-                    leave.await;
-                    let _ = journal.mark_ended(run).await;
-                };
-                return spawn_unless_ready(noted.boxed(), |()| {});
-            }
-            return self.forget(run);
+            let mut inboxes = Inboxes(None);
+            self.shared.dispatch.ended(&fold, &mut inboxes);
+            self.runs.remove(&run);
+            self.shared.roster.remove(run);
+            let is_noted_open = new_process || durability != Durability::Memory;
+            return self.shared.note_end(&fold, durability, is_noted_open, inboxes);
         }
         self.arm_deadline(&fold, now);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability));
@@ -154,7 +149,7 @@ impl RunShard {
         self.load(run, true, None);
     }
 
-    /// Removes a run that has ended or was never journaled.
+    /// Removes a run that was never journaled.
     fn forget(&mut self, run: RunId) {
         self.runs.remove(&run);
         self.shared.roster.remove(run);

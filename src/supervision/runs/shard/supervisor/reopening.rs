@@ -17,6 +17,7 @@ use crate::supervision::runs::rules::snapshot;
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 use crate::supervision::runs::shard::queue::{Reopened, ShardMessage};
 
+use super::memory_runs::MemoryRun;
 use super::ready_or_spawned::spawn_unless_ready;
 use super::shard::RunShard;
 
@@ -76,7 +77,9 @@ impl RunShard {
             Err(error) => drop(ack.send(Err(error))),
             Ok((mut live, ended_at)) => {
                 live.on_commit.push(OnCommit::Overwritten(ack));
-                self.shared.memory_runs.remove(run);
+                if let Some(MemoryRun { inboxes: Some(inboxes), .. }) = self.shared.memory_runs.remove(run) {
+                    spawn_unless_ready(self.shared.journal.forget_inboxes(run, inboxes.0, &inboxes.1), |_| {});
+                }
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }

@@ -1,0 +1,84 @@
+//! What the store notes about a run that has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use crate::messages::{AgentName, Durability, RunId, Timestamp};
+use crate::storage::{StorageError, StorageFuture};
+use crate::supervision::answer_of;
+use crate::supervision::runs::rules::run::Run;
+use crate::supervision::runs::shard::dispatch::Inboxes;
+
+use super::context::ShardContext;
+use super::memory_runs::MemoryRun;
+use super::ready_or_spawned::spawn_unless_ready;
+
+impl ShardContext {
+    /// Stores what an ended run leaves in its conversation and in the index of inboxes, and then removes its open note: a start
+    /// that finds the note of an ended run does the rest.
+    pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
+        let leave = self.leave_conversation(run, durability);
+        let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
+        let work = match (leave, inboxes) {
+            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, inboxes),
+            (leave, Inboxes(inboxes)) => Some(
+                async move {
+                    if let Some(leave) = leave {
+                        leave.await;
+                    }
+                    let inboxes = match inboxes {
+                        Some(inboxes) => inboxes,
+                        None => shared.inboxes_of(run).await?,
+                    };
+                    match shared.write_end(run, at, is_noted_open, inboxes) {
+                        Some(written) => written.await,
+                        None => Ok(()),
+                    }
+                }
+                .boxed(),
+            ),
+        };
+        if let Some(work) = work {
+            // A lost note costs a read at the next start, or disk space; nothing else.
+            spawn_unless_ready(work, |_| {});
+        }
+    }
+
+    /// The inboxes that have messages of a run that was read back. While the store does not answer it is asked again.
+    async fn inboxes_of(&self, run: RunId) -> Result<Vec<AgentName>, StorageError> {
+        loop {
+            match answer_of(self.dispatch.inboxes_of(run)).await {
+                // It is in no inbox.
+                Err(StorageError::Corrupt { .. }) => return Ok(Vec::new()),
+                Err(error) if error.is_transient() => tokio::time::sleep(Duration::from_secs(1)).await,
+                inboxes => return inboxes,
+            }
+        }
+    }
+
+    /// Issues the writes in their order; `None` if there are none.
+    fn write_end(
+        &self,
+        run: RunId,
+        at: Timestamp,
+        is_noted_open: bool,
+        inboxes: Vec<AgentName>,
+    ) -> Option<StorageFuture<()>> {
+        if is_noted_open {
+            let (ended, open) = (self.journal.note_ended(run, at, &inboxes), self.journal.mark_ended(run));
+            return Some(async move { ended.await.and(open.await) }.boxed());
+        }
+        let noted = (!inboxes.is_empty()).then(|| self.journal.note_inboxes(run, at, &inboxes));
+        let inboxes = (!inboxes.is_empty()).then(|| Box::new((at, inboxes)));
+        let Some(MemoryRun { run, inboxes }) = self.memory_runs.add(MemoryRun { run, inboxes }) else { return noted };
+        let unlisted = inboxes.map(|inboxes| self.journal.forget_inboxes(run, inboxes.0, &inboxes.1));
+        let forgotten = self.journal.forget(run);
+        if noted.is_none() && unlisted.is_none() {
+            return Some(forgotten);
+        }
+        let before = [noted, unlisted].into_iter().flatten();
+        Some(async move { futures::future::try_join_all(before.chain([forgotten])).await.map(|_| ()) }.boxed())
+    }
+}
