@@ -1,5 +1,7 @@
 //! The board itself: whether it works, its agents, and its tree of supervisors.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use callboard::supervision::tree::{ActorState, TreeNode};
@@ -16,6 +18,28 @@ pub(crate) async fn health(State(context): Shared) -> Result<Json<Value>, Proble
         None => Ok(Json(json!({ "status": "ok" }))),
         Some(_) => Err(Problem::new(ProblemCode::Unavailable, "the board has stopped")),
     }
+}
+
+/// Answers whether the board works, and has read the unfinished runs that it found at its start.
+pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem> {
+    let Json(health) = health(State(Arc::clone(&context))).await?;
+    match context.board.recovered().now_or_never() {
+        Some(()) => Ok(Json(health)),
+        None => {
+            Err(Problem::new(ProblemCode::Unavailable, "the board still reads the runs that it found at its start"))
+        }
+    }
+}
+
+/// Answers with the names of the saved workflows, each with its latest version.
+pub(crate) async fn workflows(State(context): Shared) -> Result<Json<Value>, Problem> {
+    let workflows = context.board.workflows();
+    let mut listed = Vec::new();
+    for name in workflows.names().await.map_err(|error| Problem::of_store(&error))? {
+        let versions = workflows.versions(&name).await.map_err(|error| Problem::of_store(&error))?;
+        listed.push(json!({ "name": name, "version": versions.last() }));
+    }
+    Ok(Json(json!({ "workflows": listed })))
 }
 
 /// Answers with the agents and what they announce.

@@ -7,6 +7,7 @@ use callboard::Callboard;
 use callboard::messages::Timestamp;
 use tokio::sync::watch;
 
+use crate::index::Index;
 use crate::origins::Origins;
 use crate::streams::Streams;
 use crate::tokens::Tokens;
@@ -17,19 +18,21 @@ pub(crate) struct Context {
     pub(crate) tokens: Tokens,
     pub(crate) origins: Origins,
     pub(crate) streams: Streams,
+    pub(crate) index: Index,
     /// Whether event streams are to end.
     pub(crate) is_stopping: watch::Sender<bool>,
 }
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        Self { board, tokens, origins, streams: Streams::default(), is_stopping: watch::Sender::new(false) }
+        let (streams, index) = Default::default();
+        Self { board, tokens, origins, streams, index, is_stopping: watch::Sender::new(false) }
     }
 
     /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
-        let streams = self.streams.clone();
-        Self { streams, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
+        let (streams, index) = (self.streams.clone(), self.index.clone());
+        Self { streams, index, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use callboard::messages::{Limits, RunId, Task, visible};
+use callboard::messages::{Limits, RunId, Task, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
-use callboard::supervision::runs::Run;
+use callboard::supervision::runs::{Fork, Run};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -20,6 +20,7 @@ use crate::context::{Context, Shared};
 use crate::json::{self as shapes, time};
 use crate::people;
 use crate::problem::{Problem, ProblemCode};
+use crate::query;
 use crate::tokens::{Caller, Scope};
 
 /// The header with which a client may repeat a request safely.
@@ -33,6 +34,8 @@ const MAX_KEY: usize = 128;
 pub(crate) struct Request {
     /// The name, role or capability that the task is for; may be absent if there is one agent.
     to: Option<String>,
+    /// The saved workflow that does it, in place of an agent; its latest version.
+    workflow: Option<String>,
     /// What to do, in words.
     body: String,
     /// What to work on; the body by default.
@@ -46,14 +49,23 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn task(self, caller: &Caller) -> Task {
+    async fn task(self, context: &Context, caller: &Caller) -> Result<Task, Problem> {
         let mut task = Task::new(&self.body);
+        if let Some(name) = &self.workflow {
+            if self.to.is_some() {
+                return Err(Problem::bad("`to` and `workflow` are both given: a workflow names its agents"));
+            }
+            let saved = context.board.workflows().latest(name).await?;
+            let (_, workflow) = saved
+                .ok_or_else(|| Problem::new(ProblemCode::Refused, format!("there is no workflow {}", visible(name))))?;
+            task = Task { body: self.body.into(), ..workflow.task(Value::Null) };
+        }
         task.to = self.to.map(Into::into);
         task.input = self.input.map(Into::into);
         task.limits = self.limits;
         task.deadline = self.deadline_ms.map(Duration::from_millis);
         task.is_untrusted = self.is_untrusted || !caller.scopes.contains(&Scope::Admin);
-        task
+        Ok(task)
     }
 }
 
@@ -64,7 +76,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     Body(request): Body<Request>,
 ) -> Result<Response, Problem> {
-    let mut task = request.task(&caller);
+    let mut task = request.task(&context, &caller).await?;
     task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
     let asked = task.clone();
     // A task that is there already is not admitted again: the board may be full, or its agent gone.
@@ -77,9 +89,12 @@ pub(crate) async fn create(
         let detail = format!("the key was used for another task, delegation {run}; choose another key");
         return Err(Problem::new(ProblemCode::KeyReused, detail));
     }
-    // Relative, because the router may be mounted below another path.
-    let location = [(LOCATION, format!("delegations/{run}"))];
-    Ok((StatusCode::ACCEPTED, location, Json(shown(&context, &fold))).into_response())
+    Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
+}
+
+/// The answer with a delegation that was accepted. Its location is relative, because the router may be mounted below another path.
+fn accepted(location: &str, delegation: Value) -> Response {
+    (StatusCode::ACCEPTED, [(LOCATION, location)], Json(delegation)).into_response()
 }
 
 /// The run with this id, if there is one.
@@ -148,11 +163,85 @@ pub(crate) async fn cancel(
     if !run.cancel(&reason).await? {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }
-    let mut shown = shown(&context, &run.read().await?);
+    Ok(Json(readable(&caller, shown(&context, &run.read().await?))))
+}
+
+/// What the caller may read of a delegation that others may have given.
+fn readable(caller: &Caller, mut shown: Value) -> Value {
     if let (false, Some(fields)) = (caller.scopes.contains(&Scope::Read), shown.as_object_mut()) {
         fields.retain(|name, _| ["request_id", "status"].contains(&name.as_str()));
     }
-    Ok(Json(shown))
+    shown
+}
+
+/// Which turn of a delegation is tried again.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Retry {
+    /// The number of a turn that failed for good; by default that of the last one.
+    turn: Option<u32>,
+}
+
+/// Has a turn that failed for good tried again, in a delegation of its own. The same turn again is the same delegation.
+pub(crate) async fn retry(
+    State(context): Shared,
+    Id(id): Id,
+    Extension(caller): Extension<Caller>,
+    Body(Retry { turn }): Body<Retry>,
+) -> Result<Response, Problem> {
+    let run = find(&context, &id)?;
+    let letter = match turn {
+        Some(number) => TurnId { run: run.id(), number },
+        None => {
+            let letters = run.dead_letters().await?;
+            let none = || {
+                Problem::new(ProblemCode::Conflict, format!("no turn of delegation {} has failed for good", run.id()))
+            };
+            letters.last().ok_or_else(none)?.turn
+        }
+    };
+    began(&context, &caller, context.board.dead_letters().retry(letter).await?).await
+}
+
+/// From where a delegation is forked, and what is changed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forked {
+    /// The number of the turn that begins again.
+    turn: u32,
+    /// The input of the turn; that which it had by default.
+    #[serde(default, deserialize_with = "present")]
+    input: Option<Value>,
+    limits: Option<Limits>,
+}
+
+/// Forks a delegation at a turn. A task that is trusted is changed with the scope `admin` alone: the fork is trusted as well.
+pub(crate) async fn fork(
+    State(context): Shared,
+    Id(id): Id,
+    Extension(caller): Extension<Caller>,
+    Body(Forked { turn, input, limits }): Body<Forked>,
+) -> Result<Response, Problem> {
+    let run = find(&context, &id)?;
+    let is_untrusted = run.read().await?.submission().task.is_untrusted;
+    if input.is_some() && !is_untrusted && !caller.scopes.contains(&Scope::Admin) {
+        let detail = "the task of this delegation is trusted: another `input` needs the scope admin";
+        return Err(Problem::new(ProblemCode::MissingScope, detail));
+    }
+    let fork = Fork { input: input.map(Into::into), limits, ..Fork::default() };
+    began(&context, &caller, context.board.fork(run.id(), turn, fork).await?).await
+}
+
+/// The answer with a delegation that began from another.
+async fn began(context: &Context, caller: &Caller, run: RunHandle) -> Result<Response, Problem> {
+    let shown = readable(caller, shown(context, &run.read().await?));
+    Ok(accepted(&format!("../{}", run.id()), shown))
+}
+
+/// The delegation that a query names: `/delegation-status?id=ID`.
+pub(crate) async fn status(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
+    let [id] = query::values(query.as_deref(), ["id"])?;
+    get(State(context), Id(id.ok_or_else(|| Problem::bad("the query has no `id`"))?.into_owned())).await
 }
 
 /// The handle of the run that a path names.
@@ -165,9 +254,17 @@ pub(crate) fn find(context: &Context, id: &str) -> Result<RunHandle, Problem> {
 
 /// A delegation as JSON (docs/http.md).
 fn shown(context: &Context, run: &Run) -> Value {
-    let submission = run.submission();
     let now = context.now();
-    let result = run.result().map(|result| shapes::result(result));
+    let mut shown = brief(context, run);
+    shown["pending"] =
+        run.pending().iter().filter(|wait| !wait.is_expired(now)).map(people::shown).collect::<Vec<_>>().into();
+    shown["result"] = json!(run.result().map(|result| shapes::result(result)));
+    shown
+}
+
+/// A delegation as lists have it: without what it waits for, and without its result.
+pub(crate) fn brief(context: &Context, run: &Run) -> Value {
+    let submission = run.submission();
     let status = match run.result() {
         None => "ack",
         Some(result) if result.outcome.is_finished() => "complete",
@@ -180,9 +277,7 @@ fn shown(context: &Context, run: &Run) -> Value {
         "body": submission.task.body,
         "submitted_at": time(submission.at),
         "status": status,
-        "state": shapes::status(run, now),
-        "pending": run.pending().iter().filter(|wait| !wait.is_expired(now)).map(people::shown).collect::<Vec<_>>(),
+        "state": shapes::status(run, context.now()),
         "metrics": shapes::stable(&run.metrics()),
-        "result": result,
     })
 }

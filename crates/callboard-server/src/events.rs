@@ -17,7 +17,7 @@ use futures::{Stream, StreamExt as _};
 use serde_json::{Value, json};
 
 use crate::body::Id;
-use crate::context::Shared;
+use crate::context::{Context, Shared};
 use crate::delegations::find;
 use crate::json::{self as shapes, stable};
 use crate::problem::Problem;
@@ -39,9 +39,32 @@ pub(crate) async fn stream(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let run = find(&context, &id)?;
-    let modes = modes(query.as_deref())?;
-    let seen = last_event_id(&headers)?;
+    let [names] = query::values(query.as_deref(), ["modes"])?;
+    follow(&context, &id, names.as_deref(), caller, &headers).await
+}
+
+/// The stream of the delegation that a query names: `/delegation-stream?id=ID`.
+pub(crate) async fn stream_of_query(
+    State(context): Shared,
+    RawQuery(query): RawQuery,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let [id, names] = query::values(query.as_deref(), ["id", "modes"])?;
+    let id = id.ok_or_else(|| Problem::bad("the query has no `id`"))?;
+    follow(&context, &id, names.as_deref(), caller, &headers).await
+}
+
+async fn follow(
+    context: &Context,
+    id: &str,
+    names: Option<&str>,
+    caller: Caller,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let run = find(context, id)?;
+    let modes = modes(names)?;
+    let seen = last_event_id(headers)?;
     let has_ended = run.read().await?.result().is_some();
     if !has_ended && context.board.quarantined().contains_key(&run.id()) {
         let quarantined = RunError::Quarantined { run: run.id(), why: "its events are not followed".to_owned() };
@@ -130,12 +153,9 @@ fn shown(watched: &Watched) -> Event {
     }
 }
 
-/// The modes that a query asks for: `modes=updates,messages` by default.
-fn modes(query: Option<&str>) -> Result<Vec<StreamMode>, Problem> {
-    match query::values(query, ["modes"])? {
-        [Some(names)] => names.split(',').map(mode).collect(),
-        [None] => Ok(vec![StreamMode::Updates, StreamMode::Messages]),
-    }
+/// The modes of these names, which commas separate: `updates,messages` by default.
+fn modes(names: Option<&str>) -> Result<Vec<StreamMode>, Problem> {
+    names.unwrap_or("updates,messages").split(',').map(mode).collect()
 }
 
 fn mode(name: &str) -> Result<StreamMode, Problem> {

@@ -29,8 +29,10 @@ mod delegations;
 mod events;
 #[cfg(unix)]
 mod folders;
+mod index;
 pub mod json;
 mod lingering;
+mod lists;
 mod origins;
 mod people;
 #[cfg(unix)]

@@ -7,9 +7,9 @@ use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use callboard::messages::Refusal;
-use callboard::runtime::RunError;
+use callboard::runtime::{RunError, WorkflowStoreError};
 use callboard::storage::StorageError;
-use callboard::{AnswerError, SubmitError};
+use callboard::{AnswerError, ForkError, SubmitError};
 use serde_json::json;
 
 use crate::tokens::TokenError;
@@ -114,7 +114,7 @@ impl Problem {
     }
 
     /// A failure of the store. The cause is logged, since it may name files of the machine.
-    fn of_store(error: &StorageError) -> Self {
+    pub(crate) fn of_store(error: &StorageError) -> Self {
         tracing::error!(%error, "a request failed in the store");
         Self::new(ProblemCode::Unavailable, "the store cannot be read or written; the log of the server has the cause")
     }
@@ -199,6 +199,31 @@ impl From<RunError> for Problem {
             _ => return Self::internal(&error),
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<ForkError> for Problem {
+    fn from(error: ForkError) -> Self {
+        let code = match error {
+            ForkError::Unknown(_) | ForkError::NoLetter(_) => ProblemCode::NotFound,
+            ForkError::Trimmed | ForkError::NotHere(_) => ProblemCode::Conflict,
+            ForkError::Refused(refusal) => return refusal.into(),
+            ForkError::Submit(error) => return (*error).into(),
+            ForkError::Storage(error) => return Self::of_store(&error),
+            ForkError::Unacknowledged(_) => ProblemCode::Unavailable,
+            _ => ProblemCode::Refused,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<WorkflowStoreError> for Problem {
+    fn from(error: WorkflowStoreError) -> Self {
+        match error {
+            WorkflowStoreError::Storage(error) => Self::of_store(&error),
+            WorkflowStoreError::Name(error) => Self::bad(error.to_string()),
+            error => Self::internal(&error),
+        }
     }
 }
 

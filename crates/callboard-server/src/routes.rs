@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, events, people};
+use crate::{agents, delegations, events, lists, people};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -48,14 +48,23 @@ type Handler = fn() -> MethodRouter<Arc<Context>>;
 /// The routes with their handlers. The router is made of it, so that no route is without an entry.
 const TABLE: &[(Route, Handler)] = &[
     (get("/v1/health", Access::Open), || on(MethodFilter::GET, agents::health)),
+    (get("/v1/ready", Access::Open), || on(MethodFilter::GET, agents::ready)),
     (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
+    (get("/v1/workflows", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::workflows)),
+    (get("/v1/delegations", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::runs)),
+    (get("/v1/runs", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::runs)),
+    (get("/v1/dead-letters", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::dead_letters)),
     (post("/v1/delegations", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::create)),
     (get("/v1/delegations/{id}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::get)),
     (post("/v1/delegations/{id}/cancel", Access::Scope(Scope::Delegate)), || {
         on(MethodFilter::POST, delegations::cancel)
     }),
     (get("/v1/delegations/{id}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream)),
+    (post("/v1/delegations/{id}/retry", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::retry)),
+    (post("/v1/delegations/{id}/fork", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::fork)),
+    (get("/delegation-status", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::status)),
+    (get("/delegation-stream", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream_of_query)),
     (get("/v1/pending", Access::Scope(Scope::Read)), || on(MethodFilter::GET, people::list)),
     (post("/v1/pending/{id}", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, people::answer)),
 ];

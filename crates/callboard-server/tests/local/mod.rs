@@ -1,5 +1,7 @@
 //! Requests to the router without a connection, so that time can be paused.
 
+#![allow(dead_code, reason = "each test has some of it")]
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -27,8 +29,12 @@ pub(crate) fn memory() -> Arc<Memory> {
 impl Local {
     /// With a token that has all scopes.
     pub(crate) fn over(board: &Callboard) -> Self {
+        Self::with(board, Scope::ALL)
+    }
+
+    pub(crate) fn with(board: &Callboard, scopes: impl IntoIterator<Item = Scope>) -> Self {
         let tokens = Tokens::new(Env::system());
-        let secret = tokens.add(TokenSpec::new("ci", Scope::ALL)).unwrap();
+        let secret = tokens.add(TokenSpec::new("ci", scopes)).unwrap();
         Self { router: Server::new(board.clone(), tokens).router(), secret }
     }
 

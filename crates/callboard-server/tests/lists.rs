@@ -1,0 +1,247 @@
+//! Lists of delegations, and delegations that begin from others.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod local;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use callboard::prelude::*;
+use callboard::workflow::{Node, Workflow};
+use callboard_server::Scope;
+use serde_json::{Value, json};
+
+use local::{Local, text_of};
+
+/// A board with an agent that echoes, one that fails until it is repaired, and one that asks.
+async fn board() -> (Callboard, Arc<AtomicBool>) {
+    let is_repaired = Arc::new(AtomicBool::new(false));
+    let repaired = Arc::clone(&is_repaired);
+    let fails = move |turn: Turn| {
+        let is_repaired = repaired.load(Ordering::Relaxed);
+        async move {
+            if is_repaired {
+                Ok(Command::output(turn.input_json().clone()))
+            } else {
+                Err(TurnError::terminal("it is down"))
+            }
+        }
+    };
+    let board = Callboard::builder()
+        .agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .agent("fails", fails)
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) })
+        .start()
+        .await
+        .unwrap();
+    (board, is_repaired)
+}
+
+/// Delegates a task, waits for its end, and returns its id.
+async fn delegate(board: &Callboard, local: &Local, task: &Value) -> String {
+    let (status, created) = local.post("/v1/delegations", &[], task).await;
+    assert_eq!(status, 202, "{created}");
+    let id = created["request_id"].as_str().unwrap().to_owned();
+    board.run(id.parse().unwrap()).result().await.unwrap();
+    id
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    let items = page["delegations"].as_array().unwrap_or_else(|| panic!("no list: {page}"));
+    items.iter().map(|item| item["request_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn delegations_are_listed_in_pages_newest_first_each_once() {
+    let (board, _) = board().await;
+    let local = Local::over(&board);
+    assert_eq!(local.get("/v1/delegations").await, (200, json!({ "delegations": [], "next": null })));
+    let mut submitted = BTreeSet::new();
+    for number in 0..7 {
+        // Ids of keys are hashes, and have no order.
+        let (key, task) = (format!("k{number}"), json!({ "to": "echo", "body": "x" }));
+        let headers: &[_] = if number % 2 == 0 { &[("Idempotency-Key", key.as_str())] } else { &[] };
+        let (_, created) = local.post("/v1/delegations", headers, &task).await;
+        submitted.insert(created["request_id"].as_str().unwrap().to_owned());
+    }
+    for path in ["/v1/delegations", "/v1/runs"] {
+        let (mut listed, mut times, mut next) = (Vec::new(), Vec::new(), String::new());
+        for expected in [3, 3, 1] {
+            let (status, page) = local.get(&format!("{path}?limit=3{next}")).await;
+            assert_eq!((status, ids(&page).len()), (200, expected), "{page}");
+            times.extend(page["delegations"].as_array().unwrap().iter().map(|item| item["submitted_at"].to_string()));
+            listed.extend(ids(&page));
+            assert_eq!(page["next"].is_null(), expected == 1, "{page}");
+            next = format!("&page={}", page["next"].as_str().unwrap_or_default());
+        }
+        assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
+        assert_eq!((listed.len(), listed.into_iter().collect::<BTreeSet<_>>()), (7, submitted.clone()));
+    }
+    // What is submitted after a page was read is on the first page alone.
+    let (_, first) = local.get("/v1/delegations?limit=1").await;
+    let late = delegate(&board, &local, &json!({ "to": "echo", "body": "late" })).await;
+    let (_, second) = local.get(&format!("/v1/delegations?page={}", first["next"].as_str().unwrap())).await;
+    assert_eq!((ids(&second).len(), ids(&second).contains(&late)), (6, false));
+    assert_eq!(ids(&local.get("/v1/delegations").await.1).len(), 8);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn lists_are_filtered_and_a_filter_that_is_none_is_refused() {
+    let (board, _) = board().await;
+    let local = Local::over(&board);
+    let finished = delegate(&board, &local, &json!({ "to": "echo", "body": "x" })).await;
+    let failed = delegate(&board, &local, &json!({ "to": "fails", "body": "x" })).await;
+    let (_, asks) = local.post("/v1/delegations", &[], &json!({ "to": "asker", "body": "x" })).await;
+    board.people().next().await.unwrap();
+    let asks = asks["request_id"].as_str().unwrap().to_owned();
+    for (query, expected) in [
+        ("state=finished", vec![&finished]),
+        ("state=failed", vec![&failed]),
+        ("state=waits_for_answer", vec![&asks]),
+        ("state=denied", vec![]),
+        ("agent=echo", vec![&finished]),
+        ("agent=ech", vec![]),
+        ("agent=fails&state=failed", vec![&failed]),
+        ("agent=fails&state=finished", vec![]),
+        ("since=2020-01-01&agent=echo", vec![&finished]),
+        ("since=2999-01-01T00:00:00Z", vec![]),
+    ] {
+        let (status, page) = local.get(&format!("/v1/delegations?{query}")).await;
+        assert_eq!((status, ids(&page)), (200, expected.into_iter().cloned().collect()), "{query}");
+        assert_eq!(page["next"], Value::Null, "{query}");
+    }
+    for query in [
+        "state=done",
+        "limit=0",
+        "limit=201",
+        "limit=x",
+        "limit=-1",
+        "page=x",
+        "page=1_2",
+        "page=",
+        "since=now",
+        "since=",
+        "agent=a&agent=b",
+        "agents=a",
+        "state",
+    ] {
+        let (status, problem) = local.get(&format!("/v1/delegations?{query}")).await;
+        assert_eq!((status, &problem["code"]), (400, &json!("bad-request")), "{query}: {problem}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_failed_for_good_is_listed_and_tried_again_once() {
+    let (board, is_repaired) = board().await;
+    let local = Local::over(&board);
+    let failed = delegate(&board, &local, &json!({ "to": "fails", "body": "x", "input": { "a": 1 } })).await;
+    let finished = delegate(&board, &local, &json!({ "to": "echo", "body": "x" })).await;
+    let (_, letters) = local.get("/v1/dead-letters").await;
+    let letter = &letters["dead_letters"][0];
+    assert_eq!((letters["dead_letters"].as_array().unwrap().len(), &letters["next"]), (1, &Value::Null));
+    assert_eq!(
+        (&letter["request_id"], &letter["turn"], &letter["agent"]),
+        (&json!(failed), &json!(1), &json!("fails"))
+    );
+    assert_eq!((&letter["input"], &letter["retried_as"]), (&json!({ "a": 1 }), &Value::Null), "{letter}");
+
+    is_repaired.store(true, Ordering::Relaxed);
+    let retry = format!("/v1/delegations/{failed}/retry");
+    let response = local.send(local.request("POST", &retry, &[], "{}")).await;
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
+    let created: Value = serde_json::from_str(&text_of(response).await).unwrap();
+    let new = created["request_id"].as_str().unwrap();
+    assert_eq!(location, format!("../{new}"));
+    assert_eq!(board.run(new.parse().unwrap()).result().await.unwrap().output, json!({ "a": 1 }));
+    let (status, again) = local.post(&retry, &[], &json!({ "turn": 1 })).await;
+    assert_eq!((status, &again["request_id"]), (202, &json!(new)), "the same turn is the same delegation");
+    let (_, letters) = local.get("/v1/dead-letters").await;
+    assert_eq!(letters["dead_letters"][0]["retried_as"], json!(new));
+
+    let (status, none) = local.post(&format!("/v1/delegations/{finished}/retry"), &[], &json!({})).await;
+    assert_eq!((status, &none["code"]), (409, &json!("conflict")), "{none}");
+    let (status, none) = local.post(&format!("/v1/delegations/{finished}/retry"), &[], &json!({ "turn": 1 })).await;
+    assert_eq!((status, &none["code"]), (404, &json!("not-found")), "{none}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_fork_of_a_trusted_task_takes_another_input_from_administrators_alone() {
+    let (board, _) = board().await;
+    let (admin, other) = (Local::over(&board), Local::with(&board, [Scope::Read, Scope::Delegate]));
+    let changed = json!({ "turn": 1, "input": "changed" });
+    for (giver, forker, expected) in [(&admin, &admin, 202), (&admin, &other, 403), (&other, &other, 202)] {
+        let fork =
+            format!("/v1/delegations/{}/fork", delegate(&board, giver, &json!({ "to": "echo", "body": "x" })).await);
+        let (status, forked) = forker.post(&fork, &[], &changed).await;
+        assert_eq!(status, expected, "{forked}");
+        if expected == 202 {
+            let run = board.run(forked["request_id"].as_str().unwrap().parse().unwrap());
+            assert_eq!(run.result().await.unwrap().output, "changed");
+        }
+        assert_eq!(forker.post(&fork, &[], &json!({ "turn": 1 })).await.0, 202, "without a change");
+        let (status, none) = forker.post(&fork, &[], &json!({ "turn": 9 })).await;
+        assert_eq!((status, &none["code"]), (422, &json!("refused")), "{none}");
+        assert_eq!(forker.post(&fork, &[], &json!({})).await.0, 400);
+    }
+    let writer = Local::with(&board, [Scope::Delegate]);
+    let run = delegate(&board, &admin, &json!({ "to": "echo", "body": "secret" })).await;
+    let (_, forked) = writer.post(&format!("/v1/delegations/{run}/fork"), &[], &json!({ "turn": 1 })).await;
+    let keys: Vec<&String> = forked.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["request_id", "status"], "it may not read");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_saved_workflow_is_listed_and_started() {
+    let (board, _) = board().await;
+    let local = Local::over(&board);
+    let workflow = Workflow::builder("twice")
+        .node(Node::agent("first", "echo"))
+        .node(Node::agent("second", "echo").after("first"))
+        .build()
+        .unwrap();
+    board.workflows().save(&workflow).await.unwrap();
+    let listed = json!({ "workflows": [{ "name": "twice", "version": 1 }] });
+    assert_eq!(local.get("/v1/workflows").await, (200, listed));
+    let id = delegate(&board, &local, &json!({ "workflow": "twice", "body": "x", "input": 5 })).await;
+    let (_, ended) = local.get(&format!("/v1/delegations/{id}")).await;
+    assert_eq!((&ended["status"], &ended["body"]), (&json!("complete"), &json!("x")), "{ended}");
+    for (task, status) in [
+        (json!({ "workflow": "twice", "to": "echo", "body": "x" }), 400),
+        (json!({ "workflow": "no", "body": "x" }), 422),
+    ] {
+        assert_eq!(local.post("/v1/delegations", &[], &task).await.0, status, "{task}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_board_is_ready_until_it_stops() {
+    let (board, _) = board().await;
+    let local = Local::over(&board);
+    board.recovered().await;
+    assert_eq!(local.get("/v1/ready").await, (200, json!({ "status": "ok" })));
+    board.shutdown().await;
+    assert_eq!(local.get("/v1/ready").await.0, 503);
+}
+
+#[tokio::test]
+async fn the_paths_of_the_first_version_answer_the_same() {
+    let (board, _) = board().await;
+    let local = Local::over(&board);
+    let id = delegate(&board, &local, &json!({ "to": "echo", "body": "x" })).await;
+    let there = local.get(&format!("/v1/delegations/{id}")).await;
+    assert_eq!(local.get(&format!("/delegation-status?id={id}")).await, there);
+    let events = text_of(local.open(&format!("/v1/delegations/{id}/events?modes=debug")).await).await;
+    assert_eq!(text_of(local.open(&format!("/delegation-stream?id={id}&modes=debug")).await).await, events);
+    for path in ["/delegation-status", "/delegation-stream", "/delegation-status?id=a&id=b", "/delegation-status?x=1"] {
+        assert_eq!(local.get(path).await.0, 400, "{path}");
+    }
+    assert_eq!(local.get("/delegation-status?id=x").await.0, 404);
+    board.shutdown().await;
+}
