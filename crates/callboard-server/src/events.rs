@@ -1,7 +1,6 @@
 //! Event streams of delegations (server-sent events).
 
 use std::convert::Infallible;
-use std::future::ready;
 use std::time::Duration;
 
 use axum::Extension;
@@ -77,12 +76,6 @@ async fn follow(
         // A browser that receives this does not connect again.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    // Those that were missed are in the journal: the client connects again, and continues after the last that it has.
-    let events = events.scan(false, |has_missed, watched| {
-        let next = (!*has_missed).then_some(watched);
-        *has_missed = matches!(next, Some(Watched::Missed(_)));
-        ready(next)
-    });
     let (tokens, mut stopping) = (context.tokens.clone(), context.is_stopping.subscribe());
     let ended = async move {
         tokio::select! {
@@ -106,12 +99,14 @@ struct Followed {
     last: u64,
     events: BoxStream<'static, Watched>,
     look_after: Duration,
+    /// Set after events were missed. They are in the journal: the client connects again, and continues after the last that it has.
+    has_missed: bool,
 }
 
 impl Followed {
     async fn open(run: RunHandle, modes: Vec<StreamMode>, last: u64) -> Result<Self, RunError> {
         let events = run.events(last.saturating_add(1), &modes).await?.boxed();
-        Ok(Self { run, modes, last, events, look_after: FIRST_LOOK })
+        Ok(Self { run, modes, last, events, look_after: FIRST_LOOK, has_missed: false })
     }
 
     fn into_stream(self) -> impl Stream<Item = Watched> {
@@ -119,6 +114,9 @@ impl Followed {
     }
 
     async fn next(&mut self) -> Option<Watched> {
+        if self.has_missed {
+            return None;
+        }
         loop {
             tokio::select! {
                 biased;
@@ -126,6 +124,7 @@ impl Followed {
                     if let Some(Watched::Event { sequence, .. }) = watched {
                         (self.last, self.look_after) = (sequence, FIRST_LOOK);
                     }
+                    self.has_missed = matches!(watched, Some(Watched::Missed(_)));
                     return watched;
                 }
                 () = tokio::time::sleep(self.look_after) => {
