@@ -64,6 +64,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             }
             json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is no JSON: {error}")))?
         };
+        // A struct would also be read from a list of its fields.
+        if !value.is_object() {
+            return Err(Problem::bad("the body is to be a JSON object"));
+        }
         serde_json::from_value(value).map(Self).map_err(|error| Problem::bad(format!("the body: {error}")))
     }
 }
