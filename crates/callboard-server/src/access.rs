@@ -8,6 +8,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::audit::Sender;
 use crate::context::Context;
 
 use crate::problem::{Problem, ProblemCode};
@@ -73,6 +74,9 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
+    if let Some(sender) = request.extensions().get::<Sender>() {
+        sender.is(&caller.name);
+    }
     if !caller.scopes.contains(&scope) {
         let detail = format!("the token {} does not have the scope {scope}", caller.name);
         return Problem::new(ProblemCode::MissingScope, detail).into_response();

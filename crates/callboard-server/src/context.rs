@@ -7,6 +7,7 @@ use callboard::Callboard;
 use callboard::messages::Timestamp;
 use tokio::sync::watch;
 
+use crate::audit::Audit;
 use crate::index::Index;
 use crate::origins::Origins;
 use crate::streams::Streams;
@@ -19,20 +20,21 @@ pub(crate) struct Context {
     pub(crate) origins: Origins,
     pub(crate) streams: Streams,
     pub(crate) index: Index,
+    pub(crate) audit: Arc<Audit>,
     /// Whether event streams are to end.
     pub(crate) is_stopping: watch::Sender<bool>,
 }
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index) = Default::default();
-        Self { board, tokens, origins, streams, index, is_stopping: watch::Sender::new(false) }
+        let (streams, index, audit) = Default::default();
+        Self { board, tokens, origins, streams, index, audit, is_stopping: watch::Sender::new(false) }
     }
 
     /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
-        let (streams, index) = (self.streams.clone(), self.index.clone());
-        Self { streams, index, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
+        let (streams, index, audit) = (self.streams.clone(), self.index.clone(), Arc::clone(&self.audit));
+        Self { streams, index, audit, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -23,6 +23,7 @@
 
 mod access;
 mod agents;
+mod audit;
 mod body;
 mod context;
 mod delegations;
@@ -33,6 +34,7 @@ mod index;
 pub mod json;
 mod lingering;
 mod lists;
+mod openapi;
 mod origins;
 mod people;
 #[cfg(unix)]

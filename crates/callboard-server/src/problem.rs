@@ -131,6 +131,7 @@ impl IntoResponse for Problem {
             "detail": self.detail,
         });
         let mut response = (status, body.to_string()).into_response();
+        response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if status == StatusCode::UNAUTHORIZED {

@@ -1,7 +1,9 @@
 //! The server, and the table of its routes.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +18,13 @@ use callboard::messages::visible;
 use futures::FutureExt as _;
 
 use crate::access::{self, Access, Entrance};
+use crate::audit::{self, Audit, Recorder};
 use crate::body::MAX_BODY;
 use crate::context::Context;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, events, lists, people};
+use crate::{agents, delegations, events, lists, openapi, people};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -49,6 +52,7 @@ type Handler = fn() -> MethodRouter<Arc<Context>>;
 const TABLE: &[(Route, Handler)] = &[
     (get("/v1/health", Access::Open), || on(MethodFilter::GET, agents::health)),
     (get("/v1/ready", Access::Open), || on(MethodFilter::GET, agents::ready)),
+    (get("/v1/openapi.json", Access::Open), || on(MethodFilter::GET, openapi::get)),
     (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
     (get("/v1/workflows", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::workflows)),
@@ -95,6 +99,18 @@ impl Server {
         Ok(Self { context: Arc::new(self.context.renewed(origins)) })
     }
 
+    /// Records each request that changes something, and each that is refused, in a file of JSON lines with mode 0600: `at`, `who`,
+    /// `from`, `method`, `path`, `status` and `code`. Requests without a known token are in the file with `.refused` after its
+    /// name. A file of 16 MiB is rotated, and four older ones are kept. The same is sent to the `tracing` target
+    /// `callboard::audit`, also without a file.
+    ///
+    /// # Errors
+    /// A file cannot be opened.
+    pub fn audit_file(self, path: &Path) -> io::Result<Self> {
+        let audit = Arc::new(Audit::open(path)?);
+        Ok(Self { context: Arc::new(Context { audit, ..self.context.renewed(self.context.origins.clone()) }) })
+    }
+
     /// All routes, each with who may use it.
     pub fn routes() -> impl Iterator<Item = Route> {
         TABLE.iter().map(|(route, _)| *route)
@@ -116,6 +132,8 @@ impl Server {
 
     fn bounded(&self, router: Router<Arc<Context>>) -> Router {
         let router = router.layer(middleware::from_fn(guarded)).layer(DefaultBodyLimit::max(MAX_BODY));
+        let recorder = Recorder { audit: Arc::clone(&self.context.audit), tokens: self.context.tokens.clone() };
+        let router = router.layer(from_fn_with_state(recorder, audit::record));
         router.with_state(Arc::clone(&self.context))
     }
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::audit::Peer;
 use crate::context::Context;
 use crate::lingering::Lingering;
 #[cfg(unix)]
@@ -38,18 +42,18 @@ pub(crate) trait Accept {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Accepts the next connection; `None` if it was refused.
-    fn accept(&self) -> impl Future<Output = io::Result<Option<Self::Stream>>> + Send;
+    /// Accepts the next connection, and reports where it comes from; `None` if it was refused.
+    fn accept(&self) -> impl Future<Output = io::Result<Option<(Self::Stream, Peer)>>> + Send;
 }
 
 impl Accept for TcpListener {
     type Stream = TcpStream;
 
-    async fn accept(&self) -> io::Result<Option<TcpStream>> {
-        let (stream, _) = TcpListener::accept(self).await?;
+    async fn accept(&self) -> io::Result<Option<(TcpStream, Peer)>> {
+        let (stream, peer) = TcpListener::accept(self).await?;
         // Events are small, and each is to arrive at once.
         let _ = stream.set_nodelay(true);
-        Ok(Some(stream))
+        Ok(Some((stream, Peer(peer.to_string().into()))))
     }
 }
 
@@ -101,8 +105,8 @@ async fn serve_on<L: Accept>(listener: L, router: Router, context: &Context, sto
             Some(_) = tasks.join_next() => continue,
             accepted = accepted => accepted,
         };
-        let stream = match accepted {
-            Ok(Some(stream)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(Some(accepted)) => accepted,
             Ok(None) => continue,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -112,7 +116,12 @@ async fn serve_on<L: Accept>(listener: L, router: Router, context: &Context, sto
         };
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(MAX_HEADERS);
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(Lingering::new(stream)), service.clone()));
+        let service = service.clone();
+        let from = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            service.call(request)
+        });
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(Lingering::new(stream)), from));
         tasks.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::process::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::audit::Peer;
 use crate::folders::{Folder, FolderError};
 use crate::serving::Accept;
 
@@ -100,13 +101,17 @@ pub(super) fn is_own(stream: &UnixStream) -> io::Result<bool> {
 impl Accept for Listener {
     type Stream = UnixStream;
 
-    async fn accept(&self) -> io::Result<Option<UnixStream>> {
+    async fn accept(&self) -> io::Result<Option<(UnixStream, Peer)>> {
         let (stream, _) = self.socket.accept().await?;
         let is_own = is_own(&stream);
         if !matches!(is_own, Ok(true)) {
             tracing::warn!(peer = ?stream.peer_cred(), "a connection of another user was refused");
             return Ok(None);
         }
-        Ok(Some(stream))
+        let from = match stream.peer_cred().ok().and_then(|peer| peer.pid()) {
+            Some(process) => format!("process {process}"),
+            None => "a process".to_owned(),
+        };
+        Ok(Some((stream, Peer(from.into()))))
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test has some of it")]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -36,6 +37,13 @@ impl Local {
         let tokens = Tokens::new(Env::system());
         let secret = tokens.add(TokenSpec::new("ci", scopes)).unwrap();
         Self { router: Server::new(board.clone(), tokens).router(), secret }
+    }
+
+    /// With an audit log.
+    pub(crate) fn audited(board: &Callboard, scopes: impl IntoIterator<Item = Scope>, log: &Path) -> Self {
+        let tokens = Tokens::new(Env::system());
+        let secret = tokens.add(TokenSpec::new("ci", scopes)).unwrap();
+        Self { router: Server::new(board.clone(), tokens).audit_file(log).unwrap().router(), secret }
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {

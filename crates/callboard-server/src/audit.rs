@@ -1,0 +1,187 @@
+//! The audit log: each request that changes something, and each that is refused, with who sent it and from where.
+//!
+//! Requests without a known token have a file of their own: nobody without a token can push out what is in the other.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use callboard::messages::{Timestamp, visible};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::problem::ProblemCode;
+use crate::tokens::Tokens;
+
+/// From how many bytes on a file is rotated.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// How many rotated files are kept: `NAME.1` is the newest.
+const KEPT: usize = 4;
+/// The longest path that is recorded, in characters.
+const MAX_PATH: usize = 256;
+
+/// Where requests are recorded, besides the events of `tracing`.
+#[derive(Default)]
+pub(crate) struct Audit {
+    /// Of those whose sender is known, and of the others.
+    files: Option<[Mutex<Log>; 2]>,
+}
+
+impl Audit {
+    /// Appends to the file, and to that with `.refused` after its name.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut refused = path.as_os_str().to_owned();
+        refused.push(".refused");
+        let [known, refused] = [path.to_owned(), refused.into()].map(|path| Log::open(path, MAX_FILE));
+        Ok(Self { files: Some([Mutex::new(known?), Mutex::new(refused?)]) })
+    }
+
+    fn write(&self, is_known: bool, line: &Value) {
+        let Some(files) = &self.files else { return };
+        let mut log = files[usize::from(!is_known)].lock();
+        if let Err(error) = log.append(format!("{line}\n").as_bytes()) {
+            tracing::error!(path = %log.path.display(), %error, "a request was not recorded in the audit log");
+        }
+    }
+}
+
+/// A file that is rotated.
+struct Log {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    max: u64,
+}
+
+impl Log {
+    fn open(path: PathBuf, max: u64) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path)?;
+        Ok(Self { size: file.metadata()?.len(), file, path, max })
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.size > 0 && self.size + line.len() as u64 > self.max {
+            let rotated = |number: usize| {
+                let mut path = self.path.as_os_str().to_owned();
+                path.push(format!(".{number}"));
+                PathBuf::from(path)
+            };
+            for number in (1..KEPT).rev() {
+                match fs::rename(rotated(number), rotated(number + 1)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
+            }
+            fs::rename(&self.path, rotated(1))?;
+            *self = Self::open(self.path.clone(), self.max)?;
+        }
+        self.file.write_all(line)?;
+        self.size += line.len() as u64;
+        Ok(())
+    }
+}
+
+/// The address that a connection comes from.
+#[derive(Clone)]
+pub(crate) struct Peer(pub(crate) Arc<str>);
+
+/// Who sent a request, once that is known.
+#[derive(Clone, Default)]
+pub(crate) struct Sender(Arc<OnceLock<Arc<str>>>);
+
+impl Sender {
+    pub(crate) fn is(&self, name: &Arc<str>) {
+        let _ = self.0.set(Arc::clone(name));
+    }
+}
+
+/// What requests are recorded with: where, and the clock.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) tokens: Tokens,
+}
+
+/// A request that is under way. It is recorded also if the client leaves before the response.
+struct Entry {
+    audit: Arc<Audit>,
+    at: Timestamp,
+    sender: Sender,
+    from: Option<Peer>,
+    method: Method,
+    path: String,
+    outcome: Option<(StatusCode, Option<ProblemCode>)>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let changes = ![Method::GET, Method::HEAD].contains(&self.method);
+        let is_refused = self.outcome.is_some_and(|(status, _)| status.is_client_error() || status.is_server_error());
+        if !changes && !is_refused {
+            return;
+        }
+        let (who, from) = (self.sender.0.get().map(|who| &**who), self.from.as_ref().map(|Peer(from)| &**from));
+        let status = self.outcome.map(|(status, _)| status.as_u16());
+        let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
+        let (method, path) = (self.method.as_str(), &self.path);
+        tracing::info!(target: "callboard::audit", who, from, method, path, status, code, "request");
+        let line = json!({
+            "at": self.at.to_string(), "who": who, "from": from, "method": method, "path": path, "status": status, "code": code,
+        });
+        self.audit.write(who.is_some(), &line);
+    }
+}
+
+/// Records a request with its outcome.
+pub(crate) async fn record(State(recorder): State<Recorder>, mut request: Request, next: Next) -> Response {
+    let sender = Sender::default();
+    request.extensions_mut().insert(sender.clone());
+    let mut entry = Entry {
+        at: recorder.tokens.now(),
+        audit: recorder.audit,
+        sender,
+        from: request.extensions().get::<Peer>().cloned(),
+        method: request.method().clone(),
+        // Without the query: it may have a token.
+        path: visible(request.uri().path()).chars().take(MAX_PATH).collect(),
+        outcome: None,
+    };
+    let response = next.run(request).await;
+    entry.outcome = Some((response.status(), response.extensions().get::<ProblemCode>().copied()));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_rotated_and_its_newest_lines_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let name = |number: usize| folder.path().join(format!("audit.jsonl.{number}"));
+        for line in 0..20 {
+            // Opened again, as after a restart.
+            Log::open(path.clone(), 10).unwrap().append(format!("{line:04}\n").as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "0018\n0019\n");
+        assert_eq!(fs::read_to_string(name(1)).unwrap(), "0016\n0017\n");
+        assert_eq!(fs::read_to_string(name(KEPT)).unwrap(), "0010\n0011\n");
+        assert!(!name(KEPT + 1).exists());
+        let mut log = Log::open(path.clone(), 10).unwrap();
+        log.append(b"longer than the most of a file\n").unwrap();
+        log.append(b"next\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "next\n");
+    }
+}

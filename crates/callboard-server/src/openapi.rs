@@ -1,0 +1,296 @@
+//! The description of the routes as OpenAPI 3.1: docs/openapi.json, which is also served.
+
+use axum::Json;
+use serde_json::{Map, Value, json};
+
+use crate::access::Access;
+use crate::problem::ProblemCode;
+use crate::routes::{Route, Server};
+use crate::tokens::Scope;
+
+/// Answers with the description.
+pub(crate) async fn get() -> Json<Value> {
+    Json(document())
+}
+
+/// What is said of a route beside its method, its path and its scope.
+struct Operation {
+    summary: &'static str,
+    /// The parameters of the query, each with whether it is required.
+    query: &'static [(&'static str, bool)],
+    /// The schema of the body.
+    body: Option<Value>,
+    status: u16,
+    /// The schema of the answer.
+    answer: Answer,
+}
+
+enum Answer {
+    Json(Value),
+    /// Server-sent events.
+    Events,
+}
+
+impl Operation {
+    fn of(summary: &'static str, answer: Value) -> Self {
+        Self { summary, query: &[], body: None, status: 200, answer: Answer::Json(answer) }
+    }
+
+    fn query(self, query: &'static [(&'static str, bool)]) -> Self {
+        Self { query, ..self }
+    }
+
+    fn body(self, body: Value) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    fn accepted(self) -> Self {
+        Self { status: 202, ..self }
+    }
+
+    fn events(self) -> Self {
+        Self { answer: Answer::Events, ..self }
+    }
+}
+
+fn schema(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn object(properties: &Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// A body: other keys than these are refused.
+fn body(properties: &Value, required: &[&str]) -> Value {
+    let mut body = object(properties, required);
+    body["additionalProperties"] = false.into();
+    body
+}
+
+fn list(of: Value) -> Value {
+    json!({ "type": "array", "items": of })
+}
+
+/// The operation of a route; `None` if it has no description, which a test refuses.
+fn operation(route: &Route) -> Option<Operation> {
+    let text = || json!({ "type": "string" });
+    let any = || json!({});
+    let number = || json!({ "type": "integer", "minimum": 1 });
+    let page = |name: &str, of: Value| {
+        object(&json!({ name: list(of), "next": { "type": ["string", "null"] } }), &[name, "next"])
+    };
+    let health = || object(&json!({ "status": { "const": "ok" } }), &["status"]);
+    Some(match (route.method, route.path) {
+        ("GET", "/v1/health") => Operation::of("Whether the board works", health()),
+        ("GET", "/v1/ready") => Operation::of("Whether the board works and has read the runs of its store", health()),
+        ("GET", "/v1/openapi.json") => Operation::of("This description", json!({ "type": "object" })),
+        ("GET", "/v1/agents") => {
+            let agents = object(&json!({ "agents": list(json!({ "type": "object" })) }), &["agents"]);
+            Operation::of("The agents and what they announce", agents)
+        }
+        ("GET", "/v1/tree") => Operation::of("The supervisors and actors", json!({ "type": "object" })),
+        ("GET", "/v1/workflows") => {
+            let workflow =
+                object(&json!({ "name": text(), "version": { "type": ["integer", "null"] } }), &["name", "version"]);
+            Operation::of("The saved workflows", object(&json!({ "workflows": list(workflow) }), &["workflows"]))
+        }
+        ("GET", "/v1/delegations" | "/v1/runs") => {
+            let page = page("delegations", schema("Brief"));
+            Operation::of("A page of delegations, newest first", page).query(&[
+                ("limit", false),
+                ("page", false),
+                ("agent", false),
+                ("state", false),
+                ("since", false),
+            ])
+        }
+        ("GET", "/v1/dead-letters") => {
+            let page = page("dead_letters", schema("DeadLetter"));
+            Operation::of("A page of turns that failed for good", page).query(&[("page", false)])
+        }
+        ("POST", "/v1/delegations") => {
+            let task = json!({
+                "to": text(), "workflow": text(), "body": text(), "input": any(), "limits": { "type": "object" },
+                "deadline_ms": { "type": "integer", "minimum": 0 }, "is_untrusted": { "type": "boolean" },
+            });
+            Operation::of("Delegates a task", schema("Delegation")).body(body(&task, &["body"])).accepted()
+        }
+        ("GET", "/v1/delegations/{id}") => Operation::of("A delegation", schema("Delegation")),
+        ("POST", "/v1/delegations/{id}/cancel") => {
+            Operation::of("Cancels a delegation", schema("Delegation")).body(body(&json!({ "reason": text() }), &[]))
+        }
+        ("POST", "/v1/delegations/{id}/retry") => {
+            Operation::of("Tries a turn that failed for good again", schema("Delegation"))
+                .body(body(&json!({ "turn": number() }), &[]))
+                .accepted()
+        }
+        ("POST", "/v1/delegations/{id}/fork") => {
+            let fork = json!({ "turn": number(), "input": any(), "limits": { "type": "object" } });
+            Operation::of("Continues a delegation from a turn", schema("Delegation"))
+                .body(body(&fork, &["turn"]))
+                .accepted()
+        }
+        ("GET", "/v1/delegations/{id}/events") => {
+            Operation::of("The events of a delegation", Value::Null).query(&[("modes", false)]).events()
+        }
+        ("GET", "/delegation-status") => Operation::of("A delegation", schema("Delegation")).query(&[("id", true)]),
+        ("GET", "/delegation-stream") => {
+            Operation::of("The events of a delegation", Value::Null).query(&[("id", true), ("modes", false)]).events()
+        }
+        ("GET", "/v1/pending") => {
+            let pending = object(&json!({ "pending": list(schema("Pending")) }), &["pending"]);
+            Operation::of("What waits for people", pending)
+        }
+        ("POST", "/v1/pending/{id}") => {
+            let response = |kind: &str, more: &Value, required: &[&str]| {
+                let mut properties = Map::from_iter([("response".to_owned(), json!({ "const": kind }))]);
+                properties.extend(more.as_object().cloned().unwrap_or_default());
+                body(&properties.into(), &[&["response"], required].concat())
+            };
+            let responses = json!({ "oneOf": [
+                response("approve", &json!({}), &[]),
+                response("deny", &json!({ "reason": text() }), &[]),
+                response("answer", &json!({ "value": any() }), &["value"]),
+                response("resume", &json!({ "input": any() }), &[]),
+                response("restart", &json!({}), &[]),
+            ]});
+            let answered = object(&json!({ "id": text(), "by": text() }), &["id", "by"]);
+            Operation::of("Responds to what waits for people", answered).body(responses)
+        }
+        _ => return None,
+    })
+}
+
+fn schemas() -> Value {
+    let text = json!({ "type": "string" });
+    let or_null = json!({ "type": ["string", "null"] });
+    let codes: Vec<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
+    let brief = json!({
+        "request_id": { "type": "string", "format": "uuid" },
+        "trace_id": { "type": "string", "format": "uuid" },
+        "to_agent": text, "body": text,
+        "submitted_at": { "type": "string", "format": "date-time" },
+        "status": { "enum": ["ack", "complete", "fail"] },
+        "state": text,
+        "metrics": { "type": "object" },
+    });
+    let mut delegation = brief.clone();
+    delegation["pending"] = list(schema("Pending"));
+    delegation["result"] = json!({ "type": ["object", "null"] });
+    json!({
+        "Brief": object(&brief, &["request_id", "status"]),
+        "Delegation": object(&delegation, &["request_id", "status"]),
+        "DeadLetter": object(&json!({
+            "request_id": text, "turn": { "type": "integer" }, "agent": text, "input": {}, "attempts": { "type": "integer" },
+            "failure": { "type": "object" }, "at": { "type": "string", "format": "date-time" }, "retried_as": or_null,
+        }), &["request_id", "turn"]),
+        "Pending": object(&json!({
+            "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
+            "expires_at": or_null,
+        }), &["id", "kind", "request_id", "expires_at"]),
+        "Problem": object(&json!({
+            "type": text, "title": text, "status": { "type": "integer" }, "code": { "enum": codes }, "detail": text,
+        }), &["type", "title", "status", "code", "detail"]),
+    })
+}
+
+/// The description. A route without one is left out.
+pub(crate) fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in Server::routes() {
+        let Some(operation) = operation(&route) else { continue };
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = described(&route, operation);
+    }
+    let scopes: Vec<String> = Scope::ALL.iter().map(Scope::to_string).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "callboard",
+            "version": "1",
+            "summary": "Delegations to the agents of a board, their events, and what waits for people",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": { "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": format!("A token with the scope in `x-scope` of the operation: {}", scopes.join(", ")),
+            }},
+            "responses": { "Problem": {
+                "description": "Why the request was not carried out",
+                "content": { "application/problem+json": { "schema": schema("Problem") } },
+            }},
+        },
+    })
+}
+
+fn described(route: &Route, operation: Operation) -> Value {
+    let Operation { summary, query, body, status, answer } = operation;
+    let parameter = |name: &str, place: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": "string" } });
+    let in_path = route.path.contains("{id}").then(|| parameter("id", "path", true));
+    let in_query = query.iter().map(|(name, required)| parameter(name, "query", *required));
+    let content = match answer {
+        Answer::Json(schema) => json!({ "application/json": { "schema": schema } }),
+        Answer::Events => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+    };
+    let is_stream = content.get("text/event-stream").is_some();
+    let mut described = json!({
+        "operationId": operation_id(route),
+        "summary": summary,
+        "parameters": in_path.into_iter().chain(in_query).collect::<Vec<_>>(),
+        "responses": {
+            status.to_string(): { "description": summary, "content": content },
+            "default": { "$ref": "#/components/responses/Problem" },
+        },
+    });
+    if is_stream {
+        described["responses"]["204"] =
+            json!({ "description": "The delegation has ended, and nothing is left to send" });
+    }
+    if let Some(body) = body {
+        described["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
+    }
+    match route.access {
+        Access::Open => described["security"] = json!([]),
+        Access::Scope(scope) => described["x-scope"] = scope.to_string().into(),
+    }
+    described
+}
+
+/// `get_v1_delegations_id` of `GET /v1/delegations/{id}`.
+fn operation_id(route: &Route) -> String {
+    let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(route.method.to_ascii_lowercase(), |id, word| format!("{id}_{word}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn every_route_is_described() {
+        for route in Server::routes() {
+            assert!(operation(&route).is_some(), "src/openapi.rs does not describe {} {}", route.method, route.path);
+        }
+    }
+
+    /// With `UPDATE_OPENAPI=1` the file is written.
+    #[test]
+    fn the_committed_description_is_that_of_the_routes() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let described = format!("{:#}\n", document());
+        if std::env::var_os("UPDATE_OPENAPI").is_some() {
+            std::fs::write(path, &described).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(committed == described, "docs/openapi.json is not that of the routes; write it with UPDATE_OPENAPI=1");
+    }
+}

@@ -1,0 +1,138 @@
+//! What the audit log records.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod local;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use callboard::env::Env;
+use callboard::prelude::*;
+use callboard_server::private::{Client, listen};
+use callboard_server::{Scope, Server, Tokens};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use local::Local;
+
+async fn board() -> Callboard {
+    Callboard::builder()
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) })
+        .agent("waiter", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
+        .shutdown_grace(Duration::ZERO)
+        .start()
+        .await
+        .unwrap()
+}
+
+/// The lines of a log: who, method, path, status and code of each.
+fn lines(log: &Path) -> Vec<[Value; 5]> {
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["at"].as_str().unwrap().ends_with('Z'), "{line}");
+        ["who", "method", "path", "status", "code"].map(|key| line[key].clone())
+    };
+    fs::read_to_string(log).unwrap().lines().map(line).collect()
+}
+
+#[tokio::test]
+async fn what_changes_something_and_what_is_refused_is_recorded_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, refused) = (folder.path().join("audit.jsonl"), folder.path().join("audit.jsonl.refused"));
+    let board = board().await;
+    let local = Local::audited(&board, [Scope::Read, Scope::Delegate], &log);
+    local.post("/v1/delegations", &[], &json!({ "to": "waiter", "body": "secret text" })).await;
+    local.get("/v1/agents?x=1").await;
+    local.get("/v1/tree").await;
+    local.post("/v1/pending/x", &[], &json!({ "response": "approve" })).await;
+    local.post("/v1/delegations", &[], &json!({ "to": "nobody", "body": "x" })).await;
+    local.get("/v1/nothing").await;
+    let who = json!("ci");
+    let entry = |method: &str, path: &str, status: u16, code: Value| {
+        [who.clone(), json!(method), json!(path), json!(status), code]
+    };
+    assert_eq!(
+        lines(&log),
+        [
+            entry("POST", "/v1/delegations", 202, Value::Null),
+            entry("GET", "/v1/tree", 403, json!("missing-scope")),
+            entry("POST", "/v1/pending/x", 403, json!("missing-scope")),
+            entry("POST", "/v1/delegations", 422, json!("refused")),
+        ]
+    );
+    assert!(!fs::read_to_string(&log).unwrap().contains("secret text"), "bodies are not recorded");
+
+    let request = Request::get("/v1/agents?token=cbt_0").header("Host", "localhost").body(Body::empty()).unwrap();
+    local.send(request).await;
+    local.send(Request::get("/v1/agents").header("Host", "evil.example").body(Body::empty()).unwrap()).await;
+    let nobody =
+        |path: &str, status: u16, code: &str| [Value::Null, json!("GET"), json!(path), json!(status), json!(code)];
+    let expected = [
+        nobody("/v1/nothing", 404, "not-found"),
+        nobody("/v1/agents", 400, "bad-request"),
+        nobody("/v1/agents", 403, "foreign-origin"),
+    ];
+    assert_eq!(lines(&refused), expected);
+    assert!(!fs::read_to_string(&refused).unwrap().contains("cbt_"), "queries are not recorded");
+    for file in [log, refused] {
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_request_whose_client_leaves_is_recorded_without_a_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let board = board().await;
+    let local = Local::audited(&board, Scope::ALL, &log);
+    board.submit(Task::new("x").to("asker")).await.unwrap();
+    let asked = board.people().next().await.unwrap();
+    let path = format!("/v1/pending/{}", asked.id().to_string().replace('/', "%2F"));
+    {
+        let response = json!({ "response": "answer", "value": 1 }).to_string();
+        let request = local.request("POST", &path, &[], &response);
+        assert!(pin!(local.send(request)).now_or_never().is_none(), "it was answered at once");
+    }
+    let left = [json!("ci"), json!("POST"), json!(path), Value::Null, Value::Null];
+    assert_eq!(lines(&log), [left]);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_log_names_where_a_request_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let board = board().await;
+    let server = Server::new(board.clone(), Tokens::new(Env::system())).audit_file(&log).unwrap();
+    let place = folder.path().join("sockets");
+    let socket = listen(&place, "a").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (private, network) = (server.clone(), server);
+    tokio::spawn(async move { private.serve_private(socket, std::future::pending()).await });
+    tokio::spawn(async move { network.serve(listener, std::future::pending()).await });
+    let from = |log: &Path| -> Vec<Value> {
+        let text = fs::read_to_string(log).unwrap();
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["from"].clone()).collect()
+    };
+
+    Client::new(&place, "a").request("POST", "/v1/pending/x", Some(&json!({}))).await.unwrap();
+    assert_eq!(from(&log), [json!(format!("process {}", std::process::id()))]);
+
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let own = stream.local_addr().unwrap().to_string();
+    stream.write_all(b"GET /v1/agents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    stream.read_to_end(&mut Vec::new()).await.unwrap();
+    assert_eq!(from(&folder.path().join("audit.jsonl.refused")), [json!(own)]);
+    board.shutdown().await;
+}
