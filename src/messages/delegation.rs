@@ -64,7 +64,8 @@ pub enum ContextStrategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The delegation was admitted. The runtime reports it at once, whether or not the target has begun.
+    /// The delegation was admitted, and the actor of its target is there, whether or not the target has begun. If it is away, this
+    /// comes when it announces itself.
     Ack,
     /// A turn that works on the delegation reported progress with [`Turn::notice`](crate::actors::Turn::notice).
     Notice,

@@ -77,7 +77,8 @@ impl Callboard {
         AgentsHandle { board: Arc::clone(&self.board) }
     }
 
-    /// The status of a delegation, also of one that was made in an earlier process; `None` if its run has no such delegation.
+    /// The status of a delegation, also of one that was made in an earlier process; `None` if its run has no such
+    /// delegation, or its target is away and has not acknowledged it.
     ///
     /// # Errors
     /// The run's journal cannot be read.

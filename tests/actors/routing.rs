@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use callboard::actors::InboxMessage;
 use callboard::env::Env;
-use callboard::messages::{Backoff, FailureKind, Presence, Refusal, Status};
+use callboard::messages::{Backoff, FailureKind, Presence, Refusal, RequestId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use serde_json::json;
 
-use crate::common::{assert_nothing_left, builder, finish, pass, quiet, secs};
+use crate::common::{World, assert_nothing_left, builder, finish, pass, quiet, secs};
 
 async fn help(turn: Turn) -> Result<Command, TurnError> {
     Ok(Command::output(format!("helped with {}", turn.input::<String>()?)))
@@ -58,16 +59,52 @@ async fn after_two_minutes_it_fails_as_offline_and_can_be_retried_later() {
     assert!(text.contains("it was stopped and is offline: nobody has hosted it for 120s"), "{text}");
     let letters = board.dead_letters().list().await.unwrap();
     assert_eq!((letters.len(), letters[0].failure.kind, letters[0].attempts), (1, FailureKind::Refused, 1));
-    let last = board.agents().inbox("lead").await.unwrap().pop().unwrap();
-    let callboard::actors::InboxMessage::Status { status: Status::Fail, detail, .. } = &last else {
-        panic!("no failure: {last:?}")
+    let inbox = board.agents().inbox("lead").await.unwrap();
+    let [InboxMessage::Status { status: Status::Fail, detail, .. }] = &inbox[..] else {
+        panic!("not a failure alone, as nobody acknowledged it: {inbox:?}")
     };
-    assert!(detail.contains("offline"), "{last:?}");
+    assert!(detail.contains("offline"), "{inbox:?}");
 
     board.agents().spawn(AgentSpec::new("helper", help)).await.unwrap();
     let fork = board.dead_letters().retry(letters[0].turn).await.unwrap();
     assert_eq!(fork.result().await.unwrap().output, json!("helped with this"));
     assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_away_acknowledges_a_delegation_when_it_is_there_again() {
+    let world = World::new();
+    let start = async || with_lead(world.board()).agent("helper", help).start().await.unwrap();
+    let board = start().await;
+    board.agents().stop("helper").await.unwrap();
+    let run = board.submit(ask_for("helper")).await.unwrap();
+    let id = RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal: 0 };
+    pass(secs(30)).await;
+    assert_eq!(board.status(id).await.unwrap(), None);
+    assert_eq!(board.agents().inbox("lead").await.unwrap(), []);
+    let since = world.env.now().wall;
+    board.agents().spawn(AgentSpec::new("helper", help)).await.unwrap();
+    run.result().await.unwrap();
+    let inbox = board.agents().inbox("lead").await.unwrap();
+    let [InboxMessage::Status { status: Status::Ack, at, .. }, InboxMessage::Status { status: Status::Complete, .. }] =
+        &inbox[..]
+    else {
+        panic!("{inbox:?}")
+    };
+    assert_eq!(*at, since);
+    board.agents().stop("helper").await.unwrap();
+    finish(&board, ask_for("helper")).await;
+    board.shutdown().await;
+
+    let board = start().await;
+    let inbox = board.agents().inbox("lead").await.unwrap();
+    let statuses = inbox.iter().map(|message| match message {
+        InboxMessage::Status { status, .. } => Some(*status),
+        InboxMessage::Request { .. } => None,
+    });
+    let statuses: Vec<_> = statuses.collect();
+    assert_eq!(statuses, [Status::Ack, Status::Complete, Status::Fail].map(Some), "the last one has reached nobody");
     board.shutdown().await;
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Json, Order, Outcome, RequestId, RunEvent, RunId, Status, Submission, Timestamp, Verdict,
+    AgentName, Json, Order, Outcome, Refusal, RequestId, RunEvent, RunId, Status, Submission, Timestamp, Verdict,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -200,6 +200,7 @@ pub(super) fn owners(messages: &[Placed]) -> Vec<AgentName> {
 fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName>) -> Vec<Placed> {
     let Past { mut run, events, in_first } = past;
     let mut messages = of_submission(run.submission());
+    let mut unreached = Vec::new();
     for (number, event) in events.iter().enumerate() {
         let effects = run.step(event);
         if wanted == Wanted::Own && number < in_first {
@@ -208,12 +209,40 @@ fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName
         messages.extend(of_event(&run, run.sequence(), event));
         for effect in &effects {
             if let Effect::Answered(answered) = effect {
+                unreached
+                    .extend(offline(&answered.answer.outcome).map(|agent| (run.request_id(answered.request), agent)));
                 messages.push(of_answer(&run, answered, &named));
             }
             if let Effect::Ended = effect {
+                let outcome = run.result().map(|result| &result.outcome);
+                unreached.extend(outcome.and_then(offline).map(|agent| (RequestId::of_run(run.id()), agent)));
                 messages.extend(of_end(&run));
             }
         }
     }
+    if !unreached.is_empty() {
+        let noticed: BTreeSet<RequestId> = messages.iter().filter_map(noticed_of).collect();
+        unreached.retain(|(request, _)| !noticed.contains(request));
+        let is_unreached = |placed: &Placed| {
+            let by = placed.acknowledged_by().cloned();
+            by.is_some_and(|by| unreached.contains(&(placed.message.request_id(), by)))
+        };
+        messages.retain(|placed| !is_unreached(placed));
+    }
     messages
+}
+
+/// The agent that was away until its turn was refused: it has not acknowledged it.
+fn offline(outcome: &Outcome) -> Option<AgentName> {
+    match outcome {
+        Outcome::Refused(Refusal::Unavailable { agent, .. }) => Some(agent.clone()),
+        _ => None,
+    }
+}
+
+fn noticed_of(placed: &Placed) -> Option<RequestId> {
+    match &placed.message {
+        InboxMessage::Status { status: Status::Notice, request_id, .. } => Some(*request_id),
+        InboxMessage::Status { .. } | InboxMessage::Request { .. } => None,
+    }
 }

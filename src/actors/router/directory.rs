@@ -28,6 +28,11 @@ impl Directory {
         self.agents.values().filter(|known| known.is_available).cloned().collect()
     }
 
+    /// Whether the agent of this name has announced itself, and has not withdrawn.
+    pub(super) fn is_present(&self, name: &str) -> bool {
+        self.agents.get(name).is_some_and(|known| known.is_available)
+    }
+
     /// The agent of this name.
     pub(super) fn named(&self, name: &str) -> Option<&AgentName> {
         self.agents.get_key_value(name).map(|(name, _)| name)

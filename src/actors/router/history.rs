@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::messages::state::StateRules;
-use crate::messages::{AgentName, RequestId, RunId, Timestamp};
+use crate::messages::{AgentName, RequestId, RunId, Status, Timestamp};
 use crate::storage::{Journal, StorageError};
 
 use super::Router;
 use super::derive::{Wanted, of_run, owners};
-use super::ledger::DelegationStatus;
+use super::ledger::{DelegationStatus, Placed};
 
 /// What was recalled already.
 #[derive(Debug, Default)]
@@ -79,7 +79,14 @@ impl Router {
         recalled.runs.insert(run);
         let is_any = !messages.is_empty();
         let mut ledger = self.ledger.lock();
-        messages.into_iter().for_each(|placed| ledger.enter(placed));
+        let followed: BTreeSet<RequestId> = messages.iter().filter_map(Placed::follows_acknowledgement).collect();
+        for placed in messages {
+            if followed.contains(&placed.message.request_id()) {
+                ledger.enter(placed);
+            } else {
+                self.enter(&mut ledger, placed);
+            }
+        }
         Ok(is_any)
     }
 
@@ -87,7 +94,9 @@ impl Router {
     pub(super) async fn recalled(&self, request: RequestId) -> Result<Option<DelegationStatus>, StorageError> {
         let run = request.turn.run;
         let messages = of_run(&self.journal, run, &self.rules, Wanted::All, |name| self.named(name)).await?;
-        Ok(self.limits.last_of(request, &messages, self.env.now().wall))
+        let status = self.limits.last_of(request, &messages, self.env.now().wall);
+        let directory = self.directory.read();
+        Ok(status.filter(|last| last.status != Status::Ack || directory.is_present(last.from_agent.host())))
     }
 }
 

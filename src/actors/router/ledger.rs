@@ -60,7 +60,7 @@ impl InboxMessage {
         }
     }
 
-    fn request_id(&self) -> RequestId {
+    pub(super) fn request_id(&self) -> RequestId {
         match self {
             Self::Request { request_id, .. } | Self::Status { request_id, .. } => *request_id,
         }
@@ -89,6 +89,22 @@ struct Place {
 }
 
 impl Placed {
+    /// The agent that acknowledges a delegation with this message.
+    pub(super) fn acknowledged_by(&self) -> Option<&AgentName> {
+        match &self.message {
+            InboxMessage::Status { status: Status::Ack, from_agent, .. } => Some(from_agent),
+            InboxMessage::Status { .. } | InboxMessage::Request { .. } => None,
+        }
+    }
+
+    /// The delegation that this is a later status of than its acknowledgement.
+    pub(super) fn follows_acknowledgement(&self) -> Option<RequestId> {
+        match &self.message {
+            InboxMessage::Status { status, request_id, .. } if *status != Status::Ack => Some(*request_id),
+            InboxMessage::Status { .. } | InboxMessage::Request { .. } => None,
+        }
+    }
+
     fn place(&self) -> Place {
         let RequestId { turn, ordinal } = self.message.request_id();
         let is_status = matches!(self.message, InboxMessage::Status { .. });
@@ -134,6 +150,8 @@ pub(super) struct DelegationLedger {
     limits: LedgerLimits,
     delegations: HashMap<RequestId, Entered>,
     inboxes: HashMap<AgentName, BTreeMap<Place, InboxMessage>>,
+    /// Acknowledgements of agents that are not there.
+    held: BTreeMap<RequestId, Placed>,
 }
 
 /// The messages about a delegation that an inbox still has.
@@ -146,7 +164,7 @@ struct Entered {
 
 impl DelegationLedger {
     pub(super) fn new(limits: LedgerLimits) -> Self {
-        Self { limits, delegations: HashMap::default(), inboxes: HashMap::default() }
+        Self { limits, delegations: HashMap::default(), inboxes: HashMap::default(), held: BTreeMap::new() }
     }
 
     /// Inserts a message at its position. A request is inserted once, and statuses only move forward: later messages than the
@@ -172,12 +190,38 @@ impl DelegationLedger {
                 Some(_) | None => entered.last = Some((*status, place, owner.clone())),
             },
         }
+        if matches!(placed.message, InboxMessage::Status { .. }) {
+            self.held.remove(&placed.message.request_id());
+        }
         let inbox = self.inboxes.entry(owner).or_default();
         inbox.insert(place, placed.message);
         if inbox.len() > self.limits.inbox
             && let Some((place, forgotten)) = inbox.pop_first()
         {
             self.forget(forgotten.request_id(), place);
+        }
+    }
+
+    /// Keeps an acknowledgement until its agent is there. Those of delegations that were silent for so long that they are stale are
+    /// dropped: most of their runs were cancelled.
+    pub(super) fn hold(&mut self, placed: Placed) {
+        let (now, stale_after) = (placed.at, self.limits.stale_after);
+        self.held.retain(|_, held| now.since(held.at) < stale_after);
+        let request = placed.message.request_id();
+        if self.delegations.get(&request).is_none_or(|entered| entered.last.is_none()) {
+            self.held.insert(request, placed);
+        }
+    }
+
+    /// Enters the acknowledgements of an agent that is there since this time.
+    pub(super) fn acknowledge(&mut self, agent: &AgentName, since: Timestamp) {
+        let is_of = |placed: &Placed| placed.acknowledged_by().is_some_and(|by| by.host() == agent.as_str());
+        for mut placed in self.held.extract_if(.., |_, held| is_of(held)).map(|(_, held)| held).collect::<Vec<_>>() {
+            placed.at = since;
+            if let InboxMessage::Status { at, .. } = &mut placed.message {
+                *at = since;
+            }
+            self.enter(placed);
         }
     }
 

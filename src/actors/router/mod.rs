@@ -39,7 +39,7 @@ pub use policy::PolicyQuestion;
 
 use directory::Directory;
 use history::Recalled;
-use ledger::DelegationLedger;
+use ledger::{DelegationLedger, Placed};
 use outbox::{Entry, Outbox};
 
 use super::agent::{AgentMsg, AgentSpec, Description, Mode};
@@ -165,7 +165,7 @@ impl Router {
         Ok(self.ledger.lock().inbox(agent))
     }
 
-    /// The status of a delegation.
+    /// The status of a delegation; `None` if there is none, or nobody has acknowledged it yet.
     pub(crate) async fn status(&self, request: RequestId) -> Result<Option<DelegationStatus>, StorageError> {
         self.drain_outbox();
         let status = self.ledger.lock().status(request, self.env.now().wall);
@@ -177,10 +177,13 @@ impl Router {
         let mut ledger = self.ledger.lock();
         for entry in self.outbox.take() {
             match entry {
-                Entry::Message(placed) => ledger.enter(placed),
+                Entry::Message(placed) => self.enter(&mut ledger, placed),
                 Entry::Continued(run) => ledger.reopen(RequestId::of_run(run)),
                 Entry::Presence(presence) => {
                     self.directory.write().enter(&presence);
+                    if presence.is_available {
+                        ledger.acknowledge(&presence.agent, presence.at);
+                    }
                     // There may be no watcher.
                     let _ = self.presence.send(presence);
                 }
@@ -190,6 +193,14 @@ impl Router {
 }
 
 impl Router {
+    /// Enters a message. An acknowledgement waits until the actor of its agent has announced that it is there.
+    fn enter(&self, ledger: &mut DelegationLedger, placed: Placed) {
+        match placed.acknowledged_by() {
+            Some(agent) if !self.directory.read().is_present(agent.host()) => ledger.hold(placed),
+            Some(_) | None => ledger.enter(placed),
+        }
+    }
+
     /// The agent of this name, or the name alone if there is none; `None` if it is no valid name.
     fn named(&self, name: &str) -> Option<AgentName> {
         let known = self.directory.read().named(name).cloned();

@@ -17,8 +17,8 @@ use crate::compaction::Compacted;
 pub struct LoopContext {
     /// How often the model was asked, the request under way included.
     pub iteration: u32,
-    /// How many calls of tools its model has made, refused and failed ones included.
-    pub tool_calls: u32,
+    /// The calls of tools that its model has made, in order, refused and failed ones included.
+    pub tool_calls: Vec<ToolCall>,
     /// The tokens of all answers, and what they cost, as far as prices are known.
     pub usage: Usage,
     /// The conversation; once it has become too long, the task with a summary, and the newest messages.
@@ -154,7 +154,7 @@ impl LoopContext {
         let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost: _ } = reply;
         self.usage += usage;
         let calls = self.with_unique_ids(calls);
-        self.tool_calls = self.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+        self.tool_calls.extend_from_slice(&calls);
         self.texts.push(Arc::clone(&text));
         let said = Arc::clone(&text);
         Arc::make_mut(&mut self.history).push(Message::Assistant { text, calls: calls.clone() });
@@ -219,7 +219,7 @@ mod tests {
         context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));
         assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::Answer("fine".into()));
         assert_eq!(context.usage, Usage { cost: Cost(14), ..Usage::of(20, 4) });
-        assert_eq!((context.tool_calls, context.text()), (1, "fine".to_owned()));
+        assert_eq!((context.tool_calls.len(), context.text()), (1, "fine".to_owned()));
         assert_eq!(context.new_messages().len(), 3);
     }
 

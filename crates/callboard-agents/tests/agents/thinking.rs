@@ -219,6 +219,41 @@ async fn a_task_that_is_refused_is_an_error_to_the_model_and_the_run_continues_w
     board.shutdown().await;
 }
 
+/// The answer that the model of a helper receives when it gives a task to another agent, itself working on a task of the lead.
+async fn answer_to_a_helper(to: &str, depth: usize) -> String {
+    let task = |agent: &str| json!({ "agent": agent, "task": "one" });
+    let lead = ScriptedModel::new().calls("Task", task("helper")).says("done");
+    let helper = ScriptedModel::new().calls("Task", task(to)).says("I did it myself.");
+    let other = ScriptedModel::new().says("never asked");
+    let board = builder()
+        .with(agent(LEAD, lead, &Tools::new()))
+        .with(agent(&HELPER.replace("[agent]", "[agent]\nmode = \"build\""), helper.clone(), &Tools::new()))
+        .with(agent("[agent]\nname = \"other\"\nsystem_prompt = \"You help.\"", other, &Tools::new()))
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { depth, ..Limits::default() };
+    let result = finish(&board, Task::new("x").to("lead").limits(limits)).await;
+    assert_eq!((result.outcome, result.output.as_str()), (Outcome::Finished, Some("done")));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+    match helper.requests().last().and_then(|request| request.messages.last().cloned()) {
+        Some(Message::Tool { text, is_error: true, .. }) => text.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_gives_a_task_back_into_its_chain_or_too_deep_is_answered_with_the_chain() {
+    let [back, deep] = [answer_to_a_helper("lead", 3).await, answer_to_a_helper("other", 1).await];
+    let chain = "lead → helper";
+    assert_eq!(back, format!("lead is already in the delegation chain {chain}; give the task to an agent outside it"));
+    let expected = format!(
+        "delegation depth 1 is used up by {chain}; split the task differently, or raise `limits.depth` of the task: "
+    );
+    assert!(deep.starts_with(&expected), "{deep}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handoff_carries_its_context_to_the_next_agent() {
     let lead = ScriptedModel::new().calls(
