@@ -9,6 +9,7 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::runs::list::Filter;
+use crate::service::arguments::{Agents, Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -24,6 +25,31 @@ pub(crate) enum Arguments {
     /// Run a task with agents
     #[command(after_help = OUTPUT)]
     Run(Run),
+    /// Serve the agents to other processes and over HTTP, until it is stopped
+    Serve(Serve),
+    /// Send a task to an agent of `callboard serve`, and return once it is journaled
+    Send(Send),
+    /// Show where a run stands
+    Status(Status),
+    /// Wait until a run has ended or waits for a person, and print its result; the exit code is 124 if the time is over
+    Wait(Wait),
+    /// Cancel a run, also one of another process
+    Cancel(Cancel),
+    /// List what waits for a person, each with the command that decides it
+    Pending(Pending),
+    /// Approve an action that waits for consent, once; or start a turn again that needs attention
+    Approve(Approve),
+    /// Deny an action that waits for consent
+    Deny(Deny),
+    /// Answer a question, or resume a node of a workflow that waits for a person
+    Answer(Answer),
+    /// List the agents of `callboard serve`
+    Agents(Agents),
+    /// List, add and revoke the tokens of `callboard serve`
+    Tokens {
+        #[command(subcommand)]
+        command: Tokens,
+    },
     /// List, show, replay, diff, delete, prune, export, import and fork the runs of the project, or of a store
     Runs {
         #[command(subcommand)]

@@ -19,6 +19,7 @@ mod retry;
 mod run_names;
 mod runs;
 mod scratch;
+mod service;
 mod signals;
 mod stores;
 mod usage;
@@ -43,6 +44,17 @@ fn main() -> ExitCode {
         Arguments::Init(init) => agents::init(&init),
         Arguments::Check(check) => agents::check(check),
         Arguments::Run(run) => unless_nested(|| agents::run(run)),
+        Arguments::Serve(serve) => unless_nested(|| service::serve(serve)),
+        Arguments::Send(send) => unless_nested(|| service::send(&send)),
+        Arguments::Status(status) => service::status(&status),
+        Arguments::Wait(wait) => service::wait(&wait),
+        Arguments::Cancel(cancel) => unless_nested(|| service::cancel(&cancel)),
+        Arguments::Pending(pending) => service::pending(&pending),
+        Arguments::Approve(approve) => unless_nested(|| service::approve(&approve)),
+        Arguments::Deny(deny) => unless_nested(|| service::deny(&deny)),
+        Arguments::Answer(answer) => unless_nested(|| service::answer(&answer)),
+        Arguments::Agents(agents) => service::agents(&agents),
+        Arguments::Tokens { command } => unless_nested(|| service::tokens(&command)),
         Arguments::Runs { command } if command.changes_runs() => unless_nested(|| runs::main(&command)),
         Arguments::Runs { command } => runs::main(&command),
         Arguments::Conversations { command } if command.changes_them() => {

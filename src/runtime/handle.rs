@@ -212,6 +212,13 @@ impl Callboard {
         Err(Unacknowledged::Submission.into())
     }
 
+    /// The id of this board, a UUID. The store has it for each of the board's open runs, so that other processes find the board
+    /// that works on a run ([`Journal::board_of`](crate::storage::Journal::board_of)).
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.board.claims.owner()
+    }
+
     /// The handle of a run that was submitted before, also by an earlier process.
     #[must_use]
     pub fn run(&self, run: RunId) -> RunHandle {

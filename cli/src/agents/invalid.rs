@@ -27,6 +27,10 @@ pub(crate) struct InvalidAgent {
 pub(crate) struct InvalidAgents(Vec<InvalidAgent>);
 
 impl InvalidAgents {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The files with defects, and those that the folder refused beside others. Problems of an MCP server are added to agents that name
     /// its tools.
     pub(super) fn of(

@@ -28,6 +28,7 @@ use crate::quote::quoted;
 use crate::retry::retry_of;
 use crate::run_names::short;
 use crate::runs::show::tokens_used;
+use crate::service::boards::Reachable;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
 use crate::waits::{self, rests};
@@ -51,6 +52,8 @@ pub(super) struct Session<'a> {
     agents: Vec<String>,
     /// The folder's agents that are left out.
     invalid: InvalidAgents,
+    /// Other processes reach the run.
+    _reachable: Option<Reachable>,
 }
 
 impl<'a> Session<'a> {
@@ -64,7 +67,8 @@ impl<'a> Session<'a> {
             builder = builder.storage(kept.store.shared());
         }
         let board = builder.start().await.map_err(Failure::of)?;
-        Ok(Self { board, kept, arguments, agents, invalid })
+        let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
+        Ok(Self { board, kept, arguments, agents, invalid, _reachable: reachable })
     }
 
     pub(super) async fn see_through(

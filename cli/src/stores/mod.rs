@@ -120,6 +120,11 @@ impl Stores {
         Ok((store, loaded))
     }
 
+    /// The store that has the run, for reading; also the run's id.
+    pub(crate) async fn find(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
+        self.or_hint(self.open()?.find(wanted).await).await
+    }
+
     /// Opens all stores for writing.
     pub(crate) fn open_to_change(&self) -> Result<OpenStores, Failure> {
         match self {

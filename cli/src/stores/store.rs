@@ -144,6 +144,11 @@ impl Store {
         }
     }
 
+    /// The runs that have not ended.
+    pub(crate) async fn open_runs(&self) -> Result<Vec<RunId>, Failure> {
+        self.journal.open_runs().await.map_err(Failure::of)
+    }
+
     /// All runs, oldest first.
     pub(crate) async fn ids(&self) -> Result<Vec<RunId>, Failure> {
         self.journal.runs().await.map_err(Failure::of)

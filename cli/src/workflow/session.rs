@@ -26,6 +26,7 @@ use crate::person::{self, is_anybody_here};
 use crate::process::End;
 use crate::retry::advice;
 use crate::run_names::short;
+use crate::service::boards::Reachable;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
@@ -51,6 +52,8 @@ pub(super) struct Session<'a> {
     kept: Option<(Stores, Store)>,
     execution: &'a Execution,
     watch: Option<Watch>,
+    /// Other processes reach the run.
+    _reachable: Option<Reachable>,
 }
 
 impl<'a> Session<'a> {
@@ -69,7 +72,8 @@ impl<'a> Session<'a> {
         }
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(Failure::of)?;
-        Ok(Self { board, kept, execution, watch: agents.watch })
+        let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
+        Ok(Self { board, kept, execution, watch: agents.watch, _reachable: reachable })
     }
 
     /// Resumes these nodes, and shows the state of the run.

@@ -11,6 +11,7 @@ mod patterns;
 mod programs;
 mod reload;
 mod resume_and_retry;
+mod service;
 mod signals;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,146 @@
+//! The sockets of boards: each process with a board listens on one, named by the board, and `serve` on one more, named by its store.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use callboard::Callboard;
+use callboard::env::Env;
+use callboard::messages::visible;
+use callboard_server::private::{self, Client, ClientError};
+use callboard_server::{Server, Tokens};
+use rustix::process::geteuid;
+
+use crate::command_line::command_line;
+use crate::exit::Exit;
+use crate::page::Failure;
+use crate::stores::Stores;
+
+/// A board that other processes of this user reach on its socket.
+pub(crate) struct Reachable {
+    stop: watch::Sender<bool>,
+    serving: Vec<JoinHandle<()>>,
+}
+
+impl Reachable {
+    /// Listens on the socket of a board. Where that is not possible, a warning is logged, and other processes see the board's runs but
+    /// cannot act on them.
+    pub(crate) async fn start(board: &Callboard) -> Self {
+        let mut reachable = Self { stop: watch::Sender::new(false), serving: Vec::new() };
+        let server = Server::new(board.clone(), Tokens::new(Env::system()));
+        if let Err(error) = reachable.listen(&server, &name_of_board(board.id())).await {
+            tracing::warn!(%error, "other processes cannot act on the runs of this one");
+        }
+        reachable
+    }
+
+    /// Listens on one more socket.
+    pub(crate) async fn listen(&mut self, server: &Server, name: &str) -> Result<(), private::ListenError> {
+        let listener = private::listen(&private::folder(), name).await?;
+        let (server, stopped) = (server.clone(), self.stopped());
+        self.serving.push(tokio::spawn(async move { server.serve_private(listener, stopped).await }));
+        Ok(())
+    }
+
+    /// Returns when it is stopped.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stop = self.stop.subscribe();
+        async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+
+    /// Ends the connections.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        for serving in self.serving {
+            let _ = serving.await;
+        }
+    }
+}
+
+fn name_of_board(board: &str) -> String {
+    format!("{board}.sock")
+}
+
+/// The name of the socket on which `serve` listens for its store.
+pub(crate) fn name_of_service(stores: &Stores) -> String {
+    let folder = stores.folder();
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let hash = Sha256::digest(folder.as_os_str().as_bytes());
+    let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("serve-{digits}.sock")
+}
+
+/// The folders that may have a socket. Processes of one user may be started with different environments.
+fn folders() -> [PathBuf; 3] {
+    let user = geteuid().as_raw();
+    [private::folder(), format!("/run/user/{user}/callboard").into(), format!("/tmp/callboard-{user}").into()]
+}
+
+/// A client of the socket of this name.
+fn client(name: &str) -> Client {
+    let [preferred, others @ ..] = folders();
+    let has = |folder: &Path| folder.join(name).symlink_metadata().is_ok();
+    let folder = if has(&preferred) { None } else { others.into_iter().find(|folder| has(folder)) };
+    Client::new(&folder.unwrap_or(preferred), name)
+}
+
+/// A client of the board with this id.
+pub(crate) fn of_board(board: &str) -> Client {
+    client(&name_of_board(board))
+}
+
+/// A client of `callboard serve` for these stores.
+pub(crate) fn of_service(stores: &Stores) -> Client {
+    client(&name_of_service(stores))
+}
+
+/// Sends a request to `callboard serve`.
+pub(crate) async fn ask_service(
+    stores: &Stores,
+    (method, path): (&str, &str),
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    match of_service(stores).request(method, path, body).await {
+        Ok(answer) => accepted(answer),
+        Err(ClientError::Absent(_)) => Err(Failure::new(
+            Exit::Unavailable,
+            format!(
+                "no server runs for these agents: start one with {}",
+                visible(&command_line("serve", stores.named()))
+            ),
+        )),
+        Err(error) => Err(unanswered(&error)),
+    }
+}
+
+/// The body of an answer that is no problem.
+pub(crate) fn accepted((status, body): (u16, Value)) -> Result<Value, Failure> {
+    if status < 400 {
+        return Ok(body);
+    }
+    let exit = match status {
+        400 | 405 | 413 | 415 | 422 => Exit::Usage,
+        401 | 403 => Exit::Denied,
+        404 => Exit::NotFound,
+        429 | 503 => Exit::Unavailable,
+        408 | 504 => Exit::TimedOut,
+        _ => Exit::Failed,
+    };
+    let detail = body["detail"].as_str().or(body["title"].as_str()).unwrap_or("the server has refused it");
+    Err(Failure::new(exit, visible(detail)))
+}
+
+pub(crate) fn unanswered(error: &ClientError) -> Failure {
+    let exit = match error {
+        ClientError::Folder(_) | ClientError::Foreign(_) => Exit::Denied,
+        _ => Exit::Unavailable,
+    };
+    Failure::new(exit, error.to_string())
+}

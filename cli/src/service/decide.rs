@@ -1,0 +1,144 @@
+//! `callboard pending`, `approve`, `deny` and `answer`: what runs wait for, and what a person responds.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use callboard::env::Env;
+use callboard::messages::{Pending as Wait, PendingId, visible};
+use callboard_server::json as shapes;
+
+use crate::command_line::command_line;
+use crate::exit::Exit;
+use crate::page::{Failure, Page, count};
+use crate::run_names::short;
+use crate::stores::Stores;
+use crate::stores::store::Store;
+use crate::waits;
+
+use super::arguments::{Answer, Approve, Deny, Pending, What};
+use super::boards::{accepted, of_board, unanswered};
+use super::follow::read;
+
+/// The commands that answer what waits.
+pub(super) fn commands_of(wait: &Wait, stores: &Stores) -> Vec<String> {
+    let id = wait.id();
+    let line = |command: String| command_line(&command, stores.named());
+    match wait {
+        Wait::Approval(_) => vec![line(format!("approve {id}")), line(format!("deny {id}"))],
+        Wait::Question(_) => vec![line(format!("answer {id} TEXT"))],
+        Wait::Node(_) => vec![line(format!("answer {id}"))],
+        Wait::Attention { .. } => vec![line(format!("approve {id}"))],
+    }
+}
+
+/// All that waits, with the store that has it.
+async fn all(stores: &Stores) -> Result<Vec<(Wait, Arc<Store>)>, Failure> {
+    let mut all = Vec::new();
+    for store in stores.open()?.stores.into_iter().map(Arc::new) {
+        for run in store.open_runs().await? {
+            all.extend(waits::open(&read(&store, run).await?).into_iter().map(|wait| (wait, Arc::clone(&store))));
+        }
+    }
+    Ok(all)
+}
+
+/// Lists what waits for a person.
+pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
+    let stores = arguments.choice.stores()?;
+    let (all, now) = (all(&stores).await?, Env::system().now().wall);
+    let mut text = String::new();
+    for (wait, _) in &all {
+        let (kind, line) = waits::line(wait, now);
+        text.push_str(&format!("{}  {kind}: {line}\n", short(wait.run())));
+        commands_of(wait, &stores).iter().for_each(|command| text.push_str(&format!("    {}\n", visible(command))));
+    }
+    if all.is_empty() {
+        text.push_str("nothing waits for you\n");
+    }
+    let shown: Vec<Value> = all.iter().map(|(wait, _)| shown(wait)).collect();
+    Ok(Page::new(text, json!({ "pending": shown })))
+}
+
+fn shown(wait: &Wait) -> Value {
+    let mut shape = shapes::pending(wait);
+    shape["request_id"] = json!(wait.run());
+    shape
+}
+
+pub(super) async fn approve(arguments: &Approve) -> Result<Page, Failure> {
+    respond(&arguments.what, |wait| match wait {
+        Wait::Approval(_) => Ok((json!({ "response": "approve" }), "approved")),
+        Wait::Attention { .. } => Ok((json!({ "response": "restart" }), "started again")),
+        Wait::Question(_) | Wait::Node(_) => Err("it is answered, with `callboard answer`, and not approved"),
+    })
+    .await
+}
+
+pub(super) async fn deny(arguments: &Deny) -> Result<Page, Failure> {
+    respond(&arguments.what, |wait| match wait {
+        Wait::Approval(_) => Ok((json!({ "response": "deny", "reason": arguments.reason }), "denied")),
+        Wait::Question(_) | Wait::Node(_) | Wait::Attention { .. } => {
+            Err("only an approval can be denied; `callboard cancel` ends a run")
+        }
+    })
+    .await
+}
+
+pub(super) async fn answer(arguments: &Answer) -> Result<Page, Failure> {
+    let Answer { what, answer, is_json, json: _ } = arguments;
+    let value = answer.as_ref().map(|text| if *is_json { crate::values::json(text) } else { Ok(json!(text)) });
+    let value = value.transpose().map_err(Failure::usage)?;
+    respond(what, |wait| match (wait, value) {
+        (Wait::Question(_), Some(value)) => Ok((json!({ "response": "answer", "value": value }), "answered")),
+        (Wait::Question(_), None) => Err("it is a question: write the answer after its id"),
+        (Wait::Node(_), Some(input)) => Ok((json!({ "response": "resume", "input": input }), "resumed")),
+        (Wait::Node(_), None) => Ok((json!({ "response": "resume" }), "resumed")),
+        (Wait::Approval(_), _) => Err("it is approved or denied, with `callboard approve` or `callboard deny`"),
+        (Wait::Attention { .. }, _) => Err("its turn is started again with `callboard approve`"),
+    })
+    .await
+}
+
+/// Sends the response to the process that works on the run.
+async fn respond(
+    what: &What,
+    response: impl FnOnce(&Wait) -> Result<(Value, &'static str), &'static str>,
+) -> Result<Page, Failure> {
+    let stores = what.choice.stores()?;
+    let (wait, store) = find(&stores, &what.id).await?;
+    let (id, run) = (wait.id(), wait.run());
+    let (body, done) = response(&wait).map_err(|why| Failure::usage(format!("{id}: {why}")))?;
+    let Some(board) = store.board_of(run).await? else {
+        let text = format!("no process works on run {run}: resume it, or start `callboard serve`, and decide then");
+        return Err(Failure::new(Exit::Unavailable, text));
+    };
+    let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));
+    let answered = of_board(&board).request("POST", &path, Some(&body)).await;
+    let answer = accepted(answered.map_err(|error| unanswered(&error))?)?;
+    Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
+}
+
+/// What waits under this id, or the only thing that a run of this name waits for.
+async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failure> {
+    let id: Option<PendingId> = wanted.parse().ok();
+    let (store, run) = match &id {
+        Some(id) => {
+            let of = all(stores).await?.into_iter().find(|(wait, _)| wait.id() == *id);
+            return of.ok_or_else(|| {
+                Failure::not_found(format!("{} is not waited for: it was answered, or has expired", visible(wanted)))
+            });
+        }
+        None => stores.find(wanted).await?,
+    };
+    let mut waiting = waits::open(&read(&store, run).await?);
+    match (waiting.pop(), waiting.len()) {
+        (Some(only), 0) => Ok((only, Arc::new(store))),
+        (None, _) => Err(Failure::not_found(format!("run {} waits for nobody", short(run)))),
+        (Some(last), others) => {
+            let ids: Vec<String> = waiting.iter().chain([&last]).map(|wait| format!("\n  {}", wait.id())).collect();
+            let several = count(others + 1, "thing");
+            Err(Failure::usage(format!("run {} waits for {several}: name one of them{}", short(run), ids.concat())))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `callboard serve` and the commands that work with runs of other processes: each process with a board answers HTTP on a private
+//! socket, and the commands ask the one that works on the run.
+
+pub(crate) mod arguments;
+pub(crate) mod boards;
+mod decide;
+mod follow;
+mod send;
+mod serve;
+mod tokens;
+
+use std::process::ExitCode;
+
+use crate::page::{self, Failure, Page};
+use crate::process::{block_on, print};
+
+use arguments::{Agents, Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
+
+/// Runs `callboard serve`.
+pub(crate) fn serve(arguments: Serve) -> ExitCode {
+    printed(false, serve::serve(Serve { files: arguments.files.search(), ..arguments }))
+}
+
+/// Runs `callboard send`.
+pub(crate) fn send(arguments: &Send) -> ExitCode {
+    printed(arguments.json, send::send(arguments))
+}
+
+/// Runs `callboard status`.
+pub(crate) fn status(arguments: &Status) -> ExitCode {
+    printed(arguments.json, follow::status(arguments))
+}
+
+/// Runs `callboard wait`.
+pub(crate) fn wait(arguments: &Wait) -> ExitCode {
+    printed(arguments.json, follow::wait(arguments))
+}
+
+/// Runs `callboard cancel`.
+pub(crate) fn cancel(arguments: &Cancel) -> ExitCode {
+    printed(arguments.json, follow::cancel(arguments))
+}
+
+/// Runs `callboard agents`.
+pub(crate) fn agents(arguments: &Agents) -> ExitCode {
+    printed(arguments.json, send::agents(arguments))
+}
+
+/// Runs `callboard pending`.
+pub(crate) fn pending(arguments: &Pending) -> ExitCode {
+    printed(arguments.json, decide::pending(arguments))
+}
+
+/// Runs `callboard approve`.
+pub(crate) fn approve(arguments: &Approve) -> ExitCode {
+    printed(arguments.json, decide::approve(arguments))
+}
+
+/// Runs `callboard deny`.
+pub(crate) fn deny(arguments: &Deny) -> ExitCode {
+    printed(arguments.json, decide::deny(arguments))
+}
+
+/// Runs `callboard answer`.
+pub(crate) fn answer(arguments: &Answer) -> ExitCode {
+    printed(arguments.json, decide::answer(arguments))
+}
+
+/// Runs `callboard tokens`.
+pub(crate) fn tokens(command: &Tokens) -> ExitCode {
+    page::print(tokens::main(command), command.json())
+}
+
+fn printed(json: bool, answer: impl Future<Output = Result<Page, Failure>>) -> ExitCode {
+    let page = block_on(answer);
+    print(move || page::print(page, json))
+}

@@ -1,0 +1,162 @@
+//! `callboard serve`: a board that stays up, with the agents of a folder.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use callboard::Callboard;
+use callboard::env::Env;
+use callboard::messages::{Pending, visible};
+use callboard::runtime::Unfinished;
+use callboard_server::Server;
+use callboard_server::private::{ClientError, ListenError};
+
+use crate::agents::load::{self, LoadedAgents};
+use crate::agents::process_log;
+use crate::command_line::command_line;
+use crate::exit::Exit;
+use crate::output::note_words;
+use crate::page::{Failure, Page, count, note, shown_path};
+use crate::run_names::short;
+use crate::signals::Signals;
+use crate::stores::Stores;
+use crate::stores::store::Store;
+use crate::waits;
+
+use super::arguments::Serve;
+use super::boards::{Reachable, name_of_service, of_service, unanswered};
+use super::decide::commands_of;
+use super::tokens;
+
+/// Serves until a signal comes.
+pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
+    let mut signals = Signals::new()?;
+    let address = arguments.listen;
+    if !address.ip().is_loopback() && !arguments.insecure {
+        return Err(Failure::usage(format!(
+            "--listen {address}: other machines reach this address, and there is no TLS: listen on 127.0.0.1 behind a proxy that has \
+             it, or add --insecure"
+        )));
+    }
+    let stores = arguments.choice.stores()?;
+    check_none_runs(&stores).await?;
+    let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, &error))?;
+    let store = stores.take_new(None).await?;
+    if let Some(remark) = arguments.files.remark()? {
+        note(&remark);
+    }
+    let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());
+    let loaded = tokio::select! {
+        biased;
+        () = signals.next() => return Err(interrupted()),
+        loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
+    };
+    let LoadedAgents { specs, mut watch, own, names, invalid } = loaded;
+    process_log::show();
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+    let board = specs.into_iter().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
+    let tokens = tokens::open(&stores)?;
+    tokens.owner_secret().map_err(tokens::failure)?;
+    let mut server = Server::new(board.clone(), tokens);
+    if let Some(origin) = &arguments.public_url {
+        server = server.public_origin(origin).map_err(|error| Failure::usage(format!("--public-url: {error}")))?;
+    }
+    let mut reachable = Reachable::start(&board).await;
+    let listened = reachable.listen(&server, &name_of_service(&stores)).await;
+    if let Err(error) = listened {
+        board.shutdown().await;
+        store.close_or_note().await;
+        return Err(not_private(&error));
+    }
+    resume(&board, &store, &names).await?;
+    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let stopped = reachable.stopped();
+    let serving = tokio::spawn(async move { server.serve(listener, stopped).await });
+
+    note(&format!("the store is {}", shown_path(store.folder())));
+    let waiting = board.people().pending().await.len();
+    let running = count(own.len(), "agent");
+    let line =
+        format!("{running} running · {waiting} waiting for you · {} failed          http://{address}", invalid.len());
+    writeln!(io::stdout(), "{line}")
+        .map_err(|error| Failure::file(&error, format!("the address cannot be written: {error}")))?;
+    let (people, mut shown) = (board.people(), BTreeSet::new());
+    loop {
+        let is_new = |wait: &Pending| !shown.contains(&wait.id().to_string());
+        tokio::select! {
+            biased;
+            () = signals.next() => break,
+            Some(asked) = people.next_where(is_new) => {
+                shown.insert(asked.id().to_string());
+                let (kind, line) = waits::line(&asked, Env::system().now().wall);
+                note_words(&format!("{} waits for you, {kind}: {line}", short(asked.run())));
+                commands_of(&asked, &stores).iter().for_each(|command| note(&format!("  {}", visible(command))));
+            }
+            () = watch.changed() => watch.reload(&board).await.iter().for_each(|line| note_words(line)),
+            _ = board.ended() => break,
+        }
+    }
+    note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
+    let end = async {
+        reachable.stop().await;
+        let _ = serving.await;
+        board.shutdown().await;
+        store.close_or_note().await;
+    };
+    tokio::select! {
+        biased;
+        () = signals.next() => {}
+        () = end => {}
+    }
+    Ok(Page::new(String::new(), Value::Null))
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Interrupted, "a signal came before the server began".to_owned())
+}
+
+/// Resumes runs that no process works on and whose agents are here.
+async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> Result<(), Failure> {
+    for run in store.open_runs().await? {
+        let Ok(loaded) = store.load(run).await else { continue };
+        let mut open = loaded.replay.turns().filter(|turn| turn.closed.is_none());
+        if open.all(|turn| names.contains(turn.agent.as_str())) && store.board_of(run).await?.is_none() {
+            board.take_up(run).await;
+            note(&format!("run {} is resumed", short(run)));
+        }
+    }
+    Ok(())
+}
+
+fn busy(arguments: &Serve, error: &io::Error) -> Failure {
+    let Serve { listen, choice, .. } = arguments;
+    let exit = match error.kind() {
+        io::ErrorKind::AddrInUse => Exit::Unavailable,
+        io::ErrorKind::PermissionDenied => Exit::Denied,
+        _ => Exit::Usage,
+    };
+    let other = command_line("serve --listen 127.0.0.1:0", choice.store.as_deref());
+    Failure::new(exit, format!("{listen} cannot be listened on: {error}; another port: {}", visible(&other)))
+}
+
+/// Refuses a second server, which `callboard send` could not find.
+async fn check_none_runs(stores: &Stores) -> Result<(), Failure> {
+    match of_service(stores).request("GET", "/v1/health", None).await {
+        Err(ClientError::Absent(_)) => Ok(()),
+        Err(error) => Err(unanswered(&error)),
+        Ok(_) => Err(runs_already()),
+    }
+}
+
+fn runs_already() -> Failure {
+    Failure::new(Exit::Unavailable, "a server runs for these agents already: stop that one first".to_owned())
+}
+
+fn not_private(error: &ListenError) -> Failure {
+    match error {
+        ListenError::InUse(_) => runs_already(),
+        error => Failure::new(Exit::Denied, error.to_string()),
+    }
+}

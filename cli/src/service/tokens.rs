@@ -1,0 +1,74 @@
+//! `callboard tokens`: who may use the server.
+
+use serde_json::json;
+
+use callboard::env::Env;
+use callboard_server::{Scope as Allowed, TokenError, TokenSpec, Tokens as Kept};
+
+use crate::exit::Exit;
+use crate::page::{Failure, Page, lines_of, table, time};
+use crate::stores::Stores;
+
+use super::arguments::{Scope, Tokens};
+
+/// The tokens of these stores.
+pub(super) fn open(stores: &Stores) -> Result<Kept, Failure> {
+    Kept::open(&stores.folder().join("service/tokens.json"), Env::system()).map_err(failure)
+}
+
+pub(super) fn failure(error: TokenError) -> Failure {
+    let exit = match error {
+        TokenError::Name(_) | TokenError::Reserved | TokenError::Exists(_) => Exit::Usage,
+        TokenError::Folder(_) => Exit::Denied,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+pub(super) fn main(command: &Tokens) -> Result<Page, Failure> {
+    match command {
+        Tokens::List { choice, .. } => list(&open(&choice.stores()?)?),
+        Tokens::Add { name, scope, lifetime, choice, .. } => {
+            let scopes = if scope.is_empty() { vec![Allowed::Read, Allowed::Delegate] } else { allowed(scope) };
+            let spec = TokenSpec::new(name, scopes);
+            let spec = lifetime.map_or_else(|| spec.clone(), |lifetime| spec.clone().lifetime(lifetime));
+            let secret = open(&choice.stores()?)?.add(spec).map_err(failure)?;
+            Ok(Page::new(format!("{secret}\n"), json!({ "name": name, "token": secret })))
+        }
+        Tokens::Revoke { name, choice, .. } => {
+            if open(&choice.stores()?)?.revoke(name).map_err(failure)? {
+                Ok(Page::new(format!("the token {name} is revoked\n"), json!({ "revoked": name })))
+            } else {
+                Err(Failure::not_found(format!("there is no token {name:?}")))
+            }
+        }
+    }
+}
+
+fn allowed(scopes: &[Scope]) -> Vec<Allowed> {
+    let allowed = |scope: &Scope| match scope {
+        Scope::Read => Allowed::Read,
+        Scope::Delegate => Allowed::Delegate,
+        Scope::Approve => Allowed::Approve,
+        Scope::Admin => Allowed::Admin,
+    };
+    scopes.iter().map(allowed).collect()
+}
+
+fn list(tokens: &Kept) -> Result<Page, Failure> {
+    let mut drawn = table(["token", "scopes", "created", "expires"], &[]);
+    let mut rows = Vec::new();
+    for token in tokens.list().map_err(failure)? {
+        let scopes: Vec<String> = token.scopes.iter().map(ToString::to_string).collect();
+        let expires = token.expires_at.map_or_else(|| "never".to_owned(), time);
+        drawn.add_row([token.name.clone(), scopes.join(", "), time(token.created_at), expires]);
+        rows.push(json!({
+            "name": token.name,
+            "scopes": scopes,
+            "created_at": callboard_server::json::time(token.created_at),
+            "expires_at": token.expires_at.map(callboard_server::json::time),
+        }));
+    }
+    let text = if rows.is_empty() { "there are no tokens\n".to_owned() } else { lines_of(&drawn) };
+    Ok(Page::new(text, json!({ "tokens": rows })))
+}

@@ -1,0 +1,227 @@
+//! `callboard serve`, and the commands that work with runs of other processes: real processes, and a model on this machine.
+
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::agents::searcher;
+use crate::support::model::Model;
+use crate::support::project::Project;
+use crate::support::{Killed, Printed, ended, write};
+
+/// A server that runs beside a test, and is killed if the test fails.
+struct Serving {
+    process: Option<Child>,
+    /// The first line that it printed.
+    line: String,
+}
+
+impl Serving {
+    fn start(project: &Project) -> Self {
+        Self::start_with(project, &[])
+    }
+
+    fn start_with(project: &Project, options: &[&str]) -> Self {
+        let command = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+        let mut process = project.command(&command).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            panic!("it does not serve: {}", ended(process).error);
+        }
+        Self { process: Some(process), line }
+    }
+
+    fn stop(mut self) -> Printed {
+        let process = self.process.take().unwrap();
+        kill_process(Pid::from_child(&process), Signal::INT).unwrap();
+        ended(process)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            drop(Killed(process));
+        }
+    }
+}
+
+fn sent(project: &Project, task: &str) -> String {
+    let printed = project.callboard(&["send", "writer", task]);
+    let id = printed.out.strip_suffix("  acknowledged by writer\n");
+    let id = id.unwrap_or_else(|| panic!("{} {}", printed.out, printed.error));
+    assert_eq!((id.len(), &id[..4], printed.code), (16, "req-", Some(0)), "{}", printed.error);
+    id.to_owned()
+}
+
+#[test]
+fn a_task_is_sent_to_a_server_and_waited_for() {
+    let project = Project::new();
+    let nobody = project.callboard(&["send", "writer", "x"]);
+    assert_eq!(
+        (nobody.code, &*nobody.error),
+        (Some(6), "error: no server runs for these agents: start one with callboard serve\n")
+    );
+    let serving = Serving::start(&project);
+    let beginning = "1 agent running · 0 waiting for you · 0 failed          http://127.0.0.1:";
+    assert!(serving.line.starts_with(beginning), "{}", serving.line);
+    let id = sent(&project, "what version is myapp running?");
+    project.model.request();
+    let status = project.callboard(&["status", &id]);
+    assert_eq!(status.out, format!("{id}  writer: open (1 turn)\n"));
+    let early = project.callboard(&["wait", &id, "--timeout", "0s"]);
+    assert_eq!(early.code, Some(124), "{}", early.error);
+    assert_eq!(
+        early.error,
+        format!("error: the time is over, and run {id} continues; to wait again: callboard wait {id}\n")
+    );
+    let waiting = project.command(&["wait", &id]).spawn().unwrap();
+    project.model.answers("myapp is on v2.3.1");
+    let waited = ended(waiting);
+    assert_eq!((waited.code, &*waited.out), (Some(0), "complete: myapp is on v2.3.1\n"), "{}", waited.error);
+    assert_eq!(project.callboard(&["wait", "@last"]).out, "complete: myapp is on v2.3.1\n");
+    let unknown = project.callboard(&["send", "nobody", "x"]);
+    let reason = "error: no agent has the name, role or capability \"nobody\"\n";
+    assert_eq!((unknown.code, &*unknown.error), (Some(2), reason));
+    let second = project.callboard(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(
+        second.code == Some(6) && second.error.contains("a server runs for these agents already"),
+        "{:?} {}",
+        second.code,
+        second.error
+    );
+    let stopped = serving.stop();
+    assert_eq!(stopped.code, Some(0), "{}", stopped.error);
+    assert_eq!(project.callboard(&["send", "writer", "x"]).code, Some(6));
+}
+
+#[test]
+fn what_a_delegation_waits_for_is_decided_at_another_terminal() {
+    let project = Project::new();
+    write(&project.folder, "agents/writer.toml", &searcher("writer"));
+    let serving = Serving::start(&project);
+    let id = sent(&project, "look");
+    project.model.calls("FileSearch", json!({ "pattern": "x" }));
+    let waited = project.callboard(&["wait", &id]);
+    assert_eq!(waited.code, Some(5), "{} {}", waited.out, waited.error);
+    let pending: Value = project.callboard(&["pending", "--json"]).parsed();
+    let approval = pending["pending"][0]["id"].as_str().unwrap();
+    let commands = format!("    callboard approve {approval}\n    callboard deny {approval}\n");
+    let begin = format!("{id} waits for a person:\n  writer wants to ");
+    assert!(waited.out.starts_with(&begin) && waited.out.ends_with(&commands), "{}", waited.out);
+    let listed = project.callboard(&["pending"]);
+    assert!(listed.out.starts_with(&format!("{id}  consent: writer wants to ")), "{}", listed.out);
+    assert!(listed.out.ends_with(&commands), "{}", listed.out);
+    let answered = project.callboard(&["answer", &id, "yes"]);
+    assert!(answered.code == Some(2) && answered.error.contains("callboard approve"), "{}", answered.error);
+    let denied = project.callboard(&["deny", &id, "--reason", "not now"]);
+    assert!(denied.code == Some(0) && denied.out.starts_with("denied: writer wants to "), "{}", denied.error);
+    project.model.calls("FileSearch", json!({ "pattern": "y" }));
+    let waited = project.callboard(&["wait", &id]);
+    assert_eq!(waited.code, Some(5), "{}", waited.error);
+    assert_eq!(project.callboard(&["approve", approval]).code, Some(3), "it was denied");
+    assert_eq!(project.callboard(&["approve", &id]).code, Some(0));
+    project.model.answers("found");
+    assert_eq!(project.callboard(&["wait", &id]).out, "complete: found\n");
+    assert_eq!(project.callboard(&["pending"]).out, "nothing waits for you\n");
+    serving.stop();
+}
+
+#[test]
+fn a_run_of_another_process_is_cancelled_and_waited_for() {
+    let project = Project::new();
+    let run = project.command(&["run", "x"]).spawn().unwrap();
+    project.model.request();
+    let waiting = project.command(&["wait", "@last"]).spawn().unwrap();
+    let cancelled = project.callboard(&["cancel", "@last", "--reason", "not needed"]);
+    assert!(cancelled.code == Some(0) && cancelled.out.ends_with(" is cancelled\n"), "{}", cancelled.error);
+    for process in [run, waiting] {
+        let ended = ended(process);
+        assert_eq!(ended.code, Some(1), "{} {}", ended.out, ended.error);
+        assert!((ended.out + &ended.error).contains("not needed"));
+    }
+    let again = project.callboard(&["cancel", "@last"]);
+    assert!(again.code == Some(1) && again.error.contains("has ended already: "), "{}", again.error);
+    // One that no process works on.
+    project.model.answers("never read");
+    project.run_killed(&["run", "y"]);
+    let waited = project.callboard(&["wait", "@last"]);
+    assert!(waited.code == Some(6) && waited.error.contains("no process works on run "), "{}", waited.error);
+    assert_eq!(project.callboard(&["cancel", "@last"]).code, Some(0));
+    assert_eq!(project.callboard(&["wait", "@last"]).code, Some(1));
+}
+
+#[test]
+fn what_a_killed_server_had_acknowledged_is_done_by_the_next_one() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    let ids: Vec<String> = (0..3).map(|number| sent(&project, &format!("task {number}"))).collect();
+    project.model.request();
+    drop(serving);
+    let open: Value = project.callboard(&["runs", "list", "--state", "open", "--json"]).parsed();
+    assert_eq!(open.as_array().unwrap().len(), 3);
+    // The model of the first server never answers.
+    let serving = Serving::start_with(&project, &["--model", "fake"]);
+    for id in &ids {
+        let waited = project.callboard(&["wait", id]);
+        assert!(
+            waited.code == Some(0) && waited.out.starts_with("complete: "),
+            "{id}: {} {}",
+            waited.out,
+            waited.error
+        );
+    }
+    serving.stop();
+}
+
+#[test]
+fn tokens_are_made_and_revoked_at_the_terminal() {
+    let project = Project::new();
+    let added = project.callboard(&["tokens", "add", "ci", "--scope", "read"]);
+    assert!(added.code == Some(0) && added.out.starts_with("cbt_") && added.out.len() == 69, "{}", added.error);
+    let listed: Value = project.callboard(&["tokens", "list", "--json"]).parsed();
+    assert_eq!((&listed["tokens"][0]["name"], &listed["tokens"][0]["scopes"]), (&"ci".into(), &json!(["read"])));
+    assert_eq!(project.callboard(&["tokens", "add", "ci"]).code, Some(2));
+    assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).out, "the token ci is revoked\n");
+    assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).code, Some(3));
+}
+
+#[test]
+fn an_address_that_others_reach_needs_consent() {
+    let project = Project::new();
+    let refused = project.callboard(&["serve", "--listen", "0.0.0.0:0"]);
+    assert!(refused.code == Some(2) && refused.error.contains("there is no TLS"), "{}", refused.error);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let refused = project.callboard(&["serve", "--listen", &address]);
+    let advice = "another port: callboard serve --listen 127.0.0.1:0";
+    assert!(refused.code == Some(6) && refused.error.contains(advice), "{}", refused.error);
+}
+
+#[test]
+fn runs_of_programs_and_servers_share_a_store() {
+    let (project, other) = (Project::new(), Model::start());
+    let serving = Serving::start(&project);
+    write(&project.folder, "other.toml", &other.catalog());
+    let run = project.command(&["run", "beside", "--models", "other.toml"]).spawn().unwrap();
+    other.request();
+    let id = sent(&project, "served");
+    project.model.request();
+    let listed: Value = project.callboard(&["runs", "list", "--json"]).parsed();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    // The server has the files open.
+    drop(serving);
+    other.answers("done");
+    let ended = ended(run);
+    assert_eq!((ended.code, &*ended.out), (Some(0), "done\n"), "{}", ended.error);
+    project.model.answers("never read");
+    project.model.answers("late");
+    let serving = Serving::start(&project);
+    assert_eq!(project.callboard(&["wait", &id]).out, "complete: late\n");
+    serving.stop();
+}
