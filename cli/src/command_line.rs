@@ -19,7 +19,7 @@ pub(crate) fn limits_option(limits: Option<&str>) -> String {
 
 /// The options for agents, their models, tools and folders, without those that were not given or have their defaults.
 pub(crate) fn agents_options(files: &Files, model: Option<&str>) -> String {
-    let Files { agents, models, mcp, root, allow_read, protected: _, found: _ } = files;
+    let Files { agents, models, mcp, root, allow_read, protected: _, found: _, is_free: _ } = files;
     let root = (root != Path::new(".")).then_some(root);
     let agents = agents.iter().map(|agents| ("--agents", quoted_path(agents)));
     let models = models.iter().map(|models| ("--models", quoted_path(models)));

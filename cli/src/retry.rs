@@ -46,8 +46,8 @@ impl FailedTurn {
 }
 
 /// The value of `--limits` that raises the limits by which a run has ended; `None` if it ended for another reason. It has enough tokens
-/// for all that the run has used and for the reservation that was refused, and at least twice the earlier ones, because a turn that
-/// lacked some for one call has more calls to make.
+/// for all that the run has used and for the reservation that was refused, and half as much again, because a turn that is taken once more
+/// does not use the same tokens; and at least twice the earlier ones, because a turn that lacked some for one call has more calls to make.
 pub(crate) fn raised_limits(history: &[RunEvent], result: &RunResult) -> Option<String> {
     let Some(RunEvent::Submitted(submission)) = history.first() else { return None };
     let failures = history.iter().filter_map(|event| match event {
@@ -64,7 +64,7 @@ pub(crate) fn raised_limits(history: &[RunEvent], result: &RunResult) -> Option<
         let least = match refusal {
             Refusal::TokenBudget { asked, .. } => {
                 let used = result.metrics.tokens_spent.saturating_add(result.metrics.overrun);
-                used.saturating_add(*asked).max(submission.limits().tokens.saturating_mul(2))
+                with_reserve(used.saturating_add(*asked)).max(submission.limits().tokens.saturating_mul(2))
             }
             _ => 0,
         };
@@ -72,6 +72,12 @@ pub(crate) fn raised_limits(history: &[RunEvent], result: &RunResult) -> Option<
         *to = needed.max(least).max(*to);
     }
     (!raised.is_empty()).then(|| json!(raised).to_string())
+}
+
+/// Half as much again, in whole thousands if it has some.
+fn with_reserve(tokens: u64) -> u64 {
+    let tokens = tokens.saturating_add(tokens / 2);
+    if tokens < 1_000 { tokens } else { tokens.div_ceil(1_000).saturating_mul(1_000) }
 }
 
 /// The line about how to continue after a run that did not finish: the command line that retries its failed turn, which `line` makes for
@@ -168,8 +174,10 @@ mod tests {
             assert!(!result.outcome.is_finished(), "{}", result.outcome);
             raised_limits(&history, &result).unwrap()
         };
-        assert_eq!(limits(400, 100).await, "{\"tokens\":460}", "the provider reported more than was left");
+        assert_eq!(limits(400, 100).await, "{\"tokens\":690}", "the provider reported more than was left");
         assert_eq!(limits(50, 100).await, "{\"tokens\":200}", "twice the limit is more than enough");
+        // Once 5,409 were printed, and the retry needed 5,449.
+        assert_eq!([5_409, 6_000, u64::MAX].map(with_reserve), [9_000, 9_000, u64::MAX]);
     }
 
     #[test]

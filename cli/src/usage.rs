@@ -95,6 +95,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     if let (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
         && let Some(tip) = folder_tip(std::env::args().nth(1).as_deref(), argument)
+            .or_else(|| value_tip(&std::env::args().skip(1).collect::<Vec<_>>(), argument))
     {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         return error;
@@ -119,8 +120,25 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 
 /// The tip for `callboard check FOLDER`.
 fn folder_tip(command: Option<&str>, argument: &str) -> Option<String> {
-    let is_folder = command == Some("check") && !argument.starts_with('-');
+    let is_folder = command == Some("check") && !argument.is_empty() && !argument.starts_with('-');
     is_folder.then(|| format!("to check the agents of another folder: callboard check --agents {}", quoted(argument)))
+}
+
+/// The tip for `--option -value`.
+fn value_tip(words: &[String], argument: &str) -> Option<String> {
+    let place = words.iter().position(|word| word == argument)?;
+    let option = words[..place].last()?;
+    let mut command = Arguments::command();
+    for word in words {
+        let Some(named) = command.find_subcommand(word) else { break };
+        command = named.clone();
+    }
+    let long = option.strip_prefix("--")?;
+    let takes_value = |known: &clap::Arg| known.get_long() == Some(long) && known.get_action().takes_values();
+    command
+        .get_arguments()
+        .any(takes_value)
+        .then(|| format!("to give {option} this value: {option}={}", quoted(argument)))
 }
 
 /// The subcommand that differs from `name` by a typo, of the command that the words before it name.
@@ -146,6 +164,16 @@ mod tests {
         assert_eq!(similar(&["INIT"], "INIT").as_deref(), Some("init"));
         assert_eq!(similar(&["runz"], "runz"), None, "run and runs");
         assert_eq!(similar(&["workflow", "list"], "list"), None);
+    }
+
+    #[test]
+    fn the_tip_for_a_value_like_an_option_is_of_the_option_before_it() {
+        let tip = |words: &[&str], argument| {
+            value_tip(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), argument)
+        };
+        assert_eq!(tip(&["run", "hi", "--to", "-x"], "-x").as_deref(), Some("to give --to this value: --to=-x"));
+        assert_eq!(tip(&["run", "hi", "-x"], "-x"), None);
+        assert_eq!(tip(&["run", "hi", "--quiet", "-x"], "-x"), None);
     }
 
     #[test]

@@ -67,6 +67,9 @@ const MAX_TEXT: u64 = 8 << 20;
 
 /// The text of a file; `-` is standard input.
 pub(crate) fn text_in(file: &str) -> Result<String, String> {
+    if file.is_empty() {
+        return Err("after @ comes the name of a file, or - for standard input".to_owned());
+    }
     let (what, read) = match file {
         "-" => ("standard input", bounded(std::io::stdin())),
         file => (file, open_given(Path::new(file)).and_then(bounded)),

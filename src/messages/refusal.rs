@@ -22,7 +22,7 @@ pub enum Refusal {
         chain: Chain,
     },
     /// The chain is at its greatest depth (SEMANTICS 1).
-    #[error("delegation depth {max} is used up by {chain}; split the task differently, or {}", raise(self.needed_limit()))]
+    #[error("delegation depth {max} is used up{}; split the task differently, or {}", by(chain), raise(self.needed_limit()))]
     MaxDepth {
         /// The limit of the run ([`Limits::depth`](super::Limits::depth)), in steps.
         max: usize,
@@ -204,6 +204,10 @@ fn raise(needed: Option<(&'static str, u64)>) -> String {
 }
 
 /// A chain after a word; nothing if the requester is its only participant.
+fn by(chain: &Chain) -> String {
+    if chain.is_empty() { String::new() } else { format!(" by {chain}") }
+}
+
 fn shown(chain: &Chain) -> String {
     if chain.is_empty() { String::new() } else { format!(" {chain}") }
 }
@@ -284,6 +288,12 @@ fn because(reason: &str) -> String {
 mod tests {
     use super::*;
     use crate::messages::{Complexity, Limits};
+
+    #[test]
+    fn a_depth_of_zero_is_used_up_by_no_chain() {
+        let text = Refusal::MaxDepth { max: 0, chain: Chain::default() }.to_string();
+        assert!(text.starts_with("delegation depth 0 is used up; split the task differently, or raise "), "{text}");
+    }
 
     #[test]
     fn a_refused_limit_names_the_line_that_raises_it_far_enough() {

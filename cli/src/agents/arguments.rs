@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
 
 use callboard::messages::{ConversationId, visible};
@@ -45,7 +46,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Files {
     /// The folder with the agents, one per file *.toml; by default the folder agents of the project, which is the nearest folder, from the
-    /// current one upwards, that has one or is the top of a repository
+    /// current one upwards, that has one or is the top of a repository; without one, `run` uses the team of `callboard init`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) agents: Option<PathBuf>,
     /// The file with the models that agents may use; by default models.toml beside the folder of agents, if it exists
@@ -68,6 +69,9 @@ pub(crate) struct Files {
     /// The folder of agents of the project, used if none is named; the command sets it, no option does.
     #[arg(skip)]
     pub(crate) found: Option<Found>,
+    /// Whether the project has nothing where its folder of agents would be; the command sets it, no option does.
+    #[arg(skip)]
+    pub(crate) is_free: bool,
 }
 
 /// The folder of agents of a project.
@@ -94,6 +98,7 @@ impl Files {
         let project = root_of(&current).to_owned();
         let is_here = project == current;
         let folder = if is_here { PathBuf::from(AGENTS) } else { project.join(AGENTS) };
+        self.is_free = folder.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         self.found = folder.is_dir().then_some(Found { folder, project, is_here });
         self
     }
@@ -102,6 +107,11 @@ impl Files {
     pub(crate) fn folder(&self) -> &Path {
         let found = self.found.as_ref().map(|found| &*found.folder);
         self.agents.as_deref().or(found).unwrap_or(Path::new(AGENTS))
+    }
+
+    /// Whether there is no folder of agents, and none was named.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.agents.is_none() && self.found.is_none() && self.is_free
     }
 
     /// The path of the default file of this name, which is beside the folder of agents.
@@ -152,9 +162,10 @@ impl Found {
         let user = User::current();
         let Some(untrusted) = paths.iter().find_map(|path| user.untrusted(path)) else { return Ok(()) };
         let text = format!(
-            "the agents of {} are not used: another user may have changed {}; to use them: --agents {}",
+            "the agents of {} are not used: another user may have changed {} ({}); to use them: --agents {}",
             shown_path(&self.folder),
             shown_path(&untrusted),
+            user.reason(&untrusted),
             visible(&quoted_path(&self.folder))
         );
         Err(Failure::new(Exit::Denied, text))
@@ -196,7 +207,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) files: Files,
     /// The model that all agents use, in place of those in their files; `fake` needs no network and repeats what it was asked
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) model: Option<String>,
     /// The limits of the run: simple, medium, complex, JSON such as '{"tokens": 50000}', or auto: the agent `complexity` first
     /// classifies the task, in a run of its own; @FILE reads them from a file. With --retry, limits that are not named stay the same

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use callboard::AgentSpec;
 use callboard::env::Env;
-use callboard_agents::{
-    AgentFolder, BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate, Tools,
-};
+use callboard_agents::{BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate, Tools};
 
 /// The name of the model that needs no network.
 pub(super) const FAKE: &str = "fake";
@@ -30,18 +28,18 @@ pub(super) struct BuiltIns {
 }
 
 impl BuiltIns {
-    /// The built-in agents beside `definitions`, the agents of `folder`.
+    /// The built-in agents beside `definitions`, the agents of a folder, which have these models.
     pub(super) fn of(
         definitions: Vec<Definition>,
         tools: Tools,
         named: Option<&str>,
         left: BTreeSet<String>,
-        folder: &AgentFolder,
+        models: Option<&Models>,
     ) -> Self {
         // Programs need no model, so there may be none.
         let are_programs = definitions.iter().all(|definition| definition.process.is_some());
         let has_model = |models: &Models| model(models, &BuiltIn::Summarizer.definition(), None).is_ok();
-        let are_absent = named.is_none() && are_programs && !folder.current_models().is_some_and(has_model);
+        let are_absent = named.is_none() && are_programs && !models.is_some_and(has_model);
         Self { definitions, tools, named: named.map(str::to_owned), left, are_absent }
     }
 
@@ -51,13 +49,13 @@ impl BuiltIns {
         beside.filter(|agent| !self.left.contains(agent.name()))
     }
 
-    /// The built-in agents, with the models that the folder's agents have now.
+    /// The built-in agents, with these models, which the folder's agents have now.
     ///
     /// # Errors
     /// One of them has no model.
-    pub(super) fn specs(&self, folder: &AgentFolder) -> Result<Vec<AgentSpec>, String> {
+    pub(super) fn specs(&self, models: Option<&Models>) -> Result<Vec<AgentSpec>, String> {
         let none = Models::new(&Env::system());
-        let models = folder.current_models().unwrap_or(&none);
+        let models = models.unwrap_or(&none);
         self.all().map(|agent| self.spec(agent, models)).collect()
     }
 
@@ -73,7 +71,7 @@ impl BuiltIns {
     }
 }
 
-fn teammate(definition: &Definition) -> Teammate {
+pub(super) fn teammate(definition: &Definition) -> Teammate {
     Teammate { name: definition.name.to_string(), description: definition.description.clone() }
 }
 

@@ -21,6 +21,11 @@ const FILES: [(&str, &str); 5] = [
     ("mcp.toml", include_str!("template/mcp.toml")),
 ];
 
+/// The files with agents.
+pub(super) fn agents() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILES.into_iter().filter(|(name, _)| name.starts_with("agents/"))
+}
+
 /// The commands to run next.
 const NEXT: &str = "  callboard check\n  callboard run \"review this repository\" --to coordinator --model fake\n\
                     with a key in OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, --model names one of its models\n";

@@ -39,13 +39,16 @@ impl InvalidAgents {
         refused: &[FileReport],
         servers: &[McpProblem],
     ) -> Self {
+        let valid: Vec<&str> = read.iter().flatten().map(|definition| definition.name.as_str()).collect();
         let agents = sources.iter().zip(read).filter_map(|(source, read)| {
             let refusal = refused.iter().find(|report| Path::new(&source.origin).ends_with(&report.file));
             let (name, mut why, first) = match (read, refusal.and_then(FileReport::refusal)) {
                 (Err(defects), _) => {
                     let why = defects.to_string();
                     let first = why.lines().next().unwrap_or_default().to_owned();
-                    (named_in(&String::from_utf8_lossy(&source.bytes)), why, (first, defects.list().len() - 1))
+                    let named = named_in(&String::from_utf8_lossy(&source.bytes));
+                    // The name may be that of an agent in another file.
+                    (named.filter(|named| !valid.contains(&&**named)), why, (first, defects.list().len() - 1))
                 }
                 (Ok(definition), Some(why)) => {
                     let why = visible_lines(&in_folder(why, &refusal?.file, &source.origin));

@@ -15,6 +15,7 @@ use super::built_in::{BuiltIns, FAKE, model};
 use super::hints;
 use super::invalid::InvalidAgents;
 use super::read::{self, Read};
+use super::starter;
 use super::watch::Watch;
 use crate::quote::{quoted, quoted_path};
 use crate::values::similar;
@@ -22,8 +23,8 @@ use crate::values::similar;
 /// The agents of a folder, and the built-in ones, for a board.
 pub(crate) struct LoadedAgents {
     pub(crate) specs: Vec<AgentSpec>,
-    /// Reloads them when their files change.
-    pub(crate) watch: Watch,
+    /// Reloads them when their files change; `None` if they have none.
+    pub(crate) watch: Option<Watch>,
     /// The names, roles and capabilities that tasks can be addressed to.
     pub(crate) names: BTreeSet<String>,
     /// The names of the folder's agents.
@@ -54,6 +55,9 @@ pub(crate) async fn load(
     for problem in &problems {
         note(&format!("warning: {problem}"));
     }
+    if files.are_missing() {
+        return starter::load(files, (read, tools), named);
+    }
     let folder = AgentFolder::new(files.folder()).tools(&tools).root(&files.root).leaving(left.iter().copied());
     // Files that change during the run cannot extend permissions: a person has reviewed those of the start.
     let folder = folder.keep_permissions();
@@ -62,7 +66,7 @@ pub(crate) async fn load(
         // It needs no catalog.
         Some(FAKE) => folder.model(Arc::new(FakeModel)),
         Some(_) | None => folder.catalog(
-            read::catalog(files).choosing(move |models, definition| model(models, definition, asked.as_deref())),
+            read::catalog(files)?.choosing(move |models, definition| model(models, definition, asked.as_deref())),
         ),
     };
     if lies_in(files.folder(), &files.root) {
@@ -91,16 +95,20 @@ pub(crate) async fn load(
         ));
     }
     let left = left.iter().map(|name| (*name).to_owned()).collect();
-    let built_in = BuiltIns::of(definitions, tools, named, left, &folder);
-    let definitions = &built_in.definitions;
-    let names = definitions.iter().flat_map(|definition| {
+    let built_in = BuiltIns::of(definitions, tools, named, left, folder.current_models());
+    let own = built_in.definitions.iter().map(|definition| definition.name.to_string()).collect();
+    specs.extend(built_in.specs(folder.current_models()).map_err(Failure::usage)?);
+    let names = names_of(&built_in);
+    Ok(LoadedAgents { names, own, specs, invalid, watch: Some(Watch::new(folder, built_in)) })
+}
+
+/// The names, roles and capabilities of the agents of a folder, and the names of the built-in agents beside them.
+pub(super) fn names_of(built_in: &BuiltIns) -> BTreeSet<String> {
+    let names = built_in.definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
         std::iter::once(definition.name.to_string()).chain(others)
     });
-    let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
-    let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
-    specs.extend(built_in.specs(&folder).map_err(Failure::usage)?);
-    Ok(LoadedAgents { names, own, specs, invalid, watch: Watch::new(folder, built_in) })
+    names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect()
 }
 
 /// Refuses a `--model` that does not exist, with an error about the option and not about the files of agents.

@@ -16,6 +16,7 @@ mod progress;
 mod read;
 mod run;
 mod session;
+mod starter;
 mod trust;
 pub(crate) mod watch;
 

@@ -46,6 +46,9 @@ fn names(text: &str) -> Result<Names, String> {
                 (rest[..end].to_owned(), &rest[end..])
             }
         };
+        if name.trim().is_empty() {
+            return Err("a name is empty: write names with commas between them, as in ann,bob".to_owned());
+        }
         names.push(name);
         rest = match after.strip_prefix(',') {
             Some(next) => next,
@@ -85,6 +88,10 @@ impl Pattern {
         }
         let built = match self {
             Self { pipeline, .. } if !pipeline.is_empty() => Pipeline::new("pipeline").all(all(pipeline)).build(),
+            Self { peers, .. } if all(peers).count() == 1 => {
+                let text = "--peers takes two agents or more, as in ann,bob; here is 1";
+                return Err(Failure::usage(text.to_owned()));
+            }
             Self { peers, .. } if !peers.is_empty() => {
                 let peers = Peers::new("peers").all(all(peers));
                 rounds.into_iter().fold(peers, Peers::rounds).build()

@@ -12,11 +12,12 @@ use callboard_agents::{
     files_of_agents,
 };
 
-use crate::page::{Failure, count};
+use crate::page::{Failure, count, shown_path};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
 
 use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside, no_folder};
+use super::starter;
 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
@@ -38,19 +39,23 @@ impl From<Invalid> for Failure {
 /// # Errors
 /// The catalog cannot be read; the inner error is that it has defects.
 pub(super) fn models(files: &Files) -> Result<Result<Models, Invalid>, Failure> {
-    Ok(match document(files.models.as_deref(), &files.default_file(DEFAULT_CATALOG))? {
+    Ok(match document(files, files.models.as_deref(), DEFAULT_CATALOG)? {
         None => Ok(Models::from_environment(&Env::system())),
         Some((origin, text)) => read_catalog(&origin, &text).map_err(|defects| Invalid { origin, defects }),
     })
 }
 
 /// The same models, as a file that may change during the run.
-pub(super) fn catalog(files: &Files) -> CatalogFile {
-    match &files.models {
+///
+/// # Errors
+/// It is no file that may be read.
+pub(super) fn catalog(files: &Files) -> Result<CatalogFile, Failure> {
+    document(files, files.models.as_deref(), DEFAULT_CATALOG)?;
+    Ok(match &files.models {
         Some(named) => CatalogFile::new(named, read_catalog),
         None => CatalogFile::new(files.default_file(DEFAULT_CATALOG), read_catalog)
             .or(&Models::from_environment(&Env::system())),
-    }
+    })
 }
 
 fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
@@ -59,29 +64,38 @@ fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
 
 /// The servers whose tools agents may use, with their file; `None` if there is no such file.
 fn servers(files: &Files) -> Result<Result<Option<(String, McpServers)>, Invalid>, Failure> {
-    let default = files.default_file(DEFAULT_SERVERS);
-    let Some((origin, text)) = document(files.mcp.as_deref(), &default)? else { return Ok(Ok(None)) };
+    let Some((origin, text)) = document(files, files.mcp.as_deref(), DEFAULT_SERVERS)? else { return Ok(Ok(None)) };
     Ok(match McpServers::from_toml(&Env::system(), &origin, &text) {
         Ok(servers) => Ok((!servers.is_empty()).then_some((origin, servers))),
         Err(defects) => Err(Invalid { origin, defects }),
     })
 }
 
-/// The path and the text of the file that was named, or of the default one if it exists.
-fn document(named: Option<&Path>, default: &Path) -> Result<Option<(String, String)>, Failure> {
-    let file = match named {
-        // The confinement of commands of another process puts an empty folder in its place while a command runs.
-        None if default.metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
-            return Ok(None);
+/// The path and the text of the file that was named, or of the one with this name beside the folder of agents, if both exist. That one may
+/// not lead out of the project, because errors show lines of it.
+fn document(files: &Files, named: Option<&Path>, name: &str) -> Result<Option<(String, String)>, Failure> {
+    let default = files.default_file(name);
+    let DefinitionSource { origin, bytes } = match named {
+        Some(file) => source(file)?,
+        None if files.are_missing() || is_absent(&default) => return Ok(None),
+        None => {
+            let folder = default.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            DefinitionSource::in_folder(folder, &default)
+                .map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&default))))?
         }
-        None => default,
-        Some(file) => file,
     };
-    let DefinitionSource { origin, bytes } = source(file)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         Failure::usage(format!("{}: the text is not UTF-8, {error}: save it as UTF-8", visible(&origin)))
     })?;
     Ok(Some((origin, text)))
+}
+
+/// Whether there is no file. The confinement of commands of another process puts an empty folder in its place while a command runs.
+fn is_absent(file: &Path) -> bool {
+    match file.symlink_metadata() {
+        Ok(found) => found.is_dir() && file.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
 }
 
 /// The result of reading a folder.
@@ -114,7 +128,11 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     }
     let tools = tools::standard_with_shell(&root, shell);
     let mut tools = tools.map_err(|error| Failure::usage(error.to_string()))?;
-    let (sources, problems): (Vec<_>, Vec<_>) = sources(files.folder())?.into_iter().unzip();
+    let sources = match files.are_missing() {
+        true => starter::sources().into_iter().map(|source| (source, None)).collect(),
+        false => sources(files.folder())?,
+    };
+    let (sources, problems): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
     // Before servers are started: none is started for agents that are not used.
     let declared = Definition::reader().all(&sources);
     for program in declared.iter().flatten().filter_map(|definition| definition.process.as_ref()) {

@@ -17,6 +17,7 @@ use super::kept::Kept;
 use super::load::{self, LoadedAgents};
 use super::process_log;
 use super::session::Session;
+use super::starter;
 
 /// Runs a task, or resumes or retries a run, until it ends or waits for a person.
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
@@ -33,7 +34,11 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     {
         return Ok(End::Result(Box::new(result)));
     }
-    if let Some(remark) = arguments.files.remark()?.filter(|_| !arguments.quiet) {
+    let remark = match arguments.files.are_missing() {
+        true => Some(starter::REMARK.to_owned()),
+        false => arguments.files.remark()?,
+    };
+    if let Some(remark) = remark.filter(|_| !arguments.quiet) {
         note(&remark);
     }
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));

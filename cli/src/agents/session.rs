@@ -41,7 +41,8 @@ use super::invalid::InvalidAgents;
 use super::kept::{Kept, advise_retry};
 use super::patterns::{is_of_workflow, option_of};
 use super::progress::Progress;
-use super::watch::Watch;
+use super::starter;
+use super::watch::{Watch, changed};
 
 /// A board, and the run that it works on.
 pub(super) struct Session<'a> {
@@ -75,7 +76,7 @@ impl<'a> Session<'a> {
         self,
         mut signals: Signals,
         workflow: Option<Workflow>,
-        mut watch: Watch,
+        mut watch: Option<Watch>,
     ) -> Result<End, Failure> {
         // Subscribed before the run begins, so that no event is missed.
         let live = self.board.watch(&[StreamMode::Live]);
@@ -281,6 +282,7 @@ impl<'a> Session<'a> {
         match (self.arguments.to.as_deref().or(owner), self.agents.as_slice()) {
             (Some(to), _) => Ok(to),
             (None, [only]) if self.invalid.is_empty() => Ok(only),
+            (None, _) if self.arguments.files.are_missing() => Ok(starter::LEADER),
             (None, several) => {
                 let mut names = several.to_vec();
                 names.sort();
@@ -294,7 +296,7 @@ impl<'a> Session<'a> {
         &self,
         run: &RunHandle,
         mut live: impl Stream<Item = Watched> + Unpin,
-        watch: &mut Watch,
+        watch: &mut Option<Watch>,
     ) -> Result<End, Failure> {
         let mut progress = Progress::new(self.arguments.quiet);
         let modes = [StreamMode::Messages, StreamMode::Updates];
@@ -323,8 +325,11 @@ impl<'a> Session<'a> {
                     progress.close(None);
                     return Ok(End::Waits(Value::Null));
                 }
-                () = watch.changed() => {
-                    let news = watch.reload(&self.board).await;
+                () = changed(watch) => {
+                    let news = match watch {
+                        Some(watch) => watch.reload(&self.board).await,
+                        None => Vec::new(),
+                    };
                     if !self.arguments.quiet {
                         news.iter().for_each(|line| note_words(line));
                     }

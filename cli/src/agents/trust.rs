@@ -74,6 +74,15 @@ impl User {
         self.others_change(&at, false).then_some(at)
     }
 
+    /// Why another user may have changed it: its owner, or its mode.
+    pub(super) fn reason(&self, path: &Path) -> String {
+        match path.symlink_metadata() {
+            Ok(found) if ![self.id, 0].contains(&found.uid()) => format!("its owner is the user {}", found.uid()),
+            Ok(found) => format!("its mode is {:o}", found.mode() & 0o7777),
+            Err(error) => error.to_string(),
+        }
+    }
+
     /// Whether others may write to it. Of a folder, where `is_there` is set: whether they may replace something in it that belongs to the
     /// user or to root.
     fn others_change(&self, path: &Path, is_there: bool) -> bool {

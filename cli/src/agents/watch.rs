@@ -25,6 +25,14 @@ type Stamp = (Option<SystemTime>, u64, Identity);
 /// Inode and change time, which differ for a copy with the same length and modification time.
 type Identity = (u64, i64, i64);
 
+/// Waits until files of agents change; without a folder of agents forever.
+pub(crate) async fn changed(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Watches a folder of agents and the file with their models, by polling.
 pub(crate) struct Watch {
     folder: AgentFolder,
@@ -73,7 +81,7 @@ impl Watch {
 
     /// Gives the built-in agents the models that there are now. Returns a line for each that could not be changed.
     async fn renew_built_in(&self, board: &Callboard) -> Vec<String> {
-        let specs = match self.built_in.specs(&self.folder) {
+        let specs = match self.built_in.specs(self.folder.current_models()) {
             Ok(specs) => specs,
             Err(why) => return vec![format!("the built-in agents keep their models: {why}")],
         };

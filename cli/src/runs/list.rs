@@ -1,5 +1,6 @@
 //! `callboard runs list`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ fn state(text: &str) -> Result<&'static str, String> {
 /// Lists the runs, one line each. A run that cannot be read is listed as unreadable if the filter selects all.
 pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Failure> {
     let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
+    // A run in two stores has two lines, and is one run.
+    let mut listed = BTreeSet::new();
     let now = Env::system().now().wall;
     let (mut duplicates, runs) = (String::new(), open.runs().await?);
     for (run, places) in runs.iter().filter(|(_, places)| places.len() > 1) {
@@ -121,6 +124,7 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
                     duration(metrics.elapsed),
                     format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
                 ]);
+                listed.insert(run);
                 rows.push(row(run, &fold, now, origin, (store.folder(), &also_in)));
             }
             Err(error) => {
@@ -128,11 +132,12 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
                 let mut line: [String; 8] = Default::default();
                 (line[0], line[OUTCOME]) = (name(run), "unreadable".to_owned());
                 lines.push(line);
+                listed.insert(run);
                 rows.push(json!({ "run": run, "store": store.folder().to_string_lossy(), "error": error }));
             }
         }
     }
-    let count_of_runs = rows.len();
+    let count_of_runs = listed.len();
     rows.extend(open.closed.iter().map(ClosedStore::json));
     if count_of_runs == 0 {
         let such = if filter.is_empty() { "" } else { "such " };

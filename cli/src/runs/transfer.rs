@@ -62,6 +62,9 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     } else {
         Box::new(open_given(file).map_err(|error| refused(Exit::of_file(&error), reason(&error)))?)
     };
+    if let Stores::Named(folder) = stores {
+        store::check_may_have_store(folder)?;
+    }
     let target = Target::new(stores)?;
     let store = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
     let shared = store.shared();

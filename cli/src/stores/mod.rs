@@ -73,7 +73,10 @@ impl Stores {
     /// Opens a store for a new run; for one of a conversation the store that has it, because all runs of a conversation are in one store.
     pub(crate) async fn take_new(&self, conversation: Option<&ConversationId>) -> Result<Store, Failure> {
         match (self, conversation) {
-            (Self::Named(folder), _) => Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error)),
+            (Self::Named(folder), _) => {
+                store::check_may_have_store(folder)?;
+                Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error))
+            }
             (Self::Project(project), Some(conversation)) => project.take_for(conversation).await,
             (Self::Project(project), None) => project.take(),
         }

@@ -1,6 +1,6 @@
 //! One store, and the runs in it.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, DirEntry};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -226,6 +226,18 @@ pub(crate) fn is_there(folder: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Refuses a folder in which a new store would be mixed with other files.
+pub(crate) fn check_may_have_store(folder: &Path) -> Result<(), Failure> {
+    /// What is left of a store whose creation was killed.
+    const UNFINISHED: &str = "lock";
+    let is_other = |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| entry.file_name() != UNFINISHED);
+    if is_there(folder).unwrap_or(true) || !folder.read_dir().is_ok_and(|mut entries| entries.any(is_other)) {
+        return Ok(());
+    }
+    let shown = shown_path(folder);
+    Err(Failure::usage(format!("{shown} has other files and no store: name a folder that is empty, or does not exist")))
 }
 
 fn check_is_there(folder: &Path) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::Value;
 
@@ -219,7 +220,7 @@ pub(crate) struct FolderAgents {
     #[arg(long, value_name = "FOLDER", requires = "agents")]
     pub(crate) allow_read: Vec<PathBuf>,
     /// The model that all of them use; `fake` needs no network and repeats what it was asked
-    #[arg(long, value_name = "MODEL", requires = "agents")]
+    #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new(), requires = "agents")]
     pub(crate) model: Option<String>,
 }
 
@@ -228,7 +229,10 @@ impl FolderAgents {
     pub(crate) fn files(&self, workflows: &[PathBuf]) -> Option<Files> {
         let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
         let agents = Some(agents?);
-        Some(Files { agents, models, mcp, root, allow_read, protected: workflows.to_vec(), found: None }.search())
+        Some(
+            Files { agents, models, mcp, root, allow_read, protected: workflows.to_vec(), found: None, is_free: false }
+                .search(),
+        )
     }
 }
 

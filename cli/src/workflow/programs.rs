@@ -41,7 +41,7 @@ pub(crate) async fn agents(
         missing.into_iter().try_for_each(|agent| loaded.invalid.check(agent))?;
     }
     let mut specs = programs(&execution.agent, cast, is_known)?;
-    let watch = folder.map(|loaded| {
+    let watch = folder.and_then(|loaded| {
         specs.extend(loaded.specs);
         loaded.watch
     });

@@ -18,7 +18,7 @@ use callboard::supervision::runs::Run as State;
 
 use crate::agents::decide::{self, next_asked, settle, unless_closed};
 use crate::agents::process_log;
-use crate::agents::watch::Watch;
+use crate::agents::watch::{Watch, changed};
 use crate::exit::Exit;
 use crate::output::{self, note_words};
 use crate::page::{Failure, is_coloured, note};
@@ -318,12 +318,4 @@ pub(super) async fn agents_for(
         agents = agents((execution, files), hidden, cast) => agents?,
     };
     Ok(Some((agents, signals)))
-}
-
-/// Waits until files of agents change; without a folder of agents forever.
-async fn changed(watch: &mut Option<Watch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
 }

@@ -11,7 +11,9 @@ use tempfile::TempDir;
 
 use crate::support::agents::{agent, agent_with, agents, searcher};
 use crate::support::model::Model;
-use crate::support::{CALLBOARD, Printed, callboard, command, for_each_wrong_entry, make_pipe, output_of, write};
+use crate::support::{
+    CALLBOARD, Printed, callboard, command, folder_with, for_each_wrong_entry, make_pipe, output_of, write,
+};
 
 /// Runs `callboard ARGUMENTS` in the folder, with these variables.
 fn callboard_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Printed {
@@ -239,7 +241,7 @@ fn agents_below_a_folder_in_which_all_users_may_rename_start_nothing() {
     for (mode, is_trusted) in [(0o755, true), (0o777, false), (0o1777, true)] {
         fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
         let printed = callboard(open.join("project"), &["check"]);
-        let refusal = format!("another user may have changed {}; to use them: ", open.display());
+        let refusal = format!("another user may have changed {} (its mode is {mode:o}); to use them: ", open.display());
         assert_eq!(printed.code, Some(if is_trusted { 0 } else { 4 }), "{mode:o}: {}", printed.error);
         assert_eq!(printed.error.contains(&refusal), !is_trusted, "{mode:o}: {}", printed.error);
     }
@@ -251,6 +253,10 @@ fn programs_of_the_project_that_another_user_may_have_changed_are_not_started() 
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let script = format!("#!/bin/sh\ntouch {}\n", root.join("mark").display());
+    for file in ["lib/sitecustomize.py", "lib/hook.so", "lib/hook.js"] {
+        write(&folder, file, "");
+    }
+    let variable = |name: &str, value: &str| format!("command = [\"./a.sh\"]\nenv = {{ {name} = {value:?} }}");
     for file in ["a.sh", "deep/a.sh", "closed/a.sh", "open/own.sh", "bin/tool"] {
         write(&folder, file, &script);
         fs::set_permissions(root.join(file), Permissions::from_mode(0o755)).unwrap();
@@ -266,6 +272,11 @@ fn programs_of_the_project_that_another_user_may_have_changed_are_not_started() 
         (r#"command = ["./link.sh"]"#.to_owned(), "open", 0o757),
         (format!("command = [\"tool\"]\nenv = {{ PATH = {:?} }}", format!("bin:{}", env!("PATH"))), "bin/tool", 0o757),
         (module, "closed", 0o1757),
+        (variable("PYTHONPATH", "lib:/usr/lib"), "lib", 0o757),
+        (variable("PYTHONPATH", "deep:lib"), "lib/sitecustomize.py", 0o757),
+        (variable("LD_PRELOAD", "./lib/hook.so"), "lib/hook.so", 0o757),
+        (variable("NODE_OPTIONS", "--no-warnings --require=./lib/hook.js"), "lib/hook.js", 0o757),
+        (variable("RUBYOPT", "-I./lib"), "lib", 0o757),
     ] {
         for (file, text) in [
             ("agents/taker.toml", format!("[agent]\nname = \"taker\"\n[agent.process]\n{command}\n")),
@@ -315,7 +326,7 @@ fn links_to_what_another_user_may_still_create_are_refused() {
         for mode in [0o757, 0o1757] {
             fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
             let refused = callboard(&root, &["check"]);
-            let why = format!("another user may have changed {}; to use them", open.display());
+            let why = format!("another user may have changed {} (its mode is {mode:o}); to use them", open.display());
             assert!(refused.code == Some(4) && refused.error.contains(&why), "{link} {mode:o}: {}", refused.error);
         }
         fs::remove_file(root.join(link)).unwrap();
@@ -521,7 +532,7 @@ fn what_is_missing_is_reported_with_a_remedy() {
         );
     };
     refused(2, &["check"], "there is no folder agents; `callboard init` writes one");
-    refused(2, &["run", "x"], "there is no folder agents");
+    refused(2, &["run", "x"], "name one with --model, as --model gpt-5-mini");
     refused(2, &["run"], "required");
     fs::create_dir(folder.path().join("agents")).unwrap();
     refused(2, &["check"], "agents has no agents");
@@ -657,6 +668,73 @@ fn agents_hand_over_control_only_with_the_option() {
     let [first, then] = run(&["--enable-handoffs"]);
     assert_eq!(first.tools(), ["handoff_to_agent"]);
     assert!(then.body.to_string().contains("You write."), "{}", then.body);
+}
+
+/// An attack on what errors show: `models.toml` of a project leads to a file of the user elsewhere.
+#[test]
+fn default_files_that_lead_out_of_the_project_or_are_folders_are_refused_and_no_line_is_shown() {
+    let folder = initialized();
+    let elsewhere = folder_with(&[("secret", "root:C4N4RY:1")]);
+    for name in ["models.toml", "mcp.toml"] {
+        let _ = fs::remove_file(folder.path().join(name));
+        for_each_wrong_entry(&folder.path().join(name), &elsewhere.path().join("secret"), |case, problem| {
+            if case == "folder" {
+                // The confinement of commands makes an empty one.
+                assert_eq!(callboard(&folder, &["check"]).code, Some(0), "{name}");
+                fs::create_dir(folder.path().join(name).join("a")).unwrap();
+            }
+            for command in [&["check"][..], &["run", "x", "--to", "reviewer", "--no-input", "--ephemeral"]] {
+                let printed = callboard(&folder, command);
+                let text = printed.out + &printed.error;
+                assert_eq!(printed.code, Some(2), "{name}, {case}: {text}");
+                assert!(text.contains(&format!("{name}: it is ")) && text.contains(problem), "{name}, {case}: {text}");
+                assert!(!text.contains("C4N4RY"), "{name}, {case}: {text}");
+            }
+            let _ = fs::remove_dir(folder.path().join(name).join("a"));
+        });
+    }
+}
+
+#[test]
+fn without_a_folder_of_agents_the_starter_team_works_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = "review this repository";
+    let printed = callboard(&folder, &["run", task, "--model", "fake"]);
+    assert_eq!(printed.code, Some(0), "{}", printed.error);
+    let remark =
+        "there is no folder of agents, so the team of `callboard init` works: coder, coordinator, researcher, reviewer";
+    assert_eq!(printed.error.lines().next(), Some(remark));
+    assert_eq!(printed.error.matches("folder of agents").count(), 1);
+    assert!(printed.out.starts_with("The fake model does not think"), "{}", printed.out);
+    for agent in ["researcher", "reviewer", "coder"] {
+        let line = format!("coordinator · Task {{\"agent\":{agent:?},\"task\":{task:?}}}");
+        assert!(printed.error.lines().any(|shown| shown == line), "{line}: {}", printed.error);
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    let again = callboard(&folder, &["run", "--resume", "@last"]);
+    assert_eq!((again.code, again.out), (Some(0), printed.out));
+    let quiet = callboard(&folder, &["run", task, "--model", "fake", "--to", "reviewer", "--quiet", "--ephemeral"]);
+    assert_eq!((quiet.code, &*quiet.error), (Some(0), ""));
+    // Only what is named is read beside agents that are not there.
+    write(&folder, "models.toml", "[");
+    write(&folder, "mcp.toml", "[");
+    assert_eq!(callboard(&folder, &["run", task, "--model", "fake", "--ephemeral"]).code, Some(0));
+    let named = callboard(&folder, &["run", task, "--mcp", "mcp.toml", "--model", "fake", "--ephemeral"]);
+    assert!(named.code == Some(2) && named.error.contains("mcp.toml:1:"), "{}", named.error);
+    // A file in its place is not a project without a folder of agents.
+    write(&folder, "agents", "");
+    let refused = callboard(&folder, &["run", task, "--model", "fake", "--ephemeral"]);
+    assert!(refused.code == Some(2) && refused.error.contains("there is no folder agents"), "{}", refused.error);
+}
+
+#[test]
+fn of_two_files_with_one_agent_the_second_is_left_out_by_the_name_of_its_file() {
+    let folder = initialized();
+    fs::copy(folder.path().join("agents/coder.toml"), folder.path().join("agents/other.toml")).unwrap();
+    let printed = callboard(&folder, &["run", "x", "--to", "coder", "--model", "fake", "--ephemeral"]);
+    let warning = "warning: the agent of agents/other.toml is left out: agents/other.toml: agents/coder.toml has an agent of the \
+                   name \"coder\" too";
+    assert_eq!((printed.code, printed.error.lines().next()), (Some(0), Some(warning)));
 }
 
 #[test]

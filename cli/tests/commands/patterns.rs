@@ -74,7 +74,7 @@ fn errors_in_a_pattern_are_reported_before_the_run_begins() {
         );
     };
     refused(2, &["--review", "ann,bob"], "--review takes three agents, as in planner,coder,reviewer; here are 2");
-    refused(2, &["--peers", "ann"], "peers are at least two");
+    refused(2, &["--peers", "ann"], "--peers takes two agents or more, as in ann,bob; here is 1");
     refused(3, &["--pipeline", "ann,bbo"], "no agent has the name, role or capability \"bbo\"");
     refused(2, &["--pipeline", "ann", "--peers", "ann,bob"], "cannot be used with");
     refused(2, &["--pipeline", "ann", "--to", "bob"], "cannot be used with");

@@ -37,6 +37,28 @@ fn errors_in_a_command_line_are_json_on_standard_output_if_json_is_among_its_arg
 }
 
 #[test]
+fn values_that_cannot_be_meant_are_refused_with_what_to_write() {
+    for (arguments, error) in [
+        (
+            &["run", "@"][..],
+            "error: invalid value '@' for '[TASK]': after @ comes the name of a file, or - for standard input\n",
+        ),
+        (&["run", "hi", "--model", ""], "error: a value is required for '--model <MODEL>' but none was supplied\n"),
+        (&["run", "hi", "--to", "-x"], "\n\n  tip: to give --to this value: --to=-x\n"),
+        (
+            &["run", "hi", "--pipeline", ""],
+            "error: invalid value '' for '--pipeline <AGENT,…>': a name is empty: write names with commas between them, as in ann,bob\n",
+        ),
+        (&["run", "hi", "--peers", "coder"], "error: --peers takes two agents or more, as in ann,bob; here is 1\n"),
+    ] {
+        let refused = callboard(arguments, None);
+        assert!(refused.code == Some(2) && refused.error.contains(error), "{arguments:?}: {}", refused.error);
+    }
+    let empty = callboard(&["check", ""], None);
+    assert!(empty.code == Some(2) && !empty.error.contains("tip"), "{}", empty.error);
+}
+
+#[test]
 fn a_subcommand_with_a_typo_is_corrected_in_a_tip() {
     for (arguments, tip) in [
         (&["workflow", "rnu"][..], "tip: a similar subcommand exists: 'run'"),

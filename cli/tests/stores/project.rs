@@ -151,6 +151,31 @@ fn a_killed_run_is_resumed_at_once_by_its_id_or_as_the_last_one() {
 }
 
 #[test]
+fn a_store_is_not_created_among_other_files() {
+    let project = Project::new();
+    let run = project.run("one");
+    let files = project.folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("notes.txt"), "mine").unwrap();
+    assert_eq!(project.callboard(&["runs", "export", "one.export"]).code, Some(0));
+    for arguments in [
+        &["run", "x", "--model", "fake", "--store", "files"][..],
+        &["workflow", "run", "--line", "a", "--agent", "a=cat", "--store", "files"],
+        &["runs", "import", "one.export", "--store", "files"],
+    ] {
+        let refused = project.callboard(arguments);
+        let error = "error: files has other files and no store: name a folder that is empty, or does not exist\n";
+        assert_eq!((refused.code, &*refused.error), (Some(2), error), "{arguments:?}");
+        assert_eq!(fs::read_dir(&files).unwrap().count(), 1, "{arguments:?}");
+    }
+    // The creation of a store was killed there.
+    fs::remove_file(files.join("notes.txt")).unwrap();
+    fs::write(files.join("lock"), "").unwrap();
+    assert_eq!(project.callboard(&["runs", "import", "one.export", "--store", "files"]).code, Some(0));
+    assert_eq!(project.callboard(&["runs", "show", &run, "--store", "files"]).code, Some(0));
+}
+
+#[test]
 fn deleting_a_run_deletes_no_other() {
     let project = Project::new();
     let [first, second, third] = ["one", "two", "three"].map(|words| project.run(words));
@@ -343,6 +368,8 @@ fn duplicates_are_imported_only_with_the_option_and_are_named_from_then_on() {
 
     let again = project.callboard(&["runs", "import", file, "--again"]);
     assert_eq!((again.code, numbers(&stores)), (Some(0), vec![1, 2]), "{}", again.error);
+    let listed = project.callboard(&["runs", "list"]).out;
+    assert!(listed.contains("\n1 run\n") && listed.matches(&run).count() > 2, "one run, in two lines: {listed}");
     let listed = project.callboard(&["runs", "list"]);
     assert!(
         listed.out.contains(&format!("run {run} is in several stores: choose one with --store ")),

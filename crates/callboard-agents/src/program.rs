@@ -46,8 +46,9 @@ pub(super) fn places(program: &str, variables: &[(String, String)], folder: &Pat
     env::split_paths(&path).map(|place| folder.join(place).join(program)).collect()
 }
 
-/// The folder that a command starts in, and the paths that it names, which need not exist: every word of it is taken for one, and a program
-/// without a `/` is wherever it may be found. Absolute paths outside of this folder and of `project` are left out.
+/// The folder that a command starts in, and the paths that it names, which need not exist: every word of it and of its variables is taken for
+/// one, and a program without a `/` is wherever it may be found. Of a folder in a variable there are its entries too: interpreters load what
+/// is in `PYTHONPATH`. Absolute paths outside of this folder and of `project` are left out.
 pub(super) fn paths(
     command: &[String],
     variables: &[(String, String)],
@@ -56,8 +57,27 @@ pub(super) fn paths(
     let program = command.first().filter(|program| !program.contains('/'));
     let programs = program.into_iter().flat_map(|program| places(program, variables, folder));
     let words = command.iter().map(|word| folder.join(word));
-    let paths = programs.chain(words).filter(|path| path.starts_with(project) || path.starts_with(folder));
+    let named = variables.iter().filter(|(name, _)| name != "PATH").flat_map(|(_, value)| words_of(value));
+    let named = named.map(|word| folder.join(word)).flat_map(|path| {
+        let entries: Vec<PathBuf> = entries(&path).filter(|_| path != folder).collect();
+        std::iter::once(path).chain(entries)
+    });
+    let paths = programs.chain(words).chain(named);
+    let paths = paths.filter(|path| path.starts_with(project) || path.starts_with(folder));
     std::iter::once(folder.to_owned()).chain(paths).collect()
+}
+
+/// What may be a path in the value of a variable: the words of lists and of options, as in `--require ./hook.js`, `-I./lib` or
+/// `-javaagent:agent.jar`.
+fn words_of(value: &str) -> impl Iterator<Item = &str> {
+    let words = value.split([':', ';', ',', '=', ' ', '\t', '\n', '"', '\'']).filter(|word| !word.is_empty());
+    words.flat_map(|word| {
+        std::iter::once(word).chain(word.get(2..).filter(|rest| word.starts_with('-') && !rest.is_empty()))
+    })
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// Variables with values that are no secrets. Errors do not show their lines, because a user may have written a secret there.

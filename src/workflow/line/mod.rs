@@ -30,7 +30,7 @@ const MAX_TEXT: usize = 1 << 20;
 /// The defects of its syntax, its keys and the types of their values: at most 20 defects, in the order of their places.
 pub(super) fn parse(text: &str) -> Result<Draft, Vec<Defect>> {
     if text.len() > MAX_TEXT {
-        let problem = std::format!("the text has {} bytes; at most {MAX_TEXT} are allowed", text.len());
+        let problem = std::format!("the text has more than {MAX_TEXT} bytes");
         return Err(vec![Defect::new(&None, problem).advise("run parts of it as workflows of their own")]);
     }
     let tokens = tokens::read(text)?;

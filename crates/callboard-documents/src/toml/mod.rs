@@ -26,7 +26,7 @@ pub fn read<T: Default>(
     read: impl FnOnce(&DeTable<'_>, &mut Found) -> T,
 ) -> T {
     if text.len() > MAX_TEXT {
-        let problem = format!("the text has {} bytes; at most {MAX_TEXT} are allowed", text.len());
+        let problem = format!("the text has more than {MAX_TEXT} bytes");
         found.add(Defect::new(&None, problem).advise(advice));
         return T::default();
     }

@@ -1,0 +1,53 @@
+//! The starter team: the agents that `callboard init` writes, for a project without a folder of agents. They are read from the program,
+//! and no file is written.
+
+use callboard::env::Env;
+use callboard_agents::{Defects, Definition, DefinitionSource, LlmAgent, Models, Teammate, Tools};
+
+use crate::page::Failure;
+
+use super::arguments::Files;
+use super::built_in::{BuiltIns, FAKE, model, teammate};
+use super::init;
+use super::invalid::InvalidAgents;
+use super::load::{LoadedAgents, names_of};
+use super::read;
+
+/// The agent that receives a task unless another one is named.
+pub(super) const LEADER: &str = "coordinator";
+
+/// The line that reports the team.
+pub(super) const REMARK: &str =
+    "there is no folder of agents, so the team of `callboard init` works: coder, coordinator, researcher, reviewer";
+
+/// The files of the team, as `callboard init` would write them.
+pub(super) fn sources() -> Vec<DefinitionSource> {
+    init::agents().map(|(name, text)| DefinitionSource { origin: name.to_owned(), bytes: text.into() }).collect()
+}
+
+/// The team and the built-in agents, for a board. `named` is the model that all use.
+pub(super) fn load(
+    files: &Files,
+    (read, tools): (Vec<Result<Definition, Defects>>, Tools),
+    named: Option<&str>,
+) -> Result<LoadedAgents, Failure> {
+    let definitions: Result<Vec<Definition>, Defects> = read.into_iter().collect();
+    let definitions = definitions.map_err(|defects| Failure::usage(defects.to_string()))?;
+    let models = match named {
+        // It needs no catalog.
+        Some(FAKE) => Models::new(&Env::system()),
+        Some(_) | None => read::models(files)??,
+    };
+    let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
+    let spec = |definition: &Definition| {
+        let model = model(&models, definition, named)?;
+        let agent = LlmAgent::new(definition, model, &tools, &team).map_err(|error| error.to_string())?;
+        Ok(agent.spec())
+    };
+    let specs: Result<Vec<_>, String> = definitions.iter().map(spec).collect();
+    let mut specs = specs.map_err(Failure::usage)?;
+    let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
+    let built_in = BuiltIns::of(definitions, tools, named, Default::default(), Some(&models));
+    specs.extend(built_in.specs(Some(&models)).map_err(Failure::usage)?);
+    Ok(LoadedAgents { names: names_of(&built_in), own, specs, invalid: InvalidAgents::default(), watch: None })
+}
