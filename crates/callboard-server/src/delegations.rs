@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use callboard::messages::{Limits, RunId, Task, TurnId, visible};
+use callboard::messages::{AgentName, Limits, RunId, Task, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Fork, Run};
 use serde::Deserialize;
@@ -43,6 +43,8 @@ pub(crate) struct Request {
     input: Option<Value>,
     limits: Option<Limits>,
     deadline_ms: Option<u64>,
+    /// An outside resource that the task is about, such as an issue.
+    reference: Option<String>,
     /// Whether the input comes from elsewhere, so that the run is tainted. It is set for tokens without the scope `admin`.
     #[serde(default)]
     is_untrusted: bool,
@@ -64,6 +66,8 @@ impl Request {
         task.input = self.input.map(Into::into);
         task.limits = self.limits;
         task.deadline = self.deadline_ms.map(Duration::from_millis);
+        task.reference = self.reference.map(Into::into);
+        task.from_agent = AgentName::new(&caller.name).ok();
         task.is_untrusted = self.is_untrusted || !caller.scopes.contains(&Scope::Admin);
         Ok(task)
     }
@@ -273,6 +277,8 @@ pub(crate) fn brief(context: &Context, run: &Run) -> Value {
     json!({
         "request_id": submission.run,
         "trace_id": submission.trace,
+        "from_agent": submission.task.from_agent,
+        "reference": submission.task.reference,
         "to_agent": submission.agent,
         "body": submission.task.body,
         "submitted_at": time(submission.at),

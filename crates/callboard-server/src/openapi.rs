@@ -112,7 +112,7 @@ fn operation(route: &Route) -> Option<Operation> {
         ("POST", "/v1/delegations") => {
             let task = json!({
                 "to": text(), "workflow": text(), "body": text(), "input": any(), "limits": { "type": "object" },
-                "deadline_ms": { "type": "integer", "minimum": 0 }, "is_untrusted": { "type": "boolean" },
+                "deadline_ms": { "type": "integer", "minimum": 0 }, "reference": text(), "is_untrusted": { "type": "boolean" },
             });
             Operation::of("Delegates a task", schema("Delegation")).body(body(&task, &["body"])).accepted()
         }
@@ -169,6 +169,8 @@ fn schemas() -> Value {
     let brief = json!({
         "request_id": { "type": "string", "format": "uuid" },
         "trace_id": { "type": "string", "format": "uuid" },
+        "from_agent": { "type": ["string", "null"] },
+        "reference": { "type": ["string", "null"] },
         "to_agent": text, "body": text,
         "submitted_at": { "type": "string", "format": "date-time" },
         "status": { "enum": ["ack", "complete", "fail"] },

@@ -39,8 +39,11 @@ fn id_of(answer: &Answer) -> String {
 async fn a_task_is_delegated_followed_and_its_result_read() {
     let service = Service::start().await;
     let client = service.client("ci", [Scope::Read, Scope::Delegate]);
-    let created = client.post("/v1/delegations", &json!({ "to": "echo", "body": "say it", "input": { "a": 1 } })).await;
+    let request = json!({ "to": "echo", "body": "say it", "input": { "a": 1 }, "reference": "issue 7" });
+    let created = client.post("/v1/delegations", &request).await;
     assert_eq!((created.status, &created.json()["to_agent"]), (202, &json!("echo")), "{created:?}");
+    let (requester, reference) = (&created.json()["from_agent"], &created.json()["reference"]);
+    assert_eq!((requester, reference), (&json!("ci"), &json!("issue 7")));
     let path = format!("/v1/delegations/{}", id_of(&created));
     assert_eq!(created.header("location").map(|relative| format!("/v1/{relative}")).as_deref(), Some(&*path));
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{NameError, Timestamp};
+use callboard::messages::{AgentName, NameError, Timestamp};
 use callboard_text::check_name;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -165,8 +165,8 @@ impl Caller {
 
 /// The name of this user's own token, and of this user's processes.
 const OWNER: &str = "owner";
-/// The longest name of a token, in characters.
-const MAX_NAME: usize = 64;
+/// The longest name of a token, in characters: it is the requester of its delegations, and so named as agents are.
+const MAX_NAME: usize = AgentName::MAX;
 /// How often an event stream looks whether its token has expired, or another process has revoked it.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// What secrets begin with, so that scanners of leaked secrets find them.
