@@ -15,6 +15,7 @@ use callboard_server::private::{ClientError, ListenError};
 
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::process_log;
+use crate::agents::watch::changed;
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::output::note_words;
@@ -94,7 +95,11 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
                 note_words(&format!("{} waits for you, {kind}: {line}", short(asked.run())));
                 commands_of(&asked, &stores).iter().for_each(|command| note(&format!("  {}", visible(command))));
             }
-            () = watch.changed() => watch.reload(&board).await.iter().for_each(|line| note_words(line)),
+            () = changed(&mut watch) => {
+                if let Some(watch) = &mut watch {
+                    watch.reload(&board).await.iter().for_each(|line| note_words(line));
+                }
+            }
             _ = board.ended() => break,
         }
     }

@@ -230,9 +230,10 @@ pub(crate) fn is_there(folder: &Path) -> io::Result<bool> {
 
 /// Refuses a folder in which a new store would be mixed with other files.
 pub(crate) fn check_may_have_store(folder: &Path) -> Result<(), Failure> {
-    /// What is left of a store whose creation was killed.
-    const UNFINISHED: &str = "lock";
-    let is_other = |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| entry.file_name() != UNFINISHED);
+    /// What a store has before its format is written.
+    const UNFINISHED: [&str; 2] = ["lock", "claims"];
+    let is_other =
+        |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| UNFINISHED.iter().all(|own| entry.file_name() != *own));
     if is_there(folder).unwrap_or(true) || !folder.read_dir().is_ok_and(|mut entries| entries.any(is_other)) {
         return Ok(());
     }
