@@ -39,6 +39,14 @@ pub(super) fn has_shell(definition: &Definition) -> bool {
     definition.process.is_none() && tools.is_none_or(|tools| tools.iter().any(|tool| &**tool == "ShellExec"))
 }
 
+/// A line about which agents are used, if they are not those of the current folder.
+///
+/// # Errors
+/// Another user may have changed the project.
+pub(crate) fn remark(files: &Files) -> Result<Option<String>, Failure> {
+    if files.are_missing() { Ok(Some(starter::REMARK.to_owned())) } else { files.remark() }
+}
+
 /// Reads a folder of agents. `hidden` is the folder of the stores, which no tool may access; `named` the model that all use; agents
 /// with a name in `left` are left out, because others have these names.
 pub(crate) async fn load(

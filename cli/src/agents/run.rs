@@ -17,7 +17,6 @@ use super::kept::Kept;
 use super::load::{self, LoadedAgents};
 use super::process_log;
 use super::session::Session;
-use super::starter;
 
 /// Runs a task, or resumes or retries a run, until it ends or waits for a person.
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
@@ -34,11 +33,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     {
         return Ok(End::Result(Box::new(result)));
     }
-    let remark = match arguments.files.are_missing() {
-        true => Some(starter::REMARK.to_owned()),
-        false => arguments.files.remark()?,
-    };
-    if let Some(remark) = remark.filter(|_| !arguments.quiet) {
+    if let Some(remark) = load::remark(&arguments.files)?.filter(|_| !arguments.quiet) {
         note(&remark);
     }
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));

@@ -45,7 +45,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     check_none_runs(&stores).await?;
     let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, &error))?;
     let store = stores.take_new(None).await?;
-    if let Some(remark) = arguments.files.remark()? {
+    if let Some(remark) = load::remark(&arguments.files)? {
         note(&remark);
     }
     let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::support::agents::searcher;
 use crate::support::model::Model;
 use crate::support::project::Project;
-use crate::support::{Killed, Printed, ended, write};
+use crate::support::running::Running;
+use crate::support::{Killed, Printed, ended, output_of, write};
 
 /// A server that runs beside a test, and is killed if the test fails.
 struct Serving {
@@ -98,6 +99,33 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
     let stopped = serving.stop();
     assert_eq!(stopped.code, Some(0), "{}", stopped.error);
     assert_eq!(project.callboard(&["send", "writer", "x"]).code, Some(6));
+}
+
+#[test]
+fn a_server_in_an_empty_folder_has_the_starter_team() {
+    let project = Project::new();
+    let empty = project.folder.path().join("empty");
+    std::fs::create_dir_all(empty.join(".callboard")).unwrap();
+    let there = |arguments: &[&str]| {
+        let mut command = project.command(arguments);
+        command.current_dir(&empty);
+        command
+    };
+    let mut serving = Running::start(there(&["serve", "--listen", "127.0.0.1:0", "--model", "fake"]));
+    let remarks = serving.until("the store is ");
+    assert!(remarks.contains("so the team of `callboard init` works"), "{remarks}");
+    let sent = output_of(there(&["send", "coder", "hello"]));
+    assert!(sent.code == Some(0) && sent.out.ends_with("  acknowledged by coder\n"), "{}", sent.error);
+    let waited = output_of(there(&["wait", "@last"]));
+    assert!(waited.code == Some(0) && waited.out.starts_with("complete: "), "{} {}", waited.out, waited.error);
+    serving.send(Signal::TERM);
+    let stopped = serving.ended();
+    assert!(
+        stopped.code == Some(0) && stopped.out.starts_with("4 agents running"),
+        "{} {}",
+        stopped.out,
+        stopped.error
+    );
 }
 
 #[test]
