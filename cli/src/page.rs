@@ -80,6 +80,10 @@ impl Failure {
         Self { exit: Exit::NotFound, text }
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The same error, followed by these notes.
     pub(crate) fn with(mut self, notes: &str) -> Self {
         if !notes.is_empty() {

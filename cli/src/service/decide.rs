@@ -33,31 +33,47 @@ pub(super) fn commands_of(wait: &Wait, stores: &Stores) -> Vec<String> {
 }
 
 /// All that waits, with the store that has it.
-async fn all(stores: &Stores) -> Result<Vec<(Wait, Arc<Store>)>, Failure> {
-    let mut all = Vec::new();
-    for store in stores.open()?.stores.into_iter().map(Arc::new) {
-        for run in store.open_runs().await? {
-            all.extend(waits::open(&read(&store, run).await?).into_iter().map(|wait| (wait, Arc::clone(&store))));
+struct AllWaits {
+    found: Vec<(Wait, Arc<Store>)>,
+    /// A line for each store and each run that could not be read.
+    notes: String,
+    /// What a search that is not complete ends with.
+    exit: Option<Exit>,
+}
+
+impl AllWaits {
+    async fn of(stores: &Stores) -> Result<Self, Failure> {
+        let open = stores.open()?;
+        let mut all = Self { found: Vec::new(), notes: open.notes(), exit: open.exit() };
+        for store in open.stores.into_iter().map(Arc::new) {
+            for run in store.open_runs().await? {
+                match read(&store, run).await {
+                    Ok(fold) => all.found.extend(waits::open(&fold).into_iter().map(|wait| (wait, Arc::clone(&store)))),
+                    // It may have been deleted since.
+                    Err(why) => all.notes.push_str(&format!("not read: {}\n", why.text())),
+                }
+            }
         }
+        Ok(all)
     }
-    Ok(all)
 }
 
 /// Lists what waits for a person.
 pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
     let stores = arguments.choice.stores()?;
-    let (all, now) = (all(&stores).await?, Env::system().now().wall);
+    let (AllWaits { found, notes, exit }, now) = (AllWaits::of(&stores).await?, Env::system().now().wall);
     let mut text = String::new();
-    for (wait, _) in &all {
+    for (wait, _) in &found {
         let (kind, line) = waits::line(wait, now);
         text.push_str(&format!("{}  {kind}: {line}\n", short(wait.run())));
         commands_of(wait, &stores).iter().for_each(|command| text.push_str(&format!("    {}\n", visible(command))));
     }
-    if all.is_empty() {
-        text.push_str("nothing waits for you\n");
+    if found.is_empty() {
+        text.push_str(if exit.is_none() { "nothing waits for you\n" } else { "nothing else waits for you\n" });
     }
-    let shown: Vec<Value> = all.iter().map(|(wait, _)| shown(wait)).collect();
-    Ok(Page::new(text, json!({ "pending": shown })))
+    let shown: Vec<Value> = found.iter().map(|(wait, _)| shown(wait)).collect();
+    let page = Page::new(text, json!({ "pending": shown }));
+    Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks: notes, ..page })
 }
 
 fn shown(wait: &Wait) -> Value {
@@ -124,9 +140,11 @@ async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failu
     let id: Option<PendingId> = wanted.parse().ok();
     let (store, run) = match &id {
         Some(id) => {
-            let of = all(stores).await?.into_iter().find(|(wait, _)| wait.id() == *id);
-            return of.ok_or_else(|| {
-                Failure::not_found(format!("{} is not waited for: it was answered, or has expired", visible(wanted)))
+            let AllWaits { found, notes, exit } = AllWaits::of(stores).await?;
+            let found = found.into_iter().find(|(wait, _)| wait.id() == *id);
+            return found.ok_or_else(|| {
+                let text = format!("{} is not waited for: it was answered, or has expired", visible(wanted));
+                Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes)
             });
         }
         None => stores.find(wanted).await?,

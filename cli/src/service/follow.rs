@@ -146,7 +146,7 @@ fn waiting(fold: &Run, stores: &Stores) -> Page {
 
 /// Cancels a run: in the process that works on it, or here.
 pub(super) async fn cancel(arguments: &Cancel) -> Result<Page, Failure> {
-    let (store, run) = arguments.choice.stores()?.find(&arguments.run).await?;
+    let (store, run) = arguments.choice.stores()?.take_with(&arguments.run).await?;
     if let Some(result) = read(&store, run).await?.result() {
         return Err(Failure::failed(format!("run {} has ended already: {}", short(run), result.outcome)));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -45,6 +46,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     check_none_runs(&stores).await?;
     let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, &error))?;
     let store = stores.take_new(None).await?;
+    let tokens = tokens::open(&stores)?;
+    tokens.owner_secret().map_err(tokens::failure)?;
     if let Some(remark) = load::remark(&arguments.files)? {
         note(&remark);
     }
@@ -54,68 +57,81 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         () = signals.next() => return Err(interrupted()),
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let LoadedAgents { specs, mut watch, own, names, invalid } = loaded;
     process_log::show();
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
-    let board = specs.into_iter().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
-    let tokens = tokens::open(&stores)?;
-    tokens.owner_secret().map_err(tokens::failure)?;
-    let mut server = Server::new(board.clone(), tokens);
-    if let Some(origin) = &arguments.public_url {
-        server = server.public_origin(origin).map_err(|error| Failure::usage(format!("--public-url: {error}")))?;
-    }
+    let board =
+        loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let mut reachable = Reachable::start(&board).await;
-    let listened = reachable.listen(&server, &name_of_service(&stores)).await;
-    if let Err(error) = listened {
+    let served = async {
+        let mut server = Server::new(board.clone(), tokens);
+        if let Some(origin) = &arguments.public_url {
+            server = server.public_origin(origin).map_err(|error| Failure::usage(format!("--public-url: {error}")))?;
+        }
+        let listened = reachable.listen(&server, &name_of_service(&stores)).await;
+        listened.map_err(|error| not_private(&error))?;
+        let stopped = reachable.stopped();
+        let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+        let serving = tokio::spawn(async move { server.serve(listener, stopped).await });
+        watch_over(&board, (&stores, &store), loaded, address, &mut signals).await?;
+        note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
+        Ok(serving)
+    };
+    let served = served.await;
+    let end = async {
+        reachable.stop().await;
+        let served = match served {
+            Ok(serving) => serving.await.map(drop).map_err(|error| Failure::failed(error.to_string())),
+            Err(failure) => Err(failure),
+        };
         board.shutdown().await;
         store.close_or_note().await;
-        return Err(not_private(&error));
-    }
-    resume(&board, &store, &names).await?;
-    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
-    let stopped = reachable.stopped();
-    let serving = tokio::spawn(async move { server.serve(listener, stopped).await });
+        served
+    };
+    tokio::select! {
+        biased;
+        () = signals.next() => Ok(()),
+        served = end => served,
+    }?;
+    Ok(Page::new(String::new(), Value::Null))
+}
 
+/// Prints what a person has to know, until a signal comes or the board ends.
+async fn watch_over(
+    board: &Callboard,
+    (stores, store): (&Stores, &Store),
+    loaded: LoadedAgents,
+    address: SocketAddr,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let LoadedAgents { mut watch, own, names, invalid, .. } = loaded;
+    resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.folder())));
     let waiting = board.people().pending().await.len();
     let running = count(own.len(), "agent");
     let line =
         format!("{running} running · {waiting} waiting for you · {} failed          http://{address}", invalid.len());
     writeln!(io::stdout(), "{line}")
-        .map_err(|error| Failure::file(&error, format!("the address cannot be written: {error}")))?;
+        .map_err(|error| Failure::failed(format!("the address cannot be written: {error}")))?;
     let (people, mut shown) = (board.people(), BTreeSet::new());
     loop {
         let is_new = |wait: &Pending| !shown.contains(&wait.id().to_string());
         tokio::select! {
             biased;
-            () = signals.next() => break,
+            () = signals.next() => return Ok(()),
             Some(asked) = people.next_where(is_new) => {
                 shown.insert(asked.id().to_string());
                 let (kind, line) = waits::line(&asked, Env::system().now().wall);
                 note_words(&format!("{} waits for you, {kind}: {line}", short(asked.run())));
-                commands_of(&asked, &stores).iter().for_each(|command| note(&format!("  {}", visible(command))));
+                commands_of(&asked, stores).iter().for_each(|command| note(&format!("  {}", visible(command))));
             }
             () = changed(&mut watch) => {
                 if let Some(watch) = &mut watch {
-                    watch.reload(&board).await.iter().for_each(|line| note_words(line));
+                    watch.reload(board).await.iter().for_each(|line| note_words(line));
                 }
             }
-            _ = board.ended() => break,
+            reason = board.ended() => return Err(Failure::failed(format!("the board has ended: {reason}"))),
         }
     }
-    note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
-    let end = async {
-        reachable.stop().await;
-        let _ = serving.await;
-        board.shutdown().await;
-        store.close_or_note().await;
-    };
-    tokio::select! {
-        biased;
-        () = signals.next() => {}
-        () = end => {}
-    }
-    Ok(Page::new(String::new(), Value::Null))
 }
 
 fn interrupted() -> Failure {
@@ -127,7 +143,7 @@ async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> R
     for run in store.open_runs().await? {
         let Ok(loaded) = store.load(run).await else { continue };
         let mut open = loaded.replay.turns().filter(|turn| turn.closed.is_none());
-        if open.all(|turn| names.contains(turn.agent.as_str())) && store.board_of(run).await?.is_none() {
+        if open.all(|turn| names.contains(turn.agent.as_str())) && matches!(store.board_of(run).await, Ok(None)) {
             board.take_up(run).await;
             note(&format!("run {} is resumed", short(run)));
         }

@@ -102,6 +102,12 @@ impl Store {
 
     /// The board of another process that works on a run, if one does.
     pub(crate) async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, Failure> {
+        if self.is_copy() {
+            let folder = shown_path(&self.folder);
+            let text =
+                format!("the store {folder} can only be read here, so it is not known which process works on its runs");
+            return Err(Failure::new(Exit::Denied, text));
+        }
         self.journal.board_of(run).await.map_err(Failure::of)
     }
 

@@ -208,6 +208,15 @@ fn what_a_killed_server_had_acknowledged_is_done_by_the_next_one() {
 }
 
 #[test]
+fn a_run_that_was_left_is_deleted_with_its_note_and_others_are_still_listed() {
+    let project = Project::new();
+    project.run_killed(&["run", "x"]);
+    assert_eq!(project.callboard(&["runs", "delete", "@last"]).code, Some(0));
+    let pending = project.callboard(&["pending"]);
+    assert_eq!((pending.code, &*pending.out, &*pending.error), (Some(0), "nothing waits for you\n", ""));
+}
+
+#[test]
 fn tokens_are_made_and_revoked_at_the_terminal() {
     let project = Project::new();
     let added = project.callboard(&["tokens", "add", "ci", "--scope", "read"]);

@@ -8,14 +8,14 @@ use callboard::storage::StorageError;
 use parking_lot::Mutex;
 use tokio::io::{AsyncWriteExt as _, BufReader, BufWriter};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::handshake::PATIENCE;
 use crate::request::{Answer, Request};
-use crate::wire::{Wire as _, read_frame, write_frame};
+use crate::wire::{MAX_FRAME, Wire as _, read_frame, write_frame};
 
 /// What the handle of a store asks of its thread.
 pub(crate) enum Job {
@@ -117,54 +117,67 @@ pub(crate) async fn ask(
     unanswered: &Arc<Mutex<Unanswered>>,
 ) -> Ended {
     let (read, write) = stream.into_split();
-    let mut write = BufWriter::new(write);
-    let mut reading = JoinSet::new();
+    // Each in a task of its own: neither a full socket nor a process that does not answer keeps this from closing.
+    let (mut reading, mut writing) = (JoinSet::new(), JoinSet::new());
     reading.spawn(read_answers(BufReader::new(read), Arc::clone(unanswered)));
+    let (frames, to_write) = mpsc::unbounded_channel();
+    writing.spawn(write_frames(BufWriter::new(write), to_write));
     let earlier: Vec<u64> = unanswered.lock().calls.keys().copied().collect();
-    for id in earlier {
-        if send(&mut write, unanswered, id).await.is_err() {
-            return Ended::Lost;
-        }
-    }
-    loop {
-        if jobs.is_empty() && write.flush().await.is_err() {
-            return Ended::Lost;
-        }
+    earlier.into_iter().for_each(|id| send(&frames, unanswered, id));
+    let reply = loop {
         tokio::select! {
             biased;
             _ = reading.join_next() => return Ended::Lost,
+            _ = writing.join_next() => {
+                // What was answered before the connection ended is still read.
+                let _ = timeout(PATIENCE, reading.join_next()).await;
+                return Ended::Lost;
+            }
             job = jobs.recv() => match job {
                 Some(Job::Call(call)) => {
                     let id = unanswered.lock().add(call);
-                    if send(&mut write, unanswered, id).await.is_err() {
-                        return Ended::Lost;
-                    }
+                    send(&frames, unanswered, id);
                 }
-                Some(Job::Close(reply)) => {
-                    // The other process answers what it has, and then ends the connection.
-                    let _ = write.shutdown().await;
-                    let _ = timeout(PATIENCE, reading.join_next()).await;
-                    return Ended::Closed(reply);
-                }
+                Some(Job::Close(reply)) => break reply,
                 // The handle, which closes the store before it is dropped, is gone.
-                None => return Ended::Closed(oneshot::channel().0),
+                None => break oneshot::channel().0,
             },
         }
-    }
+    };
+    drop(frames);
+    // The other process answers what it has, and then ends the connection.
+    let _ = timeout(PATIENCE, reading.join_next()).await;
+    Ended::Closed(reply)
 }
 
-async fn send(
-    write: &mut (impl tokio::io::AsyncWrite + Unpin),
-    unanswered: &Mutex<Unanswered>,
-    id: u64,
+/// Hands a call to the writer. One that is too long for a frame fails.
+fn send(frames: &mpsc::UnboundedSender<Vec<u8>>, unanswered: &Mutex<Unanswered>, id: u64) {
+    let mut unanswered = unanswered.lock();
+    let Some((request, was_sent)) = unanswered.send(id) else { return };
+    let mut frame = Vec::new();
+    id.put(&mut frame);
+    was_sent.put(&mut frame);
+    request.put(&mut frame);
+    if frame.len() > MAX_FRAME {
+        let error = StorageError::TooLarge { what: "a call".to_owned(), size: frame.len(), max: MAX_FRAME };
+        unanswered.answer(id, false, Err(error));
+        return;
+    }
+    let _ = frames.send(frame);
+}
+
+/// Writes frames until there are no more, and then ends this half of the connection.
+async fn write_frames(
+    mut write: BufWriter<OwnedWriteHalf>,
+    mut frames: mpsc::UnboundedReceiver<Vec<u8>>,
 ) -> io::Result<()> {
-    let Some((request, was_sent)) = unanswered.lock().send(id) else { return Ok(()) };
-    write_frame(write, |out| {
-        id.put(out);
-        was_sent.put(out);
-        request.put(out);
-    })
-    .await
+    while let Some(frame) = frames.recv().await {
+        write_frame(&mut write, |out| out.extend_from_slice(&frame)).await?;
+        if frames.is_empty() {
+            write.flush().await?;
+        }
+    }
+    write.shutdown().await
 }
 
 /// Reads answers until the connection ends.

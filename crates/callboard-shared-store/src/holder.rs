@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 
 use crate::request::{Answer, Claim, Done, Earlier, Request};
 
+/// How long after the store was opened the claims of processes that live are awaited: boards renew theirs every 20 s.
+const RENEWED_WITHIN: Duration = Duration::from_secs(60);
 /// When to ask again for a claim that a process holds which has not renewed it since the store was opened.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -38,7 +40,7 @@ impl Holder {
         let now = self.clock.now();
         let is_known = self.claimed.lock().contains_key(&stream);
         // Opening the store has voided the claims, and their owners are about to claim again.
-        let is_renewed_soon = now.monotonic - self.opened_at < Duration::from_secs(ttl_secs);
+        let is_renewed_soon = now.monotonic - self.opened_at < RENEWED_WITHIN;
         if earlier == Earlier::Lives && !is_known && is_renewed_soon {
             let held = StorageError::Held { stream, owner: "another process".to_owned(), until: now.wall + ASK_AGAIN };
             return std::future::ready(Err(held)).boxed();

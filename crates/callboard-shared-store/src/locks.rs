@@ -19,7 +19,9 @@ const CLAIMS: &str = "claims";
 
 /// Locks the folder of a store for the process that is to share it; `None` if another process has it.
 pub(crate) fn lock_folder(folder: &Path) -> io::Result<Option<File>> {
-    let opened = File::open(folder)?;
+    // Neither a pipe nor anything else that is no folder is waited for.
+    let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(folder)?;
     match opened.try_lock() {
         Ok(()) => Ok(Some(opened)),
         Err(TryLockError::WouldBlock) => Ok(None),

@@ -1,7 +1,7 @@
 //! Which process has the store open: the one that locks the store's folder first. The others connect to it.
 
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use callboard::env::Clock;
 use callboard::storage::{Sled, StorageError};
 
-use crate::handshake::introduce;
+use crate::handshake::{self, introduce};
 use crate::holder::Holder;
 use crate::locks::lock_folder;
 use crate::sockets::{self, SocketFile};
@@ -37,24 +37,53 @@ pub(crate) struct Here {
     _lock: File,
 }
 
-/// Opens the store here, or connects to the process that has it open. Waits so long for one that is opening or closing it.
-pub(crate) fn open(folder: &Path, clock: &Arc<dyn Clock>, patience: Duration) -> Result<Opened, StorageError> {
-    for _ in 0..patience.as_millis() / LOOK_AGAIN.as_millis() {
-        match try_open(folder, clock)? {
-            Some(opened) => return Ok(opened),
-            None => std::thread::sleep(LOOK_AGAIN),
+/// Opens the store here, or connects to the process that has it open. Waits so long for one that is opening or closing it. A store
+/// that is not there is made if it `may_be_new`.
+pub(crate) fn open(
+    folder: &Path,
+    clock: &Arc<dyn Clock>,
+    patience: Duration,
+    may_be_new: bool,
+) -> Result<Opened, StorageError> {
+    let mut rest = patience;
+    while !rest.is_zero() {
+        match try_open(folder, clock, may_be_new)? {
+            Attempt::Opened(opened) => return Ok(opened),
+            Attempt::Wait => {
+                std::thread::sleep(LOOK_AGAIN);
+                rest = rest.saturating_sub(LOOK_AGAIN);
+            }
+            Attempt::Silent => rest = rest.saturating_sub(handshake::PATIENCE),
         }
     }
-    Err(StorageError::InUse { path: folder.display().to_string(), holder: None })
+    let holder = File::open(folder.join("lock")).and_then(|lock| io::read_to_string(lock.take(32)));
+    let holder = holder.ok().and_then(|text| text.trim().parse().ok());
+    Err(StorageError::InUse { path: folder.display().to_string(), holder })
 }
 
-/// `None` if a process that shares the store is opening or closing it.
-fn try_open(folder: &Path, clock: &Arc<dyn Clock>) -> Result<Option<Opened>, StorageError> {
+enum Attempt {
+    Opened(Opened),
+    /// A process that shares the store is opening or closing it.
+    Wait,
+    /// A process has it open that does not answer, such as one that is suspended.
+    Silent,
+}
+
+fn try_open(folder: &Path, clock: &Arc<dyn Clock>, may_be_new: bool) -> Result<Attempt, StorageError> {
     if let Ok(stream) = sockets::connect(folder) {
         return connect(folder, stream);
     }
-    let is_new = make(folder).map_err(|error| refused(folder, &error))?;
-    let Some(lock) = lock_folder(folder).map_err(|error| refused(folder, &error))? else { return Ok(None) };
+    let is_new = may_be_new && make(folder).map_err(|error| refused(folder, &error))?;
+    let lock = match lock_folder(folder) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(Attempt::Wait),
+        // The store says what is wrong with its folder, unless it would be made anew.
+        Err(error) if !may_be_new => return Err(refused(folder, &error)),
+        Err(error) => {
+            Sled::open_with_clock(folder, Arc::clone(clock))?;
+            return Err(refused(folder, &error));
+        }
+    };
     let opened = Sled::open_with_clock(folder, Arc::clone(clock));
     if is_new && opened.is_err() {
         // Only if it is still empty.
@@ -65,7 +94,7 @@ fn try_open(folder: &Path, clock: &Arc<dyn Clock>) -> Result<Option<Opened>, Sto
     if let Err(error) = &socket {
         tracing::warn!(%error, "no other process can use the store until this one has ended");
     }
-    Ok(Some(Opened::Here(Box::new(Here { holder, socket: socket.ok(), _lock: lock }))))
+    Ok(Attempt::Opened(Opened::Here(Box::new(Here { holder, socket: socket.ok(), _lock: lock }))))
 }
 
 /// Makes the folder of a new store, where nothing is in the way; whether it did.
@@ -79,14 +108,18 @@ fn make(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn connect(folder: &Path, mut stream: UnixStream) -> Result<Option<Opened>, StorageError> {
+fn connect(folder: &Path, mut stream: UnixStream) -> Result<Attempt, StorageError> {
     match introduce(&mut stream) {
         Ok(Ok(_)) => {}
         Ok(Err(detail)) => return Err(StorageError::Open { path: folder.display().to_string(), detail }),
+        Err(error) if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind()) => {
+            return Ok(Attempt::Silent);
+        }
         // It is about to end.
-        Err(_) => return Ok(None),
+        Err(_) => return Ok(Attempt::Wait),
     }
-    Ok(stream.set_nonblocking(true).is_ok().then_some(Opened::Elsewhere(stream)))
+    let is_ready = stream.set_nonblocking(true).is_ok();
+    Ok(if is_ready { Attempt::Opened(Opened::Elsewhere(stream)) } else { Attempt::Wait })
 }
 
 fn refused(folder: &Path, error: &io::Error) -> StorageError {

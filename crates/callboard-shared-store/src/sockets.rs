@@ -14,7 +14,12 @@ use sha2::{Digest as _, Sha256};
 /// environments, so that all are searched.
 fn folders() -> Vec<PathBuf> {
     let user = geteuid().as_raw();
-    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    // After `sudo` it may be that of another user, who could replace what is in it.
+    let is_own = |folder: &PathBuf| {
+        let about = folder.metadata();
+        folder.is_absolute() && about.is_ok_and(|it| it.is_dir() && it.uid() == user && it.mode() & 0o022 == 0)
+    };
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_own);
     let mut folders: Vec<PathBuf> = named.map(|folder| folder.join("callboard")).into_iter().collect();
     folders.push(PathBuf::from(format!("/run/user/{user}/callboard")));
     folders.push(PathBuf::from(format!("/tmp/callboard-{user}")));

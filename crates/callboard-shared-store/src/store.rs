@@ -38,6 +38,10 @@ const QUEUE: usize = 16_384;
 ///   a process that they do not know.
 /// - A write with a condition fails with [`StorageError::Unavailable`] if the process that had the files open died before it answered
 ///   and it cannot be known whether it was made. Appends can be recognised, and do not fail so.
+/// - Purges, renewals, releases and acknowledgements of other processes may be lost with the process that has the files open, as the
+///   contract allows for a crash; leases of queued items end with it.
+/// - A write without a condition that is repeated may replace what another process wrote meanwhile.
+/// - While the process that has the files open is suspended, calls of the others wait.
 /// - A watch has [`Change::Missed`] where that process changed; the count is then 1, and stands for any number.
 /// - All processes have to be of the same protocol version; another is refused with [`StorageError::Open`].
 ///
@@ -103,7 +107,9 @@ impl SharedStore {
     /// As [`SharedStore::open`].
     pub fn open_with_clock(folder: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StorageError> {
         let folder = folder.as_ref();
-        let opened = opening::open(folder, &clock, AT_START)?;
+        let opened = opening::open(folder, &clock, AT_START, true)?;
+        // It is opened again from wherever this process is by then.
+        let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mode = match &opened {
             Opened::Here(here) => Mode::Here(Arc::clone(&here.holder)),
             Opened::Elsewhere(_) => Mode::Elsewhere,
@@ -354,7 +360,8 @@ impl Storage for SharedStore {
         let (core, stream) = (Arc::downgrade(&self.core), stream.clone());
         released
             .inspect(move |released| {
-                if let (Ok(()), Some(core)) = (released, core.upgrade()) {
+                // `Fenced`: another process has the stream.
+                if let (Ok(()) | Err(StorageError::Fenced { .. }), Some(core)) = (released, core.upgrade()) {
                     core.claims.unlock(&stream);
                 }
             })

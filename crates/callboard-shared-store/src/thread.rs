@@ -13,13 +13,17 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::asking::{Ended, Job, Unanswered, ask};
+use crate::asking::{Call, Ended, Job, Unanswered, ask};
 use crate::opening::{self, Here, LATER, Opened};
 use crate::serving::Server;
+use crate::sockets::is_of_this_user;
 use crate::store::{Core, Mode};
 
 /// How long calls that are under way when the store closes may take.
 const GRACE: Duration = Duration::from_millis(200);
+
+/// How long to wait before the store is opened again, after it could not be.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The error of a store that was closed.
 pub(crate) fn closed() -> StorageError {
@@ -63,26 +67,53 @@ async fn work(core: &Arc<Core>, mut opened: Opened, mut jobs: mpsc::UnboundedRec
             Opened::Elsewhere(stream) => stream,
         };
         let ended = match UnixStream::from_std(stream) {
-            Ok(stream) => ask(stream, &mut jobs, &unanswered).await,
-            Err(_) => Ended::Lost,
+            Ok(stream) if is_of_this_user(&stream) => ask(stream, &mut jobs, &unanswered).await,
+            Ok(_) | Err(_) => Ended::Lost,
         };
-        match ended {
-            Ended::Closed(reply) => {
-                stop(core, closed());
-                unanswered.lock().fail(Some(&closed()));
-                let _ = reply.send(Ok(()));
-                return;
-            }
-            Ended::Lost => unanswered.lock().fail(None),
+        if let Ended::Closed(reply) = ended {
+            return close(core, &unanswered, reply);
         }
-        let (folder, clock) = (core.folder.clone(), Arc::clone(&core.clock));
-        let reopened = tokio::task::spawn_blocking(move || opening::open(&folder, &clock, LATER)).await;
-        opened = match reopened {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(error)) => return give_up(core, jobs, &unanswered, &error),
-            Err(_) => return,
+        unanswered.lock().fail(None);
+        let mut reopening = std::pin::pin!(reopen(core));
+        opened = loop {
+            tokio::select! {
+                biased;
+                reopened = &mut reopening => match reopened {
+                    Ok(opened) => break opened,
+                    Err(error) => return give_up(core, jobs, &unanswered, &error),
+                },
+                Some(job) = jobs.recv() => match job {
+                    Job::Call(call) => drop(unanswered.lock().add(call)),
+                    Job::Close(reply) => return close(core, &unanswered, reply),
+                },
+            }
         };
     }
+}
+
+/// Opens the store again, or connects to the process that was faster. What may be over soon, such as a lack of descriptors, is waited
+/// for.
+async fn reopen(core: &Core) -> Result<Opened, StorageError> {
+    let mut tries = LATER.as_secs();
+    loop {
+        let (folder, clock) = (core.folder.clone(), Arc::clone(&core.clock));
+        let opened = tokio::task::spawn_blocking(move || opening::open(&folder, &clock, LATER, false)).await;
+        let error = match opened {
+            Ok(Ok(opened)) => return Ok(opened),
+            Ok(Err(error)) if tries == 0 => return Err(error),
+            Ok(Err(error)) => error,
+            Err(error) => return Err(StorageError::Unavailable { detail: error.to_string() }),
+        };
+        tracing::warn!(%error, "the store cannot be opened, and is tried again");
+        tries -= 1;
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+fn close(core: &Core, unanswered: &Mutex<Unanswered>, reply: oneshot::Sender<Result<(), StorageError>>) {
+    stop(core, closed());
+    unanswered.lock().fail(Some(&closed()));
+    let _ = reply.send(Ok(()));
 }
 
 /// The store can be opened neither here nor at another process.
@@ -117,12 +148,21 @@ async fn serve(
                 Some((Err(_), _)) | None => std::future::pending().await,
             }
         };
+        let closed = async {
+            while let Some(job) = jobs.recv().await {
+                match job {
+                    // One that waited for a permit while the store was opened here.
+                    Job::Call(Call { request, reply }) => {
+                        tokio::spawn(here.holder.perform(request).map(move |answer| reply.send(answer)));
+                    }
+                    Job::Close(reply) => return Some(reply),
+                }
+            }
+            None
+        };
         tokio::select! {
             () = accept => {}
-            // All calls are made by their callers.
-            job = jobs.recv() => if let Some(Job::Close(reply)) = job {
-                closing = Some(reply);
-            },
+            reply = closed => closing = reply,
         }
     }
     drop(socket);

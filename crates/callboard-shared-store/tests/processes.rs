@@ -4,10 +4,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use callboard::messages::Durability;
+use callboard::env::Env;
+use callboard::messages::{Durability, RunId};
 use callboard::prelude::*;
-use callboard::storage::{Append, Change, Expected, Fence, Key, Put, Sled, Storage, StorageError};
+use callboard::storage::{Append, Change, Expected, Fence, Journal, Key, Put, Record, Sled, Storage, StorageError};
+use callboard::testing::conformance::ManualClock;
 use callboard_shared_store::SharedStore;
 use futures::StreamExt as _;
 use tempfile::TempDir;
@@ -40,9 +43,8 @@ async fn each_process_sees_what_the_others_have_written() {
     let mut changes = first.watch(&Key::new([]).children());
     assert_eq!(second.append(append(&stream, 0, "a")).await, Ok(1));
     assert_eq!(first.append(append(&stream, 1, "b")).await, Ok(2));
-    let payloads = |records: Vec<callboard::storage::Record>| -> Vec<Vec<u8>> {
-        records.iter().map(|record| record.payload.to_vec()).collect()
-    };
+    let payloads =
+        |records: Vec<Record>| -> Vec<Vec<u8>> { records.iter().map(|record| record.payload.to_vec()).collect() };
     for store in [&first, &second] {
         assert_eq!(payloads(store.read(&stream, 1, 9).await.unwrap()), [b"a", b"b"]);
     }
@@ -119,6 +121,65 @@ async fn a_claim_outlasts_the_process_that_had_the_files_open() {
     assert!(matches!(third.claim(&stream, "c", 60).await, Err(StorageError::Held { owner, .. }) if owner == "b"));
     drop(second);
     assert!(third.claim(&stream, "c", 60).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_board_lives_for_those_who_look_also_after_the_files_were_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new());
+    let open = || Arc::new(SharedStore::open_with_clock(folder.path(), Arc::clone(&clock) as _).unwrap());
+    let (first, second) = (open(), open());
+    let waits = |turn: Turn| async move {
+        turn.people().ask("go on?").await?;
+        Ok(Command::new())
+    };
+    let board = Callboard::builder().storage(Arc::clone(&second)).agent("waits", waits).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap().id();
+    let look = async |store: &Arc<SharedStore>| Journal::new(Arc::clone(store) as _).board_of(run).await.unwrap();
+    assert_eq!(look(&first).await.as_deref(), Some(board.id()));
+    first.close().await.unwrap();
+    let third = open();
+    for seconds in [0, 2, 30] {
+        clock.advance(Duration::from_secs(seconds));
+        assert!(look(&third).await.is_some(), "{seconds} s later");
+    }
+    board.shutdown().await;
+    assert_eq!(look(&third).await, None);
+}
+
+#[tokio::test]
+async fn two_who_look_at_once_do_not_fail() {
+    let (_folder, first, second) = stores();
+    let (first, second) = (Arc::new(first), Arc::new(second));
+    let run = RunId(Env::system().id());
+    let [here, there] = [&first, &second].map(|store| Journal::new(Arc::clone(store) as _));
+    here.begin(run, "nobody", &[], Durability::Sync).await.unwrap();
+    let looks: Vec<_> = (0..20).map(|at| if at % 2 == 0 { here.board_of(run) } else { there.board_of(run) }).collect();
+    for look in futures::future::join_all(looks).await {
+        assert_eq!(look, Ok(None));
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_long_for_another_process_is_refused_and_the_next_call_is_answered() {
+    let (_folder, _first, second) = stores();
+    let key = Key::new(["x"]);
+    let long = "x".repeat(Record::MAX + 100_000);
+    assert!(matches!(second.put_if_revision(put(&key, &long)).await, Err(StorageError::TooLarge { .. })));
+    assert!(second.put_if_revision(put(&key, "short")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_folder_that_is_gone_is_not_made_anew_when_the_files_are_opened_again() {
+    let (folder, first, second) = stores();
+    let path = folder.path().to_owned();
+    std::fs::rename(&path, path.with_extension("moved")).unwrap();
+    first.close().await.unwrap();
+    // It is tried again for a minute, unless the store is closed.
+    let (written, closed) = tokio::join!(second.put_if_revision(put(&Key::new(["x"]), "1")), second.close());
+    assert!(matches!(written, Err(StorageError::Stopped { .. })) && closed.is_ok(), "{written:?} {closed:?}");
+    assert!(!path.exists());
+    std::fs::remove_dir_all(path.with_extension("moved")).unwrap();
 }
 
 #[tokio::test]

@@ -240,13 +240,14 @@ impl Journal {
         self.storage.purge(&Self::stream(run), up_to)
     }
 
-    /// Forgets a run that has ended, with everything about it.
+    /// Forgets a run that has ended, or that no board works on, with everything about it.
     pub fn forget(&self, run: RunId) -> StorageFuture<()> {
         let journal = self.clone();
         async move {
             journal.delete(Self::key_of(SNAPSHOT, run)).await?;
             journal.forget_letters(run).await?;
             journal.forget_context(run).await?;
+            journal.delete(Self::key_of(OPEN, run)).await?;
             journal.storage.purge(&Self::stream(run), Sequence::MAX).await
         }
         .boxed()
@@ -453,7 +454,11 @@ impl Journal {
         let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
         let board = Self::board(&owner);
         match self.storage.claim(&board, LOOKING, 1).await {
-            Ok(fence) => self.storage.release(&board, fence).await.map(|()| None),
+            Ok(fence) => {
+                // Refused if somebody else looks at the same time.
+                let _ = self.storage.release(&board, fence).await;
+                Ok(None)
+            }
             Err(StorageError::Held { owner, .. }) if owner == LOOKING => Ok(None),
             Err(StorageError::Held { .. }) => Ok(Some(owner)),
             Err(error) => Err(error),
