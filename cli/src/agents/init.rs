@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use callboard::messages::visible;
+use callboard_agents::DefinitionSource;
 
 use crate::page::{Failure, Page};
 
@@ -21,9 +22,10 @@ const FILES: [(&str, &str); 5] = [
     ("mcp.toml", include_str!("template/mcp.toml")),
 ];
 
-/// The files with agents.
-pub(super) fn agents() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FILES.into_iter().filter(|(name, _)| name.starts_with("agents/"))
+/// The agents, as they are read where no folder has any.
+pub(super) fn sources() -> Vec<DefinitionSource> {
+    let agents = FILES.into_iter().filter(|(name, _)| name.starts_with("agents/"));
+    agents.map(|(name, text)| DefinitionSource { origin: name.to_owned(), bytes: text.into() }).collect()
 }
 
 /// The commands to run next.

@@ -2,13 +2,12 @@
 //! and no file is written.
 
 use callboard::env::Env;
-use callboard_agents::{Defects, Definition, DefinitionSource, LlmAgent, Models, Teammate, Tools};
+use callboard_agents::{Defects, Definition, LlmAgent, Models, Teammate, Tools};
 
 use crate::page::Failure;
 
 use super::arguments::Files;
 use super::built_in::{BuiltIns, FAKE, model, teammate};
-use super::init;
 use super::invalid::InvalidAgents;
 use super::load::{LoadedAgents, names_of};
 use super::read;
@@ -19,11 +18,6 @@ pub(super) const LEADER: &str = "coordinator";
 /// The line that reports the team.
 pub(super) const REMARK: &str =
     "there is no folder of agents, so the team of `callboard init` works: coder, coordinator, researcher, reviewer";
-
-/// The files of the team, as `callboard init` would write them.
-pub(super) fn sources() -> Vec<DefinitionSource> {
-    init::agents().map(|(name, text)| DefinitionSource { origin: name.to_owned(), bytes: text.into() }).collect()
-}
 
 /// The team and the built-in agents, for a board. `named` is the model that all use.
 pub(super) fn load(

@@ -77,7 +77,7 @@ fn try_open(folder: &Path, clock: &Arc<dyn Clock>, may_be_new: bool) -> Result<A
     let lock = match lock_folder(folder) {
         Ok(Some(lock)) => lock,
         Ok(None) => return Ok(Attempt::Wait),
-        // The store says what is wrong with its folder, unless it would be made anew.
+        // The store says what is wrong with its folder, unless a new one would be made.
         Err(error) if !may_be_new => return Err(refused(folder, &error)),
         Err(error) => {
             Sled::open_with_clock(folder, Arc::clone(clock))?;
