@@ -7,26 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use callboard::messages::visible;
-use callboard_agents::DefinitionSource;
 
 use crate::page::{Failure, Page};
 
 use crate::quote::quoted_path;
 
-/// The files that are written, by path.
-const FILES: [(&str, &str); 5] = [
-    ("agents/coordinator.toml", include_str!("template/coordinator.toml")),
-    ("agents/researcher.toml", include_str!("template/researcher.toml")),
-    ("agents/reviewer.toml", include_str!("template/reviewer.toml")),
-    ("agents/coder.toml", include_str!("template/coder.toml")),
-    ("mcp.toml", include_str!("template/mcp.toml")),
-];
-
-/// The agents, as they are read where no folder has any.
-pub(super) fn sources() -> Vec<DefinitionSource> {
-    let agents = FILES.into_iter().filter(|(name, _)| name.starts_with("agents/"));
-    agents.map(|(name, text)| DefinitionSource { origin: name.to_owned(), bytes: text.into() }).collect()
-}
+use super::template::FILES;
 
 /// The commands to run next.
 const NEXT: &str = "  callboard check\n  callboard run \"review this repository\" --to coordinator --model fake\n\

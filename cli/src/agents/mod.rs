@@ -17,6 +17,7 @@ mod read;
 mod run;
 mod session;
 mod starter;
+mod template;
 mod trust;
 pub(crate) mod watch;
 

@@ -17,6 +17,7 @@ use crate::stores::project::state_folder;
 use crate::values::open_file;
 
 use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside, no_folder};
+use super::template;
 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
@@ -128,7 +129,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     let tools = tools::standard_with_shell(&root, shell);
     let mut tools = tools.map_err(|error| Failure::usage(error.to_string()))?;
     let sources = match files.are_missing() {
-        true => super::init::sources().into_iter().map(|source| (source, None)).collect(),
+        true => template::sources().into_iter().map(|source| (source, None)).collect(),
         false => sources(files.folder())?,
     };
     let (sources, problems): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
