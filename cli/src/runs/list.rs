@@ -96,7 +96,8 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
         duplicates.push_str(&format!("{}\n", in_several_stores(&format!("run {}", short(*run)), folders)));
     }
     let name = names(runs.keys().copied());
-    let each = runs.iter().flat_map(|(run, places)| places.iter().map(move |place| (*run, *place, places)));
+    let ordered = open.by_age(&runs).await?;
+    let each = ordered.iter().flat_map(|run| runs[run].iter().map(|place| (*run, *place, &runs[run])));
     for (run, place, places) in each {
         let store = &open.stores[place];
         let also_in: Vec<&Path> =

@@ -126,6 +126,8 @@ pub(crate) fn accepted((status, body): (u16, Value)) -> Result<Value, Failure> {
         return Ok(body);
     }
     let exit = match status {
+        // No agent, role or capability of this name.
+        422 if body["code"] == "unknown-agent" => Exit::NotFound,
         400 | 405 | 413 | 415 | 422 => Exit::Usage,
         401 | 403 => Exit::Denied,
         404 => Exit::NotFound,

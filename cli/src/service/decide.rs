@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use callboard::actors::approvals::Card;
 use callboard::env::Env;
 use callboard::messages::{Pending as Wait, PendingId, visible};
 use callboard_server::json as shapes;
 
+use crate::agents::dialog;
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count};
@@ -19,6 +21,18 @@ use crate::waits;
 use super::arguments::{Answer, Approve, Deny, Pending, What};
 use super::boards::{accepted, of_board, unanswered};
 use super::follow::read;
+
+/// What waits, as a person has to see it to decide: of an action all that is bound to the consent, then the commands.
+pub(super) fn shown_whole(wait: &Wait, stores: &Stores) -> String {
+    let whole = match wait {
+        Wait::Approval(envelope) => Card::of(envelope).brief(),
+        Wait::Question(question) => dialog::shown(question),
+        Wait::Node(_) | Wait::Attention { .. } => waits::line(wait, Env::system().now().wall).1,
+    };
+    let commands = commands_of(wait, stores);
+    let lines = whole.trim_end().lines().map(str::to_owned).chain(commands.iter().map(|command| visible(command)));
+    lines.map(|line| format!("    {line}\n")).collect()
+}
 
 /// The commands that answer what waits.
 pub(super) fn commands_of(wait: &Wait, stores: &Stores) -> Vec<String> {
@@ -47,6 +61,10 @@ impl AllWaits {
         let mut all = Self { found: Vec::new(), notes: open.notes(), exit: open.exit() };
         for store in open.stores.into_iter().map(Arc::new) {
             for run in store.open_runs().await? {
+                if store.history(run).await.is_ok_and(|history| history.is_empty()) {
+                    // Its submission was not acknowledged, or it was deleted.
+                    continue;
+                }
                 match read(&store, run).await {
                     Ok(fold) => all.found.extend(waits::open(&fold).into_iter().map(|wait| (wait, Arc::clone(&store)))),
                     // It may have been deleted since.
@@ -64,9 +82,7 @@ pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
     let (AllWaits { found, notes, exit }, now) = (AllWaits::of(&stores).await?, Env::system().now().wall);
     let mut text = String::new();
     for (wait, _) in &found {
-        let (kind, line) = waits::line(wait, now);
-        text.push_str(&format!("{}  {kind}: {line}\n", short(wait.run())));
-        commands_of(wait, &stores).iter().for_each(|command| text.push_str(&format!("    {}\n", visible(command))));
+        text.push_str(&format!("{}  {}\n{}", short(wait.run()), waits::line(wait, now).0, shown_whole(wait, &stores)));
     }
     if found.is_empty() {
         text.push_str(if exit.is_none() { "nothing waits for you\n" } else { "nothing else waits for you\n" });
@@ -126,7 +142,8 @@ async fn respond(
     let (id, run) = (wait.id(), wait.run());
     let (body, done) = response(&wait).map_err(|why| Failure::usage(format!("{id}: {why}")))?;
     let Some(board) = store.board_of(run).await? else {
-        let text = format!("no process works on run {run}: resume it, or start `callboard serve`, and decide then");
+        let line = visible(&command_line(&format!("run --resume {}", short(run)), stores.named()));
+        let text = format!("no process works on run {}; to continue it, and decide then: {line}", short(run));
         return Err(Failure::new(Exit::Unavailable, text));
     };
     let path = format!("/v1/pending/{}", id.to_string().replace('/', "%2F"));

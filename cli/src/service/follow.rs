@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use callboard::Callboard;
 use callboard::env::Env;
-use callboard::messages::{Pending, RunId, visible, visible_lines};
+use callboard::messages::{RunId, visible, visible_lines};
 use callboard::runtime::Unfinished;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
@@ -23,7 +23,7 @@ use crate::waits;
 
 use super::arguments::{Cancel, Status, Wait};
 use super::boards::{accepted, of_board, unanswered};
-use super::decide::commands_of;
+use super::decide::shown_whole;
 
 /// How long to wait before looking again at a run whose process does not answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -43,15 +43,8 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let fold = read(&store, run).await?;
     let now = Env::system().now().wall;
     let mut text = format!("{}  {}: {}\n", short(run), fold.submission().agent, list::status(&fold, now));
-    waits::open(&fold).iter().for_each(|wait| text.push_str(&shown_wait(wait, &stores)));
+    waits::open(&fold).iter().for_each(|wait| text.push_str(&shown_whole(wait, &stores)));
     Ok(Page::new(text, shown(&fold)))
-}
-
-/// What a run waits for, with the commands that answer it.
-fn shown_wait(wait: &Pending, stores: &Stores) -> String {
-    let (_, line) = waits::line(wait, Env::system().now().wall);
-    let commands = commands_of(wait, stores);
-    commands.iter().fold(format!("  {line}\n"), |text, command| format!("{text}    {}\n", visible(command)))
 }
 
 /// A run as JSON (docs/json-output.md).
@@ -115,7 +108,8 @@ async fn until_it_rests(store: &Store, run: RunId) -> Result<Run, Failure> {
                 }
             }
             None if looks == 0 => {
-                let text = format!("no process works on run {run}, and it has not ended: resume it, or cancel it");
+                let text =
+                    format!("no process works on run {}, and it has not ended: resume it, or cancel it", short(run));
                 return Err(Failure::new(Exit::Unavailable, text));
             }
             None => looks -= 1,
@@ -139,7 +133,7 @@ fn ended(fold: &Run) -> Page {
 }
 
 fn waiting(fold: &Run, stores: &Stores) -> Page {
-    let text = waits::open(fold).iter().map(|wait| shown_wait(wait, stores)).collect::<String>();
+    let text = waits::open(fold).iter().map(|wait| shown_whole(wait, stores)).collect::<String>();
     let text = format!("{} waits for a person:\n{text}", short(fold.submission().run));
     Page { exit: Exit::Waits, ..Page::new(text, shown(fold)) }
 }

@@ -17,7 +17,7 @@ use callboard_server::private::{ClientError, ListenError};
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::process_log;
 use crate::agents::watch::changed;
-use crate::command_line::command_line;
+use crate::command_line::{agents_options, command_line};
 use crate::exit::Exit;
 use crate::output::note_words;
 use crate::page::{Failure, Page, count, note, shown_path};
@@ -29,7 +29,7 @@ use crate::waits;
 
 use super::arguments::Serve;
 use super::boards::{Reachable, name_of_service, of_service, unanswered};
-use super::decide::commands_of;
+use super::decide::shown_whole;
 use super::tokens;
 
 /// Serves until a signal comes.
@@ -120,9 +120,8 @@ async fn watch_over(
             () = signals.next() => return Ok(()),
             Some(asked) = people.next_where(is_new) => {
                 shown.insert(asked.id().to_string());
-                let (kind, line) = waits::line(&asked, Env::system().now().wall);
-                note_words(&format!("{} waits for you, {kind}: {line}", short(asked.run())));
-                commands_of(&asked, stores).iter().for_each(|command| note(&format!("  {}", visible(command))));
+                let kind = waits::line(&asked, Env::system().now().wall).0;
+                note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_whole(&asked, stores).trim_end()));
             }
             () = changed(&mut watch) => {
                 if let Some(watch) = &mut watch {
@@ -152,13 +151,14 @@ async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> R
 }
 
 fn busy(arguments: &Serve, error: &io::Error) -> Failure {
-    let Serve { listen, choice, .. } = arguments;
+    let Serve { listen, choice, files, model, .. } = arguments;
     let exit = match error.kind() {
         io::ErrorKind::AddrInUse => Exit::Unavailable,
         io::ErrorKind::PermissionDenied => Exit::Denied,
         _ => Exit::Usage,
     };
-    let other = command_line("serve --listen 127.0.0.1:0", choice.store.as_deref());
+    let options = agents_options(files, model.as_deref());
+    let other = command_line(&format!("serve --listen 127.0.0.1:0{options}"), choice.store.as_deref());
     Failure::new(exit, format!("{listen} cannot be listened on: {error}; another port: {}", visible(&other)))
 }
 

@@ -80,12 +80,27 @@ impl OpenStores {
         Ok(runs)
     }
 
+    /// These runs, oldest first. An id of version 7 has its time; others, as those of idempotency keys, do not.
+    pub(crate) async fn by_age(&self, runs: &BTreeMap<RunId, Vec<usize>>) -> Result<Vec<RunId>, Failure> {
+        let mut aged = Vec::with_capacity(runs.len());
+        for (run, places) in runs {
+            let millis = match (run.0.get_timestamp(), places.first()) {
+                (Some(time), _) => time.to_unix().0 * 1_000 + u64::from(time.to_unix().1 / 1_000_000),
+                (None, Some(place)) => self.stores[*place].begun_at(*run).await,
+                (None, None) => 0,
+            };
+            aged.push((millis, *run));
+        }
+        aged.sort_unstable();
+        Ok(aged.into_iter().map(|(_, run)| run).collect())
+    }
+
     async fn place_of(&self, wanted: &str) -> Result<(usize, RunId), Failure> {
         if wanted == LAST && !self.closed.is_empty() {
             note(&format!("{LAST} is the newest run of the other stores\n{}", self.notes().trim_end()));
         }
         let runs = self.runs().await?;
-        let ids: Vec<RunId> = runs.keys().copied().collect();
+        let ids = self.by_age(&runs).await?;
         let found = match ids.last() {
             Some(last) if wanted == LAST => Ok(*last),
             _ => run_names::find(wanted, &ids, self.exit()),

@@ -73,6 +73,9 @@ impl Store {
     }
 
     pub(crate) fn read(folder: &Path) -> Result<Self, StorageError> {
+        if let Some(shared) = SharedStore::connect(folder)? {
+            return Ok(Self::of(folder, shared));
+        }
         match copy_if_needed(folder)? {
             Some(copy) => {
                 let opened = Self::open_or_make(copy.path())?;
@@ -86,8 +89,12 @@ impl Store {
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
         let missing = Missing::before(folder);
         let shared = SharedStore::open(folder).inspect_err(|_| missing.remove());
-        let shared = Arc::new(shared.map_err(|error| with_remedy(folder, error))?);
-        Ok(Self { journal: Journal::new(Arc::clone(&shared) as _), shared, folder: folder.to_owned(), copy: None })
+        Ok(Self::of(folder, shared.map_err(|error| with_remedy(folder, error))?))
+    }
+
+    fn of(folder: &Path, shared: SharedStore) -> Self {
+        let shared = Arc::new(shared);
+        Self { journal: Journal::new(Arc::clone(&shared) as _), shared, folder: folder.to_owned(), copy: None }
     }
 
     /// Whether it is a copy: writes to it are lost.
@@ -158,6 +165,14 @@ impl Store {
     /// All runs, oldest first.
     pub(crate) async fn ids(&self) -> Result<Vec<RunId>, Failure> {
         self.journal.runs().await.map_err(Failure::of)
+    }
+
+    /// When a run was submitted, in milliseconds of Unix time; 0 if it cannot be read.
+    pub(crate) async fn begun_at(&self, run: RunId) -> u64 {
+        match self.history(run).await.ok().and_then(|history| history.into_iter().next()) {
+            Some(RunEvent::Submitted(submission)) => submission.at.as_millis(),
+            _ => 0,
+        }
     }
 
     pub(crate) async fn history(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {

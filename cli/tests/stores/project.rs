@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use callboard::messages::Durability;
+use callboard::prelude::{Callboard, Task, Turn};
 use callboard::storage::{Expected, Key, Put, Sled, Storage as _};
 use serde_json::Value;
 
@@ -130,6 +131,27 @@ fn runs_of_other_processes_continue_when_the_one_that_has_the_files_open_is_kill
         "m0.toml",
     ]);
     assert_eq!((resumed.code, &*resumed.out), (Some(0), "late\n"), "{}", resumed.error);
+}
+
+#[test]
+fn the_last_run_is_the_newest_by_time_also_beside_ids_that_are_no_times() {
+    let project = Project::new();
+    project.run("first");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Sled::open(project.stores().join("1")).unwrap();
+        let echo = |_: Turn| async { Ok(callboard::prelude::Command::new()) };
+        let board = Callboard::builder().storage(store).agent("writer", echo).start().await.unwrap();
+        // As an idempotency key makes one: it sorts behind all others.
+        let task = Task { id: Some("ffffffff-ffff-8fff-bfff-ffffffffffff".parse().unwrap()), ..Task::new("keyed") };
+        board.submit(task).await.unwrap().result().await.unwrap();
+        board.shutdown().await;
+    });
+    project.run("last");
+    assert_eq!(tasks(&project.callboard(&["runs", "list", "--json"])), ["first", "keyed", "last"]);
+    assert!(project.callboard(&["runs", "show", "@last"]).out.contains("last"));
+    assert!(project.callboard(&["runs", "delete", "@last"]).out.contains(" is deleted"));
+    assert_eq!(tasks(&project.callboard(&["runs", "list", "--json"])), ["first", "keyed"]);
 }
 
 #[test]

@@ -76,6 +76,8 @@ codes! {
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type";
     /// The request is well formed, and the board refuses what it asks for.
     Refused = UNPROCESSABLE_ENTITY, "refused";
+    /// No agent has the name, role or capability that the task is for.
+    UnknownAgent = UNPROCESSABLE_ENTITY, "unknown-agent";
     /// The idempotency key was used for another request.
     KeyReused = UNPROCESSABLE_ENTITY, "idempotency-key-reused";
     /// The board or the agent has more work than it takes, or the token has too many event streams.
@@ -161,6 +163,7 @@ impl From<Refusal> for Problem {
                 (ProblemCode::Overloaded, Some(*retry_after))
             }
             Refusal::ShuttingDown => (ProblemCode::Unavailable, None),
+            Refusal::UnknownAgent { .. } => (ProblemCode::UnknownAgent, None),
             _ => (ProblemCode::Refused, None),
         };
         Self { code, detail: refusal.to_string(), retry_after }

@@ -66,7 +66,7 @@ async fn what_changes_something_and_what_is_refused_is_recorded_and_nothing_else
             entry("POST", "/v1/delegations", 202, Value::Null),
             entry("GET", "/v1/tree", 403, json!("missing-scope")),
             entry("POST", "/v1/pending/x", 403, json!("missing-scope")),
-            entry("POST", "/v1/delegations", 422, json!("refused")),
+            entry("POST", "/v1/delegations", 422, json!("unknown-agent")),
         ]
     );
     assert!(!fs::read_to_string(&log).unwrap().contains("secret text"), "bodies are not recorded");

@@ -41,14 +41,18 @@ impl Holder {
         let is_known = self.claimed.lock().contains_key(&stream);
         // Opening the store has voided the claims, and their owners are about to claim again.
         let is_renewed_soon = now.monotonic - self.opened_at < RENEWED_WITHIN;
-        if earlier == Earlier::Lives && !is_known && is_renewed_soon {
-            let held = StorageError::Held { stream, owner: "another process".to_owned(), until: now.wall + ASK_AGAIN };
+        let is_gone = earlier == Earlier::Gone {};
+        if let Earlier::Lives { owner } = earlier
+            && !is_known
+            && is_renewed_soon
+        {
+            let held = StorageError::Held { stream, owner, until: now.wall + ASK_AGAIN };
             return std::future::ready(Err(held)).boxed();
         }
         let (holder, first) = (Arc::clone(self), self.sled.claim(&stream, &owner, ttl_secs));
         async move {
             let mut claimed = first.await;
-            if let (Err(StorageError::Held { .. }), Earlier::Gone) = (&claimed, earlier) {
+            if let (Err(StorageError::Held { .. }), true) = (&claimed, is_gone) {
                 let fence = holder.claimed.lock().remove(&stream);
                 if let Some(fence) = fence {
                     // Its process has ended. Refused if another claim was faster.

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use callboard::storage::Key;
+use callboard::storage::{Fence, Key};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
@@ -16,6 +17,10 @@ use crate::request::Earlier;
 
 /// The folder of the claims, in the folder of the store.
 const CLAIMS: &str = "claims";
+/// How long to wait for the owner of a claim to be written.
+const WRITTEN_SOON: Duration = Duration::from_millis(1);
+/// How often; it may have been suspended meanwhile.
+const PATIENCE: u32 = 1_000;
 
 /// Locks the folder of a store for the process that is to share it; `None` if another process has it.
 pub(crate) fn lock_folder(folder: &Path) -> io::Result<Option<File>> {
@@ -41,8 +46,8 @@ impl ClaimLocks {
         Self { folder: store.join(CLAIMS), locked: Mutex::default() }
     }
 
-    /// Locks the file of a stream that is to be claimed; returns whose it was.
-    pub(crate) fn lock(&self, stream: &Key) -> io::Result<Earlier> {
+    /// Locks the file of a stream that this owner is to claim, and writes the owner into it; returns whose it was.
+    pub(crate) fn lock(&self, stream: &Key, owner: &str) -> io::Result<Earlier> {
         let mut locked = self.locked.lock();
         if locked.contains_key(stream) {
             return Ok(Earlier::Same);
@@ -52,8 +57,10 @@ impl ClaimLocks {
             Ok(()) | Err(_) => {}
         }
         let path = self.path(stream);
+        let mut tries = 0;
         loop {
-            let file = OpenOptions::new()
+            let mut file = OpenOptions::new()
+                .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
@@ -62,13 +69,28 @@ impl ClaimLocks {
                 .open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(Earlier::Lives),
+                Err(TryLockError::WouldBlock) => {
+                    let mut owner = String::new();
+                    file.take(Fence::MAX_OWNER as u64).read_to_string(&mut owner)?;
+                    tries += 1;
+                    if owner.is_empty() && tries == PATIENCE {
+                        "another process".clone_into(&mut owner);
+                    }
+                    if !owner.is_empty() {
+                        return Ok(Earlier::Lives { owner });
+                    }
+                    // It was locked a moment ago, and is about to be written.
+                    std::thread::sleep(WRITTEN_SOON);
+                    continue;
+                }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             // Its owner may have removed it before it was locked here: others would lock a new file.
             let is_there =
                 fs::metadata(&path).is_ok_and(|there| file.metadata().is_ok_and(|it| there.ino() == it.ino()));
             if is_there {
+                file.set_len(0)?;
+                file.write_all(owner.as_bytes())?;
                 locked.insert(stream.clone(), file);
                 return Ok(Earlier::Gone);
             }

@@ -61,6 +61,15 @@ pub(crate) fn open(
     Err(StorageError::InUse { path: folder.display().to_string(), holder })
 }
 
+/// Connects to the process that shares a store; `None` if none answers.
+pub(crate) fn join(folder: &Path) -> Result<Option<Opened>, StorageError> {
+    let Ok(stream) = sockets::connect(folder) else { return Ok(None) };
+    Ok(match connect(folder, stream)? {
+        Attempt::Opened(opened) => Some(opened),
+        Attempt::Wait | Attempt::Silent => None,
+    })
+}
+
 enum Attempt {
     Opened(Opened),
     /// A process that shares the store is opening or closing it.

@@ -100,10 +100,10 @@ pub(crate) struct Claim {
 }
 
 /// The process that claimed a stream last, by its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Earlier {
-    /// It lives, and is not the one that claims now.
-    Lives,
+    /// It lives, and is not the one that claims now. The owner is that of its claim.
+    Lives { owner: String },
     /// It has ended, or has released the stream, or there was none.
     Gone,
     /// It is the one that claims now.
@@ -170,7 +170,7 @@ enums! {
         6 Delivery { delivery },
         7 Change { change }
     }
-    Earlier { 0 Lives {}, 1 Gone {}, 2 Same {} }
+    Earlier { 0 Lives { owner }, 1 Gone {}, 2 Same {} }
 }
 
 structs! { Claim { stream, owner, ttl_secs, earlier } }

@@ -108,6 +108,20 @@ impl SharedStore {
     pub fn open_with_clock(folder: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StorageError> {
         let folder = folder.as_ref();
         let opened = opening::open(folder, &clock, AT_START, true)?;
+        Self::of(folder, clock, opened)
+    }
+
+    /// Connects to the process that has the store open; `None` if there is none, or if it does not share it. It writes nothing, and so
+    /// also works where the folder is not writable, or its disk is full.
+    ///
+    /// # Errors
+    /// [`StorageError::Open`] if that process is of another version.
+    pub fn connect(folder: impl AsRef<Path>) -> Result<Option<Self>, StorageError> {
+        let opened = opening::join(folder.as_ref())?;
+        opened.map(|opened| Self::of(folder.as_ref(), Env::system().clock(), opened)).transpose()
+    }
+
+    fn of(folder: &Path, clock: Arc<dyn Clock>, opened: Opened) -> Result<Self, StorageError> {
         // It is opened again from wherever this process is by then.
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mode = match &opened {
@@ -325,13 +339,14 @@ impl Storage for SharedStore {
     }
 
     fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        let earlier = match self.core.claims.lock(stream) {
+        let earlier = match self.core.claims.lock(stream, owner) {
             Ok(earlier) => earlier,
             Err(error) => {
                 let detail = format!("a claim cannot be noted in {}: {error}", self.core.folder.display());
                 return ready(Err(StorageError::Unavailable { detail })).boxed();
             }
         };
+        let is_new = earlier == Earlier::Gone {};
         let claim = Claim { stream: stream.clone(), owner: owner.to_owned(), ttl_secs, earlier };
         let there = claim.clone();
         let claimed = self.core.call(
@@ -342,7 +357,7 @@ impl Storage for SharedStore {
         let (core, stream) = (Arc::downgrade(&self.core), stream.clone());
         claimed
             .inspect(move |claimed| {
-                if let (Err(_), Earlier::Gone, Some(core)) = (claimed, earlier, core.upgrade()) {
+                if let (Err(_), true, Some(core)) = (claimed, is_new, core.upgrade()) {
                     core.claims.unlock(&stream);
                 }
             })
