@@ -9,7 +9,7 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::runs::list::Filter;
-use crate::service::arguments::{Agents, Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
+use crate::service::arguments::{Answer, Approve, Cancel, Deny, Send, Serve, Status, Tokens, Wait};
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -36,7 +36,7 @@ pub(crate) enum Arguments {
     /// Cancel a run, also one of another process
     Cancel(Cancel),
     /// List what waits for a person, each with the command that decides it
-    Pending(Pending),
+    Pending(Common),
     /// Approve an action that waits for consent, once; or start a turn again that needs attention
     Approve(Approve),
     /// Deny an action that waits for consent
@@ -44,7 +44,7 @@ pub(crate) enum Arguments {
     /// Answer a question, or resume a node of a workflow that waits for a person
     Answer(Answer),
     /// List the agents of `callboard serve`
-    Agents(Agents),
+    Agents(Common),
     /// List, add and revoke the tokens of `callboard serve`
     Tokens {
         #[command(subcommand)]

@@ -94,24 +94,6 @@ pub(crate) struct Cancel {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Agents {
-    #[command(flatten)]
-    pub(crate) choice: Choice,
-    /// Print JSON, for programs
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Pending {
-    #[command(flatten)]
-    pub(crate) choice: Choice,
-    /// Print JSON, for programs
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// What waits for a person.
 #[derive(Debug, Args)]
 pub(crate) struct What {

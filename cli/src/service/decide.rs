@@ -10,6 +10,7 @@ use callboard::messages::{Pending as Wait, PendingId, visible};
 use callboard_server::json as shapes;
 
 use crate::agents::dialog;
+use crate::arguments::Common;
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count};
@@ -18,7 +19,7 @@ use crate::stores::Stores;
 use crate::stores::store::Store;
 use crate::waits;
 
-use super::arguments::{Answer, Approve, Deny, Pending, What};
+use super::arguments::{Answer, Approve, Deny, What};
 use super::boards::{accepted, of_board, unanswered};
 use super::follow::read;
 
@@ -77,7 +78,7 @@ impl AllWaits {
 }
 
 /// Lists what waits for a person.
-pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
+pub(super) async fn pending(arguments: &Common) -> Result<Page, Failure> {
     let stores = arguments.choice.stores()?;
     let (AllWaits { found, notes, exit }, now) = (AllWaits::of(&stores).await?, Env::system().now().wall);
     let mut text = String::new();

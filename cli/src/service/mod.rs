@@ -11,10 +11,11 @@ mod tokens;
 
 use std::process::ExitCode;
 
+use crate::arguments::Common;
 use crate::page::{self, Failure, Page};
 use crate::process::{block_on, print};
 
-use arguments::{Agents, Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
+use arguments::{Answer, Approve, Cancel, Deny, Send, Serve, Status, Tokens, Wait};
 
 /// Runs `callboard serve`.
 pub(crate) fn serve(arguments: Serve) -> ExitCode {
@@ -42,12 +43,12 @@ pub(crate) fn cancel(arguments: &Cancel) -> ExitCode {
 }
 
 /// Runs `callboard agents`.
-pub(crate) fn agents(arguments: &Agents) -> ExitCode {
+pub(crate) fn agents(arguments: &Common) -> ExitCode {
     printed(arguments.json, send::agents(arguments))
 }
 
 /// Runs `callboard pending`.
-pub(crate) fn pending(arguments: &Pending) -> ExitCode {
+pub(crate) fn pending(arguments: &Common) -> ExitCode {
     printed(arguments.json, decide::pending(arguments))
 }
 

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use callboard::messages::{RunId, visible};
 
+use crate::arguments::Common;
 use crate::page::{Failure, Page, lines_of, table};
 use crate::run_names::short;
 
-use super::arguments::{Agents, Send};
+use super::arguments::Send;
 use super::boards::ask_service;
 
 /// Delegates a task, and returns once it is journaled.
@@ -33,7 +34,7 @@ fn run_of(delegation: &Value) -> Result<RunId, Failure> {
 }
 
 /// Lists the agents of the server.
-pub(super) async fn agents(arguments: &Agents) -> Result<Page, Failure> {
+pub(super) async fn agents(arguments: &Common) -> Result<Page, Failure> {
     let answer = ask_service(&arguments.choice.stores()?, ("GET", "/v1/agents"), None).await?;
     let mut drawn = table(["agent", "role", "capabilities"], &[]);
     for agent in answer["agents"].as_array().into_iter().flatten() {

@@ -251,10 +251,10 @@ pub(crate) fn is_there(folder: &Path) -> io::Result<bool> {
 
 /// Refuses a folder in which a new store would be mixed with other files.
 pub(crate) fn check_may_have_store(folder: &Path) -> Result<(), Failure> {
-    /// What a store has before its format is written.
-    const UNFINISHED: [&str; 2] = ["lock", "claims"];
+    /// What a store has before its format is written, and the tokens of its server.
+    const OWN: [&str; 3] = ["lock", "claims", "service"];
     let is_other =
-        |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| UNFINISHED.iter().all(|own| entry.file_name() != *own));
+        |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| OWN.iter().all(|own| entry.file_name() != *own));
     if is_there(folder).unwrap_or(true) || !folder.read_dir().is_ok_and(|mut entries| entries.any(is_other)) {
         return Ok(());
     }

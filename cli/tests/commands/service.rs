@@ -227,6 +227,9 @@ fn tokens_are_made_and_revoked_at_the_terminal() {
     assert_eq!(project.callboard(&["tokens", "add", "ci"]).code, Some(2));
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).out, "the token ci is revoked\n");
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).code, Some(3));
+    // Before there is a store.
+    assert_eq!(project.callboard(&["tokens", "add", "ci", "--store", "data"]).code, Some(0));
+    project.run_with("x", &["--store", "data"]);
 }
 
 #[test]

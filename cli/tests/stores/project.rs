@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use callboard::messages::Durability;
@@ -67,10 +67,8 @@ fn ephemeral_runs_and_runs_in_a_named_store_are_not_among_those_of_the_project()
     assert_eq!(both.code, Some(2), "{}", both.error);
 }
 
-#[test]
-fn concurrent_processes_share_a_store_and_see_each_others_runs() {
-    let project = Project::new();
-    let models: Vec<Model> = (0..3).map(|_| Model::start()).collect();
+/// Processes that each run a task, with a model each that has received its request.
+fn begun(project: &Project, models: &[Model]) -> Vec<Child> {
     let begin = |(number, model): (usize, &Model)| {
         let catalog = format!("m{number}.toml");
         fs::write(project.folder.path().join(&catalog), model.catalog()).unwrap();
@@ -78,7 +76,14 @@ fn concurrent_processes_share_a_store_and_see_each_others_runs() {
         model.request();
         child
     };
-    let running: Vec<_> = models.iter().enumerate().map(begin).collect();
+    models.iter().enumerate().map(begin).collect()
+}
+
+#[test]
+fn concurrent_processes_share_a_store_and_see_each_others_runs() {
+    let project = Project::new();
+    let models: Vec<Model> = (0..3).map(|_| Model::start()).collect();
+    let running = begun(&project, &models);
     let listed = project.callboard(&["runs", "list", "--json"]);
     assert_eq!(tasks(&listed), ["task 0", "task 1", "task 2"]);
     for row in listed.parsed::<Value>().as_array().unwrap() {
@@ -102,14 +107,7 @@ fn concurrent_processes_share_a_store_and_see_each_others_runs() {
 fn runs_of_other_processes_continue_when_the_one_that_has_the_files_open_is_killed() {
     let project = Project::new();
     let models: Vec<Model> = (0..4).map(|_| Model::start()).collect();
-    let begin = |(number, model): (usize, &Model)| {
-        let catalog = format!("m{number}.toml");
-        fs::write(project.folder.path().join(&catalog), model.catalog()).unwrap();
-        let child = project.command(&["run", &format!("task {number}"), "--models", &catalog]).spawn().unwrap();
-        model.request();
-        child
-    };
-    let mut running: Vec<_> = models.iter().enumerate().map(begin).collect();
+    let mut running = begun(&project, &models);
     // The first opened the files.
     let mut first = running.remove(0);
     first.kill().unwrap();
