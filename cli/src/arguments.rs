@@ -9,7 +9,7 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::runs::list::Filter;
-use crate::service::arguments::{Answer, Approve, Cancel, Deny, Send, Serve, Status, Tokens, Wait};
+use crate::service::arguments::{Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -36,7 +36,8 @@ pub(crate) enum Arguments {
     /// Cancel a run, also one of another process
     Cancel(Cancel),
     /// List what waits for a person, each with the command that decides it
-    Pending(Common),
+    #[command(visible_alias = "approvals")]
+    Pending(Pending),
     /// Approve an action that waits for consent, once; or start a turn again that needs attention
     Approve(Approve),
     /// Deny an action that waits for consent

@@ -2,6 +2,7 @@
 //! as their agents; and shows, replays, compares and forks the runs of a store.
 
 mod agents;
+mod apart;
 mod arguments;
 mod atomic_file;
 mod command_line;

@@ -49,7 +49,7 @@ pub(crate) fn try_thread() -> io::Result<()> {
     std::thread::Builder::new().spawn(|| {}).map(drop)
 }
 
-fn no_thread(error: &io::Error) -> String {
+pub(crate) fn no_thread(error: &io::Error) -> String {
     format!(
         "a thread cannot be started, and runs need some: {error}; end other processes of this user, or raise the limit of them \
          (`ulimit -u`)"
@@ -77,7 +77,7 @@ pub(crate) fn print_answer(answer: impl Future<Output = Result<Page, Failure>>, 
     page::print(runtime.map_err(no_runtime).and_then(|runtime| runtime.block_on(answer)), is_json)
 }
 
-fn no_runtime(error: io::Error) -> Failure {
+pub(crate) fn no_runtime(error: io::Error) -> Failure {
     Failure::failed(format!("the runtime cannot be started: {error}"))
 }
 

@@ -6,7 +6,7 @@ use crate::common::{World, people, quiet};
 use callboard::messages::{Durability, Reducer, RunEvent, Schema};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
-use callboard::storage::Key;
+use callboard::storage::{Journal, Key};
 use serde_json::json;
 
 const LONG: Limits = Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3, repeat_window: 3, attempts: 3 };
@@ -59,6 +59,26 @@ async fn a_long_run_continues_from_its_snapshot_after_a_restart() {
         handle.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::TurnEnded { .. })).count();
     assert_eq!(ended, 1500, "a snapshot does not shorten history");
     second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_follows_a_journal_gets_each_event_once() {
+    let world = World::new();
+    let board = board(&world, Durability::Sync, Some(700)).await;
+    let run = board.submit(count_to(800)).await.unwrap();
+    people::next_question(&run).await.unwrap();
+    let journal = Journal::new(world.storage.clone());
+    let (mut followed, record) = journal.events_after(run.id(), 0).await.unwrap();
+    assert_eq!(followed, run.history().await.unwrap());
+    assert_eq!(journal.events_after(run.id(), record).await.unwrap(), (Vec::new(), record));
+    let question = people::question(&run).await;
+    board.people().answer(question.id, "yes", "tester").await.unwrap();
+    run.result().await.unwrap();
+    let (added, last) = journal.events_after(run.id(), record).await.unwrap();
+    assert!(added.len() < 400 && last > record, "{} {last}", added.len());
+    followed.extend(added);
+    assert_eq!(followed, run.history().await.unwrap());
+    board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

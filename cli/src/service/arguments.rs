@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use crate::agents::arguments::Files;
+use crate::arguments::Common;
 use crate::limits::{LimitChoice, limit_choice};
 use crate::stores::Choice;
 use crate::values::{json, time_span, words};
@@ -92,6 +93,15 @@ pub(crate) struct Cancel {
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pending {
+    /// Only what has this id, or what this run waits for
+    #[arg(value_name = "ID|RUN")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// What waits for a person.

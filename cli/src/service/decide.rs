@@ -6,33 +6,62 @@ use serde_json::{Value, json};
 
 use callboard::actors::approvals::Card;
 use callboard::env::Env;
-use callboard::messages::{Pending as Wait, PendingId, visible};
+use callboard::messages::{Interrupt, Pending as Wait, PendingId, visible, visible_lines};
 use callboard_server::json as shapes;
 
 use crate::agents::dialog;
-use crate::arguments::Common;
-use crate::command_line::command_line;
+use crate::command_line::{command_line, continuation};
 use crate::exit::Exit;
-use crate::page::{Failure, Page, count};
+use crate::page::{Failure, Page, count, folded, whole_json};
 use crate::run_names::short;
 use crate::stores::Stores;
 use crate::stores::store::Store;
 use crate::waits;
 
-use super::arguments::{Answer, Approve, Deny, What};
+use super::arguments::{Answer, Approve, Deny, Pending, What};
 use super::boards::{accepted, of_board, unanswered};
 use super::follow::read;
 
-/// What waits, as a person has to see it to decide: of an action all that is bound to the consent, then the commands.
-pub(super) fn shown_whole(wait: &Wait, stores: &Stores) -> String {
-    let whole = match wait {
-        Wait::Approval(envelope) => Card::of(envelope).brief(),
-        Wait::Question(question) => dialog::shown(question),
-        Wait::Node(_) | Wait::Attention { .. } => waits::line(wait, Env::system().now().wall).1,
+/// How much is shown of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// All of it, where a person decides.
+    Whole,
+    /// The beginning and the end of what is long, and the command that shows all.
+    Brief,
+}
+
+/// What waits, as a person sees it - of an action all that is bound to the consent - and the commands that decide it.
+pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores) -> String {
+    let how = || visible(&command_line(&format!("pending {}", wait.id()), stores.named()));
+    let card = match (wait, detail) {
+        (Wait::Approval(envelope), Detail::Whole) => Card::of(envelope).whole(),
+        (Wait::Approval(envelope), Detail::Brief) => Card::of(envelope).brief_with(&how()),
+        (_, Detail::Whole) => whole(wait),
+        (_, Detail::Brief) => {
+            let (whole, line) = (whole(wait), waits::line(wait, Env::system().now().wall).1);
+            let left_out = whole.trim_end().len().saturating_sub(line.len());
+            if left_out == 0 { line } else { format!("{line}\n… {left_out} more bytes: {}", how()) }
+        }
     };
     let commands = commands_of(wait, stores);
-    let lines = whole.trim_end().lines().map(str::to_owned).chain(commands.iter().map(|command| visible(command)));
+    let lines = card.trim_end().lines().map(str::to_owned).chain(commands.iter().map(|command| visible(command)));
     lines.map(|line| format!("    {line}\n")).collect()
+}
+
+/// All of what waits that is no action.
+fn whole(wait: &Wait) -> String {
+    match wait {
+        Wait::Approval(envelope) => Card::of(envelope).whole(),
+        Wait::Question(question) => dialog::shown(question),
+        Wait::Node(Interrupt { node, input, state, .. }) => {
+            let [input, state] = [input, state].map(|json| whole_json(json, "  "));
+            format!("{} waits for a person\ninput\n{input}state\n{state}", visible(node))
+        }
+        Wait::Attention { turn, why, .. } => {
+            format!("turn {}: {}", turn.number, visible_lines(why).replace('\n', "\n  │ "))
+        }
+    }
 }
 
 /// The commands that answer what waits.
@@ -77,20 +106,39 @@ impl AllWaits {
     }
 }
 
-/// Lists what waits for a person.
-pub(super) async fn pending(arguments: &Common) -> Result<Page, Failure> {
-    let stores = arguments.choice.stores()?;
-    let (AllWaits { found, notes, exit }, now) = (AllWaits::of(&stores).await?, Env::system().now().wall);
-    let mut text = String::new();
+/// Lists what waits for a person: all of it, or that which is named.
+pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
+    let stores = arguments.common.choice.stores()?;
+    let AllWaits { mut found, notes, exit } = AllWaits::of(&stores).await?;
+    if let Some(wanted) = &arguments.id {
+        let (id, run) = match wanted.parse::<PendingId>() {
+            Ok(id) => (Some(id), None),
+            Err(_) => (None, Some(stores.find(wanted).await?.1)),
+        };
+        found.retain(|(wait, _)| id.as_ref().is_some_and(|id| *id == wait.id()) || run == Some(wait.run()));
+        if found.is_empty() {
+            let text = match run {
+                Some(run) => format!("run {} waits for nobody", short(run)),
+                None => not_waited_for(wanted),
+            };
+            return Err(Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes));
+        }
+    }
+    let (mut text, now) = (String::new(), Env::system().now().wall);
     for (wait, _) in &found {
-        text.push_str(&format!("{}  {}\n{}", short(wait.run()), waits::line(wait, now).0, shown_whole(wait, &stores)));
+        let kind = waits::line(wait, now).0;
+        text.push_str(&format!("{}  {kind}\n{}", short(wait.run()), shown_card(wait, Detail::Whole, &stores)));
     }
     if found.is_empty() {
         text.push_str(if exit.is_none() { "nothing waits for you\n" } else { "nothing else waits for you\n" });
     }
     let shown: Vec<Value> = found.iter().map(|(wait, _)| shown(wait)).collect();
-    let page = Page::new(text, json!({ "pending": shown }));
+    let page = Page::new(folded(&text), json!({ "pending": shown }));
     Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks: notes, ..page })
+}
+
+fn not_waited_for(id: &str) -> String {
+    format!("{} is not waited for: it was answered, or has expired", visible(id))
 }
 
 fn shown(wait: &Wait) -> Value {
@@ -143,7 +191,7 @@ async fn respond(
     let (id, run) = (wait.id(), wait.run());
     let (body, done) = response(&wait).map_err(|why| Failure::usage(format!("{id}: {why}")))?;
     let Some(board) = store.board_of(run).await? else {
-        let line = visible(&command_line(&format!("run --resume {}", short(run)), stores.named()));
+        let line = visible(&continuation(&read(&store, run).await?, stores.named()));
         let text = format!("no process works on run {}; to continue it, and decide then: {line}", short(run));
         return Err(Failure::new(Exit::Unavailable, text));
     };
@@ -160,10 +208,8 @@ async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failu
         Some(id) => {
             let AllWaits { found, notes, exit } = AllWaits::of(stores).await?;
             let found = found.into_iter().find(|(wait, _)| wait.id() == *id);
-            return found.ok_or_else(|| {
-                let text = format!("{} is not waited for: it was answered, or has expired", visible(wanted));
-                Failure::new(exit.unwrap_or(Exit::NotFound), text).with(&notes)
-            });
+            return found
+                .ok_or_else(|| Failure::new(exit.unwrap_or(Exit::NotFound), not_waited_for(wanted)).with(&notes));
         }
         None => stores.find(wanted).await?,
     };

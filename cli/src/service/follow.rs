@@ -1,8 +1,7 @@
 //! `callboard status`, `wait` and `cancel`: a run is read from its store, and acted on by the process that works on it.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use callboard::Callboard;
 use callboard::env::Env;
@@ -10,11 +9,12 @@ use callboard::messages::{RunId, visible, visible_lines};
 use callboard::runtime::Unfinished;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
-use callboard_server::private::ClientError;
 
-use crate::command_line::command_line;
+use crate::apart::{End, apart};
+use crate::command_line::{command_line, continuation};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, folded as folded_text, json_text};
+use crate::quote::quoted;
 use crate::run_names::short;
 use crate::runs::list;
 use crate::stores::Stores;
@@ -23,12 +23,8 @@ use crate::waits;
 
 use super::arguments::{Cancel, Status, Wait};
 use super::boards::{accepted, of_board, unanswered};
-use super::decide::shown_whole;
-
-/// How long to wait before looking again at a run whose process does not answer.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// How often to look at a run that no process works on, before that is reported: another process may be about to take it over.
-const LOOKS: u32 = 5;
+use super::decide::{Detail, shown_card};
+use super::following::{Following, Seen};
 
 /// The state of a run, by its journal.
 pub(super) async fn read(store: &Store, run: RunId) -> Result<Run, Failure> {
@@ -43,8 +39,17 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let fold = read(&store, run).await?;
     let now = Env::system().now().wall;
     let mut text = format!("{}  {}: {}\n", short(run), fold.submission().agent, list::status(&fold, now));
-    waits::open(&fold).iter().for_each(|wait| text.push_str(&shown_whole(wait, &stores)));
-    Ok(Page::new(text, shown(&fold)))
+    waits::open(&fold).iter().for_each(|wait| text.push_str(&shown_card(wait, Detail::Brief, &stores)));
+    let is_open = fold.result().is_none();
+    // It is not known of a copy of a store.
+    let is_worked_on = if is_open && !store.is_copy() { Some(store.board_of(run).await?.is_some()) } else { None };
+    let to_continue = (is_worked_on == Some(false)).then(|| continuation(&fold, stores.named()));
+    if let Some(line) = &to_continue {
+        text.push_str(&format!("    no process works on it; to continue it: {}\n", visible(line)));
+    }
+    let mut json = shown(&fold);
+    (json["is_worked_on"], json["to_continue"]) = (json!(is_worked_on), json!(to_continue));
+    Ok(Page::new(text, json))
 }
 
 /// A run as JSON (docs/json-output.md).
@@ -62,60 +67,55 @@ fn shown(fold: &Run) -> Value {
 /// Waits until a run has ended, or waits for a person.
 pub(super) async fn wait(arguments: &Wait) -> Result<Page, Failure> {
     let stores = arguments.choice.stores()?;
-    let (store, run) = stores.find(&arguments.run).await?;
-    match tokio::time::timeout(arguments.timeout, until_it_rests(&store, run)).await {
-        Ok(rested) => {
-            let fold = rested?;
-            Ok(match fold.result() {
-                Some(_) => ended(&fold),
-                None => waiting(&fold, &stores),
-            })
+    let (report, found) = watch::channel(None);
+    let (there, written) = (stores.clone(), arguments.run.clone());
+    let waited = apart(Some(arguments.timeout), found.clone(), move || async move {
+        let (store, run) = there.find(&written).await?;
+        let mut following = Following::new(&store, run);
+        let seen = following.follow(|fold, _| {
+            let rests = fold.waits_for_people();
+            if !rests && fold.result().is_none() {
+                report.send_replace(Some(run));
+            }
+            rests
+        });
+        let (seen, fold) = (seen.await?, following.run()?);
+        match seen {
+            Seen::Abandoned => Err(abandoned(fold, &there)),
+            Seen::Enough if fold.result().is_some() => Ok(ended(fold)),
+            Seen::Enough => Ok(waiting(fold, &there)),
         }
-        Err(_) => Err(Failure::new(
-            Exit::TimedOut,
-            format!(
-                "the time is over, and run {} continues; to wait again: {}",
-                short(run),
-                visible(&command_line(&format!("wait {}", short(run)), stores.named()))
-            ),
-        )),
-    }
+    });
+    let (exit, why) = match waited.await? {
+        End::Done(page) => return Ok(page),
+        End::TimedOut => (Exit::TimedOut, "the time is over"),
+        End::Interrupted => (Exit::Interrupted, "a signal came"),
+    };
+    Err(left(exit, why, ("wait", &arguments.run), *found.borrow(), &stores))
 }
 
-/// The run once it has ended or all its turns wait for people. An error if no process works on it.
-async fn until_it_rests(store: &Store, run: RunId) -> Result<Run, Failure> {
-    let mut looks = LOOKS;
-    loop {
-        let fold = read(store, run).await?;
-        if fold.result().is_some() || fold.waits_for_people() {
-            return Ok(fold);
-        }
-        match store.board_of(run).await? {
-            Some(board) => {
-                looks = LOOKS;
-                let path = format!("/v1/delegations/{run}/events");
-                match of_board(&board).events(&path, None).await {
-                    Ok(mut events) => {
-                        while let Ok(Some(_)) = events.next().await {
-                            if read(store, run).await?.waits_for_people() {
-                                break;
-                            }
-                        }
-                    }
-                    // It has ended meanwhile, or is about to.
-                    Err(ClientError::Absent(_) | ClientError::Broken(_) | ClientError::Refused { .. }) => {}
-                    Err(error) => return Err(unanswered(&error)),
-                }
-            }
-            None if looks == 0 => {
-                let text =
-                    format!("no process works on run {}, and it has not ended: resume it, or cancel it", short(run));
-                return Err(Failure::new(Exit::Unavailable, text));
-            }
-            None => looks -= 1,
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
+/// The error of a command that no longer follows a run. `found` is the run, if it was read.
+fn left(exit: Exit, why: &str, (command, written): (&str, &str), found: Option<RunId>, stores: &Stores) -> Failure {
+    let (what, run) = match found {
+        Some(run) => (format!("and run {} continues", short(run)), short(run)),
+        None => (
+            "and the run is not read yet: the process that has the store open may be suspended".to_owned(),
+            quoted(written),
+        ),
+    };
+    let line = visible(&command_line(&format!("{command} {run}"), stores.named()));
+    Failure::new(exit, format!("{why}, {what}; to {command} again: {line}"))
+}
+
+/// The error of a run that no process works on.
+pub(super) fn abandoned(fold: &Run, stores: &Stores) -> Failure {
+    let id = short(fold.submission().run);
+    let [resume, cancel] = [continuation(fold, stores.named()), command_line(&format!("cancel {id}"), stores.named())]
+        .map(|line| visible(&line));
+    let text = format!(
+        "no process works on run {id}, and it has not ended\n    to continue it: {resume}\n    to cancel it: {cancel}"
+    );
+    Failure::new(Exit::Unavailable, text)
 }
 
 fn ended(fold: &Run) -> Page {
@@ -133,9 +133,9 @@ fn ended(fold: &Run) -> Page {
 }
 
 fn waiting(fold: &Run, stores: &Stores) -> Page {
-    let text = waits::open(fold).iter().map(|wait| shown_whole(wait, stores)).collect::<String>();
-    let text = format!("{} waits for a person:\n{text}", short(fold.submission().run));
-    Page { exit: Exit::Waits, ..Page::new(text, shown(fold)) }
+    let cards: String = waits::open(fold).iter().map(|wait| shown_card(wait, Detail::Brief, stores)).collect();
+    let remarks = format!("{} waits for a person:\n{cards}", short(fold.submission().run));
+    Page { exit: Exit::Waits, remarks, ..Page::new(String::new(), shown(fold)) }
 }
 
 /// Cancels a run: in the process that works on it, or here.

@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 pub(crate) mod boards;
 mod decide;
 mod follow;
+mod following;
 mod send;
 mod serve;
 mod tokens;
@@ -15,7 +16,7 @@ use crate::arguments::Common;
 use crate::page::{self, Failure, Page};
 use crate::process::{block_on, print};
 
-use arguments::{Answer, Approve, Cancel, Deny, Send, Serve, Status, Tokens, Wait};
+use arguments::{Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
 
 /// Runs `callboard serve`.
 pub(crate) fn serve(arguments: Serve) -> ExitCode {
@@ -48,8 +49,8 @@ pub(crate) fn agents(arguments: &Common) -> ExitCode {
 }
 
 /// Runs `callboard pending`.
-pub(crate) fn pending(arguments: &Common) -> ExitCode {
-    printed(arguments.json, decide::pending(arguments))
+pub(crate) fn pending(arguments: &Pending) -> ExitCode {
+    printed(arguments.common.json, decide::pending(arguments))
 }
 
 /// Runs `callboard approve`.

@@ -29,7 +29,7 @@ use crate::waits;
 
 use super::arguments::Serve;
 use super::boards::{Reachable, name_of_service, of_service, unanswered};
-use super::decide::shown_whole;
+use super::decide::{Detail, shown_card};
 use super::tokens;
 
 /// Serves until a signal comes.
@@ -121,7 +121,7 @@ async fn watch_over(
             Some(asked) = people.next_where(is_new) => {
                 shown.insert(asked.id().to_string());
                 let kind = waits::line(&asked, Env::system().now().wall).0;
-                note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_whole(&asked, stores).trim_end()));
+                note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_card(&asked, Detail::Brief, stores).trim_end()));
             }
             () = changed(&mut watch) => {
                 if let Some(watch) = &mut watch {

@@ -179,6 +179,11 @@ impl Store {
         self.journal.events(run).await
     }
 
+    /// The events of the records after `record` of a run's journal, and the number of the last record.
+    pub(crate) async fn events_after(&self, run: RunId, record: u64) -> Result<(Vec<RunEvent>, u64), StorageError> {
+        self.journal.events_after(run, record).await
+    }
+
     /// Writes the first events of a run, which the next board on this store takes over.
     pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
         // The ids of boards are UUIDs, so no running board has this name, and the next one takes the run over.

@@ -141,10 +141,12 @@ fn what_a_delegation_waits_for_is_decided_at_another_terminal() {
     let approval = pending["pending"][0]["id"].as_str().unwrap();
     let commands = format!("    callboard approve {approval}\n    callboard deny {approval}\n");
     let listed = project.callboard(&["pending"]);
-    for (printed, begin) in [(&waited, format!("{id} waits for a person:\n")), (&listed, format!("{id}  consent\n"))] {
-        assert!(printed.out.starts_with(&begin) && printed.out.ends_with(&commands), "{}", printed.out);
+    assert_eq!(waited.out, "", "it has no result");
+    let shown = [(&waited.error, format!("{id} waits for a person:\n")), (&listed.out, format!("{id}  consent\n"))];
+    for (text, begin) in shown {
+        assert!(text.starts_with(&begin) && text.ends_with(&commands), "{text}");
         // Nobody decides about arguments that are not shown.
-        assert!(printed.out.contains("\"pattern\": \"x\""), "{}", printed.out);
+        assert!(text.contains("\"pattern\": \"x\""), "{text}");
     }
     let answered = project.callboard(&["answer", &id, "yes"]);
     assert!(answered.code == Some(2) && answered.error.contains("callboard approve"), "{}", answered.error);
@@ -158,6 +160,62 @@ fn what_a_delegation_waits_for_is_decided_at_another_terminal() {
     project.model.answers("found");
     assert_eq!(project.callboard(&["wait", &id]).out, "complete: found\n");
     assert_eq!(project.callboard(&["pending"]).out, "nothing waits for you\n");
+    serving.stop();
+}
+
+#[test]
+fn long_arguments_are_whole_where_a_person_decides_and_shortened_elsewhere() {
+    let project = Project::new();
+    write(&project.folder, "agents/writer.toml", &searcher("writer"));
+    let serving = Serving::start(&project);
+    let id = sent(&project, "look");
+    let pattern = format!("{}\u{1b}[2Jevil\n{}", "harmless\n".repeat(400), "harmless\n".repeat(400));
+    project.model.calls("FileSearch", json!({ "pattern": pattern }));
+    let waited = project.callboard(&["wait", &id]);
+    let pending: Value = project.callboard(&["pending", "--json"]).parsed();
+    let approval = pending["pending"][0]["id"].as_str().unwrap();
+    let status = project.callboard(&["status", &id]);
+    for shown in [&waited.error, &status.out] {
+        let advice = format!(" more bytes: callboard pending {approval}\n");
+        let (begin, end) = shown.split_once(&advice).unwrap_or_else(|| panic!("{shown}"));
+        let left_out: usize = begin.rsplit_once("… ").unwrap().1.parse().unwrap();
+        assert!(left_out > 3_000 && !begin.contains("evil") && !end.contains("evil"), "{shown}");
+    }
+    for whole in [&["pending"][..], &["pending", approval], &["approvals", &id]] {
+        let whole = project.callboard(whole);
+        assert_eq!(whole.out.matches("│ harmless\n").count(), 800, "{}", whole.out);
+        assert!(whole.out.contains("│ \\u{1b}[2Jevil\n") && !whole.out.contains("more bytes"), "{}", whole.out);
+    }
+    let unknown = project.callboard(&["pending", &approval.replace(|digit: char| digit.is_ascii_digit(), "a")]);
+    assert!(unknown.code == Some(3) && unknown.error.contains("is not waited for"), "{}", unknown.error);
+    assert_eq!(project.callboard(&["deny", &id]).code, Some(0));
+    project.model.answers("found");
+    assert_eq!(project.callboard(&["wait", &id]).code, Some(0));
+    let nobody = project.callboard(&["pending", &id]);
+    assert_eq!((nobody.code, nobody.error), (Some(3), format!("error: run {id} waits for nobody\n")));
+    serving.stop();
+}
+
+#[test]
+fn a_wait_ends_with_its_time_or_a_signal_while_the_process_that_has_the_store_is_suspended() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    let id = sent(&project, "x");
+    let process = Pid::from_child(serving.process.as_ref().unwrap());
+    kill_process(process, Signal::STOP).unwrap();
+    let timed_out = project.callboard(&["wait", &id, "--timeout", "1s"]);
+    let why = "and the run is not read yet: the process that has the store open may be suspended";
+    let again = format!("to wait again: callboard wait {id}\n");
+    assert_eq!((timed_out.code, timed_out.error), (Some(124), format!("error: the time is over, {why}; {again}")));
+    let waiting = Running::start(project.command(&["wait", &id, "--json"]));
+    // The handler of signals is installed before the store is opened, whose socket it connects to.
+    waiting.until_handled(Signal::INT);
+    waiting.send(Signal::INT);
+    let interrupted = waiting.ended();
+    kill_process(process, Signal::CONT).unwrap();
+    assert_eq!((interrupted.code, &interrupted.json()["code"]), (Some(130), &130.into()), "{}", interrupted.out);
+    project.model.answers("late");
+    assert_eq!(project.callboard(&["wait", &id]).out, "complete: late\n");
     serving.stop();
 }
 
@@ -180,8 +238,24 @@ fn a_run_of_another_process_is_cancelled_and_waited_for() {
     project.model.answers("never read");
     project.run_killed(&["run", "y"]);
     let waited = project.callboard(&["wait", "@last"]);
-    assert!(waited.code == Some(6) && waited.error.contains("no process works on run "), "{}", waited.error);
+    assert_eq!(waited.code, Some(6), "{}", waited.error);
+    let id = project.callboard(&["status", "@last"]).out[..16].to_owned();
+    let resume = format!("callboard run --resume {id}");
+    assert_eq!(
+        waited.error,
+        format!(
+            "error: no process works on run {id}, and it has not ended\n    to continue it: {resume}\n    to cancel it: callboard cancel {id}\n"
+        )
+    );
+    let status = project.callboard(&["status", &id]);
+    assert_eq!(
+        status.out,
+        format!("{id}  writer: open (1 turn)\n    no process works on it; to continue it: {resume}\n")
+    );
+    let status = project.callboard(&["status", &id, "--json"]).json();
+    assert_eq!((&status["is_worked_on"], &status["to_continue"]), (&false.into(), &resume.into()));
     assert_eq!(project.callboard(&["cancel", "@last"]).code, Some(0));
+    assert_eq!(project.callboard(&["status", &id, "--json"]).json()["is_worked_on"], Value::Null);
     assert_eq!(project.callboard(&["wait", "@last"]).code, Some(1));
 }
 

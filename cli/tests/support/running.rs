@@ -26,6 +26,20 @@ impl Running {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
+    /// Waits until the process handles a signal.
+    pub(crate) fn until_handled(&self, signal: Signal) {
+        let status = format!("/proc/{}/status", self.process.id());
+        let handles = |status: String| {
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            caught
+                .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+                .is_some_and(|set| set >> (signal.as_raw() - 1) & 1 == 1)
+        };
+        while !std::fs::read_to_string(&status).is_ok_and(handles) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Reads lines of standard error until they have this text, and returns them.
     pub(crate) fn until(&mut self, expected: &str) -> String {
         let mut seen = String::new();

@@ -181,6 +181,16 @@ impl Journal {
         Ok(self.read(run).await?.events)
     }
 
+    /// The events of the records after `record` (0: of all), in order, and the number of the last record. A reader that passes that
+    /// number again gets the events that were added since.
+    ///
+    /// # Errors
+    /// As [`Journal::events`].
+    pub async fn events_after(&self, run: RunId, record: Sequence) -> Result<(Vec<RunEvent>, Sequence), StorageError> {
+        let History { events, last, .. } = self.read_from(run, record.saturating_add(1)).await?;
+        Ok((events, last))
+    }
+
     /// As [`Journal::events`], with the positions of the records.
     ///
     /// # Errors

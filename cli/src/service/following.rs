@@ -1,0 +1,111 @@
+//! A run that is followed: read from its journal, by what was added to it since, whenever its process reports an event.
+
+use std::time::Duration;
+
+use callboard::messages::{RunEvent, RunId};
+use callboard::supervision::runs::{Follower, Run};
+use callboard_server::private::ClientError;
+
+use crate::page::Failure;
+use crate::run_names::short;
+use crate::stores::store::{Rules, Store};
+
+use super::boards::{of_board, unanswered};
+
+/// How long to wait before looking again at a run whose process does not answer.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How often to look at a run that no process works on, before that is reported: another process may be about to take it over.
+const LOOKS: u32 = 5;
+
+/// A run, as far as it was read.
+pub(super) struct Following<'s> {
+    store: &'s Store,
+    id: RunId,
+    follower: Option<Follower>,
+    /// The last record of its journal that was read.
+    record: u64,
+}
+
+/// Why a run is no longer followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It has ended, or enough of it was seen.
+    Enough,
+    /// No process works on it, and it has not ended.
+    Abandoned,
+}
+
+impl<'s> Following<'s> {
+    /// Begins to follow a run: nothing of it is read.
+    pub(super) fn new(store: &'s Store, id: RunId) -> Self {
+        Self { store, id, follower: None, record: 0 }
+    }
+
+    /// The run, as far as it was read.
+    pub(super) fn run(&self) -> Result<&Run, Failure> {
+        let run = self.follower.as_ref().and_then(Follower::run);
+        let missing = || format!("run {}: its journal does not go back to its beginning", short(self.id));
+        run.ok_or_else(|| Failure::failed(missing()))
+    }
+
+    /// The number of the last event that was read.
+    pub(super) fn last(&self) -> u64 {
+        self.follower.as_ref().map_or(0, |follower| follower.next_sequence() - 1)
+    }
+
+    /// Reads what was added to the journal, and returns it, each event with its number.
+    pub(super) async fn advance(&mut self) -> Result<Vec<(u64, RunEvent)>, Failure> {
+        let (events, record) = self.store.events_after(self.id, self.record).await.map_err(Failure::of)?;
+        let follower = self.follower.get_or_insert_with(|| Follower::new(Rules::of(&events).state));
+        let numbered: Vec<(u64, RunEvent)> = (follower.next_sequence()..).zip(events).collect();
+        for (number, event) in &numbered {
+            let _ = follower.take(*number, event);
+        }
+        self.record = record;
+        self.run()?;
+        Ok(numbered)
+    }
+
+    /// Follows the run until it has ended or `see`, which receives what was added, has seen enough.
+    pub(super) async fn follow(
+        &mut self,
+        mut see: impl FnMut(&Run, &[(u64, RunEvent)]) -> bool,
+    ) -> Result<Seen, Failure> {
+        let mut looks = LOOKS;
+        loop {
+            if self.is_over(&mut see).await? {
+                return Ok(Seen::Enough);
+            }
+            match self.store.board_of(self.id).await? {
+                Some(board) => {
+                    looks = LOOKS;
+                    // Everything that is journaled, and nothing else.
+                    let path = format!("/v1/delegations/{}/events?modes=debug", self.id);
+                    match of_board(&board).events(&path, Some(self.last())).await {
+                        Ok(mut events) => {
+                            while let Ok(Some(message)) = events.next().await {
+                                let is_new = message.id.is_none_or(|number| number > self.last());
+                                if is_new && self.is_over(&mut see).await? {
+                                    return Ok(Seen::Enough);
+                                }
+                            }
+                        }
+                        // It has ended meanwhile, or is about to.
+                        Err(ClientError::Absent(_) | ClientError::Broken(_) | ClientError::Refused { .. }) => {}
+                        Err(error) => return Err(unanswered(&error)),
+                    }
+                }
+                None if looks == 0 => return Ok(Seen::Abandoned),
+                None => looks -= 1,
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn is_over(&mut self, see: &mut impl FnMut(&Run, &[(u64, RunEvent)]) -> bool) -> Result<bool, Failure> {
+        let added = self.advance().await?;
+        let run = self.run()?;
+        let is_enough = see(run, &added);
+        Ok(is_enough || run.result().is_some())
+    }
+}
