@@ -28,6 +28,7 @@ use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::queue::{RunMessage, ShardMessage, ShardQueue};
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
+use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::snapshot::load;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
@@ -53,6 +54,10 @@ pub(super) struct Board {
     /// Closed when the runs that were found at the start have been read.
     pub(super) recovered: watch::Receiver<()>,
     pub(super) shards: Arc<ShardQueues>,
+    /// The runs of each shard.
+    pub(super) rosters: Vec<Arc<Roster>>,
+    /// Set when the list of ended runs is complete.
+    pub(super) listing: tokio::sync::OnceCell<()>,
     pub(super) facts: Arc<SharedFacts>,
     pub(super) scheduler: Arc<Scheduler>,
     pub(super) router: Arc<Router>,
@@ -223,22 +228,6 @@ impl Callboard {
     #[must_use]
     pub fn run(&self, run: RunId) -> RunHandle {
         RunHandle::new(run, self.clone())
-    }
-
-    /// All runs that the store knows, oldest first.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn runs(&self) -> Result<Vec<RunHandle>, StorageError> {
-        Ok(self.board.journal.runs().await?.into_iter().map(|run| self.run(run)).collect())
-    }
-
-    /// The runs that are not finished.
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub async fn unfinished_runs(&self) -> Result<Vec<RunHandle>, StorageError> {
-        Ok(self.board.journal.open_runs().await?.into_iter().map(|run| self.run(run)).collect())
     }
 
     /// Waits until the unfinished runs that were found at the start have been read, and are resumed, are quarantined, or were

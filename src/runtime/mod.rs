@@ -6,7 +6,8 @@
 // - `workflow_agents`: workflows that are agents. `classifier`: chooses the limits of tasks without any.
 // The handles:
 // - `handle`: a running board: submits tasks, finds runs, shuts down. `run_handle`: one run. `watching`: events, tree, load.
-// - `agents`, `asking`: the agents of a board, and typed requests to them. `people`: what runs wait for people with.
+// - `listing`: which runs there are. `agents`, `asking`: the agents of a board, and typed requests to them.
+// - `people`: what runs wait for people with.
 // - `workflows`, `conversations`: what the store keeps beside runs.
 // - `forking`, `dead_letters`: runs that begin from old ones.
 // `figures` checks the figures of docs/semantics.md against the code.
@@ -20,6 +21,7 @@ mod dead_letters;
 mod figures;
 mod forking;
 mod handle;
+mod listing;
 mod people;
 mod run_handle;
 mod settings;

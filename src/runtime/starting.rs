@@ -93,7 +93,8 @@ impl Builder {
             };
             move || (StorageActor, arguments.clone())
         });
-        let shard_context = |queue| {
+        let rosters: Vec<_> = shards.all().iter().map(|_| Arc::new(Roster::new(Arc::clone(&without_permit)))).collect();
+        let shard_context = |(queue, roster)| {
             let (run_permits, storage_actor) = (Arc::clone(&run_permits), storage_actor.clone());
             let failure = Arc::clone(&store_failure);
             Arc::new(ShardContext {
@@ -113,7 +114,7 @@ impl Builder {
                 claims: claims.clone(),
                 conversations: conversations.clone(),
                 queue,
-                roster: Roster::new(Arc::clone(&without_permit)),
+                roster,
                 quarantine: Arc::clone(&quarantine),
                 memory_runs: MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors),
                 on_storage_error: Box::new(move |error| {
@@ -126,7 +127,7 @@ impl Builder {
             })
         };
         let contexts: Vec<Arc<ShardContext>> =
-            shards.all().iter().map(|queue| shard_context(Arc::clone(queue))).collect();
+            shards.all().iter().cloned().zip(rosters.iter().cloned()).map(shard_context).collect();
 
         let (context_spec, _) = ChildSpec::actor("context-store", {
             let (context, every) = (context.clone(), settings.retention.every);
@@ -191,6 +192,8 @@ impl Builder {
             claims,
             conversations,
             shards,
+            rosters,
+            listing: tokio::sync::OnceCell::new(),
             facts,
             scheduler,
             router,
@@ -234,9 +237,10 @@ impl Builder {
             },
         };
         if unfinished.is_empty() {
-            // The index of inboxes begins complete in a store without runs. If this fails, the first inbox that is read
-            // completes it.
+            // The index of inboxes and the list of runs begin complete in a store without runs. If this fails, the first that is
+            // read is completed.
             let _ = answer_of(callboard.board.journal.has_all_inboxes()).await;
+            let _ = answer_of(callboard.board.journal.has_all_listed()).await;
         }
         for run in unfinished {
             let queue = callboard.board.shards.of(run);

@@ -1,15 +1,15 @@
 //! A start finds every unfinished run: the note that a run is open is handed to the store before the run's first record,
-//! so that no crash can keep the record and lose the note. It reads no run that has ended, and an inbox only as many as it
-//! needs.
+//! so that no crash can keep the record and lose the note. It reads no run that has ended, an inbox only as many as it needs, and
+//! a page of the list of runs none.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use callboard::messages::{RequestId, RunId, Status, TurnId};
+use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Key, KeyPrefix, Memory, Put, Record, Revision,
+    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision,
     Sequence, Storage, StorageFuture, Watch,
 };
 use parking_lot::Mutex;
@@ -113,7 +113,7 @@ async fn the_note_is_handed_over_before_the_first_record() {
         .unwrap();
     board.submit(Task::new("greet")).await.unwrap().result().await.unwrap();
     board.shutdown().await;
-    assert_eq!(store.writes.lock()[..3], ["inboxes", "open", "run"], "the first is of the board's start");
+    assert_eq!(store.writes.lock()[..4], ["inboxes", "listed", "open", "run"], "two are of the board's start");
 }
 
 /// Starts a board with two agents that delegate to a third, and one that does nothing.
@@ -211,5 +211,106 @@ async fn a_start_reads_no_run_that_has_ended_and_an_inbox_only_as_many_as_it_nee
     assert!((2..=3).contains(&store.reads.lock().len()), "{} runs were read", store.reads.lock().len());
     assert_eq!(board.agents().inbox("idle").await.unwrap(), []);
     assert!((2..=3).contains(&store.reads.lock().len()), "no run is of this inbox");
+    board.shutdown().await;
+}
+
+async fn pages(board: &Callboard, limit: usize) -> Vec<EndedRun> {
+    let mut listed: Vec<EndedRun> = Vec::new();
+    loop {
+        let after = listed.last().map(|last| (last.submitted_at, last.run));
+        let page = board.ended_runs(after, limit).await.unwrap();
+        if page.is_empty() {
+            return listed;
+        }
+        listed.extend(page);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_runs_costs_the_same_with_few_and_with_many_runs_in_the_store() {
+    let cost = async |runs: usize| {
+        let store = Arc::new(Ordered::default());
+        let board = start(&store).await;
+        let newest = delegate(&board, "idle", runs).await;
+        board.shutdown().await;
+
+        let board = start(&store).await;
+        board.recovered().await;
+        store.calls.store(0, Relaxed);
+        let page = board.ended_runs(None, 5).await.unwrap();
+        assert_eq!((page.len(), page[0].run, &*page[0].outcome), (5, newest, "finished"));
+        let first = store.calls.swap(0, Relaxed);
+        board.ended_runs(Some((page[4].submitted_at, page[4].run)), 5).await.unwrap();
+        assert!(board.unfinished_runs().await.unwrap().is_empty());
+        let later = store.calls.swap(0, Relaxed);
+        board.shutdown().await;
+        (first, later)
+    };
+    assert_eq!(cost(10).await, (2, 2));
+    assert_eq!(cost(200).await, (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_written_without_the_list_of_runs_gets_it_with_the_first_page() {
+    let store = Arc::new(Ordered::default());
+    let board = start(&store).await;
+    delegate(&board, "idle", 5).await;
+    delegate(&board, "lead", 2).await;
+    let before = pages(&board, 3).await;
+    assert_eq!((before.len(), before[0].agent.as_str(), before[6].agent.as_str()), (7, "lead", "idle"));
+    board.shutdown().await;
+    for (key, entry) in store.inside.scan(&Key::new(["listed"]).children(), None, 100).await.unwrap() {
+        store.inside.delete_if_revision(&key, entry.revision, Durability::Memory).await.unwrap();
+    }
+    for reads in [7, 0] {
+        let board = start(&store).await;
+        store.reads.lock().clear();
+        assert_eq!(pages(&board, 3).await, before);
+        assert_eq!(store.reads.lock().len(), reads, "each run once, and never again");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_end_was_noted_in_part_before_a_crash_is_listed_after_the_next_start() {
+    let store = Arc::new(Ordered::default());
+    let board = start(&store).await;
+    let run = delegate(&board, "idle", 1).await;
+    let before = pages(&board, 3).await;
+    board.shutdown().await;
+    let (key, entry) = store.inside.scan(&Key::new(["listed"]).children(), None, 2).await.unwrap().remove(1);
+    store.inside.delete_if_revision(&key, entry.revision, Durability::Memory).await.unwrap();
+    Journal::new(store.clone()).mark_open(run, "board").await.unwrap();
+
+    let board = start(&store).await;
+    board.recovered().await;
+    assert_eq!((pages(&board, 3).await, board.unfinished_runs().await.unwrap().len()), (before, 0));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_in_memory_are_open_until_they_are_listed_and_the_oldest_are_forgotten() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let waits = Arc::clone(&gate);
+    let board = Callboard::builder().durability(Durability::Memory).capacity(|it| it.run_supervisors(1));
+    let board = board.retention(|it| it.memory_runs(2)).agent("coder", move |_: Turn| {
+        let gate = Arc::clone(&waits);
+        async move {
+            drop(gate.acquire().await);
+            Ok(Command::new())
+        }
+    });
+    let board = board.start().await.unwrap();
+    let run = board.submit(Task::new("fix")).await.unwrap();
+    let open = board.unfinished_runs().await.unwrap();
+    assert_eq!((open[0].id(), pages(&board, 3).await), (run.id(), Vec::new()));
+    gate.add_permits(1);
+    run.result().await.unwrap();
+    assert_eq!((board.unfinished_runs().await.unwrap().len(), pages(&board, 3).await.len()), (0, 1));
+    for _ in 0..2 {
+        board.submit(Task::new("fix")).await.unwrap().result().await.unwrap();
+    }
+    let listed = pages(&board, 3).await;
+    assert_eq!((listed.len(), listed.iter().any(|ended| ended.run == run.id())), (2, false));
     board.shutdown().await;
 }

@@ -34,6 +34,7 @@ async fn what_a_person_writes_stands_in_the_place_of_both_writes() {
     let board = judges(builder()).start().await.unwrap();
     let run = conflicted(&board, "lead").await;
     let before = run.history().await.unwrap();
+    assert_eq!(board.ended_runs(None, 9).await.unwrap().len(), 1);
     run.resume_with([("verdict", json!("accept")), ("reason", json!(null))], "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(["reject", "accept"]).into()));

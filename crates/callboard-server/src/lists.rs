@@ -1,15 +1,16 @@
 //! Lists of runs, newest first, in pages.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use callboard::messages::{DeadLetter, Timestamp, visible};
 use serde_json::{Value, json};
 
-use crate::context::Shared;
+use crate::context::{Context, Shared};
 use crate::delegations;
-use crate::index::{Place, skip};
+use crate::index::{Listed, Place, Walk, skip};
 use crate::json::{self as shapes, stable, time};
 use crate::problem::Problem;
 use crate::query;
@@ -17,8 +18,10 @@ use crate::query;
 /// The most items of a page, and how many it has by default.
 const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
-/// The most runs that are read for a page. One whose runs do not fit the filters has fewer items, and a cursor.
+/// The most runs that are read for a page, and the most that are passed by what the lists have of them. A page whose runs do not
+/// fit the filters has fewer items, and a cursor.
 const MAX_READ: usize = 500;
+const MAX_PASSED: usize = 5_000;
 
 /// What a query asks for.
 struct Page {
@@ -56,7 +59,13 @@ impl Page {
         self.state.as_ref().is_none_or(|wanted| wanted == state)
     }
 
-    fn reaches(&self, (at, _): &Place) -> bool {
+    /// Whether a run may be wanted, by what the lists have of it.
+    fn may_want(&self, listed: &Listed) -> bool {
+        let is_of_agent = self.agent.as_ref().is_none_or(|agent| listed.agent.as_str() == agent);
+        is_of_agent && listed.outcome.as_ref().is_none_or(|outcome| self.wants(outcome))
+    }
+
+    fn reaches(&self, (Reverse(at), _): &Place) -> bool {
         self.since.as_ref().is_none_or(|since| at.to_string().as_str() >= since.as_str())
     }
 }
@@ -74,14 +83,14 @@ const STATES: [&str; 9] = [
     "cancelled",
 ];
 
-fn cursor((at, run): Place) -> String {
+fn cursor((Reverse(at), run): Place) -> String {
     format!("{}_{run}", at.as_millis())
 }
 
 fn read_cursor(text: &str) -> Result<Place, Problem> {
     let place = || {
         let (at, run) = text.split_once('_')?;
-        Some((Timestamp::from_millis(at.parse().ok()?), run.parse().ok()?))
+        Some((Reverse(Timestamp::from_millis(at.parse().ok()?)), run.parse().ok()?))
     };
     place().ok_or_else(|| Problem::bad("`page` in the query is the `next` of another page"))
 }
@@ -95,44 +104,81 @@ fn begins_time(text: &str) -> Option<String> {
     is_time.then(|| text.to_owned())
 }
 
+/// What a page takes of the lists: how many runs are passed and read is bounded.
+struct Budget<'b> {
+    walk: Walk<'b>,
+    passed: usize,
+    read: usize,
+    /// The last run that was passed.
+    last: Option<Place>,
+}
+
+impl<'b> Budget<'b> {
+    async fn new(context: &'b Context, before: Option<Place>) -> Result<Self, Problem> {
+        let walk = context.index.walk(&context.board, before).await?;
+        Ok(Self { walk, passed: 0, read: 0, last: None })
+    }
+
+    /// The next run for the page, with whether the page has to end before it.
+    async fn next(&mut self) -> Result<Option<(Listed, bool)>, Problem> {
+        let is_over = self.passed == MAX_PASSED || self.read == MAX_READ;
+        let next = self.walk.next().await?;
+        Ok(next.map(|listed| (listed, is_over)))
+    }
+
+    fn pass(&mut self, listed: &Listed) {
+        self.last = Some(listed.place);
+        self.passed += 1;
+    }
+}
+
 /// Answers with a page of the runs of the board.
 pub(crate) async fn runs(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
     let page = Page::read(query.as_deref())?;
-    context.index.update(&context.board).await?;
-    let (mut items, mut last) = (Vec::new(), None);
-    let places = context.index.before(page.before, page.agent.as_deref(), MAX_READ + 1);
-    for place in places.iter().take(MAX_READ).take_while(|place| page.reaches(place)) {
-        if items.len() == page.limit {
-            return Ok(Json(json!({ "delegations": items, "next": last.map(cursor) })));
+    let mut budget = Budget::new(&context, page.before).await?;
+    let mut items = Vec::new();
+    while let Some((listed, is_over)) = budget.next().await? {
+        if !page.reaches(&listed.place) {
+            break;
         }
-        last = Some(*place);
-        match context.board.run(place.1).read().await {
+        if is_over || items.len() == page.limit {
+            return Ok(Json(json!({ "delegations": items, "next": budget.last.map(cursor) })));
+        }
+        budget.pass(&listed);
+        if !page.may_want(&listed) {
+            continue;
+        }
+        budget.read += 1;
+        let run = listed.place.1;
+        match context.board.run(run).read().await {
             Ok(fold) if page.wants(shapes::status(&fold, context.now())) => {
                 items.push(delegations::brief(&context, &fold));
             }
             Ok(_) => {}
-            Err(error) => skip(place.1, &error),
+            Err(error) => skip(run, &error),
         }
     }
-    let has_more = places.len() > MAX_READ && page.reaches(&places[MAX_READ]);
-    Ok(Json(json!({ "delegations": items, "next": last.filter(|_| has_more).map(cursor) })))
+    Ok(Json(json!({ "delegations": items, "next": null })))
 }
 
 /// Answers with a page of the dead letters: turns that failed for good, those of the newest runs first.
 pub(crate) async fn dead_letters(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
     let [page] = query::values(query.as_deref(), ["page"])?;
-    let before = page.as_deref().map(read_cursor).transpose()?;
-    context.index.update(&context.board).await?;
-    let places = context.index.before(before, None, MAX_READ + 1);
+    let mut budget = Budget::new(&context, page.as_deref().map(read_cursor).transpose()?).await?;
     let mut letters = Vec::new();
-    for (_, run) in places.iter().take(MAX_READ) {
-        match context.board.run(*run).dead_letters().await {
+    while let Some((listed, is_over)) = budget.next().await? {
+        if is_over {
+            return Ok(Json(json!({ "dead_letters": letters, "next": budget.last.map(cursor) })));
+        }
+        budget.pass(&listed);
+        budget.read += 1;
+        let run = listed.place.1;
+        match context.board.run(run).dead_letters().await {
             Ok(of_run) => letters.extend(of_run.iter().map(letter)),
-            Err(error) => skip(*run, &error),
+            Err(error) => skip(run, &error),
         }
     }
-    let next = places.get(MAX_READ).and(places.get(MAX_READ - 1)).copied();
-    Ok(Json(json!({ "dead_letters": letters, "next": next.map(cursor) })))
+    Ok(Json(json!({ "dead_letters": letters, "next": null })))
 }
 
 fn letter(letter: &DeadLetter) -> Value {

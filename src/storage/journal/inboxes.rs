@@ -67,7 +67,18 @@ impl Journal {
     /// # Errors
     /// What the store reports.
     pub(crate) async fn has_all_inboxes(&self) -> Result<bool, StorageError> {
-        if self.storage.get(&Key::new([INBOXES])).await?.is_some() {
+        self.is_complete(INBOXES).await
+    }
+
+    /// Notes that the index has all runs that have ended.
+    pub(crate) fn note_all_inboxes(&self) -> StorageFuture<()> {
+        self.note_complete(INBOXES)
+    }
+
+    /// Whether an index has all runs that have ended, which a value under its own key shows. In a store without runs it begins
+    /// complete.
+    pub(super) async fn is_complete(&self, index: &str) -> Result<bool, StorageError> {
+        if self.storage.get(&Key::new([index])).await?.is_some() {
             return Ok(true);
         }
         for kind in [super::ENDED, super::OPEN] {
@@ -75,12 +86,11 @@ impl Journal {
                 return Ok(false);
             }
         }
-        self.note_all_inboxes().await.map(|()| true)
+        self.note_complete(index).await.map(|()| true)
     }
 
-    /// Notes that the index has all runs that have ended.
-    pub(crate) fn note_all_inboxes(&self) -> StorageFuture<()> {
-        self.note(Key::new([INBOXES]), Arc::from([].as_slice()))
+    pub(super) fn note_complete(&self, index: &str) -> StorageFuture<()> {
+        self.note(Key::new([index]), Arc::from([].as_slice()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod inboxes;
 mod letters;
+mod listed;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use uuid::Uuid;
 use crate::messages::{AgentName, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
+pub(crate) use self::listed::Listing;
 
 use super::codec::{self, CodecError, Payload, Stored};
 use super::recent::Recent;
@@ -300,12 +302,18 @@ impl Journal {
         .boxed()
     }
 
-    /// Forgets the runs that ended before a time. One that cannot be forgotten holds up no other; its note stays, so that
-    /// it is tried again the next time.
+    /// Forgets the runs that ended before a time, and their places in the list. One that cannot be forgotten holds up no other;
+    /// its note stays, so that it is tried again the next time.
     ///
     /// # Errors
     /// What the store reports when the notes cannot be read, or when it has stopped.
     pub(crate) async fn forget_ended_before(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
+        let forgotten = self.forget_ended(time).await?;
+        self.forget_listed_before(time).await?;
+        Ok(forgotten)
+    }
+
+    async fn forget_ended(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
         let prefix = Key::new([ENDED]).children();
         let (mut forgotten, mut after) = (Forgotten::default(), None);
         loop {

@@ -134,8 +134,10 @@ impl RunShard {
 
     fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
-        // First: a caller that has the result finds the status of the end.
+        // First: a caller that has the result finds the status of the end, and the run among those that have ended.
         self.shared.dispatch.ended(&live.run, &mut live.inboxes);
+        self.shared.note_end(&live.run, live.durability, live.is_noted_open, live.inboxes);
+        self.shared.roster.remove(run);
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
                 let _ = waiter.send(Arc::clone(result));
@@ -149,8 +151,6 @@ impl RunShard {
         }
         let Self { timers, runs, loading, .. } = self;
         timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
-        self.shared.roster.remove(run);
-        self.shared.note_end(&live.run, live.durability, live.is_noted_open, live.inboxes);
     }
 
     /// Handles a failed commit: none of its events counts. A submission is refused; any other run is read back from the journal.

@@ -55,7 +55,7 @@ pub(crate) struct ShardContext {
     /// The shard's messages.
     pub queue: Arc<ShardQueue>,
     /// The runs of this supervisor, which its next life reads back.
-    pub roster: Roster,
+    pub roster: Arc<Roster>,
     /// Runs that could not be read, with the reason; added when reading fails for good.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     /// Ended runs whose journals are in memory only.

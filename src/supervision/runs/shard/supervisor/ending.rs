@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use crate::messages::{AgentName, Durability, RunId, Timestamp};
-use crate::storage::{StorageError, StorageFuture};
+use crate::messages::{AgentName, Durability, RunId, Submission, Timestamp};
+use crate::storage::{Listing, StorageError, StorageFuture};
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::dispatch::Inboxes;
@@ -16,15 +16,18 @@ use super::memory_runs::MemoryRun;
 use super::ready_or_spawned::spawn_unless_ready;
 
 impl ShardContext {
-    /// Stores what an ended run leaves in its conversation and in the index of inboxes, and then removes its open note: a start
-    /// that finds the note of an ended run does the rest.
+    /// Stores what an ended run leaves in its conversation, in the list of runs and in the index of inboxes, and then removes its
+    /// open note: a start that finds the note of an ended run does the rest.
     pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
+        let Some(result) = run.result() else { return };
+        let Submission { at: submitted_at, agent, .. } = &**run.submission();
+        let listing = Listing { submitted_at: *submitted_at, agent: agent.clone(), outcome: result.outcome.name() };
         let leave = self.leave_conversation(run, durability);
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
         let work = match (leave, inboxes) {
-            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, inboxes),
-            (leave, Inboxes(inboxes)) => Some(
-                async move {
+            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, &listing, inboxes),
+            (leave, Inboxes(inboxes)) => {
+                let work = async move {
                     if let Some(leave) = leave {
                         leave.await;
                     }
@@ -32,18 +35,13 @@ impl ShardContext {
                         Some(inboxes) => inboxes,
                         None => shared.inboxes_of(run).await?,
                     };
-                    match shared.write_end(run, at, is_noted_open, inboxes) {
-                        Some(written) => written.await,
-                        None => Ok(()),
-                    }
-                }
-                .boxed(),
-            ),
+                    shared.write_end(run, at, is_noted_open, &listing, inboxes).await
+                };
+                work.boxed()
+            }
         };
-        if let Some(work) = work {
-            // A lost note costs a read at the next start, or disk space; nothing else.
-            spawn_unless_ready(work, |_| {});
-        }
+        // A lost note costs a read at the next start, or disk space; nothing else.
+        spawn_unless_ready(work, |_| {});
     }
 
     /// The inboxes that have messages of a run that was read back. While the store does not answer it is asked again.
@@ -58,27 +56,33 @@ impl ShardContext {
         }
     }
 
-    /// Issues the writes in their order; `None` if there are none.
+    /// Issues the writes in their order.
     fn write_end(
         &self,
         run: RunId,
         at: Timestamp,
         is_noted_open: bool,
+        listing: &Listing,
         inboxes: Vec<AgentName>,
-    ) -> Option<StorageFuture<()>> {
+    ) -> StorageFuture<()> {
+        let listed = self.journal.list(run, listing);
         if is_noted_open {
             let (ended, open) = (self.journal.note_ended(run, at, &inboxes), self.journal.mark_ended(run));
-            return Some(async move { ended.await.and(open.await) }.boxed());
+            return async move { listed.await.and(ended.await).and(open.await) }.boxed();
         }
         let noted = (!inboxes.is_empty()).then(|| self.journal.note_inboxes(run, at, &inboxes));
         let inboxes = (!inboxes.is_empty()).then(|| Box::new((at, inboxes)));
-        let Some(MemoryRun { run, inboxes }) = self.memory_runs.add(MemoryRun { run, inboxes }) else { return noted };
-        let unlisted = inboxes.map(|inboxes| self.journal.forget_inboxes(run, inboxes.0, &inboxes.1));
-        let forgotten = self.journal.forget(run);
-        if noted.is_none() && unlisted.is_none() {
-            return Some(forgotten);
+        let oldest = self.memory_runs.add(MemoryRun { run, submitted_at: listing.submitted_at, inboxes });
+        if noted.is_none() && oldest.is_none() {
+            return listed;
         }
-        let before = [noted, unlisted].into_iter().flatten();
-        Some(async move { futures::future::try_join_all(before.chain([forgotten])).await.map(|_| ()) }.boxed())
+        let mut writes = vec![listed];
+        writes.extend(noted);
+        if let Some(MemoryRun { run, submitted_at, inboxes }) = oldest {
+            writes.push(self.journal.unlist(run, submitted_at));
+            writes.extend(inboxes.map(|inboxes| self.journal.forget_inboxes(run, inboxes.0, &inboxes.1)));
+            writes.push(self.journal.forget(run));
+        }
+        async move { futures::future::try_join_all(writes).await.map(|_| ()) }.boxed()
     }
 }

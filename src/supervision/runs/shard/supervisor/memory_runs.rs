@@ -17,6 +17,7 @@ pub(crate) struct MemoryRuns {
 #[derive(Debug)]
 pub(super) struct MemoryRun {
     pub(super) run: RunId,
+    pub(super) submitted_at: Timestamp,
     /// The time of its end and the inboxes that have messages of it, if there are any.
     pub(super) inboxes: Option<Box<(Timestamp, Vec<AgentName>)>>,
 }

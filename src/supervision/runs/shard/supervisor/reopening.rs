@@ -83,6 +83,7 @@ impl RunShard {
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }
+                spawn_unless_ready(self.shared.journal.unlist(run, live.run.submission().at), |_| {});
                 self.shared.roster.resume(run, live.fence, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
