@@ -18,14 +18,19 @@ impl Callboard {
         Ok(self.board.journal.runs().await?.into_iter().map(|run| self.run(run)).collect())
     }
 
-    /// The runs that have not ended, of all boards on the store, and also those of this board whose journals are in memory only.
+    /// The runs that are not finished, of all boards on the store, without those whose journals are in memory only.
     ///
     /// # Errors
     /// What the store reports.
     pub async fn unfinished_runs(&self) -> Result<Vec<RunHandle>, StorageError> {
-        let mut runs: BTreeSet<RunId> = self.board.journal.open_runs().await?.into_iter().collect();
-        runs.extend(self.board.rosters.iter().flat_map(|roster| roster.runs()).map(|(run, _)| run));
-        Ok(runs.into_iter().map(|run| self.run(run)).collect())
+        Ok(self.board.journal.open_runs().await?.into_iter().map(|run| self.run(run)).collect())
+    }
+
+    /// The runs that this board works on, also those whose journals are in memory only. One that was not acknowledged yet, has
+    /// ended just now, or was left to another board may be among them.
+    #[must_use]
+    pub fn runs_at_work(&self) -> Vec<RunHandle> {
+        self.board.rosters.iter().flat_map(|roster| roster.runs()).map(|(run, _)| self.run(run)).collect()
     }
 
     /// The runs that have ended, those that were submitted last first: at most `limit`, after the run with this time and id. A
@@ -74,7 +79,8 @@ impl Board {
                 }
                 Err(error) => return Err(error),
             };
-            let Some((fold, outcome)) = fold.as_ref().and_then(|fold| Some((fold, fold.result()?.outcome.name()))) else {
+            let Some((fold, outcome)) = fold.as_ref().and_then(|fold| Some((fold, fold.result()?.outcome.name())))
+            else {
                 continue;
             };
             let submission = fold.submission();

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use callboard::messages::{EndedRun, RequestId, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision,
-    Sequence, Storage, StorageFuture, Watch,
+    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record,
+    Revision, Sequence, Storage, StorageFuture, Watch,
 };
 use parking_lot::Mutex;
 
@@ -302,11 +302,11 @@ async fn runs_in_memory_are_open_until_they_are_listed_and_the_oldest_are_forgot
     });
     let board = board.start().await.unwrap();
     let run = board.submit(Task::new("fix")).await.unwrap();
-    let open = board.unfinished_runs().await.unwrap();
+    let open = board.runs_at_work();
     assert_eq!((open[0].id(), pages(&board, 3).await), (run.id(), Vec::new()));
     gate.add_permits(1);
     run.result().await.unwrap();
-    assert_eq!((board.unfinished_runs().await.unwrap().len(), pages(&board, 3).await.len()), (0, 1));
+    assert_eq!((board.runs_at_work().len(), pages(&board, 3).await.len()), (0, 1));
     for _ in 0..2 {
         board.submit(Task::new("fix")).await.unwrap().result().await.unwrap();
     }

@@ -62,14 +62,14 @@ impl Index {
 
     /// Takes in which runs are open.
     async fn update(&self, board: &Callboard) -> Result<(), Problem> {
-        let handles = board.unfinished_runs().await.map_err(|error| Problem::of_store(&error))?;
-        let ids: BTreeSet<RunId> = handles.iter().map(RunHandle::id).collect();
+        let noted = board.unfinished_runs().await.map_err(|error| Problem::of_store(&error))?;
+        let ids: BTreeSet<RunId> = noted.iter().chain(&board.runs_at_work()).map(RunHandle::id).collect();
         let new: Vec<RunHandle> = {
             let mut seen = self.0.lock();
             let Seen { runs, agents } = &mut *seen;
             runs.retain(|run| ids.contains(run));
             agents.retain(|(_, run), _| ids.contains(run));
-            handles.into_iter().filter(|handle| !runs.contains(&handle.id())).collect()
+            ids.iter().filter(|run| !runs.contains(run)).map(|run| board.run(*run)).collect()
         };
         let mut read = futures::stream::iter(new)
             .map(|handle| async move { (handle.id(), handle.read().await) })

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod counted;
 mod local;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use callboard::workflow::{Node, Workflow};
 use callboard_server::Scope;
 use serde_json::{Value, json};
 
+use counted::Counted;
 use local::{Local, text_of};
 
 /// A board with an agent that echoes, one that fails until it is repaired, and one that asks.
@@ -243,5 +245,61 @@ async fn the_paths_of_the_first_version_answer_the_same() {
         assert_eq!(local.get(path).await.0, 400, "{path}");
     }
     assert_eq!(local.get("/delegation-status?id=x").await.0, 404);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_page_and_a_status_cost_the_same_with_few_and_with_many_delegations() {
+    let cost = async |delegations: usize| {
+        let store = Arc::new(Counted::default());
+        let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+        let asker = |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) };
+        let board = Callboard::builder().storage(store.clone()).durability(Durability::Sync);
+        let board = board.agent("echo", echo).agent("asker", asker).start().await.unwrap();
+        let local = Local::over(&board);
+        local.post("/v1/delegations", &[], &json!({ "to": "asker", "body": "x" })).await;
+        board.people().next().await.unwrap();
+        let mut last = String::new();
+        for _ in 0..delegations {
+            last = delegate(&board, &local, &json!({ "to": "echo", "body": "x" })).await;
+        }
+        // The open run is read once.
+        local.get("/v1/delegations?limit=1").await;
+        store.reads();
+        let mut reads = Vec::new();
+        let mut next = String::new();
+        for (query, expected) in [("limit=5", 5), ("limit=5", 5), ("state=failed", 0), ("agent=asker", 1)] {
+            let page = if query == "limit=5" { next.as_str() } else { "" };
+            let (status, listed) = local.get(&format!("/v1/delegations?{query}{page}")).await;
+            assert_eq!((status, ids(&listed).len()), (200, expected), "{query}");
+            next = format!("&page={}", listed["next"].as_str().unwrap_or_default());
+            reads.push(store.reads());
+        }
+        local.get(&format!("/v1/delegations/{last}")).await;
+        reads.push(store.reads());
+        board.shutdown().await;
+        reads
+    };
+    let few = cost(20).await;
+    let many = cost(300).await;
+    assert_eq!(few[..2], many[..2], "pages");
+    assert_eq!(few[4], many[4], "a status");
+    let passes = |reads: &[usize]| reads[2..4].iter().map(|reads| *reads <= 10).collect::<Vec<_>>();
+    assert_eq!((passes(&few), passes(&many)), (vec![true, true], vec![true, true]), "{few:?} {many:?}");
+}
+
+#[tokio::test]
+async fn a_page_that_finds_nothing_passes_five_thousand_runs_and_names_the_next() {
+    let (board, _) = board().await;
+    let local = Local::over(&board);
+    let failed = delegate(&board, &local, &json!({ "to": "fails", "body": "x" })).await;
+    for _ in 0..5_001 {
+        board.submit(Task::new("x").to("echo")).await.unwrap().result().await.unwrap();
+    }
+    let (_, first) = local.get("/v1/delegations?state=failed").await;
+    assert!(ids(&first).is_empty(), "{first}");
+    let next = first["next"].as_str().unwrap();
+    let (_, second) = local.get(&format!("/v1/delegations?state=failed&page={next}")).await;
+    assert_eq!((ids(&second), &second["next"]), (vec![failed], &Value::Null));
     board.shutdown().await;
 }

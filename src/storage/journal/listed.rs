@@ -55,7 +55,8 @@ impl Journal {
     /// Removes the notes of runs that were submitted before a time and are gone.
     pub(super) async fn forget_listed_before(&self, time: Timestamp) -> Result<(), StorageError> {
         let prefix = Key::new([LISTED]).children();
-        let mut after = Key::new([LISTED, &counted_down(time)]);
+        let last_before = Timestamp::from_millis(time.as_millis().saturating_sub(1));
+        let mut after = Key::new([LISTED, &counted_down(last_before)]);
         loop {
             let page = self.storage.scan(&prefix, Some(&after), PAGE).await?;
             for (key, _) in &page {
@@ -125,8 +126,7 @@ mod tests {
     }
 
     async fn list(journal: &Journal, number: u128, secs: u64) {
-        let listing =
-            Listing { submitted_at: at(secs), agent: AgentName::new("coder").unwrap(), outcome: "finished" };
+        let listing = Listing { submitted_at: at(secs), agent: AgentName::new("coder").unwrap(), outcome: "finished" };
         journal.list(run(number), &listing).await.unwrap();
     }
 
