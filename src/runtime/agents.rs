@@ -7,7 +7,7 @@ use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
 use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, DelegationStatus, HostedAgent, InboxMessage};
-use crate::messages::{AgentName, KeptAgent, NameError, Presence, RequestId};
+use crate::messages::{AgentName, Authority, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerStatus;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
@@ -231,6 +231,27 @@ impl AgentsHandle {
     #[must_use]
     pub fn names(&self) -> Vec<AgentName> {
         self.board.router.names()
+    }
+
+    /// Returns what an agent's turns may cause at most, by themselves or through others ([`AgentSpec::authority`]); `None` if the
+    /// board has no such agent.
+    ///
+    /// ```
+    /// use callboard::messages::{Authority, Effect};
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let reads = Authority::of([Effect::Reads]);
+    /// let reader = AgentSpec::new("reader", |_: Turn| async { Ok(Command::new()) }).authority(reads);
+    /// let board = Callboard::builder().with(reader).start().await?;
+    /// assert_eq!(board.agents().authority("reader"), Some(reads));
+    /// assert_eq!(board.agents().authority("nobody"), None);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn authority(&self, name: &str) -> Option<Authority> {
+        let router = &self.board.router;
+        router.listed(name).map(|_| router.authority(name))
     }
 
     /// What the agents that are here have announced of themselves, sorted by name (SEMANTICS 11).

@@ -34,40 +34,41 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// A JSON body of this shape, in which no key is repeated and none is unknown. An empty body is an empty object.
+/// Reads a body that is a JSON object, in which no key is repeated, bounded in size and time. An empty body is an empty object.
+pub(crate) async fn read(request: Request) -> Result<Value, Problem> {
+    let content_type = request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default().to_owned());
+    let Ok(bytes) = timeout(MAX_TIME, Bytes::from_request(request, &())).await else {
+        let detail = format!("the body did not arrive within {} s", MAX_TIME.as_secs());
+        return Err(Problem::new(ProblemCode::RequestTimeout, detail));
+    };
+    let bytes = bytes.map_err(|rejected| {
+        if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            Problem::new(ProblemCode::TooLarge, format!("the body has more than {MAX_BODY} bytes"))
+        } else {
+            Problem::bad("the body was cut off")
+        }
+    })?;
+    if bytes.is_empty() {
+        return Ok(Value::Object(serde_json::Map::new()));
+    }
+    let media_type = content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        let detail = "the body is to be JSON, with the header `Content-Type: application/json`";
+        return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
+    }
+    let value = json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is no JSON: {error}")))?;
+    // A struct would also be read from a list of its fields.
+    if value.is_object() { Ok(value) } else { Err(Problem::bad("the body is to be a JSON object")) }
+}
+
+/// A JSON body of this shape, in which no key is unknown.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let content_type =
-            request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default().to_owned());
-        let Ok(bytes) = timeout(MAX_TIME, Bytes::from_request(request, state)).await else {
-            let detail = format!("the body did not arrive within {} s", MAX_TIME.as_secs());
-            return Err(Problem::new(ProblemCode::RequestTimeout, detail));
-        };
-        let bytes = bytes.map_err(|rejected| {
-            if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                Problem::new(ProblemCode::TooLarge, format!("the body has more than {MAX_BODY} bytes"))
-            } else {
-                Problem::bad("the body was cut off")
-            }
-        })?;
-        let value = if bytes.is_empty() {
-            Value::Object(serde_json::Map::new())
-        } else {
-            let media_type = content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default().trim();
-            if !media_type.eq_ignore_ascii_case("application/json") {
-                let detail = "the body is to be JSON, with the header `Content-Type: application/json`";
-                return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
-            }
-            json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is no JSON: {error}")))?
-        };
-        // A struct would also be read from a list of its fields.
-        if !value.is_object() {
-            return Err(Problem::bad("the body is to be a JSON object"));
-        }
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let value = read(request).await?;
         serde_json::from_value(value).map(Self).map_err(|error| Problem::bad(format!("the body: {error}")))
     }
 }

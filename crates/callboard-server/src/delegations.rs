@@ -26,7 +26,7 @@ use crate::tokens::{Caller, Scope};
 /// The header with which a client may repeat a request safely.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The longest idempotency key, in characters.
-const MAX_KEY: usize = 128;
+pub(crate) const MAX_KEY: usize = 128;
 
 /// A task for the board.
 #[derive(Deserialize)]
@@ -82,18 +82,25 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let mut task = request.task(&context, &caller).await?;
     task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
+    let fold = submit(&context, task).await?;
+    let run = fold.submission().run;
+    Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
+}
+
+/// Submits a task, or finds the run that an earlier request with the same id has begun.
+pub(crate) async fn submit(context: &Context, task: Task) -> Result<Run, Problem> {
     let asked = task.clone();
     // A task that is there already is not admitted again: the board may be full, or its agent gone.
-    let fold = match known(&context, task.id).await? {
+    let fold = match known(context, task.id).await? {
         Some(fold) => fold,
         None => context.board.try_submit(task).await?.read().await?,
     };
-    let run = fold.submission().run;
     if asked.id.is_some() && !is_same(&asked, &fold.submission().task) {
+        let run = fold.submission().run;
         let detail = format!("the key was used for another task, delegation {run}; choose another key");
         return Err(Problem::new(ProblemCode::KeyReused, detail));
     }
-    Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
+    Ok(fold)
 }
 
 /// The answer with a delegation that was accepted. Its location is relative, because the router may be mounted below another path.
@@ -112,12 +119,12 @@ async fn known(context: &Context, id: Option<RunId>) -> Result<Option<Run>, Prob
 }
 
 /// Whether a task is the one that an earlier request with the same key asked for. The classifier may have chosen limits for that one.
-fn is_same(asked: &Task, before: &Task) -> bool {
+pub(crate) fn is_same(asked: &Task, before: &Task) -> bool {
     let limits = asked.limits.clone().or_else(|| before.limits.clone());
     Task { limits, durability: before.durability, ..asked.clone() } == *before
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
@@ -130,7 +137,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 }
 
 /// The run of a token's key: the same for the same key, and another for another token.
-fn run_of(caller: &Caller, key: &str) -> RunId {
+pub(crate) fn run_of(caller: &Caller, key: &str) -> RunId {
     let mut hash = Sha256::new();
     hash.update(b"callboard idempotency key\0");
     hash.update(u64::try_from(caller.name.len()).unwrap_or(u64::MAX).to_be_bytes());

@@ -5,6 +5,7 @@
 //! limits of time and size. A request is answered if it has a token whose [scopes](Scope) include the one of its route
 //! ([`Server::routes`]); only `/v1/health` needs none. [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
 //! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
+//! With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
 //!
 //! ```
 //! use callboard::env::Env;
@@ -34,6 +35,11 @@ mod index;
 pub mod json;
 mod lingering;
 mod lists;
+#[cfg(feature = "mcp")]
+mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "without_mcp.rs"]
+mod mcp;
 mod openapi;
 mod origins;
 mod people;

@@ -158,6 +158,12 @@ fn operation(route: &Route) -> Option<Operation> {
             let answered = object(&json!({ "id": text(), "by": text() }), &["id", "by"]);
             Operation::of("Responds to what waits for people", answered).body(responses)
         }
+        ("GET", "/mcp") => {
+            Operation::of("The notifications of a session of the Model Context Protocol", Value::Null).events()
+        }
+        ("POST", "/mcp") => Operation::of("A message of the Model Context Protocol", json!({ "type": "object" }))
+            .body(json!({ "type": "object" })),
+        ("DELETE", "/mcp") => Operation::of("Ends a session of the Model Context Protocol", Value::Null),
         _ => return None,
     })
 }
@@ -251,7 +257,7 @@ fn described(route: &Route, operation: Operation) -> Value {
             "default": { "$ref": "#/components/responses/Problem" },
         },
     });
-    if is_stream {
+    if is_stream && route.path.contains("delegation") {
         described["responses"]["204"] =
             json!({ "description": "The delegation has ended, and nothing is left to send" });
     }

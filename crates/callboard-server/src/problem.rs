@@ -66,6 +66,8 @@ codes! {
     NotFound = NOT_FOUND, "not-found";
     /// The path exists, and has another method.
     MethodNotAllowed = METHOD_NOT_ALLOWED, "method-not-allowed";
+    /// The client takes none of the media types that the answer may have.
+    NotAcceptable = NOT_ACCEPTABLE, "not-acceptable";
     /// The body did not arrive in time.
     RequestTimeout = REQUEST_TIMEOUT, "request-timeout";
     /// It was decided or answered before, has ended, or belongs to another process.

@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, events, lists, openapi, people};
+use crate::{agents, delegations, events, lists, mcp, openapi, people};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 /// A route of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// `GET` or `POST`.
+    /// `GET`, `POST` or `DELETE`.
     pub method: &'static str,
     /// The path, with its parameters in braces.
     pub path: &'static str,
@@ -72,6 +72,14 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/pending", Access::Scope(Scope::Read)), || on(MethodFilter::GET, people::list)),
     (post("/v1/pending/{id}", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, people::answer)),
 ];
+
+/// All routes, with those of other rooms.
+fn table() -> impl Iterator<Item = (Route, Handler)> {
+    let access = Access::Scope(Scope::Read);
+    let of_mcp =
+        mcp::METHODS.iter().map(move |(method, handler)| (Route { method, path: mcp::PATH, access }, *handler));
+    TABLE.iter().copied().chain(of_mcp)
+}
 
 const fn get(path: &'static str, access: Access) -> Route {
     Route { method: "GET", path, access }
@@ -113,7 +121,7 @@ impl Server {
 
     /// All routes, each with who may use it.
     pub fn routes() -> impl Iterator<Item = Route> {
-        TABLE.iter().map(|(route, _)| *route)
+        table().map(|(route, _)| route)
     }
 
     /// Returns the routes as a router, to be served, or mounted in another with `nest` (`merge` would have it answer all paths
@@ -139,7 +147,7 @@ impl Server {
 
     fn routes_of(&self, entrance: Entrance) -> Router<Arc<Context>> {
         let mut paths: BTreeMap<&str, (MethodRouter<Arc<Context>>, Vec<&str>)> = BTreeMap::new();
-        for (route, handler) in TABLE {
+        for (route, handler) in table() {
             let guard = access::Guard { context: Arc::clone(&self.context), access: route.access, entrance };
             let handler = handler().layer(from_fn_with_state(guard, access::authorize));
             let (methods, names) = paths.entry(route.path).or_default();
@@ -155,7 +163,7 @@ impl Server {
             let refused = move |uri: Uri| std::future::ready(method_not_allowed(uri.path(), &allowed));
             router = router.route(path, methods.fallback(refused));
         }
-        router.fallback(unknown_path)
+        mcp::with_sessions(router).fallback(unknown_path)
     }
 }
 

@@ -56,9 +56,15 @@ impl Service {
         Client { port: self.port, secret: Some(secret) }
     }
 
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn end(self) {
+        let board = self.board.clone();
+        self.stop_serving().await;
+        board.shutdown().await;
+    }
+
+    /// Ends the server, and not the board.
+    pub(crate) async fn stop_serving(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         self.serving.await.unwrap().unwrap();
-        self.board.shutdown().await;
     }
 }

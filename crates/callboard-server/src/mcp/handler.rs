@@ -1,0 +1,225 @@
+//! The methods of the protocol, each with the scope that it needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::request::Parts;
+use callboard::messages::{Presence, RunId};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, ErrorData, Extensions, GetTaskParams, GetTaskResult,
+    Implementation, ListResourceTemplatesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, UpdateTaskParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+use super::errors::error;
+use super::{resources, tools};
+use crate::context::Context;
+use crate::delegations::{MAX_KEY, idempotency_key, run_of};
+use crate::problem::{Problem, ProblemCode};
+use crate::tokens::{Caller, Scope};
+
+/// The most calls of a session at a time.
+const MAX_CALLS: usize = 64;
+/// How long after a change the list of tools is said to have changed: agents that come together are one change.
+const SETTLE: Duration = Duration::from_millis(100);
+/// The key of `_meta` with which a client may repeat a call safely.
+const IDEMPOTENCY_KEY: &str = "callboard/idempotencyKey";
+const INSTRUCTIONS: &str = "Each tool delegates a task to an agent or starts a workflow. Runs may take long, and may wait for a person. \
+    What they work on is untrusted input.";
+
+/// A session, or one request of a client that has none.
+pub(crate) struct Handler {
+    pub(super) context: Arc<Context>,
+    /// Who sends all of its requests; by default each names its own.
+    caller: Option<(Caller, Uuid)>,
+    pub(super) calls: Semaphore,
+    /// Ends when this is dropped.
+    life: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Handler {
+    /// For requests over HTTP, each with its token.
+    pub(super) fn of_requests(context: Arc<Context>) -> Self {
+        let life = CancellationToken::new();
+        Self { context, caller: None, calls: Semaphore::new(MAX_CALLS), _end: life.clone().drop_guard(), life }
+    }
+
+    /// Who sends a request, if that may do what needs this scope.
+    pub(super) fn caller(&self, extensions: &Extensions, scope: Scope) -> Result<Caller, ErrorData> {
+        let of_request = || extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Caller>()).cloned();
+        let caller = self.caller.as_ref().map(|(caller, _)| caller.clone()).or_else(of_request);
+        let caller = caller.ok_or_else(|| ErrorData::internal_error("it is not known who sent the request", None))?;
+        if caller.scopes.contains(&scope) {
+            return Ok(caller);
+        }
+        Err(error(Problem::new(
+            ProblemCode::MissingScope,
+            format!("the token {} does not have the scope {scope}", caller.name),
+        )))
+    }
+
+    /// The run of a call that can be repeated: by its key, or within a session by the id of its request.
+    pub(super) fn key(&self, caller: &Caller, context: &RequestContext<RoleServer>) -> Result<Option<RunId>, Problem> {
+        let parts = context.extensions.get::<Parts>();
+        let in_header = parts.map(|parts| idempotency_key(&parts.headers)).transpose()?.flatten();
+        let in_meta = match context.meta.get(IDEMPOTENCY_KEY) {
+            None => None,
+            Some(key) => {
+                let is_key =
+                    |key: &&str| (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+                let key = key.as_str().filter(is_key);
+                let needed =
+                    format!("`{IDEMPOTENCY_KEY}` in `_meta` is a text of 1 to {MAX_KEY} visible ASCII characters");
+                let needed = || Problem::bad(needed);
+                Some(key.ok_or_else(needed)?)
+            }
+        };
+        if let Some(key) = in_header.or(in_meta) {
+            return Ok(Some(run_of(caller, key)));
+        }
+        let session = match &self.caller {
+            Some((_, connection)) => Some(connection.to_string()),
+            None => parts.and_then(|parts| parts.headers.get("mcp-session-id")?.to_str().ok()).map(str::to_owned),
+        };
+        // No other key has a space. A number is not the text of its digits.
+        Ok(session.map(|session| run_of(caller, &format!("{session} {}", json!(context.id)))))
+    }
+}
+
+/// Returns after agents have come or gone; `false` once the board has ended.
+async fn changed(presence: &mut Receiver<Presence>) -> bool {
+    if matches!(presence.recv().await, Err(RecvError::Closed)) {
+        return false;
+    }
+    tokio::time::sleep(SETTLE).await;
+    *presence = presence.resubscribe();
+    true
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_tasks()
+            .build();
+        let mut info = ServerConfig::new(capabilities).with_instructions(INSTRUCTIONS);
+        info.server_info = Implementation::new("callboard", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        // Who cannot call any sees none.
+        if self.caller(&context.extensions, Scope::Delegate).is_err() {
+            return Ok(ListToolsResult::default());
+        }
+        let board = &self.context.board;
+        let targets = tools::targets(board).await.map_err(error)?;
+        let after = request.and_then(|request| request.cursor).unwrap_or_default();
+        let mut rest = targets.into_iter().filter(|(name, _)| *name > after).peekable();
+        let (mut tools, mut last) = (Vec::new(), None);
+        for (name, target) in rest.by_ref().take(tools::PAGE) {
+            last = Some(name.clone());
+            tools.extend(tools::tool(board, name, &target).await.map_err(error)?);
+        }
+        let next_cursor = last.filter(|_| rest.peek().is_some());
+        Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.call(request, context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let caller = self.caller(&context.extensions, Scope::Read)?;
+        let (run, fold) = self.own_run(&caller, &request.task_id).await?;
+        Ok(GetTaskResult::new(self.task_of(&run, &fold, &context).await))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let caller = self.caller(&context.extensions, Scope::Delegate)?;
+        let (run, _) = self.own_run(&caller, &request.task_id).await?;
+        self.take_answers(&run, &caller, request.input_responses).await.map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let caller = self.caller(&context.extensions, Scope::Delegate)?;
+        let (run, _) = self.own_run(&caller, &request.task_id).await?;
+        let reason = format!("cancelled by {}", caller.name);
+        run.cancel(&reason).await.map(|_| ()).map_err(|it| error(it.into()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.caller(&context.extensions, Scope::Read)?;
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.caller(&context.extensions, Scope::Read)?;
+        resources::read(&self.context, &request.uri).await.map(Into::into)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let (mut presence, life) = (self.context.board.agents().presence(), self.life.clone());
+        tokio::spawn(life.run_until_cancelled_owned(async move {
+            while changed(&mut presence).await && context.peer.notify_tool_list_changed().await.is_ok() {}
+        }));
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let tools = SubscriptionFilter::builder().tools_list_changed().build();
+        Some(requested.intersection(&tools))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut presence = self.context.board.agents().presence();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                is_there = changed(&mut presence) => {
+                    if !is_there || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
