@@ -55,8 +55,28 @@ struct Watching {
     is_closed: bool,
 }
 
+/// Whose events a watcher receives.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    /// Those of all runs.
+    All,
+    Run(RunId),
+    /// Those of the turns of an agent, and of the submissions of runs that begin with it.
+    Agent(AgentName),
+}
+
+impl Subject {
+    fn has(&self, run: RunId, agent: Option<&AgentName>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Run(wanted) => *wanted == run,
+            Self::Agent(wanted) => agent == Some(wanted),
+        }
+    }
+}
+
 struct Watcher {
-    run: Option<RunId>,
+    subject: Subject,
     modes: Vec<StreamMode>,
     sender: mpsc::Sender<Watched>,
     missed: Missed,
@@ -67,10 +87,10 @@ struct Watcher {
 type Missed = Arc<Mutex<u64>>;
 
 impl Hub {
-    /// Events from now on, of one run or of all, in any of the modes.
+    /// Events from now on, in any of the modes.
     pub(crate) fn watch(
         &self,
-        run: Option<RunId>,
+        subject: Subject,
         modes: &[StreamMode],
         buffer: usize,
     ) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
@@ -79,7 +99,7 @@ impl Hub {
         let mut watching = self.watching.lock();
         if !watching.is_closed {
             watching.watchers.retain(|watcher| !watcher.sender.is_closed());
-            watching.watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: Arc::clone(&missed) });
+            watching.watchers.push(Watcher { subject, modes: modes.to_vec(), sender, missed: Arc::clone(&missed) });
             self.count.store(watching.watchers.len(), Ordering::Release);
         }
         drop(watching);
@@ -95,15 +115,23 @@ impl Hub {
         })
     }
 
-    pub(crate) fn publish(&self, (run, plan): (RunId, Option<&Plan>), sequence: u64, event: &RunEvent) {
+    /// Sends an event of a run with this plan; `agent` has the turn that it is about.
+    pub(crate) fn publish<'a>(
+        &self,
+        (run, plan): (RunId, Option<&Plan>),
+        sequence: u64,
+        event: &RunEvent,
+        agent: impl FnOnce() -> Option<&'a AgentName>,
+    ) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
+        let agent = agent();
         let watchers = &mut self.watching.lock().watchers;
         let mut shared: Option<Arc<RunEvent>> = None;
         watchers.retain_mut(|watcher| {
-            let is_wanted = watcher.run.is_none_or(|wanted| wanted == run)
-                && watcher.modes.iter().any(|mode| mode.includes_in(plan, event));
+            let is_wanted =
+                watcher.subject.has(run, agent) && watcher.modes.iter().any(|mode| mode.includes_in(plan, event));
             if is_wanted {
                 let event = Arc::clone(shared.get_or_insert_with(|| Arc::new(event.clone())));
                 watcher.send(Watched::Event { run, sequence, event });
@@ -125,7 +153,7 @@ impl Hub {
         }
         let event = Arc::new(event);
         for watcher in &self.watching.lock().watchers {
-            if watcher.run.is_none_or(|wanted| wanted == turn.run) && watcher.modes.contains(&StreamMode::Live) {
+            if watcher.subject.has(turn.run, Some(agent)) && watcher.modes.contains(&StreamMode::Live) {
                 watcher.send(Watched::Live { turn, agent: agent.clone(), event: Arc::clone(&event) });
             }
         }
@@ -137,7 +165,7 @@ impl Hub {
             return;
         }
         let watchers = &mut self.watching.lock().watchers;
-        watchers.retain(|watcher| watcher.run != Some(run));
+        watchers.retain(|watcher| !matches!(watcher.subject, Subject::Run(watched) if watched == run));
         self.count.store(watchers.len(), Ordering::Release);
     }
 
@@ -177,9 +205,9 @@ mod tests {
     fn streams_that_were_dropped_are_not_kept_until_the_next_event() {
         let hub = Hub::default();
         for _ in 0..10 {
-            drop(hub.watch(None, &[StreamMode::Debug], 1));
+            drop(hub.watch(Subject::All, &[StreamMode::Debug], 1));
         }
-        let _kept = hub.watch(None, &[StreamMode::Debug], 1);
+        let _kept = hub.watch(Subject::All, &[StreamMode::Debug], 1);
         assert_eq!(hub.count.load(Ordering::Acquire), 1);
     }
 
@@ -187,7 +215,7 @@ mod tests {
     fn a_slow_watcher_receives_how_much_it_missed() {
         let hub = Hub::default();
         let run = RunId(uuid::Uuid::nil());
-        let mut watched = hub.watch(Some(run), &[StreamMode::Messages], 2);
+        let mut watched = hub.watch(Subject::Run(run), &[StreamMode::Messages], 2);
         let notice = RunEvent::Noticed { turn: 1, text: "x".into(), at: Timestamp::default() };
         let mut next = || match watched.next().now_or_never() {
             Some(Some(Watched::Event { sequence, .. })) => format!("event {sequence}"),
@@ -196,16 +224,16 @@ mod tests {
             Some(None) => "end".into(),
             None => "nothing".into(),
         };
-        (1..=5).for_each(|sequence| hub.publish((run, None), sequence, &notice));
-        hub.publish((run, None), 6, &RunEvent::Recovered { at: Timestamp::default(), new_process: true });
+        (1..=5).for_each(|sequence| hub.publish((run, None), sequence, &notice, || None));
+        hub.publish((run, None), 6, &RunEvent::Recovered { at: Timestamp::default(), new_process: true }, || None);
         assert_eq!([next(), next(), next(), next()], ["event 1", "event 2", "missed 3", "nothing"]);
-        (7..=10).for_each(|sequence| hub.publish((run, None), sequence, &notice));
+        (7..=10).for_each(|sequence| hub.publish((run, None), sequence, &notice, || None));
         assert_eq!(next(), "event 7");
-        hub.publish((run, None), 11, &notice);
+        hub.publish((run, None), 11, &notice, || None);
         assert_eq!(next(), "event 8");
-        hub.publish((run, None), 12, &notice);
+        hub.publish((run, None), 12, &notice, || None);
         assert_eq!([next(), next(), next()], ["missed 3", "event 12", "nothing"]);
-        (13..=15).for_each(|sequence| hub.publish((run, None), sequence, &notice));
+        (13..=15).for_each(|sequence| hub.publish((run, None), sequence, &notice, || None));
         hub.ended(run);
         assert_eq!([next(), next(), next(), next()], ["event 13", "event 14", "missed 1", "end"]);
     }

@@ -37,6 +37,7 @@ mod turn;
 
 pub use agent::{Agent, AgentSpec, IntoAgent, Mode};
 pub use context::{ContextAccess, ContextChange, ContextError, ContextStore};
+pub(crate) use events::Subject;
 pub use events::Watched;
 pub use router::{DelegationStatus, InboxMessage, PolicyQuestion};
 pub use stream_mode::StreamMode;

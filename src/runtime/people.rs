@@ -8,7 +8,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::actors::StreamMode;
+use crate::actors::{StreamMode, Subject};
 use crate::messages::{
     ApprovalId, Decision, Envelope, Json, OverLimit, Pending, PendingId, QuestionId, Response, Resume, RunId, TurnId,
     Unacknowledged, check_person,
@@ -112,7 +112,7 @@ impl PeopleHandle {
             PendingId::Node(turn) | PendingId::Attention(turn) => turn.run,
         };
         let buffer = self.callboard.board.settings.capacity.watch_buffer;
-        let mut news = self.callboard.board.router.hub.watch(Some(run), &[StreamMode::Debug], buffer);
+        let mut news = self.callboard.board.router.hub.watch(Subject::Run(run), &[StreamMode::Debug], buffer);
         let run = self.callboard.run(run);
         while run.pending().await.iter().any(|open| open.id() == id) && news.next().await.is_some() {}
     }

@@ -6,7 +6,7 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::actors::{StreamMode, Watched};
+use crate::actors::{StreamMode, Subject, Watched};
 use crate::messages::{
     Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person, check_reason,
 };
@@ -278,8 +278,11 @@ impl RunHandle {
         from: u64,
         modes: &[StreamMode],
     ) -> Result<impl Stream<Item = Watched> + Send + Unpin + use<>, RunError> {
-        let live =
-            self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.capacity.watch_buffer);
+        let live = self.board.board.router.hub.watch(
+            Subject::Run(self.id),
+            modes,
+            self.board.board.settings.capacity.watch_buffer,
+        );
         let (first, past, state) = self.past().await?;
         let known = state.sequence();
         let live = state.result().is_none().then_some(live);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use futures::Stream;
 use tokio::sync::broadcast;
 
-use crate::actors::{AgentSnapshot, AgentStatus, StreamMode, Watched};
+use crate::actors::{AgentSnapshot, AgentStatus, StreamMode, Subject, Watched};
 use crate::messages::AgentName;
 use crate::supervision::tree::{ActorState, ControlError, TreeEvent, TreeNode};
 
@@ -46,7 +46,33 @@ impl Load {
 impl Callboard {
     /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher receives the number that it missed.
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
-        self.board.router.hub.watch(None, modes, self.board.settings.capacity.watch_buffer)
+        self.board.router.hub.watch(Subject::All, modes, self.board.settings.capacity.watch_buffer)
+    }
+
+    /// Events of the turns of an agent from now on, in any run and in any of the modes, and the submissions of runs that begin
+    /// with it; ends with the board. A slow watcher receives the number that it missed.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use futures::StreamExt;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "fix").await?)) };
+    /// let board = Callboard::builder().agent("lead", lead).agent("coder", |_: Turn| async { Ok(Command::new()) });
+    /// let board = board.start().await?;
+    /// let mut events = board.watch_agent(&AgentName::new("coder")?, &[StreamMode::Updates]);
+    /// board.submit(Task::new("x").to("lead")).await?.result().await?;
+    /// let Some(Watched::Event { event, .. }) = events.next().await else { panic!("no event") };
+    /// assert!(matches!(&*event, RunEvent::TurnEnded { agent, .. } if agent.as_str() == "coder"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn watch_agent(
+        &self,
+        agent: &AgentName,
+        modes: &[StreamMode],
+    ) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
+        let buffer = self.board.settings.capacity.watch_buffer;
+        self.board.router.hub.watch(Subject::Agent(agent.clone()), modes, buffer)
     }
 
     /// A picture of the supervision tree. Agents show the life of their values: generation, restarts, ready turns.

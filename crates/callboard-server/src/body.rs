@@ -1,4 +1,4 @@
-//! What handlers read of requests: the id in the path, and the body.
+//! What handlers read of requests: parameters of the path, and the body.
 
 use std::time::Duration;
 
@@ -22,16 +22,30 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 /// The parameter `id` of a path, decoded.
 pub(crate) struct Id(pub(crate) String);
 
+/// The parameter `name` of a path, decoded.
+pub(crate) struct Name(pub(crate) String);
+
 impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // A router that this one is mounted in may have parameters too.
-        let found = RawPathParams::from_request_parts(parts, state).await;
-        let found = found.map_err(|_| Problem::bad("the path is no text in UTF-8"))?;
-        let id = found.iter().filter(|(name, _)| *name == "id").last().map(|(_, id)| id.to_owned()).unwrap_or_default();
-        Ok(Self(id))
+        parameter(parts, state, "id").await.map(Self)
     }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        parameter(parts, state, "name").await.map(Self)
+    }
+}
+
+async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> Result<String, Problem> {
+    // A router that this one is mounted in may have parameters too.
+    let found = RawPathParams::from_request_parts(parts, state).await;
+    let found = found.map_err(|_| Problem::bad("the path is no text in UTF-8"))?;
+    Ok(found.iter().filter(|(name, _)| *name == wanted).last().map(|(_, value)| value.to_owned()).unwrap_or_default())
 }
 
 /// Reads a body that is a JSON object, in which no key is repeated, bounded in size and time. An empty body is an empty object.

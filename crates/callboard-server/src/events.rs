@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::visible;
+use callboard::messages::{RunId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
@@ -21,6 +21,7 @@ use crate::delegations::find;
 use crate::json::{self as shapes, stable};
 use crate::problem::Problem;
 use crate::query;
+use crate::streams::StreamPermit;
 use crate::tokens::Caller;
 
 /// How often a stream without events sends a comment, so that both sides notice a connection that is gone.
@@ -76,6 +77,16 @@ async fn follow(
         // A browser that receives this does not connect again.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    Ok(answer(context, caller, permit, events.map(|watched| shown(&watched))))
+}
+
+/// The answer with a stream of events, which ends with its token and the server at the latest.
+pub(crate) fn answer(
+    context: &Context,
+    caller: Caller,
+    permit: StreamPermit,
+    events: impl Stream<Item = Event> + Send + 'static,
+) -> Response {
     let (tokens, mut stopping) = (context.tokens.clone(), context.is_stopping.subscribe());
     let ended = async move {
         tokio::select! {
@@ -83,11 +94,11 @@ async fn follow(
             _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
         }
     };
-    let events = events.take_until(Box::pin(ended)).map(move |watched| {
+    let events = events.take_until(Box::pin(ended)).map(move |event| {
         let _open = &permit;
-        Ok::<_, Infallible>(shown(&watched))
+        Ok::<_, Infallible>(event)
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+    Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
 }
 
 /// The events of a run, also while another process works on it. What that journals is not reported to this one, so a stream
@@ -137,23 +148,34 @@ impl Followed {
     }
 }
 
+/// An event of a run in the stream of that run.
 fn shown(watched: &Watched) -> Event {
+    let (kind, id, shape) = parts(watched);
+    let event = Event::default().event(kind).data(shape.to_string());
+    match id {
+        Some((_, sequence)) => event.id(sequence.to_string()),
+        None => event,
+    }
+}
+
+/// The kind of an event, its place in a journal if it has one, and its data.
+pub(crate) fn parts(watched: &Watched) -> (String, Option<(RunId, u64)>, Value) {
     match watched {
-        Watched::Event { sequence, event, .. } => {
+        Watched::Event { run, sequence, event } => {
             let shape = shapes::event(event);
             let kind = shape.get("kind").and_then(Value::as_str).unwrap_or("event").to_owned();
-            Event::default().id(sequence.to_string()).event(kind).data(shape.to_string())
+            (kind, Some((*run, *sequence)), shape)
         }
         Watched::Live { turn, agent, event } => {
-            let data = json!({ "turn": turn.number, "agent": agent, "live": stable(&**event) });
-            Event::default().event("live").data(data.to_string())
+            let shape = json!({ "turn": turn.number, "agent": agent, "live": stable(&**event) });
+            ("live".to_owned(), None, shape)
         }
-        Watched::Missed(count) => Event::default().event("missed").data(json!({ "missed": count }).to_string()),
+        Watched::Missed(count) => ("missed".to_owned(), None, json!({ "missed": count })),
     }
 }
 
 /// The modes of these names, which commas separate: `updates,messages` by default.
-fn modes(names: Option<&str>) -> Result<Vec<StreamMode>, Problem> {
+pub(crate) fn modes(names: Option<&str>) -> Result<Vec<StreamMode>, Problem> {
     names.unwrap_or("updates,messages").split(',').map(mode).collect()
 }
 

@@ -51,6 +51,7 @@ mod routes;
 mod serving;
 mod streams;
 mod tokens;
+mod watching;
 
 pub use access::Access;
 #[cfg(unix)]

@@ -27,8 +27,10 @@ struct Operation {
 
 enum Answer {
     Json(Value),
-    /// Server-sent events.
-    Events,
+    /// Server-sent events, with whether they end with a delegation.
+    Events {
+        is_of_one: bool,
+    },
 }
 
 impl Operation {
@@ -48,8 +50,14 @@ impl Operation {
         Self { status: 202, ..self }
     }
 
+    /// The events of one delegation.
     fn events(self) -> Self {
-        Self { answer: Answer::Events, ..self }
+        Self { answer: Answer::Events { is_of_one: true }, ..self }
+    }
+
+    /// The events of many.
+    fn endless_events(self) -> Self {
+        Self { answer: Answer::Events { is_of_one: false }, ..self }
     }
 }
 
@@ -90,6 +98,14 @@ fn operation(route: &Route) -> Option<Operation> {
             Operation::of("The agents and what they announce", agents)
         }
         ("GET", "/v1/tree") => Operation::of("The supervisors and actors", json!({ "type": "object" })),
+        ("GET", "/v1/agents/{name}/events") => Operation::of("The events of the turns of an agent", Value::Null)
+            .query(&[("modes", false)])
+            .endless_events(),
+        ("GET", "/v1/tree/events") => {
+            Operation::of("What happens in the tree, and the events of all runs", Value::Null)
+                .query(&[("modes", false)])
+                .endless_events()
+        }
         ("GET", "/v1/workflows") => {
             let workflow =
                 object(&json!({ "name": text(), "version": { "type": ["integer", "null"] } }), &["name", "version"]);
@@ -116,7 +132,7 @@ fn operation(route: &Route) -> Option<Operation> {
             });
             Operation::of("Delegates a task", schema("Delegation")).body(body(&task, &["body"])).accepted()
         }
-        ("GET", "/v1/delegations/{id}") => Operation::of("A delegation", schema("Delegation")),
+        ("GET", "/v1/delegations/{id}" | "/v1/runs/{id}") => Operation::of("A delegation", schema("Delegation")),
         ("POST", "/v1/delegations/{id}/cancel") => {
             Operation::of("Cancels a delegation", schema("Delegation")).body(body(&json!({ "reason": text() }), &[]))
         }
@@ -131,7 +147,7 @@ fn operation(route: &Route) -> Option<Operation> {
                 .body(body(&fork, &["turn"]))
                 .accepted()
         }
-        ("GET", "/v1/delegations/{id}/events") => {
+        ("GET", "/v1/delegations/{id}/events" | "/v1/runs/{id}/events") => {
             Operation::of("The events of a delegation", Value::Null).query(&[("modes", false)]).events()
         }
         ("GET", "/delegation-status") => Operation::of("A delegation", schema("Delegation")).query(&[("id", true)]),
@@ -159,7 +175,7 @@ fn operation(route: &Route) -> Option<Operation> {
             Operation::of("Responds to what waits for people", answered).body(responses)
         }
         ("GET", "/mcp") => {
-            Operation::of("The notifications of a session of the Model Context Protocol", Value::Null).events()
+            Operation::of("The notifications of a session of the Model Context Protocol", Value::Null).endless_events()
         }
         ("POST", "/mcp") => Operation::of("A message of the Model Context Protocol", json!({ "type": "object" }))
             .body(json!({ "type": "object" })),
@@ -241,23 +257,23 @@ pub(crate) fn document() -> Value {
 fn described(route: &Route, operation: Operation) -> Value {
     let Operation { summary, query, body, status, answer } = operation;
     let parameter = |name: &str, place: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": "string" } });
-    let in_path = route.path.contains("{id}").then(|| parameter("id", "path", true));
+    let in_path = route.path.split(['{', '}']).skip(1).step_by(2).map(|name| parameter(name, "path", true));
     let in_query = query.iter().map(|(name, required)| parameter(name, "query", *required));
+    let may_be_over = matches!(answer, Answer::Events { is_of_one: true });
     let content = match answer {
         Answer::Json(schema) => json!({ "application/json": { "schema": schema } }),
-        Answer::Events => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+        Answer::Events { .. } => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
     };
-    let is_stream = content.get("text/event-stream").is_some();
     let mut described = json!({
         "operationId": operation_id(route),
         "summary": summary,
-        "parameters": in_path.into_iter().chain(in_query).collect::<Vec<_>>(),
+        "parameters": in_path.chain(in_query).collect::<Vec<_>>(),
         "responses": {
             status.to_string(): { "description": summary, "content": content },
             "default": { "$ref": "#/components/responses/Problem" },
         },
     });
-    if is_stream && route.path.contains("delegation") {
+    if may_be_over {
         described["responses"]["204"] =
             json!({ "description": "The delegation has ended, and nothing is left to send" });
     }

@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, events, lists, mcp, openapi, people};
+use crate::{agents, delegations, events, lists, mcp, openapi, people, watching};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -55,6 +55,8 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/openapi.json", Access::Open), || on(MethodFilter::GET, openapi::get)),
     (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
+    (get("/v1/agents/{name}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, watching::agent)),
+    (get("/v1/tree/events", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, watching::tree)),
     (get("/v1/workflows", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::workflows)),
     (get("/v1/delegations", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::runs)),
     (get("/v1/runs", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::runs)),
@@ -65,6 +67,8 @@ const TABLE: &[(Route, Handler)] = &[
         on(MethodFilter::POST, delegations::cancel)
     }),
     (get("/v1/delegations/{id}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream)),
+    (get("/v1/runs/{id}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::get)),
+    (get("/v1/runs/{id}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream)),
     (post("/v1/delegations/{id}/retry", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::retry)),
     (post("/v1/delegations/{id}/fork", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::fork)),
     (get("/delegation-status", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::status)),

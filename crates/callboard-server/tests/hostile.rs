@@ -10,6 +10,7 @@ use std::time::Duration;
 use callboard_server::{Access, Route, Scope, Server, TokenSpec};
 use serde_json::json;
 
+use client::filled;
 use service::Service;
 
 /// Requests as they are written to the connection, each with the status that it is answered with.
@@ -200,7 +201,7 @@ fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
     let credentials = credentials(service, secret);
     let mut requests = Vec::new();
     for Route { method, path, access } in Server::routes() {
-        let path = path.replace("{id}", "019a0000-0000-7000-8000-000000000001");
+        let path = filled(path);
         let mut add = |line: &str, host: &str, headers: &str, body: &str, status: u16| {
             let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\n{close}{headers}");
             requests.push((format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()), status));

@@ -66,13 +66,15 @@ impl Dispatch for Router {
         let _ = self.asked.send(run.id());
     }
 
-    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent, inboxes: &mut Inboxes) {
+    fn journaled(&self, run: &Run, sequence: u64, events: &[RunEvent], inboxes: &mut Inboxes) {
+        let Some(event) = events.first() else { return };
         self.counters.count(run, event);
         if may_ask(event) {
             // There may be no receiver.
             let _ = self.asked.send(run.id());
         }
-        self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
+        let plan = run.submission().task.plan.as_deref();
+        self.hub.publish((run.id(), plan), sequence, event, || agent_of(run, events));
         derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed, inboxes));
         if let RunEvent::Overwritten { .. } = event {
             self.outbox.add(Entry::Continued(run.id()));
@@ -105,6 +107,22 @@ fn may_ask(event: &RunEvent) -> bool {
             | RunEvent::NeedsAttention { .. }
             | RunEvent::Recovered { .. }
     )
+}
+
+/// The agent of the turn that the first of these events is about. The run may have closed the turn with one of the others.
+fn agent_of<'a>(run: &'a Run, events: &'a [RunEvent]) -> Option<&'a AgentName> {
+    let event = events.first()?;
+    if let RunEvent::Submitted(submission) = event {
+        return Some(&submission.agent);
+    }
+    let number = event.turn()?;
+    let ended = events.iter().find_map(|event| match event {
+        RunEvent::TurnEnded { turn, agent, .. } | RunEvent::TurnFailed { turn, agent, .. } if *turn == number => {
+            Some(agent)
+        }
+        _ => None,
+    });
+    ended.or_else(|| run.agent_of(number))
 }
 
 impl Router {

@@ -42,8 +42,9 @@ pub(crate) trait Dispatch: AgentDirectory {
     /// A node of the run waits for a person.
     fn interrupted(&self, run: &Run);
 
-    /// An event was journaled: the `sequence`-th of its run, from 1. `run` may have later events too.
-    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent, inboxes: &mut Inboxes);
+    /// The first of these events was journaled: the `sequence`-th of its run, from 1. The others follow, and `run` has all of
+    /// them, and may have later ones.
+    fn journaled(&self, run: &Run, sequence: u64, events: &[RunEvent], inboxes: &mut Inboxes);
 
     /// A delegation was answered.
     fn answered(&self, run: &Run, answered: &Answered, inboxes: &mut Inboxes);

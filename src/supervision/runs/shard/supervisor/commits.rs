@@ -89,10 +89,11 @@ impl RunShard {
         let (mut events, mut on_commit) = (std::mem::take(&mut live.events), std::mem::take(&mut live.on_commit));
         let committed = events.len();
         let mut sequence = live.run.sequence() - committed as u64;
-        for event in events.drain(..) {
+        for at in 0..committed {
             sequence += 1;
-            self.shared.dispatch.journaled(&live.run, sequence, &event, &mut live.inboxes);
+            self.shared.dispatch.journaled(&live.run, sequence, &events[at..], &mut live.inboxes);
         }
+        events.clear();
         for released in on_commit.drain(..) {
             self.perform(&mut live, released, now);
         }
