@@ -9,7 +9,9 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::runs::list::Filter;
-use crate::service::arguments::{Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
+use crate::service::arguments::{
+    Answer, Approve, Cancel, DeadLetters, Deny, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
+};
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -33,6 +35,16 @@ pub(crate) enum Arguments {
     Status(Status),
     /// Wait until a run has ended or waits for a person, and print its result; the exit code is 124 if the time is over
     Wait(Wait),
+    /// Print what happens to a run, or to all runs of `callboard serve`, as it happens; ends with the run and its exit code
+    Watch(Watch),
+    /// Print the newest messages of an inbox: tasks that an agent was given, and statuses of those that it gave
+    Read(Read),
+    /// Try a turn that failed for good again, in a run of its own
+    Retry(Retry),
+    /// List turns that failed for good, and try them again
+    DeadLetters(DeadLetters),
+    /// Show the supervision tree of `callboard serve`, with states and restarts
+    Tree(Common),
     /// Cancel a run, also one of another process
     Cancel(Cancel),
     /// List what waits for a person, each with the command that decides it

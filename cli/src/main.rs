@@ -49,6 +49,14 @@ fn main() -> ExitCode {
         Arguments::Send(send) => unless_nested(|| service::send(&send)),
         Arguments::Status(status) => service::status(&status),
         Arguments::Wait(wait) => service::wait(&wait),
+        Arguments::Watch(watch) => service::watch(&watch),
+        Arguments::Read(read) => service::read(&read),
+        Arguments::Retry(retry) => unless_nested(|| service::retry(&retry)),
+        Arguments::DeadLetters(letters) if letters.retried().is_some() => {
+            unless_nested(|| service::dead_letters(&letters))
+        }
+        Arguments::DeadLetters(letters) => service::dead_letters(&letters),
+        Arguments::Tree(tree) => service::tree(&tree),
         Arguments::Cancel(cancel) => unless_nested(|| service::cancel(&cancel)),
         Arguments::Pending(pending) => service::pending(&pending),
         Arguments::Approve(approve) => unless_nested(|| service::approve(&approve)),

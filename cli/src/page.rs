@@ -80,6 +80,14 @@ impl Failure {
         Self { exit: Exit::NotFound, text }
     }
 
+    pub(crate) fn json(&self) -> Value {
+        json!({ "error": self.text, "code": self.exit.code() })
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -95,38 +103,61 @@ impl Failure {
 
 /// Prints the output or the error, and returns the exit code. A closed pipe, as of `head`, is not an error; a full disk is.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
+    let done = answer.as_ref().ok().and_then(|page| page.done.clone());
+    match written(answer, json) {
+        (_, Err(error)) if error.kind() != ErrorKind::BrokenPipe => {
+            let done = done.map(|done| format!("; {done}")).unwrap_or_default();
+            unwritten(&error, &done)
+        }
+        (exit, _) => exit.into(),
+    }
+}
+
+/// As [`print`], of what is lost if it cannot be written, also to a closed pipe: `undo` is called then, and returns what it did.
+pub(crate) fn print_or(answer: Result<Page, Failure>, json: bool, undo: impl FnOnce() -> String) -> ExitCode {
+    let is_done = answer.is_ok();
+    match written(answer, json) {
+        (_, Err(error)) if is_done => unwritten(&error, &format!("; {}", undo())),
+        (exit, _) => exit.into(),
+    }
+}
+
+fn unwritten(error: &io::Error, done: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "error: the output cannot be written: {error}{done}");
+    Exit::Failed.into()
+}
+
+fn written(answer: Result<Page, Failure>, json: bool) -> (Exit, io::Result<()>) {
     output::flush();
-    let mut done = None;
-    let (exit, printed) = match answer {
+    match answer {
         Ok(page) => {
-            done = page.done;
             let text = if json {
                 format!("{}\n", json_text(&page.json))
             } else {
                 let _ = std::io::stderr().lock().write_all(page.remarks.as_bytes());
                 page.text
             };
-            (page.exit, std::io::stdout().lock().write_all(text.as_bytes()))
+            let mut out = std::io::stdout().lock();
+            (page.exit, out.write_all(text.as_bytes()).and_then(|()| out.flush()))
         }
-        Err(Failure { exit, text }) if json => {
-            (exit, writeln!(std::io::stdout(), "{}", json_text(&json!({ "error": text, "code": exit.code() }))))
-        }
+        Err(failure) if json => (failure.exit, writeln!(std::io::stdout(), "{}", json_text(&failure.json()))),
         Err(Failure { exit, text }) => (exit, writeln!(std::io::stderr(), "error: {text}")),
-    };
-    match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            let done = done.map(|done| format!("; {done}")).unwrap_or_default();
-            let _ = writeln!(std::io::stderr(), "error: the output cannot be written: {error}{done}");
-            Exit::Failed.into()
-        }
-        Ok(()) | Err(_) => exit.into(),
     }
 }
 
 /// JSON over several lines, in which control characters and others that change how a terminal shows text are escaped.
 pub(crate) fn json_text(value: &Value) -> String {
+    escaped(&format!("{value:#}"))
+}
+
+/// As [`json_text`], in one line.
+pub(crate) fn json_line(value: &Value) -> String {
+    escaped(&value.to_string())
+}
+
+fn escaped(json: &str) -> String {
     let (mut escaped, mut units) = (String::new(), [0; 2]);
-    for c in format!("{value:#}").chars() {
+    for c in json.chars() {
         if c == '\n' || !is_hidden(c) {
             escaped.push(c);
         } else {

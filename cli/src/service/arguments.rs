@@ -22,8 +22,8 @@ pub(crate) struct Serve {
     /// The model that all agents use, in place of those in their files; `fake` needs no network and repeats what it was asked
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// The address for HTTP; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
+    /// The address for HTTP, such as 127.0.0.1:7420; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = ADDRESS, value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Listen on an address that other machines reach, without TLS: tokens and all that is sent can be read on the way
     #[arg(long)]
@@ -49,11 +49,91 @@ pub(crate) struct Send {
     /// The limits of the run: simple, medium, complex, or JSON such as '{"tokens": 50000}'; @FILE reads them from a file
     #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
     pub(crate) limits: Option<LimitChoice>,
+    /// A text of your choice: the same task sent again with it is the same run
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The run's id, short or whole, or @last; without it all runs of `callboard serve`
+    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Print a JSON object in each line, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Read {
+    /// The agent, or the name of a token; `owner` has the statuses of what was sent from terminals
+    #[arg(default_value = "owner")]
+    pub(crate) agent: String,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Retry {
+    /// The run's id, short or whole, or @last
+    pub(crate) run: String,
+    /// The number of the turn, one that failed for good; by default the last one
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u32>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct DeadLetters {
+    #[command(subcommand)]
+    command: Option<DeadLettersCommand>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum DeadLettersCommand {
+    /// List the turns that failed for good, those of the newest runs first; also without a command
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Try a turn that failed for good again, in a run of its own
+    Retry {
+        /// The letter, as the list has it; or its run, for the last turn that failed
+        #[arg(value_name = "RUN/TURN")]
+        letter: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+impl DeadLetters {
+    pub(crate) fn common(&self) -> &Common {
+        match &self.command {
+            Some(DeadLettersCommand::List { common } | DeadLettersCommand::Retry { common, .. }) => common,
+            None => &self.common,
+        }
+    }
+
+    /// The letter that is retried; `None` to list them.
+    pub(crate) fn retried(&self) -> Option<&str> {
+        match &self.command {
+            Some(DeadLettersCommand::Retry { letter, .. }) => Some(letter),
+            Some(DeadLettersCommand::List { .. }) | None => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -169,7 +249,7 @@ pub(crate) enum Tokens {
         #[arg(long, value_enum)]
         scope: Vec<Scope>,
         /// After what time it expires: 30s, 90m, 12h or 7d; without it, never
-        #[arg(long, value_name = "TIME", value_parser = time_span)]
+        #[arg(long, value_name = "TIME", value_parser = lifetime)]
         lifetime: Option<Duration>,
         #[command(flatten)]
         choice: Choice,
@@ -208,4 +288,55 @@ pub(crate) enum Scope {
     Approve,
     /// Read the tree of supervisors; its tasks are trusted as those of a person at the terminal
     Admin,
+}
+
+/// The longest idempotency key, in characters.
+const MAX_KEY: usize = 128;
+
+fn key(text: &str) -> Result<String, String> {
+    let is_key = (1..=MAX_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_key.then(|| text.to_owned()).ok_or_else(|| format!("it is 1 to {MAX_KEY} visible ASCII characters"))
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    match time_span(text)? {
+        Duration::ZERO => Err("it has to be above zero: the token would have expired at once".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// An address with its port. A name is not resolved: what it resolves to may be an address that other machines reach.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let is_port = |port: &str| port.parse::<u16>().is_ok();
+        let port = match text.rsplit_once(':') {
+            Some((host, port)) if is_port(port) && ["", "localhost", "*"].contains(&host) => Some(port),
+            Some(_) => None,
+            None => Some(text).filter(|port| is_port(port)),
+        };
+        match port {
+            Some(port) => format!("write the IP address too: 127.0.0.1:{port} is this machine alone"),
+            None => "write an IP address and a port, such as 127.0.0.1:7420 or [::1]:0".to_owned(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_an_ip_is_answered_with_what_to_write() {
+        for (text, port) in [("localhost:0", "0"), (":7420", "7420"), ("*:1", "1"), ("7420", "7420")] {
+            let expected = format!("write the IP address too: 127.0.0.1:{port} is this machine alone");
+            assert_eq!(address(text), Err(expected), "{text}");
+        }
+        for text in ["", "localhost", "127.0.0.1", "::1", "example.org:80", "127.0.0.1:99999", ":x"] {
+            let expected = "write an IP address and a port, such as 127.0.0.1:7420 or [::1]:0";
+            assert_eq!(address(text), Err(expected.to_owned()), "{text}");
+        }
+        assert!(address("127.0.0.2:0").is_ok() && address("[::1]:0").is_ok());
+        assert!(lifetime("0s").is_err() && lifetime("1s").is_ok());
+        assert!(key("").is_err() && key("a b").is_err() && key(&"k".repeat(129)).is_err() && key("k-1").is_ok());
+    }
 }

@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 
 use callboard::Callboard;
 use callboard::env::Env;
-use callboard::messages::visible;
+use callboard::messages::{RunId, visible};
 use callboard_server::private::{self, Client, ClientError};
 use callboard_server::{Server, Tokens};
 use rustix::process::geteuid;
 
 use crate::command_line::command_line;
 use crate::exit::Exit;
-use crate::page::Failure;
+use crate::page::{Failure, note};
 use crate::stores::Stores;
 
 /// A board that other processes of this user reach on its socket.
@@ -28,13 +28,13 @@ pub(crate) struct Reachable {
 }
 
 impl Reachable {
-    /// Listens on the socket of a board. Where that is not possible, a warning is logged, and other processes see the board's runs but
-    /// cannot act on them.
+    /// Listens on the socket of a board. Where that is not possible, a line on standard error reports it, and other
+    /// processes see the board's runs but cannot act on them.
     pub(crate) async fn start(board: &Callboard) -> Self {
         let mut reachable = Self { stop: watch::Sender::new(false), serving: Vec::new() };
         let server = Server::new(board.clone(), Tokens::new(Env::system()));
         if let Err(error) = reachable.listen(&server, &name_of_board(board.id())).await {
-            tracing::warn!(%error, "other processes cannot act on the runs of this one");
+            note(&format!("other processes cannot act on the runs of this one: {error}"));
         }
         reachable
     }
@@ -107,17 +107,21 @@ pub(crate) async fn ask_service(
     (method, path): (&str, &str),
     body: Option<&Value>,
 ) -> Result<Value, Failure> {
-    match of_service(stores).request(method, path, body).await {
+    answer_of_service(stores, of_service(stores).request(method, path, body).await)
+}
+
+/// The answer of `callboard serve`.
+pub(crate) fn answer_of_service(stores: &Stores, answer: Result<(u16, Value), ClientError>) -> Result<Value, Failure> {
+    match answer {
         Ok(answer) => accepted(answer),
-        Err(ClientError::Absent(_)) => Err(Failure::new(
-            Exit::Unavailable,
-            format!(
-                "no server runs for these agents: start one with {}",
-                visible(&command_line("serve", stores.named()))
-            ),
-        )),
+        Err(ClientError::Absent(_)) => Err(no_server(stores)),
         Err(error) => Err(unanswered(&error)),
     }
+}
+
+pub(crate) fn no_server(stores: &Stores) -> Failure {
+    let line = visible(&command_line("serve", stores.named()));
+    Failure::new(Exit::Unavailable, format!("no server runs for these agents: start one with {line}"))
 }
 
 /// The body of an answer that is no problem.
@@ -137,6 +141,12 @@ pub(crate) fn accepted((status, body): (u16, Value)) -> Result<Value, Failure> {
     };
     let detail = body["detail"].as_str().or(body["title"].as_str()).unwrap_or("the server has refused it");
     Err(Failure::new(exit, visible(detail)))
+}
+
+/// The run of a delegation, as HTTP answers it.
+pub(crate) fn run_of(delegation: &Value) -> Result<RunId, Failure> {
+    let id = delegation["request_id"].as_str().and_then(|id| id.parse().ok());
+    id.ok_or_else(|| Failure::failed("the server's answer names no run".to_owned()))
 }
 
 pub(crate) fn unanswered(error: &ClientError) -> Failure {

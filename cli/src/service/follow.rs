@@ -53,7 +53,7 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
 }
 
 /// A run as JSON (docs/json-output.md).
-fn shown(fold: &Run) -> Value {
+pub(super) fn shown(fold: &Run) -> Value {
     let now = Env::system().now().wall;
     json!({
         "request_id": fold.submission().run,
@@ -95,7 +95,13 @@ pub(super) async fn wait(arguments: &Wait) -> Result<Page, Failure> {
 }
 
 /// The error of a command that no longer follows a run. `found` is the run, if it was read.
-fn left(exit: Exit, why: &str, (command, written): (&str, &str), found: Option<RunId>, stores: &Stores) -> Failure {
+pub(super) fn left(
+    exit: Exit,
+    why: &str,
+    (command, written): (&str, &str),
+    found: Option<RunId>,
+    stores: &Stores,
+) -> Failure {
     let (what, run) = match found {
         Some(run) => (format!("and run {} continues", short(run)), short(run)),
         None => (
@@ -118,7 +124,7 @@ pub(super) fn abandoned(fold: &Run, stores: &Stores) -> Failure {
     Failure::new(Exit::Unavailable, text)
 }
 
-fn ended(fold: &Run) -> Page {
+pub(super) fn ended(fold: &Run) -> Page {
     let result = fold.result();
     let outcome = result.map(|result| &result.outcome);
     let exit = outcome.map_or(Exit::Done, Exit::from);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard::messages::{RunEvent, RunId};
+use callboard::messages::{AgentName, RunEvent, RunId, Timestamp};
 use callboard::supervision::runs::{Follower, Run};
 use callboard_server::private::ClientError;
 
@@ -13,7 +13,7 @@ use crate::stores::store::{Rules, Store};
 use super::boards::{of_board, unanswered};
 
 /// How long to wait before looking again at a run whose process does not answer.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// How often to look at a run that no process works on, before that is reported: another process may be about to take it over.
 const LOOKS: u32 = 5;
 
@@ -24,6 +24,17 @@ pub(super) struct Following<'s> {
     follower: Option<Follower>,
     /// The last record of its journal that was read.
     record: u64,
+    /// The time of the last event that has one.
+    at: Timestamp,
+}
+
+/// An event that was added to the journal.
+pub(super) struct Added {
+    pub(super) number: u64,
+    pub(super) at: Timestamp,
+    /// The agent of its turn.
+    pub(super) agent: Option<AgentName>,
+    pub(super) event: RunEvent,
 }
 
 /// Why a run is no longer followed.
@@ -38,7 +49,7 @@ pub(super) enum Seen {
 impl<'s> Following<'s> {
     /// Begins to follow a run: nothing of it is read.
     pub(super) fn new(store: &'s Store, id: RunId) -> Self {
-        Self { store, id, follower: None, record: 0 }
+        Self { store, id, follower: None, record: 0, at: Timestamp::default() }
     }
 
     /// The run, as far as it was read.
@@ -48,29 +59,36 @@ impl<'s> Following<'s> {
         run.ok_or_else(|| Failure::failed(missing()))
     }
 
+    /// The time of the last event that was read.
+    pub(super) fn at(&self) -> Timestamp {
+        self.at
+    }
+
     /// The number of the last event that was read.
     pub(super) fn last(&self) -> u64 {
         self.follower.as_ref().map_or(0, |follower| follower.next_sequence() - 1)
     }
 
-    /// Reads what was added to the journal, and returns it, each event with its number.
-    pub(super) async fn advance(&mut self) -> Result<Vec<(u64, RunEvent)>, Failure> {
+    /// Reads what was added to the journal, and returns it.
+    pub(super) async fn advance(&mut self) -> Result<Vec<Added>, Failure> {
         let (events, record) = self.store.events_after(self.id, self.record).await.map_err(Failure::of)?;
         let follower = self.follower.get_or_insert_with(|| Follower::new(Rules::of(&events).state));
-        let numbered: Vec<(u64, RunEvent)> = (follower.next_sequence()..).zip(events).collect();
-        for (number, event) in &numbered {
-            let _ = follower.take(*number, event);
+        let mut added = Vec::with_capacity(events.len());
+        for (number, event) in (follower.next_sequence()..).zip(events) {
+            let agent = |follower: &Follower| follower.run()?.agent_of(event.turn()?).cloned();
+            let before = agent(follower);
+            let _ = follower.take(number, &event);
+            let agent = before.or_else(|| agent(follower));
+            self.at = event.at().unwrap_or(self.at);
+            added.push(Added { number, at: self.at, agent, event });
         }
         self.record = record;
         self.run()?;
-        Ok(numbered)
+        Ok(added)
     }
 
     /// Follows the run until it has ended or `see`, which receives what was added, has seen enough.
-    pub(super) async fn follow(
-        &mut self,
-        mut see: impl FnMut(&Run, &[(u64, RunEvent)]) -> bool,
-    ) -> Result<Seen, Failure> {
+    pub(super) async fn follow(&mut self, mut see: impl FnMut(&Run, &[Added]) -> bool) -> Result<Seen, Failure> {
         let mut looks = LOOKS;
         loop {
             if self.is_over(&mut see).await? {
@@ -102,7 +120,7 @@ impl<'s> Following<'s> {
         }
     }
 
-    async fn is_over(&mut self, see: &mut impl FnMut(&Run, &[(u64, RunEvent)]) -> bool) -> Result<bool, Failure> {
+    async fn is_over(&mut self, see: &mut impl FnMut(&Run, &[Added]) -> bool) -> Result<bool, Failure> {
         let added = self.advance().await?;
         let run = self.run()?;
         let is_enough = see(run, &added);

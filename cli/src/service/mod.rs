@@ -6,17 +6,25 @@ pub(crate) mod boards;
 mod decide;
 mod follow;
 mod following;
+mod inbox;
+mod letters;
 mod send;
 mod serve;
 mod tokens;
+mod tree;
+mod watch;
 
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 use crate::arguments::Common;
-use crate::page::{self, Failure, Page};
+use crate::page::{self, Failure, Page, json_line};
 use crate::process::{block_on, print};
 
-use arguments::{Answer, Approve, Cancel, Deny, Pending, Send, Serve, Status, Tokens, Wait};
+use arguments::{
+    Answer, Approve, Cancel, DeadLetters, Deny, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
+};
 
 /// Runs `callboard serve`.
 pub(crate) fn serve(arguments: Serve) -> ExitCode {
@@ -70,7 +78,39 @@ pub(crate) fn answer(arguments: &Answer) -> ExitCode {
 
 /// Runs `callboard tokens`.
 pub(crate) fn tokens(command: &Tokens) -> ExitCode {
-    page::print(tokens::main(command), command.json())
+    page::print_or(tokens::main(command), command.json(), || tokens::undo(command))
+}
+
+/// Runs `callboard watch`, which prints lines.
+pub(crate) fn watch(arguments: &Watch) -> ExitCode {
+    let (answer, is_json) = (block_on(watch::watch(arguments)), arguments.json);
+    print(move || match answer {
+        Err(failure) if is_json => {
+            let exit = failure.exit();
+            page::print(Ok(Page { exit, ..Page::new(format!("{}\n", json_line(&failure.json())), Value::Null) }), false)
+        }
+        answer => page::print(answer, false),
+    })
+}
+
+/// Runs `callboard read`.
+pub(crate) fn read(arguments: &Read) -> ExitCode {
+    printed(arguments.json, inbox::read(arguments))
+}
+
+/// Runs `callboard retry`.
+pub(crate) fn retry(arguments: &Retry) -> ExitCode {
+    printed(arguments.common.json, letters::retry(arguments))
+}
+
+/// Runs `callboard dead-letters`.
+pub(crate) fn dead_letters(arguments: &DeadLetters) -> ExitCode {
+    printed(arguments.common().json, letters::main(arguments))
+}
+
+/// Runs `callboard tree`.
+pub(crate) fn tree(arguments: &Common) -> ExitCode {
+    printed(arguments.json, tree::tree(arguments))
 }
 
 fn printed(json: bool, answer: impl Future<Output = Result<Page, Failure>>) -> ExitCode {

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::{RunId, visible};
+use callboard::messages::visible;
 
 use crate::arguments::Common;
 use crate::page::{Failure, Page, lines_of, table};
 use crate::run_names::short;
 
 use super::arguments::Send;
-use super::boards::ask_service;
+use super::boards::{answer_of_service, ask_service, of_service, run_of};
 
 /// Delegates a task, and returns once it is journaled.
 pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
-    let Send { to, task, input, limits, choice, json: _ } = arguments;
+    let Send { to, task, input, limits, key, choice, json: _ } = arguments;
     let mut request = json!({ "to": to, "body": task });
     if let Some(input) = input {
         request["input"] = input.clone();
@@ -22,15 +22,16 @@ pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
         request["limits"] = json!(limits.of_new_run());
     }
     let stores = choice.stores()?;
-    let delegation = ask_service(&stores, ("POST", "/v1/delegations"), Some(&request)).await?;
-    let run = run_of(&delegation)?;
+    let (service, path) = (of_service(&stores), "/v1/delegations");
+    let answer = match key {
+        Some(key) => service.request_once("POST", path, key, Some(&request)).await,
+        None => service.request("POST", path, Some(&request)).await,
+    };
+    let delegation = answer_of_service(&stores, answer)?;
+    let id = short(run_of(&delegation)?);
     let agent = visible(delegation["to_agent"].as_str().unwrap_or(to));
-    Ok(Page::new(format!("{}  acknowledged by {agent}\n", short(run)), delegation))
-}
-
-fn run_of(delegation: &Value) -> Result<RunId, Failure> {
-    let id = delegation["request_id"].as_str().and_then(|id| id.parse().ok());
-    id.ok_or_else(|| Failure::failed("the server's answer names no run".to_owned()))
+    let page = Page::new(format!("{id}  acknowledged by {agent}\n"), delegation);
+    Ok(Page { done: Some(format!("the task is journaled as {id}")), ..page })
 }
 
 /// Lists the agents of the server.

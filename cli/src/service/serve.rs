@@ -1,10 +1,12 @@
 //! `callboard serve`: a board that stays up, with the agents of a folder.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use callboard::Callboard;
@@ -63,14 +65,20 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let mut reachable = Reachable::start(&board).await;
     let served = async {
+        let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
         let mut server = Server::new(board.clone(), tokens);
+        if !address.ip().is_unspecified() {
+            // Clients name the address that they connect to.
+            let own = server.public_origin(&url_of(address));
+            server = own.map_err(|error| Failure::failed(error.to_string()))?;
+        }
         if let Some(origin) = &arguments.public_url {
             server = server.public_origin(origin).map_err(|error| Failure::usage(format!("--public-url: {error}")))?;
         }
         let listened = reachable.listen(&server, &name_of_service(&stores)).await;
-        listened.map_err(|error| not_private(&error))?;
+        listened.map_err(|error| not_private(&stores, &error))?;
+        let _announced = Announced::write(&stores, &url_of(address));
         let stopped = reachable.stopped();
-        let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
         let serving = tokio::spawn(async move { server.serve(listener, stopped).await });
         watch_over(&board, (&stores, &store), loaded, address, &mut signals).await?;
         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
@@ -108,8 +116,11 @@ async fn watch_over(
     note(&format!("the store is {}", shown_path(store.folder())));
     let waiting = board.people().pending().await.len();
     let running = count(own.len(), "agent");
-    let line =
-        format!("{running} running · {waiting} waiting for you · {} failed          http://{address}", invalid.len());
+    let line = format!(
+        "{running} running · {waiting} waiting for you · {} failed          {}",
+        invalid.len(),
+        url_of(address)
+    );
     writeln!(io::stdout(), "{line}")
         .map_err(|error| Failure::failed(format!("the address cannot be written: {error}")))?;
     let (people, mut shown) = (board.people(), BTreeSet::new());
@@ -167,17 +178,52 @@ async fn check_none_runs(stores: &Stores) -> Result<(), Failure> {
     match of_service(stores).request("GET", "/v1/health", None).await {
         Err(ClientError::Absent(_)) => Ok(()),
         Err(error) => Err(unanswered(&error)),
-        Ok(_) => Err(runs_already()),
+        Ok(_) => Err(runs_already(stores)),
     }
 }
 
-fn runs_already() -> Failure {
-    Failure::new(Exit::Unavailable, "a server runs for these agents already: stop that one first".to_owned())
+/// The URL of an address. The usual port is not in it, as it is not in what clients send.
+fn url_of(address: SocketAddr) -> String {
+    match (address.port(), address) {
+        (80, SocketAddr::V4(address)) => format!("http://{}", address.ip()),
+        (80, SocketAddr::V6(address)) => format!("http://[{}]", address.ip()),
+        _ => format!("http://{address}"),
+    }
 }
 
-fn not_private(error: &ListenError) -> Failure {
+/// The file with the process and the URL of a server, while it serves. It is of the server whose socket answers.
+struct Announced(PathBuf);
+
+impl Announced {
+    fn file(stores: &Stores) -> PathBuf {
+        stores.folder().join("service/server.json")
+    }
+
+    /// Where it cannot be written, a second server is refused without these.
+    fn write(stores: &Stores, url: &str) -> Self {
+        let (file, json) = (Self::file(stores), json!({ "process": std::process::id(), "url": url }));
+        let _ = fs::write(&file, json.to_string());
+        Self(file)
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn runs_already(stores: &Stores) -> Failure {
+    let announced = fs::read(Announced::file(stores)).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let which = announced
+        .and_then(|it| Some(format!(" (process {}, {})", it["process"].as_u64()?, visible(it["url"].as_str()?))));
+    let text = format!("a server runs for these agents already{}: stop that one first", which.unwrap_or_default());
+    Failure::new(Exit::Unavailable, text)
+}
+
+fn not_private(stores: &Stores, error: &ListenError) -> Failure {
     match error {
-        ListenError::InUse(_) => runs_already(),
+        ListenError::InUse(_) => runs_already(stores),
         error => Failure::new(Exit::Denied, error.to_string()),
     }
 }

@@ -45,6 +45,21 @@ pub(super) fn main(command: &Tokens) -> Result<Page, Failure> {
     }
 }
 
+/// Revokes the token whose secret could not be printed.
+pub(super) fn undo(command: &Tokens) -> String {
+    match command {
+        Tokens::Add { name, choice, .. } => {
+            let revoked = choice.stores().and_then(|stores| open(&stores)?.revoke(name).map_err(failure));
+            match revoked {
+                Ok(_) => format!("the token {name} is revoked again"),
+                Err(error) => format!("the token {name} is there, and its secret is lost: {}", error.text()),
+            }
+        }
+        Tokens::Revoke { name, .. } => format!("the token {name} is revoked"),
+        Tokens::List { .. } => "nothing was changed".to_owned(),
+    }
+}
+
 fn allowed(scopes: &[Scope]) -> Vec<Allowed> {
     let allowed = |scope: &Scope| match scope {
         Scope::Read => Allowed::Read,

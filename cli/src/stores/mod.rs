@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use callboard::messages::{ConversationId, RunId};
+use callboard::messages::{ConversationId, RunId, visible};
 
-use crate::page::Failure;
+use crate::page::{Failure, note};
 
 use open::OpenStores;
 use project::{Project, number_of, state_folder};
@@ -72,14 +72,18 @@ impl Stores {
 
     /// Opens a store for a new run; for one of a conversation the store that has it, because all runs of a conversation are in one store.
     pub(crate) async fn take_new(&self, conversation: Option<&ConversationId>) -> Result<Store, Failure> {
-        match (self, conversation) {
+        let store = match (self, conversation) {
             (Self::Named(folder), _) => {
                 store::check_may_have_store(folder)?;
-                Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error))
+                Store::open_or_make(folder).map_err(|error| store::not_opened(folder, &error))?
             }
-            (Self::Project(project), Some(conversation)) => project.take_for(conversation).await,
-            (Self::Project(project), None) => project.take(),
+            (Self::Project(project), Some(conversation)) => project.take_for(conversation).await?,
+            (Self::Project(project), None) => project.take()?,
+        };
+        if let Some(why) = store.shared().why_not_shared() {
+            note(&format!("no other process can use the store until this one has ended: {}", visible(why)));
         }
+        Ok(store)
     }
 
     /// A hint for a person who misses runs: where the earlier stores are if the project was moved. What it names is free once a store

@@ -10,7 +10,7 @@ mod input;
 pub(crate) mod interrupts;
 mod program;
 mod programs;
-mod progress;
+pub(crate) mod progress;
 mod read;
 mod run;
 mod session;

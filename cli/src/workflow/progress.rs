@@ -146,19 +146,26 @@ fn gave(command: &Command) -> String {
     if shown.is_empty() { shown } else { format!(": {shown}") }
 }
 
+impl Kind {
+    /// The mark of a line, and the parameter of the escape sequence for its colour.
+    pub(crate) fn mark(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Started => ("▶", "36"),
+            Self::Finished => ("✔", "32"),
+            Self::Failed => ("✘", "31"),
+            Self::Retried => ("…", "33"),
+            Self::Waits => ("‖", "35"),
+            Self::Repeated => ("↻", "34"),
+            Self::Cancelled => ("–", "2"),
+        }
+    }
+}
+
 impl Line {
     /// The line as text, with escape sequences for colours if `is_coloured`.
     pub(crate) fn shown(&self, is_coloured: bool) -> String {
         let Self { kind, node, text } = self;
-        let (mark, colour) = match kind {
-            Kind::Started => ("▶", "36"),
-            Kind::Finished => ("✔", "32"),
-            Kind::Failed => ("✘", "31"),
-            Kind::Retried => ("…", "33"),
-            Kind::Waits => ("‖", "35"),
-            Kind::Repeated => ("↻", "34"),
-            Kind::Cancelled => ("–", "2"),
-        };
+        let (mark, colour) = kind.mark();
         let node = visible(node);
         if is_coloured {
             format!("\u{1b}[{colour}m{mark} {node}\u{1b}[0m {text}")

@@ -17,4 +17,5 @@ mod signals;
 mod support;
 mod usage;
 mod waits;
+mod watching;
 mod workflows;

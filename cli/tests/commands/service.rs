@@ -2,9 +2,6 @@
 
 #![cfg(unix)]
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Child;
-
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -12,53 +9,8 @@ use crate::support::agents::searcher;
 use crate::support::model::Model;
 use crate::support::project::Project;
 use crate::support::running::Running;
-use crate::support::{Killed, Printed, ended, output_of, write};
-
-/// A server that runs beside a test, and is killed if the test fails.
-struct Serving {
-    process: Option<Child>,
-    /// The first line that it printed.
-    line: String,
-}
-
-impl Serving {
-    fn start(project: &Project) -> Self {
-        Self::start_with(project, &[])
-    }
-
-    fn start_with(project: &Project, options: &[&str]) -> Self {
-        let command = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-        let mut process = project.command(&command).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        if line.is_empty() {
-            panic!("it does not serve: {}", ended(process).error);
-        }
-        Self { process: Some(process), line }
-    }
-
-    fn stop(mut self) -> Printed {
-        let process = self.process.take().unwrap();
-        kill_process(Pid::from_child(&process), Signal::INT).unwrap();
-        ended(process)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        if let Some(process) = self.process.take() {
-            drop(Killed(process));
-        }
-    }
-}
-
-fn sent(project: &Project, task: &str) -> String {
-    let printed = project.callboard(&["send", "writer", task]);
-    let id = printed.out.strip_suffix("  acknowledged by writer\n");
-    let id = id.unwrap_or_else(|| panic!("{} {}", printed.out, printed.error));
-    assert_eq!((id.len(), &id[..4], printed.code), (16, "req-", Some(0)), "{}", printed.error);
-    id.to_owned()
-}
+use crate::support::serving::{Serving, sent};
+use crate::support::{ended, output_of, write};
 
 #[test]
 fn a_task_is_sent_to_a_server_and_waited_for() {

@@ -12,6 +12,7 @@ pub(crate) mod model;
 pub(crate) mod project;
 pub(crate) mod running;
 pub(crate) mod runs;
+pub(crate) mod serving;
 
 use std::borrow::BorrowMut;
 use std::fs;

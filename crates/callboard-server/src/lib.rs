@@ -31,6 +31,7 @@ mod delegations;
 mod events;
 #[cfg(unix)]
 mod folders;
+mod inbox;
 mod index;
 pub mod json;
 mod lingering;

@@ -97,6 +97,13 @@ fn operation(route: &Route) -> Option<Operation> {
             let agents = object(&json!({ "agents": list(json!({ "type": "object" })) }), &["agents"]);
             Operation::of("The agents and what they announce", agents)
         }
+        ("GET", "/v1/agents/{name}/inbox") => {
+            let messages = object(
+                &json!({ "agent": text(), "messages": list(json!({ "type": "object" })) }),
+                &["agent", "messages"],
+            );
+            Operation::of("The newest messages of an agent's inbox", messages)
+        }
         ("GET", "/v1/tree") => Operation::of("The supervisors and actors", json!({ "type": "object" })),
         ("GET", "/v1/agents/{name}/events") => Operation::of("The events of the turns of an agent", Value::Null)
             .query(&[("modes", false)])

@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, events, lists, mcp, openapi, people, watching};
+use crate::{agents, delegations, events, inbox, lists, mcp, openapi, people, watching};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -54,6 +54,7 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/ready", Access::Open), || on(MethodFilter::GET, agents::ready)),
     (get("/v1/openapi.json", Access::Open), || on(MethodFilter::GET, openapi::get)),
     (get("/v1/agents", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::list)),
+    (get("/v1/agents/{name}/inbox", Access::Scope(Scope::Read)), || on(MethodFilter::GET, inbox::read)),
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
     (get("/v1/agents/{name}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, watching::agent)),
     (get("/v1/tree/events", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, watching::tree)),

@@ -315,3 +315,26 @@ async fn agents_and_the_tree_are_listed() {
     assert_eq!((&tree["name"], children.contains(&"agents")), (&json!("callboard"), true), "{tree}");
     service.end().await;
 }
+
+#[tokio::test]
+async fn requests_and_statuses_of_a_delegation_are_in_the_inboxes_of_its_agent_and_of_who_gave_it() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let id = id_of(&client.post("/v1/delegations", &json!({ "to": "echo", "body": "one" })).await);
+    service.board.run(id.parse().unwrap()).result().await.unwrap();
+    let inbox = client.get("/v1/agents/echo/inbox").await.json();
+    assert_eq!(inbox["agent"], "echo", "{inbox}");
+    let request = &inbox["messages"][0];
+    assert_eq!(
+        [&request["kind"], &request["request_id"], &request["from_agent"], &request["body"]],
+        [&json!("request"), &json!(id), &json!("ci"), &json!("one")]
+    );
+    let inbox = client.get("/v1/agents/ci/inbox").await.json();
+    let last = inbox["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        [&last["kind"], &last["request_id"], &last["status"], &last["body"]],
+        [&json!("status"), &json!(id), &json!("complete"), &json!("one")]
+    );
+    assert_eq!(client.get("/v1/agents/nobody/inbox").await.json()["messages"], json!([]));
+    service.end().await;
+}

@@ -34,6 +34,7 @@ pub(crate) struct Here {
     pub(crate) holder: Arc<Holder>,
     /// `None` if no folder can have the socket: other processes cannot use the store.
     pub(crate) socket: Option<(UnixListener, SocketFile)>,
+    pub(crate) why_not_shared: Option<String>,
     _lock: File,
 }
 
@@ -103,7 +104,8 @@ fn try_open(folder: &Path, clock: &Arc<dyn Clock>, may_be_new: bool) -> Result<A
     if let Err(error) = &socket {
         tracing::warn!(%error, "no other process can use the store until this one has ended");
     }
-    Ok(Attempt::Opened(Opened::Here(Box::new(Here { holder, socket: socket.ok(), _lock: lock }))))
+    let why_not_shared = socket.as_ref().err().map(ToString::to_string);
+    Ok(Attempt::Opened(Opened::Here(Box::new(Here { holder, socket: socket.ok(), why_not_shared, _lock: lock }))))
 }
 
 /// Makes the folder of a new store, where nothing is in the way; whether it did.

@@ -69,6 +69,7 @@ const QUEUE: usize = 16_384;
 /// ```
 pub struct SharedStore {
     core: Arc<Core>,
+    why_not_shared: Option<String>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -124,9 +125,9 @@ impl SharedStore {
     fn of(folder: &Path, clock: Arc<dyn Clock>, opened: Opened) -> Result<Self, StorageError> {
         // It is opened again from wherever this process is by then.
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let mode = match &opened {
-            Opened::Here(here) => Mode::Here(Arc::clone(&here.holder)),
-            Opened::Elsewhere(_) => Mode::Elsewhere,
+        let (mode, why_not_shared) = match &opened {
+            Opened::Here(here) => (Mode::Here(Arc::clone(&here.holder)), here.why_not_shared.clone()),
+            Opened::Elsewhere(_) => (Mode::Elsewhere, None),
         };
         let (jobs, waiting) = mpsc::unbounded_channel();
         let core = Arc::new(Core {
@@ -140,13 +141,20 @@ impl SharedStore {
         });
         let thread = thread::start(Arc::clone(&core), opened, waiting)
             .map_err(|error| StorageError::Open { path: folder.display().to_string(), detail: error.to_string() })?;
-        Ok(Self { core, thread: Mutex::new(Some(thread)) })
+        Ok(Self { core, why_not_shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Whether this process has the files open, now.
     #[must_use]
     pub fn is_here(&self) -> bool {
         matches!(&*self.core.mode.read(), Mode::Here(_))
+    }
+
+    /// Why other processes cannot use the store while this one has the files open, as it opened them: no folder can have the socket.
+    /// `None` if they can.
+    #[must_use]
+    pub fn why_not_shared(&self) -> Option<&str> {
+        self.why_not_shared.as_deref()
     }
 
     /// Closes the store for this process. If it has the files open, they are synced and given to the other processes. Later calls fail

@@ -69,7 +69,28 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), ClientError> {
-        let response = self.send(method, path, &[], body).await?;
+        self.answer(self.send(method, path, &[], body)).await
+    }
+
+    /// As [`Client::request`], with a key under which the request may be sent again: it is carried out once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn request_once(
+        &self,
+        method: &str,
+        path: &str,
+        key: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), ClientError> {
+        self.answer(self.send(method, path, &[("idempotency-key", key)], body)).await
+    }
+
+    async fn answer(
+        &self,
+        sent: impl Future<Output = Result<Response<Body>, ClientError>>,
+    ) -> Result<(u16, Value), ClientError> {
+        let response = sent.await?;
         let status = response.status().as_u16();
         let bytes = to_bytes(response.into_body(), usize::MAX).await.map_err(|error| broken(&error))?;
         if bytes.is_empty() {

@@ -1,0 +1,245 @@
+//! `callboard watch`, `read`, `retry`, `dead-letters` and `tree`: what is seen and repeated of the runs of a server.
+
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::agents::{add_shell_agent, searcher};
+use crate::support::project::Project;
+use crate::support::serving::{Serving, sent};
+use crate::support::{ended, write};
+
+/// A process whose lines are read as they come, and that is killed when this is dropped.
+struct Watching {
+    process: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Watching {
+    fn start(project: &Project, arguments: &[&str]) -> Self {
+        let mut process = project.command(&[&["watch"], arguments].concat()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self { process, lines }
+    }
+
+    /// The next line that has this text; those before it are passed over.
+    fn line(&mut self, expected: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let begin = seen.len();
+            assert!(self.lines.read_line(&mut seen).unwrap() > 0, "{expected:?} is not printed: {seen}");
+            if seen[begin..].contains(expected) {
+                return seen[begin..].to_owned();
+            }
+        }
+    }
+
+    fn code(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        (self.process.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_run_is_watched_event_by_event_to_its_end_and_its_exit_code() {
+    let project = Project::new();
+    write(&project.folder, "agents/writer.toml", &searcher("writer"));
+    let serving = Serving::start(&project);
+    let id = sent(&project, "look");
+    let mut text = Watching::start(&project, &[&id]);
+    let mut json = Watching::start(&project, &["@last", "--json"]);
+    let first = text.line("");
+    assert!(first.starts_with("   1    +0.000 s  ") && first.contains("writer"), "{first:?}");
+    project.model.calls("FileSearch", json!({ "pattern": "x" }));
+    let asked = text.line("‖ waits for a person");
+    assert!(asked.starts_with("‖ waits for a person (consent): writer wants to FileSearch"), "{asked}");
+    let pending = text.line("    callboard pending ");
+    let pending = project.callboard(&["pending", pending.trim().rsplit(' ').next().unwrap()]);
+    assert_eq!(pending.code, Some(0), "{}", pending.error);
+    assert_eq!(project.callboard(&["deny", &id]).code, Some(0));
+    text.line("▶ continues");
+    project.model.answers("found nothing");
+    let (code, rest) = text.code();
+    assert!(code == Some(0) && rest.ends_with("\ncomplete: found nothing\n"), "{code:?} {rest}");
+    let (first, (code, rest)) = (json.line("\"event\""), json.code());
+    let objects: Vec<Value> = (first + &rest).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!((code, kinds[0], *kinds.last().unwrap()), (Some(0), "event", "ended"), "{kinds:?}");
+    let numbers: Vec<u64> = objects.iter().filter_map(|object| object["number"].as_u64()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "each event once");
+    assert!(kinds.contains(&"waits") && kinds.contains(&"continues"), "{kinds:?}");
+    assert_eq!(objects.last().unwrap()["result"]["output"], "found nothing");
+    let again = project.callboard(&["watch", &id]);
+    assert!(again.code == Some(0) && again.out.ends_with("complete: found nothing\n"), "{}", again.out);
+    serving.stop();
+}
+
+#[test]
+fn all_runs_of_a_server_are_watched_until_it_ends_or_a_signal_comes() {
+    let project = Project::new();
+    let nobody = project.callboard(&["watch"]);
+    assert!(nobody.code == Some(6) && nobody.error.contains("start one with callboard serve"), "{}", nobody.error);
+    let serving = Serving::start(&project);
+    let before = sent(&project, "begun before");
+    let mut watching = Watching::start(&project, &[]);
+    let line = watching.line(&before);
+    assert!(line.ends_with(&format!("  {before}  ▶ writer began: begun before\n")), "{line}");
+    project.model.answers("done \u{1b}[2J");
+    let line = watching.line("✔");
+    assert!(line.contains(&format!("  {before}  ✔ writer finished after ")), "{line}");
+    assert!(line.ends_with(": done \\u{1b}[2J\n"), "{line}");
+    let cancelled = sent(&project, "soon cancelled");
+    watching.line("began: soon cancelled");
+    assert_eq!(project.callboard(&["cancel", &cancelled, "--reason", "no"]).code, Some(0));
+    assert!(watching.line("– writer cancelled after ").ends_with(": cancelled: no\n"));
+    kill_process(Pid::from_child(&watching.process), Signal::INT).unwrap();
+    assert_eq!(watching.code(), (Some(130), String::new()));
+    let mut watching = Watching::start(&project, &["--json"]);
+    project.model.answers("for the cancelled one");
+    let third = sent(&project, "third");
+    let object: Value = serde_json::from_str(&watching.line("\"third\"")).unwrap();
+    assert_eq!((&object["kind"], &object["body"]), (&json!("began"), &json!("third")), "{third}");
+    project.model.answers("3");
+    let object: Value = serde_json::from_str(&watching.line("\"ended\"")).unwrap();
+    assert_eq!((&object["kind"], &object["status"]), (&json!("ended"), &json!("finished")));
+    serving.stop();
+    let (code, rest) = watching.code();
+    let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!((code, &last["code"]), (Some(6), &json!(6)), "{rest}");
+}
+
+#[test]
+fn what_was_sent_is_in_the_inbox_of_the_terminals_and_of_its_agent() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    assert_eq!(project.callboard(&["read"]).out, "the inbox of owner has no messages\n");
+    let id = sent(&project, "what \u{1b}[2J version?");
+    project.model.answers("v2");
+    assert_eq!(project.callboard(&["wait", &id]).code, Some(0));
+    let read = project.callboard(&["read"]);
+    let lines: Vec<&str> = read.out.lines().collect();
+    assert!(lines[0].contains("message") && lines.len() == 3, "{}", read.out);
+    assert!(lines[1].contains(&id) && lines[1].ends_with("ack"), "{}", read.out);
+    assert!(lines[2].contains("writer") && lines[2].ends_with("complete: v2"), "{}", read.out);
+    let read = project.callboard(&["read", "writer"]);
+    assert!(read.out.contains("owner") && read.out.ends_with("asks: what \\u{1b}[2J version?\n"), "{}", read.out);
+    let json = project.callboard(&["read", "--json"]).json();
+    assert_eq!((&json["agent"], &json["messages"][1]["body"]), (&json!("owner"), &json!("v2")));
+    serving.stop();
+}
+
+#[test]
+fn a_turn_that_failed_for_good_is_listed_and_tried_again() {
+    let project = Project::new();
+    let fails = r#"while turn; do
+    if [ -f repaired ]; then finish '"output":"done"'; else
+        echo '{"type":"error","turn":"'$id'","text":"it is down","terminal":true}'
+    fi
+done
+"#;
+    add_shell_agent(&project.folder, "fails", fails);
+    let serving = Serving::start(&project);
+    assert_eq!(project.callboard(&["dead-letters"]).out, "there are no dead letters\n");
+    let sent = project.callboard(&["send", "fails", "x"]);
+    assert_eq!(project.callboard(&["wait", "@last"]).code, Some(1), "{}", sent.error);
+    let id = &sent.out[..16];
+    let listed = project.callboard(&["dead-letters"]);
+    let letter = format!("{id}/1");
+    assert!(listed.out.contains(&letter) && listed.out.contains("it is down"), "{} {}", listed.out, listed.error);
+    assert_eq!(project.callboard(&["dead-letters", "list", "--json"]).json()["dead_letters"][0]["turn"], 1);
+    write(&project.folder, "repaired", "");
+    let retried = project.callboard(&["dead-letters", "retry", &letter]);
+    assert!(retried.code == Some(0) && retried.out.ends_with(&format!("  continues from {id}\n")), "{}", retried.error);
+    let again = project.callboard(&["retry", id]);
+    assert_eq!((again.code, &again.out), (Some(0), &retried.out), "it is one run");
+    assert_eq!(project.callboard(&["wait", &retried.out[..16]]).out, "complete: done\n");
+    for (wrong, code) in [("x/1", 3), (&format!("{id}/one") as &str, 2), (&format!("{id}/7"), 3)] {
+        let refused = project.callboard(&["dead-letters", "retry", wrong]);
+        assert_eq!(refused.code, Some(code), "{wrong}: {}", refused.error);
+    }
+    serving.stop();
+}
+
+#[test]
+fn the_tree_of_a_server_is_drawn() {
+    let project = Project::new();
+    assert_eq!(project.callboard(&["tree"]).code, Some(6));
+    let serving = Serving::start(&project);
+    let drawn = project.callboard(&["tree"]);
+    let begins = |begin: &str| drawn.out.lines().any(|line| line.starts_with(begin));
+    assert!(begins("callboard  running") && begins("│   ├── writer  running"), "{}", drawn.out);
+    assert!(drawn.out.lines().all(|line| line.contains("  running")), "{}", drawn.out);
+    assert_eq!(project.callboard(&["tree", "--json"]).json()["name"], "callboard");
+    serving.stop();
+}
+
+#[test]
+fn a_task_that_is_sent_again_with_its_key_is_the_same_run() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    let send = |arguments: &[&str]| project.callboard(&[&["send", "writer", "x", "--key"], arguments].concat());
+    let (first, again, other) = (send(&["a"]), send(&["a"]), send(&["b"]));
+    assert_eq!((first.code, &first.out), (Some(0), &again.out), "{}", first.error);
+    assert_ne!(first.out, other.out);
+    let different = project.callboard(&["send", "writer", "y", "--key", "a"]);
+    assert!(different.code == Some(2) && different.error.contains("choose another key"), "{}", different.error);
+    assert_eq!(send(&["a b"]).code, Some(2));
+    // The run's id is in the error where the output cannot be written.
+    let mut full = project.command(&["send", "writer", "x", "--key", "a"]);
+    let lost = ended(full.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap()).spawn().unwrap());
+    let named = format!("the task is journaled as {}\n", &first.out[..16]);
+    assert!(lost.code == Some(1) && lost.error.ends_with(&named), "{}", lost.error);
+    serving.stop();
+}
+
+#[test]
+fn a_token_whose_secret_cannot_be_written_is_revoked_again() {
+    let project = Project::new();
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    for out in [full(), closed.into()] {
+        let lost = ended(project.command(&["tokens", "add", "ci"]).stdout(out).spawn().unwrap());
+        assert_eq!(lost.code, Some(1));
+        assert!(lost.error.ends_with("; the token ci is revoked again\n"), "{}", lost.error);
+        assert_eq!(project.callboard(&["tokens", "list", "--json"]).json()["tokens"], json!([]));
+    }
+    let never = project.callboard(&["tokens", "add", "ci", "--lifetime", "0s"]);
+    assert!(never.code == Some(2) && never.error.contains("it has to be above zero"), "{}", never.error);
+}
+
+#[test]
+fn a_server_answers_to_the_address_that_it_listens_on_and_is_named_to_a_second_one() {
+    let project = Project::new();
+    let serving = Serving::start_with(&project, &["--listen", "127.0.0.2:0"]);
+    let address = serving.address().to_owned();
+    for (host, status) in [(&*address, "200"), ("127.0.0.2:1", "403")] {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        write!(stream, "GET /v1/health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+    }
+    let second = project.callboard(&["serve", "--listen", "127.0.0.1:0"]);
+    let process = serving.process.as_ref().unwrap().id();
+    let why = format!(
+        "error: a server runs for these agents already (process {process}, http://{address}): stop that one first\n"
+    );
+    assert_eq!((second.code, second.error), (Some(6), why));
+    serving.stop();
+    let wrong = project.callboard(&["serve", "--listen", "localhost:0"]);
+    assert!(wrong.code == Some(2) && wrong.error.contains("write the IP address too: 127.0.0.1:0"), "{}", wrong.error);
+}
