@@ -35,6 +35,13 @@ impl ContextEntry {
     }
 }
 
+impl Origin {
+    /// What comes from outside of any run, and is not trusted.
+    pub(crate) fn outside() -> Self {
+        Self { run: RunId(uuid::Uuid::nil()), chain: Chain::default(), is_tainted: true }
+    }
+}
+
 /// The turn that wrote an entry: its run, its chain, and whether it was tainted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {

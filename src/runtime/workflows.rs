@@ -96,6 +96,19 @@ impl Workflows {
     /// # Errors
     /// See [`WorkflowStoreError`].
     pub async fn save(&self, workflow: &Workflow) -> Result<u32, WorkflowStoreError> {
+        loop {
+            let last = self.versions(workflow.name()).await?.last().copied().unwrap_or_default();
+            if let Some(version) = self.save_after(last, workflow).await? {
+                return Ok(version);
+            }
+        }
+    }
+
+    /// As [`Workflows::save`], if the latest version is still this one (0: if there is none), and `None` otherwise.
+    ///
+    /// # Errors
+    /// See [`WorkflowStoreError`].
+    pub async fn save_after(&self, last: u32, workflow: &Workflow) -> Result<Option<u32>, WorkflowStoreError> {
         let name = workflow.name();
         check_name("workflow", name, MAX_NAME)?;
         let stored = StoredWorkflow {
@@ -103,28 +116,27 @@ impl Workflows {
             plan: Arc::clone(workflow.plan()),
         };
         let value = codec::encode_shared(&stored);
-        loop {
-            let versions = self.versions(name).await?;
-            let last = versions.last().copied().unwrap_or_default();
-            if last > 0
-                && let Some(latest) = self.storage.get(&Self::version_key(name, last)).await?
-                && latest.value == value
-            {
-                return Ok(last);
-            }
-            let put = Put {
-                key: Self::version_key(name, last + 1),
-                value: Arc::clone(&value),
-                expected: Expected::Absent,
-                ttl_secs: None,
-                durability: self.durability,
-            };
-            match self.storage.put_if_revision(put).await {
-                Ok(_) => return Ok(last + 1),
-                // Another version was saved concurrently.
-                Err(StorageError::WrongRevision { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if self.versions(name).await?.last().copied().unwrap_or_default() != last {
+            return Ok(None);
+        }
+        if last > 0
+            && let Some(latest) = self.storage.get(&Self::version_key(name, last)).await?
+            && latest.value == value
+        {
+            return Ok(Some(last));
+        }
+        let put = Put {
+            key: Self::version_key(name, last + 1),
+            value,
+            expected: Expected::Absent,
+            ttl_secs: None,
+            durability: self.durability,
+        };
+        match self.storage.put_if_revision(put).await {
+            Ok(_) => Ok(Some(last + 1)),
+            // Another version was saved concurrently.
+            Err(StorageError::WrongRevision { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -251,6 +251,15 @@ pub(crate) enum Tokens {
         /// After what time it expires: 30s, 90m, 12h or 7d; without it, never
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
         lifetime: Option<Duration>,
+        /// The person who answers for it
+        #[arg(long, value_name = "PERSON")]
+        owner: Option<String>,
+        /// A namespace of the shared context that it reaches; may be given several times. By default none
+        #[arg(long, value_name = "NAMESPACE")]
+        namespace: Vec<String>,
+        /// How many requests it may send in a minute; without it, any number
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        requests_a_minute: Option<u32>,
         #[command(flatten)]
         choice: Choice,
         /// Print JSON, for programs

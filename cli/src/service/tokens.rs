@@ -28,10 +28,18 @@ pub(super) fn failure(error: TokenError) -> Failure {
 pub(super) fn main(command: &Tokens) -> Result<Page, Failure> {
     match command {
         Tokens::List { choice, .. } => list(&open(&choice.stores()?)?),
-        Tokens::Add { name, scope, lifetime, choice, .. } => {
+        Tokens::Add { name, scope, lifetime, owner, namespace, requests_a_minute, choice, .. } => {
             let scopes = if scope.is_empty() { vec![Allowed::Read, Allowed::Delegate] } else { allowed(scope) };
-            let spec = TokenSpec::new(name, scopes);
-            let spec = lifetime.map_or_else(|| spec.clone(), |lifetime| spec.clone().lifetime(lifetime));
+            let mut spec = TokenSpec::new(name, scopes).namespaces(namespace.iter().map(String::as_str));
+            if let Some(lifetime) = lifetime {
+                spec = spec.lifetime(*lifetime);
+            }
+            if let Some(owner) = owner {
+                spec = spec.owner(owner);
+            }
+            if let Some(requests) = requests_a_minute {
+                spec = spec.requests_a_minute(*requests);
+            }
             let secret = open(&choice.stores()?)?.add(spec).map_err(failure)?;
             Ok(Page::new(format!("{secret}\n"), json!({ "name": name, "token": secret })))
         }
@@ -82,6 +90,9 @@ fn list(tokens: &Kept) -> Result<Page, Failure> {
             "scopes": scopes,
             "created_at": callboard_server::json::time(token.created_at),
             "expires_at": token.expires_at.map(callboard_server::json::time),
+            "owner": token.owner,
+            "namespaces": token.namespaces,
+            "requests_a_minute": token.requests_a_minute,
         }));
     }
     let text = if rows.is_empty() { "there are no tokens\n".to_owned() } else { lines_of(&drawn) };

@@ -250,6 +250,15 @@ fn tokens_are_made_and_revoked_at_the_terminal() {
     assert!(added.code == Some(0) && added.out.starts_with("cbt_") && added.out.len() == 69, "{}", added.error);
     let listed: Value = project.callboard(&["tokens", "list", "--json"]).parsed();
     assert_eq!((&listed["tokens"][0]["name"], &listed["tokens"][0]["scopes"]), (&"ci".into(), &json!(["read"])));
+    assert_eq!(listed["tokens"][0]["namespaces"], json!([]));
+    let limits = ["--owner", "ann", "--namespace", "codebase", "--namespace", "pm", "--requests-a-minute", "60"];
+    assert_eq!(project.callboard(&[&["tokens", "add", "bot"][..], &limits].concat()).code, Some(0));
+    let bot = &project.callboard(&["tokens", "list", "--json"]).parsed::<Value>()["tokens"][0];
+    assert_eq!(
+        (&bot["owner"], &bot["namespaces"], &bot["requests_a_minute"]),
+        (&json!("ann"), &json!(["codebase", "pm"]), &json!(60))
+    );
+    assert_eq!(project.callboard(&["tokens", "revoke", "bot"]).code, Some(0));
     assert_eq!(project.callboard(&["tokens", "add", "ci"]).code, Some(2));
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).out, "the token ci is revoked\n");
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).code, Some(3));

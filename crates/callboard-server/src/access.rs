@@ -77,6 +77,9 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
     if let Some(sender) = request.extensions().get::<Sender>() {
         sender.is(&caller.name);
     }
+    if let Err(problem) = guard.context.rates.count(&caller, guard.context.now()) {
+        return problem.into_response();
+    }
     if !caller.scopes.contains(&scope) {
         let detail = format!("the token {} does not have the scope {scope}", caller.name);
         return Problem::new(ProblemCode::MissingScope, detail).into_response();

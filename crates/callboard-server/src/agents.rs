@@ -31,17 +31,6 @@ pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem
     }
 }
 
-/// Answers with the names of the saved workflows, each with its latest version.
-pub(crate) async fn workflows(State(context): Shared) -> Result<Json<Value>, Problem> {
-    let workflows = context.board.workflows();
-    let mut listed = Vec::new();
-    for name in workflows.names().await.map_err(|error| Problem::of_store(&error))? {
-        let versions = workflows.versions(&name).await.map_err(|error| Problem::of_store(&error))?;
-        listed.push(json!({ "name": name, "version": versions.last() }));
-    }
-    Ok(Json(json!({ "workflows": listed })))
-}
-
 /// Answers with the agents and what they announce.
 pub(crate) async fn list(State(context): Shared) -> Json<Value> {
     let roster = context.board.agents().roster();

@@ -41,6 +41,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
+/// The parameters `namespace` and `key` of a path, decoded; the key is empty where there is none.
+pub(crate) struct EntryPath {
+    pub(crate) namespace: String,
+    pub(crate) key: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for EntryPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let namespace = parameter(parts, state, "namespace").await?;
+        Ok(Self { namespace, key: parameter(parts, state, "key").await? })
+    }
+}
+
 async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> Result<String, Problem> {
     // A router that this one is mounted in may have parameters too.
     let found = RawPathParams::from_request_parts(parts, state).await;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::audit::Audit;
 use crate::index::Index;
 use crate::origins::Origins;
+use crate::rates::Rates;
 use crate::streams::Streams;
 use crate::tokens::Tokens;
 
@@ -20,6 +21,7 @@ pub(crate) struct Context {
     pub(crate) origins: Origins,
     pub(crate) streams: Streams,
     pub(crate) index: Index,
+    pub(crate) rates: Rates,
     pub(crate) audit: Arc<Audit>,
     /// Whether event streams are to end.
     pub(crate) is_stopping: watch::Sender<bool>,
@@ -27,14 +29,15 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index, audit) = Default::default();
-        Self { board, tokens, origins, streams, index, audit, is_stopping: watch::Sender::new(false) }
+        let (streams, index, rates, audit) = Default::default();
+        Self { board, tokens, origins, streams, index, rates, audit, is_stopping: watch::Sender::new(false) }
     }
 
     /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
-        let (streams, index, audit) = (self.streams.clone(), self.index.clone(), Arc::clone(&self.audit));
-        Self { streams, index, audit, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
+        let (streams, index) = (self.streams.clone(), self.index.clone());
+        let (rates, audit) = (self.rates.clone(), Arc::clone(&self.audit));
+        Self { streams, index, rates, audit, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -28,6 +28,8 @@ mod audit;
 mod body;
 mod context;
 mod delegations;
+mod entries;
+mod etags;
 mod events;
 #[cfg(unix)]
 mod folders;
@@ -48,11 +50,13 @@ mod people;
 pub mod private;
 mod problem;
 mod query;
+mod rates;
 mod routes;
 mod serving;
 mod streams;
 mod tokens;
 mod watching;
+mod workflows;
 
 pub use access::Access;
 #[cfg(unix)]

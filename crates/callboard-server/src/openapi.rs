@@ -21,6 +21,8 @@ struct Operation {
     /// The schema of the body.
     body: Option<Value>,
     status: u16,
+    /// Whether it has the headers `If-Match` and `If-None-Match`.
+    is_conditional: bool,
     /// The schema of the answer.
     answer: Answer,
 }
@@ -35,7 +37,7 @@ enum Answer {
 
 impl Operation {
     fn of(summary: &'static str, answer: Value) -> Self {
-        Self { summary, query: &[], body: None, status: 200, answer: Answer::Json(answer) }
+        Self { summary, query: &[], body: None, status: 200, is_conditional: false, answer: Answer::Json(answer) }
     }
 
     fn query(self, query: &'static [(&'static str, bool)]) -> Self {
@@ -44,6 +46,10 @@ impl Operation {
 
     fn body(self, body: Value) -> Self {
         Self { body: Some(body), ..self }
+    }
+
+    fn changing(self) -> Self {
+        Self { is_conditional: true, ..self }
     }
 
     fn accepted(self) -> Self {
@@ -117,6 +123,39 @@ fn operation(route: &Route) -> Option<Operation> {
             let workflow =
                 object(&json!({ "name": text(), "version": { "type": ["integer", "null"] } }), &["name", "version"]);
             Operation::of("The saved workflows", object(&json!({ "workflows": list(workflow) }), &["workflows"]))
+        }
+        ("PUT", "/v1/workflows/{name}") => {
+            let saved = object(&json!({ "name": text(), "version": number() }), &["name", "version"]);
+            let definitions = json!({ "oneOf": [
+                body(&json!({ "toml": text() }), &["toml"]),
+                body(&json!({ "line": text() }), &["line"]),
+            ]});
+            Operation::of("Saves the next version of a workflow", saved).body(definitions).changing()
+        }
+        ("GET", "/v1/workflows/{name}/versions") => {
+            let versions = object(&json!({ "name": text(), "versions": list(number()) }), &["name", "versions"]);
+            Operation::of("The versions of a workflow", versions)
+        }
+        ("GET", "/v1/workflows/{name}/drawing") => {
+            let drawn = json!({ "name": text(), "version": number(), "mermaid": text(), "svg": text() });
+            let drawn = object(&drawn, &["name", "version", "mermaid", "svg"]);
+            Operation::of("A workflow, drawn", drawn).query(&[("version", false)])
+        }
+        ("GET", "/v1/context/{namespace}") => {
+            let entries = json!({ "entries": list(schema("Entry")), "has_more": { "type": "boolean" } });
+            Operation::of(
+                "The entries of a namespace, without their values",
+                object(&entries, &["entries", "has_more"]),
+            )
+            .query(&[("prefix", false)])
+        }
+        ("GET", "/v1/context/{namespace}/{key}") => Operation::of("An entry of the shared context", schema("Entry")),
+        ("PUT", "/v1/context/{namespace}/{key}") => {
+            let entry = json!({ "value": text(), "ttl_secs": { "type": "integer", "minimum": 0 } });
+            Operation::of("Writes an entry", schema("Entry")).body(body(&entry, &["value"])).changing()
+        }
+        ("DELETE", "/v1/context/{namespace}/{key}") => {
+            Operation { status: 204, ..Operation::of("Deletes an entry", Value::Null) }.changing()
         }
         ("GET", "/v1/delegations" | "/v1/runs") => {
             let page = page("delegations", schema("Brief"));
@@ -216,6 +255,11 @@ fn schemas() -> Value {
             "request_id": text, "turn": { "type": "integer" }, "agent": text, "input": {}, "attempts": { "type": "integer" },
             "failure": { "type": "object" }, "at": { "type": "string", "format": "date-time" }, "retried_as": or_null,
         }), &["request_id", "turn"]),
+        "Entry": object(&json!({
+            "namespace": text, "key": text, "agent": text, "created_at": { "type": "string", "format": "date-time" },
+            "updated_at": { "type": "string", "format": "date-time" }, "expires_at": or_null, "revision": { "type": "integer" },
+            "is_untrusted": { "type": "boolean" }, "value": text,
+        }), &["namespace", "key", "agent", "revision", "is_untrusted"]),
         "Pending": object(&json!({
             "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
             "expires_at": or_null,
@@ -262,21 +306,27 @@ pub(crate) fn document() -> Value {
 }
 
 fn described(route: &Route, operation: Operation) -> Value {
-    let Operation { summary, query, body, status, answer } = operation;
+    let Operation { summary, query, body, status, is_conditional, answer } = operation;
     let parameter = |name: &str, place: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": "string" } });
     let in_path = route.path.split(['{', '}']).skip(1).step_by(2).map(|name| parameter(name, "path", true));
     let in_query = query.iter().map(|(name, required)| parameter(name, "query", *required));
+    let conditions: &[&str] = if is_conditional { &["If-Match", "If-None-Match"] } else { &[] };
+    let in_headers = conditions.iter().map(|name| parameter(name, "header", false));
     let may_be_over = matches!(answer, Answer::Events { is_of_one: true });
     let content = match answer {
         Answer::Json(schema) => json!({ "application/json": { "schema": schema } }),
         Answer::Events { .. } => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
     };
+    let mut answered = json!({ "description": summary });
+    if status != 204 {
+        answered["content"] = content;
+    }
     let mut described = json!({
         "operationId": operation_id(route),
         "summary": summary,
-        "parameters": in_path.chain(in_query).collect::<Vec<_>>(),
+        "parameters": in_path.chain(in_query).chain(in_headers).collect::<Vec<_>>(),
         "responses": {
-            status.to_string(): { "description": summary, "content": content },
+            status.to_string(): answered,
             "default": { "$ref": "#/components/responses/Problem" },
         },
     });

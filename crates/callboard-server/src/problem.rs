@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use callboard::actors::ContextError;
 use callboard::messages::Refusal;
 use callboard::runtime::{RunError, WorkflowStoreError};
 use callboard::storage::StorageError;
@@ -60,6 +61,8 @@ codes! {
     Unauthenticated = UNAUTHORIZED, "unauthenticated";
     /// The token does not have the scope that the route needs.
     MissingScope = FORBIDDEN, "missing-scope";
+    /// The token was not granted the namespace of the shared context.
+    NotGranted = FORBIDDEN, "not-granted";
     /// The header `Host` or `Origin` names something else than this server.
     ForeignOrigin = FORBIDDEN, "foreign-origin";
     /// The path, the delegation, the agent or what waits does not exist.
@@ -72,6 +75,8 @@ codes! {
     RequestTimeout = REQUEST_TIMEOUT, "request-timeout";
     /// It was decided or answered before, has ended, or belongs to another process.
     Conflict = CONFLICT, "conflict";
+    /// It is not what the header `If-Match` or `If-None-Match` needs it to be: it has changed.
+    PreconditionFailed = PRECONDITION_FAILED, "precondition-failed";
     /// The body is larger than the server reads.
     TooLarge = PAYLOAD_TOO_LARGE, "too-large";
     /// The body is not `application/json`.
@@ -228,6 +233,20 @@ impl From<WorkflowStoreError> for Problem {
         match error {
             WorkflowStoreError::Storage(error) => Self::of_store(&error),
             WorkflowStoreError::Name(error) => Self::bad(error.to_string()),
+            error => Self::internal(&error),
+        }
+    }
+}
+
+impl From<ContextError> for Problem {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::Name(_) => Self::bad(error.to_string()),
+            ContextError::TooLarge { .. } => Self::new(ProblemCode::Refused, error.to_string()),
+            ContextError::Changed { .. } => {
+                Self::new(ProblemCode::PreconditionFailed, "the entry has changed, or is there already; read it again")
+            }
+            ContextError::Storage(error) => Self::of_store(&error),
             error => Self::internal(&error),
         }
     }

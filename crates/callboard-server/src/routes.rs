@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, events, inbox, lists, mcp, openapi, people, watching};
+use crate::{agents, delegations, entries, events, inbox, lists, mcp, openapi, people, watching, workflows};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -58,7 +58,16 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/tree", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, agents::tree)),
     (get("/v1/agents/{name}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, watching::agent)),
     (get("/v1/tree/events", Access::Scope(Scope::Admin)), || on(MethodFilter::GET, watching::tree)),
-    (get("/v1/workflows", Access::Scope(Scope::Read)), || on(MethodFilter::GET, agents::workflows)),
+    (get("/v1/workflows", Access::Scope(Scope::Read)), || on(MethodFilter::GET, workflows::list)),
+    (put("/v1/workflows/{name}", Access::Scope(Scope::Admin)), || on(MethodFilter::PUT, workflows::save)),
+    (get("/v1/workflows/{name}/versions", Access::Scope(Scope::Read)), || on(MethodFilter::GET, workflows::versions)),
+    (get("/v1/workflows/{name}/drawing", Access::Scope(Scope::Read)), || on(MethodFilter::GET, workflows::drawing)),
+    (get("/v1/context/{namespace}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, entries::list)),
+    (get("/v1/context/{namespace}/{key}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, entries::get)),
+    (put("/v1/context/{namespace}/{key}", Access::Scope(Scope::Delegate)), || on(MethodFilter::PUT, entries::set)),
+    (delete("/v1/context/{namespace}/{key}", Access::Scope(Scope::Delegate)), || {
+        on(MethodFilter::DELETE, entries::delete)
+    }),
     (get("/v1/delegations", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::runs)),
     (get("/v1/runs", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::runs)),
     (get("/v1/dead-letters", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::dead_letters)),
@@ -92,6 +101,14 @@ const fn get(path: &'static str, access: Access) -> Route {
 
 const fn post(path: &'static str, access: Access) -> Route {
     Route { method: "POST", path, access }
+}
+
+const fn put(path: &'static str, access: Access) -> Route {
+    Route { method: "PUT", path, access }
+}
+
+const fn delete(path: &'static str, access: Access) -> Route {
+    Route { method: "DELETE", path, access }
 }
 
 impl Server {

@@ -207,7 +207,7 @@ fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
             requests.push((format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()), status));
         };
         for other in ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "QUERY", "PROPFIND"] {
-            if !Server::routes().any(|route| route.path == path && route.method == other) {
+            if !Server::routes().any(|route| filled(route.path) == path && route.method == other) {
                 add(&format!("{other} {path}"), "localhost", &token, "", 405);
             }
         }
@@ -227,7 +227,7 @@ fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
         for name in ["token", "access_token", "%74oken"] {
             add(&format!("{line}?{name}={secret}"), "localhost", &token, "", 400);
         }
-        if method == "POST" {
+        if ["POST", "PUT"].contains(&method) {
             for (content_type, body, status) in bodies() {
                 add(&line, "localhost", &format!("{token}Content-Type: {content_type}\r\n"), &body, status);
             }

@@ -29,6 +29,8 @@ pub struct ContextStore {
     pub(in crate::actors) env: Env,
     default_ttls: Arc<BTreeMap<String, Duration>>,
     pub(super) durability: Durability,
+    /// Whether what is written through this handle may be untrusted input.
+    is_untrusted: bool,
     /// The expiry index is known to be complete.
     pub(super) is_indexed: Arc<AtomicBool>,
     pub(super) expiry_timer: Arc<ExpiryTimer>,
@@ -68,13 +70,21 @@ impl ContextStore {
     ) -> Self {
         let written = Arc::new(Mutex::new(Recent::new(REMEMBERED)));
         let (is_indexed, expiry_timer, default_ttls) = (Arc::default(), Arc::default(), Arc::new(default_ttls));
-        Self { storage, env, default_ttls, durability, is_indexed, expiry_timer, written }
+        Self { storage, env, default_ttls, durability, is_untrusted: false, is_indexed, expiry_timer, written }
     }
 
     /// The same context, with writes acknowledged at this durability.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// The same context, for writes whose values come from outside: they are untrusted input, as those of a tainted turn are
+    /// (SEMANTICS 13), and their origin has the nil run.
+    #[must_use]
+    pub fn untrusted(mut self) -> Self {
+        self.is_untrusted = true;
         self
     }
 
@@ -173,6 +183,29 @@ impl ContextStore {
         }
     }
 
+    /// Deletes an entry only if its revision is still the given one. `false` when there is no such entry.
+    ///
+    /// # Errors
+    /// [`ContextError::Changed`] with the current revision, and as [`ContextStore::get`].
+    pub async fn compare_and_delete(&self, namespace: &str, key: &str, expected: u64) -> Result<bool, ContextError> {
+        let name = entries::entry(namespace, key)?;
+        let Some((revision, _)) = self.read(&name).await?.filter(|(_, entry)| entry.is_live(self.now())) else {
+            return Ok(false);
+        };
+        let changed = |actual| {
+            let (namespace, key) = (namespace.to_owned(), key.to_owned());
+            ContextError::Changed { namespace, key, actual }
+        };
+        if revision != expected {
+            return Err(changed(Some(revision)));
+        }
+        match self.storage.delete_if_revision(&name, revision, self.durability).await {
+            Ok(()) => Ok(true),
+            Err(StorageError::WrongRevision { actual, .. }) => Err(changed(actual)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Changes to a namespace from now on. An entry that expires is reported as deleted when it expires, as long as a board
     /// runs on this context; without one, when [`ContextStore::expire`] is called.
     ///
@@ -207,6 +240,7 @@ impl ContextStore {
         mode: Mode,
     ) -> Result<ContextEntry, ContextError> {
         let name = entries::entry(namespace, key)?;
+        let origin = origin.or_else(|| self.is_untrusted.then(Origin::outside));
         if value.len() > MAX_VALUE {
             let (namespace, key) = (namespace.to_owned(), key.to_owned());
             return Err(ContextError::TooLarge { namespace, key, size: value.len() });

@@ -11,7 +11,7 @@ use callboard_documents::json;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Known, Scope, TokenError, hash};
+use super::{Known, Scope, Terms, TokenError, hash};
 use crate::folders::{Folder, FolderError, contents};
 
 /// The version of the file's format.
@@ -115,6 +115,14 @@ struct Entry {
     created_at_ms: u64,
     expires_at_ms: Option<u64>,
     is_owner: bool,
+    #[serde(default, skip_serializing_if = "Terms::is_default")]
+    terms: Terms,
+}
+
+impl Terms {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
@@ -125,7 +133,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
         return Err(damaged(format!("its version is {}; this program reads {VERSION}", document.version)));
     }
     let mut tokens = Table::new();
-    for Entry { name, sha256, scopes, created_at_ms, expires_at_ms, is_owner } in document.tokens {
+    for Entry { name, sha256, scopes, created_at_ms, expires_at_ms, is_owner, terms } in document.tokens {
         let digest = digest(&sha256).ok_or_else(|| damaged(format!("`sha256` of {name} has not 64 digits")))?;
         let known = Known {
             hash: digest,
@@ -133,6 +141,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
             created_at: Timestamp::from_millis(created_at_ms),
             expires_at: expires_at_ms.map(Timestamp::from_millis),
             is_owner,
+            terms,
         };
         if tokens.insert(name.as_str().into(), known).is_some() {
             return Err(damaged(format!("{name} is there twice")));
@@ -149,6 +158,7 @@ fn text(tokens: &Table) -> Vec<u8> {
         created_at_ms: known.created_at.as_millis(),
         expires_at_ms: known.expires_at.map(Timestamp::as_millis),
         is_owner: known.is_owner,
+        terms: known.terms.clone(),
     };
     let document = Document { version: VERSION, tokens: tokens.iter().map(entry).collect() };
     let mut bytes = serde_json::to_vec_pretty(&document).unwrap_or_default();

@@ -56,13 +56,36 @@ pub struct TokenSpec {
     name: String,
     scopes: BTreeSet<Scope>,
     lifetime: Option<Duration>,
+    terms: Terms,
 }
 
 impl TokenSpec {
-    /// Describes a token with this name, which decisions are recorded under, and these scopes. It does not expire.
+    /// Describes a token with this name, which decisions are recorded under, and these scopes. It does not expire, and reaches
+    /// no namespace of the shared context.
     #[must_use]
     pub fn new(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
-        Self { name: name.to_owned(), scopes: scopes.into_iter().collect(), lifetime: None }
+        Self { name: name.to_owned(), scopes: scopes.into_iter().collect(), lifetime: None, terms: Terms::default() }
+    }
+
+    /// Sets the person who answers for it.
+    #[must_use]
+    pub fn owner(mut self, person: &str) -> Self {
+        self.terms.owner = Some(person.to_owned());
+        self
+    }
+
+    /// Adds namespaces of the shared context that it reads, with the scope `read`, and writes, with the scope `delegate`.
+    #[must_use]
+    pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        self.terms.namespaces.extend(namespaces.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Sets how many requests it may send in a minute; more are refused as `overloaded`.
+    #[must_use]
+    pub fn requests_a_minute(mut self, requests: u32) -> Self {
+        self.terms.requests_a_minute = Some(requests);
+        self
     }
 
     /// Sets after what time, from its addition, it expires.
@@ -71,6 +94,18 @@ impl TokenSpec {
         self.lifetime = Some(lifetime);
         self
     }
+}
+
+/// What a token has beside its scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Terms {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    namespaces: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests_a_minute: Option<u32>,
 }
 
 /// A token that is known, without its secret.
@@ -84,6 +119,12 @@ pub struct Token {
     pub created_at: Timestamp,
     /// From when on it is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
+    /// The person who answers for it.
+    pub owner: Option<String>,
+    /// The namespaces of the shared context that it reaches.
+    pub namespaces: BTreeSet<String>,
+    /// How many requests it may send in a minute; `None` if that is not limited.
+    pub requests_a_minute: Option<u32>,
     /// Whether its secret is kept for commands of the same user ([`Tokens::owner_secret`]).
     pub is_owner: bool,
 }
@@ -144,6 +185,7 @@ struct Known {
     created_at: Timestamp,
     expires_at: Option<Timestamp>,
     is_owner: bool,
+    terms: Terms,
 }
 
 /// Who sent a request.
@@ -151,6 +193,9 @@ struct Known {
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) scopes: BTreeSet<Scope>,
+    terms: Terms,
+    /// Whether it is this user, who reaches all namespaces.
+    is_owner: bool,
     /// The hash of the token's secret; `None` for a process of this user, which has no token.
     hash: Option<[u8; 32]>,
 }
@@ -159,7 +204,19 @@ impl Caller {
     /// This user, by a connection that only this user can have.
     #[cfg(unix)]
     pub(crate) fn owner() -> Self {
-        Self { name: OWNER.into(), scopes: Scope::ALL.into(), hash: None }
+        Self { name: OWNER.into(), scopes: Scope::ALL.into(), terms: Terms::default(), is_owner: true, hash: None }
+    }
+}
+
+impl Caller {
+    /// Whether it reaches a namespace of the shared context.
+    pub(crate) fn reaches(&self, namespace: &str) -> bool {
+        self.is_owner || self.terms.namespaces.contains(namespace)
+    }
+
+    /// How many requests it may send in a minute.
+    pub(crate) fn requests_a_minute(&self) -> Option<u32> {
+        self.terms.requests_a_minute
     }
 }
 
@@ -199,7 +256,7 @@ impl Tokens {
     /// # Errors
     /// See [`TokenError`].
     pub fn add(&self, spec: TokenSpec) -> Result<String, TokenError> {
-        let TokenSpec { name, scopes, lifetime } = spec;
+        let TokenSpec { name, scopes, lifetime, terms } = spec;
         check_name("token", &name, MAX_NAME)?;
         if name == OWNER {
             return Err(TokenError::Reserved);
@@ -207,7 +264,7 @@ impl Tokens {
         let secret = new_secret()?;
         let created_at = self.now();
         let expires_at = lifetime.map(|lifetime| created_at + lifetime);
-        let token = Known { hash: hash(&secret), scopes, created_at, expires_at, is_owner: false };
+        let token = Known { hash: hash(&secret), scopes, created_at, expires_at, is_owner: false, terms };
         self.change(|known| {
             if known.contains_key(&*name) {
                 return Err(TokenError::Exists(name));
@@ -237,6 +294,9 @@ impl Tokens {
             scopes: known.scopes.clone(),
             created_at: known.created_at,
             expires_at: known.expires_at,
+            owner: known.terms.owner.clone(),
+            namespaces: known.terms.namespaces.clone(),
+            requests_a_minute: known.terms.requests_a_minute,
             is_owner: known.is_owner,
         };
         Ok(self.shared.known.read().iter().map(token).collect())
@@ -265,6 +325,7 @@ impl Tokens {
             created_at: self.now(),
             expires_at: None,
             is_owner: true,
+            terms: Terms::default(),
         };
         known.insert(OWNER.into(), token);
         file.write_owner_secret(&locked, &secret)?;
@@ -317,7 +378,13 @@ impl Tokens {
         let mut caller = None;
         for (name, token) in &*self.shared.known.read() {
             if bool::from(token.hash.ct_eq(&hash)) && token.expires_at.is_none_or(|at| now < at) {
-                caller = Some(Caller { name: Arc::clone(name), scopes: token.scopes.clone(), hash: Some(hash) });
+                caller = Some(Caller {
+                    name: Arc::clone(name),
+                    scopes: token.scopes.clone(),
+                    terms: token.terms.clone(),
+                    is_owner: token.is_owner,
+                    hash: Some(hash),
+                });
             }
         }
         Ok(caller)

@@ -221,3 +221,21 @@ fn a_file_that_others_may_use_or_that_is_none_is_refused() {
     rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     assert_eq!(refusal(&file), none, "a pipe is not waited for");
 }
+
+#[test]
+fn the_terms_of_a_token_are_there_after_a_restart() {
+    let (_folder, file) = place();
+    let spec = TokenSpec::new("ci", [Scope::Read]).owner("ann").namespaces(["codebase", "pm"]).requests_a_minute(30);
+    let secret = open(&file).add(spec).unwrap();
+    let plain = open(&file).add(TokenSpec::new("plain", [])).unwrap();
+    let tokens = open(&file);
+    let listed = tokens.list().unwrap();
+    assert_eq!((listed[0].owner.as_deref(), listed[0].requests_a_minute), (Some("ann"), Some(30)));
+    assert_eq!(listed[0].namespaces, ["codebase", "pm"].map(str::to_owned).into());
+    assert_eq!((&listed[1].owner, listed[1].namespaces.len(), listed[1].requests_a_minute), (&None, 0, None));
+    let caller = |secret: &str| tokens.caller(secret).unwrap().unwrap();
+    assert!(caller(&secret).reaches("pm") && !caller(&secret).reaches("p") && !caller(&plain).reaches("pm"));
+    assert!(caller(&tokens.owner_secret().unwrap()).reaches("anything"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches("\"terms\"").count(), 1, "only where there are some: {text}");
+}

@@ -8,7 +8,10 @@ use tokio::net::TcpStream;
 
 /// The path of a route, with values that nothing has.
 pub(crate) fn filled(path: &str) -> String {
-    path.replace("{id}", "019a0000-0000-7000-8000-000000000001").replace("{name}", "nobody")
+    path.replace("{id}", "019a0000-0000-7000-8000-000000000001")
+        .replace("{name}", "nobody")
+        .replace("{namespace}", "none")
+        .replace("{key}", "none")
 }
 
 /// Sends requests with a token, each on a connection of its own.

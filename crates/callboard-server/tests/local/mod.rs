@@ -39,6 +39,13 @@ impl Local {
         Self { router: Server::new(board.clone(), tokens).router(), secret }
     }
 
+    /// With a token that is described so.
+    pub(crate) fn of(board: &Callboard, spec: TokenSpec) -> Self {
+        let tokens = Tokens::new(Env::system());
+        let secret = tokens.add(spec).unwrap();
+        Self { router: Server::new(board.clone(), tokens).router(), secret }
+    }
+
     /// With an audit log.
     pub(crate) fn audited(board: &Callboard, scopes: impl IntoIterator<Item = Scope>, log: &Path) -> Self {
         let tokens = Tokens::new(Env::system());
@@ -65,6 +72,24 @@ impl Local {
 
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         json_of(self.open(path).await).await
+    }
+
+    /// Sends a request with a body, and returns the status, the entity tag and the body of the answer.
+    pub(crate) async fn change(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> (u16, Option<String>, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let response = self.send(self.request(method, path, headers, &body)).await;
+        let tag = response.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+        if response.status().as_u16() == 204 {
+            return (204, tag, Value::Null);
+        }
+        let (status, body) = json_of(response).await;
+        (status, tag, body)
     }
 
     pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {

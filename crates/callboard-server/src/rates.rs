@@ -1,0 +1,67 @@
+//! How many requests a token has sent in a minute.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::messages::Timestamp;
+use parking_lot::Mutex;
+
+use crate::problem::{Problem, ProblemCode};
+use crate::tokens::Caller;
+
+/// The time in which requests are counted. It begins with the first one that is not in the time before.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The requests of the tokens that have a limit, by the names of the tokens.
+#[derive(Clone, Default)]
+pub(crate) struct Rates(Arc<Mutex<BTreeMap<Arc<str>, Window>>>);
+
+struct Window {
+    began: Timestamp,
+    requests: u32,
+}
+
+impl Rates {
+    /// Counts a request, unless the token has sent too many.
+    pub(crate) fn count(&self, caller: &Caller, now: Timestamp) -> Result<(), Problem> {
+        let Some(limit) = caller.requests_a_minute() else { return Ok(()) };
+        let mut windows = self.0.lock();
+        let window = windows.entry(Arc::clone(&caller.name)).or_insert(Window { began: now, requests: 0 });
+        // The wall clock may have been set back.
+        if now < window.began || now.since(window.began) >= MINUTE {
+            *window = Window { began: now, requests: 0 };
+        }
+        if window.requests < limit {
+            window.requests += 1;
+            return Ok(());
+        }
+        let detail = format!("the token {} may send {limit} requests a minute", caller.name);
+        let retry_after = Some(MINUTE.saturating_sub(now.since(window.began)));
+        Err(Problem { retry_after, ..Problem::new(ProblemCode::Overloaded, detail) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::env::Env;
+
+    use super::*;
+    use crate::tokens::{TokenSpec, Tokens};
+
+    #[test]
+    fn requests_are_counted_in_minutes_and_what_is_left_of_one_is_reported() {
+        let tokens = Tokens::new(Env::system());
+        let secret = tokens.add(TokenSpec::new("ci", []).requests_a_minute(2)).unwrap();
+        let caller = tokens.caller(&secret).unwrap().unwrap();
+        let rates = Rates::default();
+        let at = |secs: u64| rates.count(&caller, Timestamp::from_millis(secs * 1000));
+        assert!(at(100).is_ok() && at(130).is_ok());
+        let refused = at(140).unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), (ProblemCode::Overloaded, Some(Duration::from_secs(20))));
+        assert!(at(160).is_ok() && at(161).is_ok() && at(162).is_err());
+        assert!(at(10).is_ok(), "the clock was set back");
+    }
+}
