@@ -15,6 +15,7 @@ use callboard::messages::{Timestamp, visible};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::figures::Answered;
 use crate::problem::ProblemCode;
 use crate::tokens::Tokens;
 
@@ -108,6 +109,7 @@ impl Sender {
 #[derive(Clone)]
 pub(crate) struct Recorder {
     pub(crate) audit: Arc<Audit>,
+    pub(crate) answered: Answered,
     pub(crate) tokens: Tokens,
 }
 
@@ -156,7 +158,9 @@ pub(crate) async fn record(State(recorder): State<Recorder>, mut request: Reques
         outcome: None,
     };
     let response = next.run(request).await;
-    entry.outcome = Some((response.status(), response.extensions().get::<ProblemCode>().copied()));
+    let (status, code) = (response.status(), response.extensions().get::<ProblemCode>().copied());
+    recorder.answered.count(status, code);
+    entry.outcome = Some((status, code));
     response
 }
 

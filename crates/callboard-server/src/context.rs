@@ -8,6 +8,7 @@ use callboard::messages::Timestamp;
 use tokio::sync::watch;
 
 use crate::audit::Audit;
+use crate::figures::{Answered, Measured};
 use crate::index::Index;
 use crate::origins::Origins;
 use crate::rates::Rates;
@@ -22,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) streams: Streams,
     pub(crate) index: Index,
     pub(crate) rates: Rates,
+    pub(crate) answered: Answered,
+    pub(crate) measured: Option<Measured>,
     pub(crate) audit: Arc<Audit>,
     /// Whether event streams are to end.
     pub(crate) is_stopping: watch::Sender<bool>,
@@ -29,15 +32,35 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index, rates, audit) = Default::default();
-        Self { board, tokens, origins, streams, index, rates, audit, is_stopping: watch::Sender::new(false) }
+        let (streams, index, rates, answered, measured, audit) = Default::default();
+        Self {
+            board,
+            tokens,
+            origins,
+            streams,
+            index,
+            rates,
+            answered,
+            measured,
+            audit,
+            is_stopping: watch::Sender::new(false),
+        }
     }
 
     /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
         let (streams, index) = (self.streams.clone(), self.index.clone());
-        let (rates, audit) = (self.rates.clone(), Arc::clone(&self.audit));
-        Self { streams, index, rates, audit, ..Self::new(self.board.clone(), self.tokens.clone(), origins) }
+        let (rates, answered) = (self.rates.clone(), self.answered.clone());
+        let (measured, audit) = (self.measured.clone(), Arc::clone(&self.audit));
+        Self {
+            streams,
+            index,
+            rates,
+            answered,
+            measured,
+            audit,
+            ..Self::new(self.board.clone(), self.tokens.clone(), origins)
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -31,6 +31,7 @@ mod delegations;
 mod entries;
 mod etags;
 mod events;
+mod figures;
 #[cfg(unix)]
 mod folders;
 mod inbox;
@@ -52,6 +53,7 @@ mod problem;
 mod query;
 mod rates;
 mod routes;
+mod runs;
 mod serving;
 mod streams;
 mod tokens;

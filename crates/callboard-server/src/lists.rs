@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use callboard::messages::{DeadLetter, Timestamp, visible};
+use callboard::messages::{AgentName, DeadLetter, Timestamp, Usage, visible};
 use serde_json::{Value, json};
 
 use crate::context::{Context, Shared};
@@ -22,6 +23,8 @@ const LIMIT: usize = 50;
 /// fit the filters has fewer items, and a cursor.
 const MAX_READ: usize = 500;
 const MAX_PASSED: usize = 5_000;
+/// The length of the day at the beginning of a time.
+const DAY: usize = 10;
 
 /// What a query asks for.
 struct Page {
@@ -53,6 +56,12 @@ impl Page {
             state,
             since: since.transpose()?,
         })
+    }
+
+    /// Of the query of `/v1/usage`, which has some of it.
+    fn of_usage(query: Option<&str>) -> Result<Self, Problem> {
+        query::values(query, ["page", "since"])?;
+        Self::read(query)
     }
 
     fn wants(&self, state: &str) -> bool {
@@ -179,6 +188,48 @@ pub(crate) async fn dead_letters(State(context): Shared, RawQuery(query): RawQue
         }
     }
     Ok(Json(json!({ "dead_letters": letters, "next": null })))
+}
+
+/// Answers with what the runs of a page have used, by day, agent and token.
+pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
+    let page = Page::of_usage(query.as_deref())?;
+    let mut budget = Budget::new(&context, page.before).await?;
+    let mut used: BTreeMap<(String, AgentName, Option<AgentName>), (u64, Usage)> = BTreeMap::new();
+    let mut next = None;
+    while let Some((listed, is_over)) = budget.next().await? {
+        if !page.reaches(&listed.place) {
+            break;
+        }
+        if is_over {
+            next = budget.last.map(cursor);
+            break;
+        }
+        budget.pass(&listed);
+        budget.read += 1;
+        match context.board.run(listed.place.1).read().await {
+            Ok(fold) => {
+                let submission = fold.submission();
+                let day: String = submission.at.to_string().chars().take(DAY).collect();
+                let key = (day, submission.agent.clone(), submission.task.from_agent.clone());
+                let (runs, usage) = used.entry(key).or_default();
+                *runs += 1;
+                *usage += fold.metrics().usage;
+            }
+            Err(error) => skip(listed.place.1, &error),
+        }
+    }
+    let rows = used.into_iter().rev().map(|((day, agent, from), (runs, usage))| {
+        json!({
+            "day": day,
+            "agent": agent,
+            "from_agent": from,
+            "delegations": runs,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cost_nanodollars": usage.cost.0,
+        })
+    });
+    Ok(Json(json!({ "usage": rows.collect::<Vec<_>>(), "next": next })))
 }
 
 fn letter(letter: &DeadLetter) -> Value {

@@ -29,6 +29,8 @@ struct Operation {
 
 enum Answer {
     Json(Value),
+    /// Plain text.
+    Text,
     /// Server-sent events, with whether they end with a delegation.
     Events {
         is_of_one: bool,
@@ -167,6 +169,28 @@ fn operation(route: &Route) -> Option<Operation> {
                 ("since", false),
             ])
         }
+        ("GET", "/v1/runs/{id}/history") => {
+            let events =
+                json!({ "events": list(json!({ "type": "object" })), "next": { "type": ["integer", "null"] } });
+            Operation::of("A page of what has happened in a run", object(&events, &["events", "next"]))
+                .query(&[("from", false)])
+        }
+        ("GET", "/v1/runs/{id}/tree") => {
+            Operation::of("A run with its delegations and the runs below it", schema("Brief"))
+        }
+        ("POST", "/v1/runs/{id}/resume") => {
+            let resumed = object(&json!({ "request_id": text(), "by": text() }), &["request_id", "by"]);
+            Operation::of("Has a run continue that ended because of concurrent writes", resumed)
+                .body(body(&json!({ "values": { "type": "object" } }), &["values"]))
+        }
+        ("GET", "/v1/usage") => {
+            let page = page("usage", schema("Usage"));
+            Operation::of("What delegations have used, by day, agent and token", page)
+                .query(&[("page", false), ("since", false)])
+        }
+        ("GET", "/v1/metrics") => {
+            Operation { answer: Answer::Text, ..Operation::of("Figures for Prometheus", Value::Null) }
+        }
         ("GET", "/v1/dead-letters") => {
             let page = page("dead_letters", schema("DeadLetter"));
             Operation::of("A page of turns that failed for good", page).query(&[("page", false)])
@@ -260,6 +284,10 @@ fn schemas() -> Value {
             "updated_at": { "type": "string", "format": "date-time" }, "expires_at": or_null, "revision": { "type": "integer" },
             "is_untrusted": { "type": "boolean" }, "value": text,
         }), &["namespace", "key", "agent", "revision", "is_untrusted"]),
+        "Usage": object(&json!({
+            "day": { "type": "string", "format": "date" }, "agent": text, "from_agent": or_null, "delegations": { "type": "integer" },
+            "input_tokens": { "type": "integer" }, "output_tokens": { "type": "integer" }, "cost_nanodollars": { "type": "integer" },
+        }), &["day", "agent", "from_agent", "delegations", "input_tokens", "output_tokens", "cost_nanodollars"]),
         "Pending": object(&json!({
             "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
             "expires_at": or_null,
@@ -315,6 +343,7 @@ fn described(route: &Route, operation: Operation) -> Value {
     let may_be_over = matches!(answer, Answer::Events { is_of_one: true });
     let content = match answer {
         Answer::Json(schema) => json!({ "application/json": { "schema": schema } }),
+        Answer::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
         Answer::Events { .. } => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
     };
     let mut answered = json!({ "description": summary });

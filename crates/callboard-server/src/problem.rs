@@ -10,7 +10,7 @@ use callboard::actors::ContextError;
 use callboard::messages::Refusal;
 use callboard::runtime::{RunError, WorkflowStoreError};
 use callboard::storage::StorageError;
-use callboard::{AnswerError, ForkError, SubmitError};
+use callboard::{AnswerError, ForkError, OverwriteError, SubmitError};
 use serde_json::json;
 
 use crate::tokens::TokenError;
@@ -249,6 +249,20 @@ impl From<ContextError> for Problem {
             ContextError::Storage(error) => Self::of_store(&error),
             error => Self::internal(&error),
         }
+    }
+}
+
+impl From<OverwriteError> for Problem {
+    fn from(error: OverwriteError) -> Self {
+        let code = match &error {
+            OverwriteError::Unknown => ProblemCode::NotFound,
+            OverwriteError::NotEnded | OverwriteError::NoConflict => ProblemCode::Conflict,
+            OverwriteError::Unacknowledged(_) => ProblemCode::Unavailable,
+            OverwriteError::Storage(error) => return Self::of_store(error),
+            // What does not fit, is too large, or cannot continue.
+            _ => ProblemCode::Refused,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

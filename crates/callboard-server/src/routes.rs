@@ -21,10 +21,11 @@ use crate::access::{self, Access, Entrance};
 use crate::audit::{self, Audit, Recorder};
 use crate::body::MAX_BODY;
 use crate::context::Context;
+use crate::figures::{self, Measured};
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, entries, events, inbox, lists, mcp, openapi, people, watching, workflows};
+use crate::{agents, delegations, entries, events, inbox, lists, mcp, openapi, people, runs, watching, workflows};
 
 /// How long a request may take until its response begins. It is longer than its body may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -79,6 +80,11 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/delegations/{id}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream)),
     (get("/v1/runs/{id}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::get)),
     (get("/v1/runs/{id}/events", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream)),
+    (get("/v1/runs/{id}/history", Access::Scope(Scope::Read)), || on(MethodFilter::GET, runs::history)),
+    (get("/v1/runs/{id}/tree", Access::Scope(Scope::Read)), || on(MethodFilter::GET, runs::tree)),
+    (post("/v1/runs/{id}/resume", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, runs::resume)),
+    (get("/v1/usage", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::usage)),
+    (get("/v1/metrics", Access::Scope(Scope::Read)), || on(MethodFilter::GET, figures::get)),
     (post("/v1/delegations/{id}/retry", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::retry)),
     (post("/v1/delegations/{id}/fork", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::fork)),
     (get("/delegation-status", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::status)),
@@ -141,6 +147,15 @@ impl Server {
         Ok(Self { context: Arc::new(Context { audit, ..self.context.renewed(self.context.origins.clone()) }) })
     }
 
+    /// Adds text for Prometheus to the figures at `/v1/metrics`, such as that of the recorder which the process has for the
+    /// feature `metrics` of callboard.
+    #[must_use]
+    pub fn measured(self, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        let measured = Some(Arc::new(text) as Measured);
+        let context = Context { measured, ..self.context.renewed(self.context.origins.clone()) };
+        Self { context: Arc::new(context) }
+    }
+
     /// All routes, each with who may use it.
     pub fn routes() -> impl Iterator<Item = Route> {
         table().map(|(route, _)| route)
@@ -162,7 +177,8 @@ impl Server {
 
     fn bounded(&self, router: Router<Arc<Context>>) -> Router {
         let router = router.layer(middleware::from_fn(guarded)).layer(DefaultBodyLimit::max(MAX_BODY));
-        let recorder = Recorder { audit: Arc::clone(&self.context.audit), tokens: self.context.tokens.clone() };
+        let Context { audit, answered, tokens, .. } = &*self.context;
+        let recorder = Recorder { audit: Arc::clone(audit), answered: answered.clone(), tokens: tokens.clone() };
         let router = router.layer(from_fn_with_state(recorder, audit::record));
         router.with_state(Arc::clone(&self.context))
     }

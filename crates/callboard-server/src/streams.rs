@@ -21,6 +21,11 @@ pub(crate) struct StreamPermit {
 }
 
 impl Streams {
+    /// How many are open.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().values().sum()
+    }
+
     /// Opens a stream, if the token has not too many.
     pub(crate) fn open(&self, name: &Arc<str>) -> Result<StreamPermit, Problem> {
         let mut open = self.0.lock();

@@ -1,0 +1,156 @@
+//! What is in runs and below them, what they have used, and the figures of the server.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod local;
+
+use callboard::env::Env;
+use callboard::messages::{Complexity, SendTo, Usage};
+use callboard::prelude::*;
+use callboard::workflow::{Node, Workflow};
+use callboard_server::{Scope, Server, TokenSpec, Tokens};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use local::{Local, text_of};
+
+/// A lead that delegates to a coder and to a workflow of it, an agent that uses tokens, and two that disagree.
+async fn board() -> Callboard {
+    let inner = Workflow::builder("inner").node(Node::agent("only", "coder")).build().unwrap();
+    Callboard::builder()
+        .agent("lead", |turn: Turn| async move {
+            turn.delegate("coder", "fix").await?;
+            Ok(Command::output(turn.delegate("team", "fix together").await?))
+        })
+        .agent("coder", |_: Turn| async { Ok(Command::output("fixed")) })
+        .workflow("team", &inner, Complexity::Simple)
+        .agent("spends", |turn: Turn| async move {
+            turn.reserve(100).await?.settle(Usage::of(30, 12));
+            Ok(Command::new())
+        })
+        .agent("asks", |_: Turn| async {
+            Ok(Command::new().goto_many([SendTo::new("judge", "yes"), SendTo::new("judge", "no")]))
+        })
+        .agent("judge", |turn: Turn| async move { Ok(Command::update("verdict", turn.input_json().clone())) })
+        .start()
+        .await
+        .unwrap()
+}
+
+async fn run(board: &Callboard, to: &str) -> RunId {
+    let run = board.submit(Task::new("x").to(to)).await.unwrap();
+    run.result().await.unwrap();
+    run.id()
+}
+
+#[tokio::test]
+async fn the_tree_of_a_run_has_its_delegations_and_the_runs_of_workflows_below_it() {
+    let board = board().await;
+    let local = Local::over(&board);
+    let id = run(&board, "lead").await;
+    let (status, tree) = local.get(&format!("/v1/runs/{id}/tree")).await;
+    assert_eq!((status, &tree["request_id"], &tree["is_cut"]), (200, &json!(id), &json!(false)), "{tree}");
+    let of =
+        |delegation: &Value| [&delegation["to_agent"], &delegation["body"], &delegation["status"]].map(Clone::clone);
+    let delegations: Vec<_> = tree["delegations"].as_array().unwrap().iter().map(of).collect();
+    let expected = [["coder", "fix", "complete"], ["team", "fix together", "complete"]];
+    assert_eq!(delegations, expected.map(|row| row.map(Value::from)));
+    let below = tree["runs"].as_array().unwrap();
+    assert_eq!((below.len(), &below[0]["to_agent"], &below[0]["status"]), (1, &json!("coder"), &json!("complete")));
+    assert_eq!((&below[0]["runs"], &below[0]["trace_id"]), (&json!([]), &tree["trace_id"]));
+    assert_eq!(local.get("/v1/runs/019a0000-0000-7000-8000-000000000001/tree").await.0, 404);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_history_of_a_run_is_read_in_pages() {
+    let board = board().await;
+    let local = Local::over(&board);
+    let notes = |turn: Turn| async move {
+        (0..300).for_each(|number| turn.notice(&number.to_string()));
+        Ok(Command::new())
+    };
+    board.agents().spawn(AgentSpec::new("notes", notes)).await.unwrap();
+    let id = run(&board, "notes").await;
+    let (_, first) = local.get(&format!("/v1/runs/{id}/history")).await;
+    assert_eq!((first["events"].as_array().unwrap().len(), &first["events"][0]["kind"]), (200, &json!("submitted")));
+    assert_eq!(first["next"], 201);
+    let (_, second) = local.get(&format!("/v1/runs/{id}/history?from=201")).await;
+    let events = second["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["sequence"], &second["next"]), (102, &json!(201), &Value::Null));
+    for query in ["from=0", "from=x", "since=1"] {
+        assert_eq!(local.get(&format!("/v1/runs/{id}/history?{query}")).await.0, 400, "{query}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_run_continues_after_a_conflict_with_the_values_of_a_person() {
+    let board = board().await;
+    let local = Local::with(&board, [Scope::Approve]);
+    let id = run(&board, "asks").await;
+    let path = format!("/v1/runs/{id}/resume");
+    assert_eq!(local.post(&path, &[], &json!({ "values": { "other": 1 } })).await.0, 422);
+    let (status, resumed) = local.post(&path, &[], &json!({ "values": { "verdict": "yes" } })).await;
+    assert_eq!((status, resumed), (200, json!({ "request_id": id, "by": "ci" })));
+    assert_eq!(board.run(id).result().await.unwrap().state, json!({ "verdict": "yes" }));
+    let finished = run(&board, "coder").await;
+    let (status, problem) = local.post(&format!("/v1/runs/{finished}/resume"), &[], &json!({ "values": {} })).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("conflict")), "{problem}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn usage_is_added_up_by_day_agent_and_token() {
+    let board = board().await;
+    let local = Local::over(&board);
+    for to in ["spends", "coder", "spends"] {
+        let (_, created) = local.post("/v1/delegations", &[], &json!({ "to": to, "body": "x" })).await;
+        let id: RunId = created["request_id"].as_str().unwrap().parse().unwrap();
+        board.run(id).result().await.unwrap();
+    }
+    run(&board, "spends").await;
+    let today = Env::system().now().wall.to_string()[..10].to_owned();
+    let (_, page) = local.get(&format!("/v1/usage?since={today}")).await;
+    let rows: Vec<Value> = page["usage"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            json!([row["agent"], row["from_agent"], row["delegations"], row["input_tokens"], row["output_tokens"]])
+        })
+        .collect();
+    let expected =
+        [json!(["spends", "ci", 2, 60, 24]), json!(["spends", null, 1, 30, 12]), json!(["coder", "ci", 1, 0, 0])];
+    assert_eq!((rows, &page["next"]), (expected.to_vec(), &Value::Null));
+    assert_eq!(local.get("/v1/usage?since=2999-01-01").await.1["usage"], json!([]));
+    assert_eq!(local.get("/v1/usage?agent=x").await.0, 400);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn figures_count_requests_and_include_what_the_process_measures() {
+    let board = board().await;
+    let tokens = Tokens::new(Env::system());
+    let secret = tokens.add(TokenSpec::new("ci", [Scope::Read])).unwrap();
+    let router = Server::new(board.clone(), tokens).measured(|| "own_total 7\n".to_owned()).router();
+    let get = async |path: &str, secret: &str| {
+        let request = axum::http::Request::builder().uri(path).header("Host", "localhost");
+        let request = request.header("Authorization", format!("Bearer {secret}")).body(axum::body::Body::empty());
+        router.clone().oneshot(request.unwrap()).await.unwrap()
+    };
+    get("/v1/agents", "wrong").await;
+    get("/v1/agents", &secret).await;
+    let response = get("/v1/metrics", &secret).await;
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let text = text_of(response).await;
+    for line in [
+        "callboard_http_requests_total{status=\"200\",code=\"\"} 1\n",
+        "callboard_http_requests_total{status=\"401\",code=\"unauthenticated\"} 1\n",
+        "callboard_board_runs 0\n",
+        "own_total 7\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    board.shutdown().await;
+}
