@@ -8,6 +8,7 @@ use serde_json::Value;
 use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
+use crate::doctor::Doctor;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
     Answer, Approve, Cancel, DeadLetters, Deny, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
@@ -68,6 +69,13 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Runs,
     },
+    /// Check, back up, export and import the store of the project, or another one
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
+    /// Report whether this machine has what agents and servers need; the exit code is 1 if something has failed
+    Doctor(Doctor),
     /// List, show, fork and delete conversations, which several runs of an agent share: see `callboard run --conversation`
     Conversations {
         #[command(subcommand)]
@@ -169,6 +177,61 @@ pub(crate) enum Runs {
         #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
         set: Vec<Setting>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything of the stores, and report the first damage of each run; the exit code is 1 if there is some
+    Check {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Copy the store into a new folder, also while other processes use it
+    Backup {
+        /// The folder, which is empty or does not exist
+        folder: PathBuf,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Export all records and values of a store as text, as `callboard runs export` does
+    Export {
+        #[command(flatten)]
+        common: Common,
+        /// The file to write, which must not exist; `-` is standard output, as is no FILE
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Import an export into an empty or a new store, as `callboard runs import` does
+    Import {
+        #[command(flatten)]
+        common: Common,
+        /// Import also the runs and conversations that other stores of the project have with the same content; they are
+        /// stored twice then
+        #[arg(long)]
+        again: bool,
+        /// The file to read; `-` is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+impl StoreCommand {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::Check { common }
+            | Self::Backup { common, .. }
+            | Self::Export { common, .. }
+            | Self::Import { common, .. } => common,
+        }
+    }
+
+    /// Whether the command makes a store.
+    pub(crate) fn makes_stores(&self) -> bool {
+        match self {
+            Self::Check { .. } | Self::Export { .. } => false,
+            Self::Backup { .. } | Self::Import { .. } => true,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

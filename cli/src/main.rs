@@ -7,6 +7,7 @@ mod arguments;
 mod atomic_file;
 mod command_line;
 mod conversations;
+mod doctor;
 mod exit;
 mod limits;
 mod nested;
@@ -66,6 +67,9 @@ fn main() -> ExitCode {
         Arguments::Tokens { command } => unless_nested(|| service::tokens(&command)),
         Arguments::Runs { command } if command.changes_runs() => unless_nested(|| runs::main(&command)),
         Arguments::Runs { command } => runs::main(&command),
+        Arguments::Store { command } if command.makes_stores() => unless_nested(|| runs::store(&command)),
+        Arguments::Store { command } => runs::store(&command),
+        Arguments::Doctor(doctor) => doctor::main(doctor),
         Arguments::Conversations { command } if command.changes_them() => {
             unless_nested(|| conversations::main(&command))
         }

@@ -13,7 +13,7 @@ pub(crate) mod load;
 pub(crate) mod patterns;
 pub(crate) mod process_log;
 mod progress;
-mod read;
+pub(crate) mod read;
 mod run;
 mod session;
 mod starter;

@@ -23,9 +23,9 @@ use super::template;
 const MAX_TEXT: u64 = 1 << 20;
 
 /// A file of models or servers that has defects.
-pub(super) struct Invalid {
-    pub(super) origin: String,
-    pub(super) defects: Defects,
+pub(crate) struct Invalid {
+    pub(crate) origin: String,
+    pub(crate) defects: Defects,
 }
 
 impl From<Invalid> for Failure {
@@ -38,7 +38,7 @@ impl From<Invalid> for Failure {
 ///
 /// # Errors
 /// The catalog cannot be read; the inner error is that it has defects.
-pub(super) fn models(files: &Files) -> Result<Result<Models, Invalid>, Failure> {
+pub(crate) fn models(files: &Files) -> Result<Result<Models, Invalid>, Failure> {
     Ok(match document(files, files.models.as_deref(), DEFAULT_CATALOG)? {
         None => Ok(Models::from_environment(&Env::system())),
         Some((origin, text)) => read_catalog(&origin, &text).map_err(|defects| Invalid { origin, defects }),

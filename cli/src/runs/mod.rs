@@ -1,5 +1,6 @@
 //! `callboard runs …`: lists, shows, replays, compares, forks, removes and moves the runs of stores.
 
+mod check;
 mod delete;
 mod diff;
 mod duplicates;
@@ -12,12 +13,38 @@ mod transfer;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::arguments::Runs;
+use crate::arguments::{Runs, StoreCommand};
 use crate::page::{Failure, Page};
 use crate::process;
+use crate::stores::Stores;
 
 pub(crate) fn main(command: &Runs) -> ExitCode {
     process::print_answer(answer(command), command.common().json)
+}
+
+/// Runs `callboard store`.
+pub(crate) fn store(command: &StoreCommand) -> ExitCode {
+    process::print_answer(answer_of_store(command), command.common().json)
+}
+
+async fn answer_of_store(command: &StoreCommand) -> Result<Page, Failure> {
+    let stores = command.common().choice.stores()?;
+    match command {
+        StoreCommand::Check { .. } => check::check(&stores).await,
+        StoreCommand::Backup { folder, .. } => transfer::backup(&stores, folder).await,
+        StoreCommand::Export { file, common } => export(&stores, file.as_deref(), common.json).await,
+        StoreCommand::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
+    }
+}
+
+async fn export(stores: &Stores, file: Option<&Path>, is_json: bool) -> Result<Page, Failure> {
+    let file = file.filter(|file| *file != Path::new("-"));
+    if file.is_none() && is_json {
+        return Err(Failure::usage(
+            "without a FILE the export itself goes to standard output: leave --json out, or name a FILE".to_owned(),
+        ));
+    }
+    transfer::export(stores, file).await
 }
 
 async fn answer(command: &Runs) -> Result<Page, Failure> {
@@ -38,16 +65,7 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
             let loaded = store.load(run).await?;
             fork::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
         }
-        Runs::Export { file, common } => {
-            let file = file.as_deref().filter(|file| *file != Path::new("-"));
-            if file.is_none() && common.json {
-                return Err(Failure::usage(
-                    "without a FILE the export itself goes to standard output: leave --json out, or name a FILE"
-                        .to_owned(),
-                ));
-            }
-            transfer::export(&stores, file).await
-        }
+        Runs::Export { file, common } => export(&stores, file.as_deref(), common.json).await,
         Runs::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
         Runs::Prune { filter, .. } => delete::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => delete::delete(&stores, runs).await,

@@ -52,6 +52,24 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
     Ok(page("exported", &moved))
 }
 
+/// Copies the only store into a folder, while other processes use it. The copy has each run up to an event.
+pub(crate) async fn backup(stores: &Stores, folder: &Path) -> Result<Page, Failure> {
+    store::check_may_have_store(folder)?;
+    if store::is_there(folder).unwrap_or(true) {
+        let text = format!("{} has a store: name a folder that is empty, or does not exist", shown_path(folder));
+        return Err(Failure::usage(text));
+    }
+    let (from, into) = (only(stores)?, Stores::Named(folder.to_owned()));
+    let target = Target::new(&into)?;
+    let copy = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
+    let moved = Transfer::copy(&*from.shared(), &*copy.shared(), Env::system().now().wall).await.map_err(trouble)?;
+    copy.note_open_runs().await?;
+    copy.close().await?;
+    drop(copy);
+    target.keep().await?;
+    Ok(Page { done: Some("the backup is complete".to_owned()), ..page("copied", &moved) })
+}
+
 /// Imports into the store that is named, or into a new one of the project. Runs and conversations that a store of the project has
 /// already are refused, unless they are imported `again` and are the same.
 pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<Page, Failure> {
@@ -184,8 +202,8 @@ fn only(stores: &Stores) -> Result<Store, Failure> {
     let mut found = open.stores.into_iter();
     match (found.next(), found.next(), open.closed.as_slice()) {
         (Some(only), None, []) => Ok(only),
-        (None, _, []) => Err(Failure::not_found("there is no store to export".to_owned())),
-        (None, _, [closed]) => Err(Failure::new(closed.exit(), "the store cannot be exported".to_owned()).with(&notes)),
+        (None, _, []) => Err(Failure::not_found("there is no store".to_owned())),
+        (None, _, [closed]) => Err(Failure::new(closed.exit(), "the store cannot be read".to_owned()).with(&notes)),
         (_, _, closed) => {
             let closed = closed.iter().map(|closed| shown_path(closed.folder()));
             let all: Vec<String> = folders.into_iter().chain(closed).collect();

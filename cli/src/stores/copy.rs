@@ -10,7 +10,7 @@ use rustix::fs::{Access, OFlags, access};
 use tempfile::TempDir;
 
 /// How much disk space opening a store takes, in bytes: two segments of its log.
-const NEEDED: u64 = 16 << 20;
+pub(crate) const NEEDED: u64 = 16 << 20;
 
 /// The most bytes that are read of the lock file, which holds a process id.
 const MAX_ID: u64 = 32;
@@ -91,7 +91,7 @@ fn why_not_writable(folder: &Path) -> Option<&'static str> {
 }
 
 /// The free bytes of the folder's file system.
-fn free(folder: &Path) -> Option<u64> {
+pub(crate) fn free(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

@@ -3,7 +3,7 @@
 //! Processes share a store. The project has a second one where the first is damaged, or where an earlier version of this program, which
 //! did not share, made it: commands that search for runs open all of them.
 
-mod copy;
+pub(crate) mod copy;
 mod creation;
 pub(crate) mod open;
 mod placement;

@@ -191,6 +191,19 @@ impl Store {
         self.journal.begin(run, OWNER, events, durability).await.map(|_| ()).map_err(Failure::of)
     }
 
+    /// Notes the open runs that have no note: they began while the store was copied. The next board takes them over.
+    pub(crate) async fn note_open_runs(&self) -> Result<(), Failure> {
+        // The ids of boards are UUIDs, so no running board has this name.
+        const OWNER: &str = "callboard store backup";
+        let noted = self.open_runs().await?;
+        for run in self.ids().await? {
+            if !noted.contains(&run) && self.load(run).await?.replay.result().is_none() {
+                self.journal.mark_open(run, OWNER).await.map_err(Failure::of)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) async fn load(&self, id: RunId) -> Result<Loaded, Failure> {
         let history = self
             .history(id)

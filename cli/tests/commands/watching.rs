@@ -243,3 +243,80 @@ fn a_server_answers_to_the_address_that_it_listens_on_and_is_named_to_a_second_o
     let wrong = project.callboard(&["serve", "--listen", "localhost:0"]);
     assert!(wrong.code == Some(2) && wrong.error.contains("write the IP address too: 127.0.0.1:0"), "{}", wrong.error);
 }
+
+#[test]
+fn a_store_is_backed_up_while_a_server_uses_it_and_the_copy_continues_its_runs() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    let done = sent(&project, "done before");
+    project.model.answers("done");
+    assert_eq!(project.callboard(&["wait", &done]).code, Some(0));
+    let open = sent(&project, "still open");
+    let copied = project.callboard(&["store", "backup", "copy"]);
+    assert!(copied.code == Some(0) && copied.out.starts_with("copied: "), "{}", copied.error);
+    let again = project.callboard(&["store", "backup", "copy"]);
+    assert!(again.code == Some(2) && again.error.contains("copy has a store"), "{}", again.error);
+    for store in [&[][..], &["--store", "copy"]] {
+        let checked = project.callboard(&[&["store", "check"], store].concat());
+        assert!(checked.code == Some(0) && checked.out.ends_with(": 2 runs, no damage\n"), "{}", checked.out);
+    }
+    project.model.answers("for the server");
+    assert_eq!(project.callboard(&["wait", &open]).out, "complete: for the server\n");
+    serving.stop();
+    let resumed = project.callboard(&["run", "--resume", &open, "--store", "copy", "--model", "fake"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.error);
+    let listed = project.callboard(&["runs", "list", "--store", "copy", "--json"]).json();
+    assert!(listed.as_array().unwrap().iter().all(|run| run["status"] == "finished"), "{listed}");
+}
+
+#[test]
+fn a_run_that_began_while_its_store_was_copied_is_taken_over_in_the_copy() {
+    let project = Project::new();
+    project.run_killed(&["run", "x"]);
+    // What a copy has whose values were read before the run began: its journal, and no note that it is open.
+    let export = project.callboard(&["store", "export"]).out;
+    let is_note = |line: &&str| line.starts_with("{\"key\":[\"open\",");
+    let mut lines: Vec<String> = export.lines().filter(|line| !is_note(line)).map(str::to_owned).collect();
+    let mut end: Value = serde_json::from_str(&lines.pop().unwrap()).unwrap();
+    let removed = export.lines().filter(is_note).count() as u64;
+    end["end"]["values"] = (end["end"]["values"].as_u64().unwrap() - removed).into();
+    lines.push(json!({ "end": end["end"] }).to_string());
+    assert_eq!(removed, 1, "{export}");
+    write(&project.folder, "export", &(lines.join("\n") + "\n"));
+    let imported = project.callboard(&["store", "import", "export", "--store", "bare"]);
+    assert_eq!(imported.code, Some(0), "{}", imported.error);
+    assert_eq!(project.callboard(&["store", "backup", "copy", "--store", "bare"]).code, Some(0));
+    let serving = Serving::start_with(&project, &["--store", "copy", "--model", "fake"]);
+    let waited = project.callboard(&["wait", "@last", "--store", "copy", "--timeout", "30s"]);
+    assert_eq!(waited.code, Some(0), "{}", waited.error);
+    serving.stop();
+}
+
+#[test]
+fn a_doctor_looks_at_what_agents_and_servers_need() {
+    let project = Project::new();
+    let found = |printed: &crate::support::Printed, check: &str| {
+        let rows = printed.json();
+        let row = rows.as_array().unwrap().iter().find(|row| row["check"] == check).cloned();
+        row.map(|row| (row["found"].as_str().unwrap().to_owned(), row["text"].as_str().unwrap().to_owned())).unwrap()
+    };
+    project.run("one");
+    let well = project.callboard(&["doctor", "--json"]);
+    assert_eq!(well.code, Some(0), "{}", well.out);
+    for (check, text) in [
+        ("store", ": 1 run"),
+        ("clock", " UTC"),
+        ("disk", " MiB free in "),
+        ("state", " is this user's alone"),
+        ("sockets", "in /"),
+    ] {
+        let (word, shown) = found(&well, check);
+        assert!(["ok", "warning"].contains(&&*word) && shown.contains(text), "{check}: {word} {shown}");
+    }
+    assert_eq!(found(&well, "models").0, "ok", "{}", well.out);
+    let text = project.callboard(&["doctor"]).out;
+    assert!(text.lines().any(|line| line.starts_with("ok       models   1 model, each with its key")), "{text}");
+    write(&project.folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"nobody\"\n");
+    let ill = project.callboard(&["doctor", "--json"]);
+    assert_eq!((ill.code, &*found(&ill, "models").0), (Some(1), "failed"), "{}", ill.out);
+}

@@ -231,3 +231,22 @@ async fn damage(folder: &Path, ids: &Runs) {
     drop(sled);
     released(folder);
 }
+
+#[test]
+fn a_check_reports_the_first_damage_of_each_run() {
+    let (folder, ids) = store();
+    let folder = folder.path();
+    let whole = callboard(folder, &["store", "check", "--store", "."]);
+    assert_eq!((whole.code, &*whole.out), (Some(0), ".: 4 runs, no damage\n"), "{}", whole.error);
+    damage(folder, &ids);
+    let damaged = callboard(folder, &["store", "check", "--store", "."]);
+    assert_eq!(damaged.code, Some(1), "{}", damaged.error);
+    assert!(
+        damaged.out.starts_with(&format!("damaged: run {}: ", short(&ids.too_short.to_string()))),
+        "{}",
+        damaged.out
+    );
+    assert!(damaged.out.ends_with(".: 4 runs, 1 damaged\n"), "{}", damaged.out);
+    let json = callboard(folder, &["store", "check", "--store", ".", "--json"]).json();
+    assert_eq!((&json[0]["runs"], &json[0]["damaged"][0]["run"]), (&4.into(), &ids.too_short.to_string().into()));
+}

@@ -1,0 +1,217 @@
+//! `callboard doctor`: whether this machine has what agents and servers need.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use callboard::env::Env;
+use callboard::messages::{Timestamp, visible};
+use callboard_agents::tools::ShellExec;
+use callboard_server::private;
+use clap::Args;
+use rustix::process::geteuid;
+
+use crate::agents::arguments::Files;
+use crate::agents::read;
+use crate::exit::Exit;
+use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
+use crate::process::{block_on, print};
+use crate::stores::copy::{NEEDED, free};
+use crate::stores::{Choice, Stores};
+
+/// Less free space than this is a warning, in bytes.
+const LITTLE: u64 = 1 << 30;
+/// A clock before 2025 was never set, in milliseconds of Unix time.
+const SET: Timestamp = Timestamp::from_millis(1_735_689_600_000);
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Ok,
+    /// Something is missing that not everybody needs.
+    Warning,
+    Failed,
+}
+
+impl Found {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Ok => "32",
+            Self::Warning => "33",
+            Self::Failed => "31",
+        }
+    }
+}
+
+/// What was looked at, what was found, and a line about it.
+type Check = (&'static str, Found, String);
+
+/// Runs `callboard doctor`.
+pub(crate) fn main(arguments: Doctor) -> ExitCode {
+    let json = arguments.json;
+    let answer = block_on(doctor(&Doctor { files: arguments.files.search(), ..arguments }));
+    print(move || page::print(answer, json))
+}
+
+/// Looks at all of it.
+async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
+    let stores = arguments.choice.stores()?;
+    let now = Env::system().now().wall;
+    let mut checks = store(&stores, now).await;
+    checks.push(disk(stores.folder()));
+    checks.push(state(stores.folder()));
+    checks.push(sockets().await);
+    checks.extend(ShellExec::confinement().into_iter().map(|part| match part.lacks {
+        None => ("sandbox", Found::Ok, format!("{}: {}", part.name, part.means)),
+        Some(lacks) => ("sandbox", Found::Warning, format!("{}: {lacks}", part.name)),
+    }));
+    checks.push(models(&arguments.files)?);
+    let is_coloured = is_coloured(&std::io::stdout());
+    let line = |(what, found, text): &Check| {
+        let word = format!("{:<8}", found.word());
+        let word = if is_coloured { format!("\u{1b}[{}m{word}\u{1b}[0m", found.colour()) } else { word };
+        format!("{word} {what:<8} {}\n", visible(text))
+    };
+    let row = |(what, found, text): &Check| json!({ "check": what, "found": found.word(), "text": text });
+    let exit = if checks.iter().any(|(_, found, _)| *found == Found::Failed) { Exit::Failed } else { Exit::Done };
+    let page = Page::new(checks.iter().map(line).collect(), checks.iter().map(row).collect::<Value>());
+    Ok(Page { exit, ..page })
+}
+
+async fn store(stores: &Stores, now: Timestamp) -> Vec<Check> {
+    let open = match stores.open() {
+        Ok(open) => open,
+        // One that is named, and will be made.
+        Err(failure) if failure.exit() == Exit::NotFound => {
+            return vec![("store", Found::Ok, failure.text().to_owned()), clock(now, 0)];
+        }
+        Err(failure) => return vec![("store", Found::Failed, failure.text().to_owned()), clock(now, 0)],
+    };
+    let (mut checks, mut last) = (Vec::new(), 0);
+    for store in &open.stores {
+        checks.push(match store.ids().await {
+            Ok(runs) => {
+                if let Some(newest) = runs.last() {
+                    last = last.max(store.begun_at(*newest).await);
+                }
+                ("store", Found::Ok, format!("{}: {}", shown_path(store.folder()), count(runs.len(), "run")))
+            }
+            Err(failure) => ("store", Found::Failed, format!("{}: {}", shown_path(store.folder()), failure.text())),
+        });
+    }
+    checks.extend(open.notes().lines().map(|note| ("store", Found::Failed, note.to_owned())));
+    if checks.is_empty() {
+        checks.push(("store", Found::Ok, "there is none yet".to_owned()));
+    }
+    checks.push(clock(now, last));
+    checks
+}
+
+/// `last` is the time of the newest run, in milliseconds.
+fn clock(now: Timestamp, last: u64) -> Check {
+    let shown = format!("{} UTC", time(now));
+    if now < SET {
+        ("clock", Found::Failed, format!("{shown}: it was never set"))
+    } else if now.as_millis() < last {
+        let newest = time(Timestamp::from_millis(last));
+        ("clock", Found::Warning, format!("{shown}: it is behind the newest run, which was submitted at {newest} UTC"))
+    } else {
+        ("clock", Found::Ok, shown)
+    }
+}
+
+fn disk(folder: &Path) -> Check {
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    match free(there) {
+        None => ("disk", Found::Warning, format!("the free space of {} is not known", shown_path(there))),
+        Some(bytes) => {
+            let found = match bytes {
+                _ if bytes < NEEDED => Found::Failed,
+                _ if bytes < LITTLE => Found::Warning,
+                _ => Found::Ok,
+            };
+            ("disk", found, format!("{} MiB free in {}", bytes >> 20, shown_path(there)))
+        }
+    }
+}
+
+/// The folder with the stores is to be this user's alone.
+fn state(folder: &Path) -> Check {
+    let shown = shown_path(folder);
+    match fs::metadata(folder) {
+        Ok(found) if found.uid() != geteuid().as_raw() => {
+            ("state", Found::Failed, format!("{shown} belongs to user {}", found.uid()))
+        }
+        Ok(found) if found.mode() & 0o077 != 0 => (
+            "state",
+            Found::Warning,
+            format!("{shown} has mode {:04o}: others may look into it", found.mode() & 0o7777),
+        ),
+        Ok(_) => ("state", Found::Ok, format!("{shown} is this user's alone")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            ("state", Found::Ok, format!("{shown} is made when it is needed"))
+        }
+        Err(error) => ("state", Found::Failed, format!("{shown}: {error}")),
+    }
+}
+
+/// Other processes reach this one on a socket.
+async fn sockets() -> Check {
+    let folder = private::folder();
+    match private::listen(&folder, &format!("doctor-{}.sock", std::process::id())).await {
+        Ok(_) => ("sockets", Found::Ok, format!("in {}", shown_path(&folder))),
+        Err(error) => ("sockets", Found::Failed, format!("other processes cannot reach this one: {error}")),
+    }
+}
+
+fn models(files: &Files) -> Result<Check, Failure> {
+    Ok(match read::models(files)? {
+        Err(invalid) => {
+            ("models", Found::Failed, format!("{}: {}", invalid.origin, first_line(&invalid.defects.to_string())))
+        }
+        Ok(models) => match models.candidates(&callboard_agents::ModelChoice::default()) {
+            Ok(found) => ("models", Found::Ok, format!("{}, each with its key", count(found.len(), "model"))),
+            Err(error) => ("models", Found::Warning, error.to_string()),
+        },
+    })
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_behind_the_newest_run_or_was_never_set_is_reported() {
+        let found = |now: u64, last| clock(Timestamp::from_millis(now), last).1;
+        assert_eq!(found(1_000, 0), Found::Failed);
+        assert_eq!(
+            [found(1_800_000_000_000, 0), found(1_800_000_000_000, 1_800_000_000_001)],
+            [Found::Ok, Found::Warning]
+        );
+    }
+}

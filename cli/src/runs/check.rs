@@ -1,0 +1,47 @@
+//! `callboard store check`: everything of a store is read, and the first damage of each run is reported.
+
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::page::{Failure, Page, count, shown_path};
+use crate::run_names::names;
+use crate::stores::Stores;
+use crate::stores::open::{ClosedStore, OpenStores};
+use crate::stores::store::Store;
+
+/// Reads all stores.
+pub(crate) async fn check(stores: &Stores) -> Result<Page, Failure> {
+    let open = stores.open()?;
+    let OpenStores { stores, closed } = &open;
+    let (mut text, mut rows, mut is_damaged) = (open.notes(), Vec::new(), false);
+    for store in stores {
+        let (mut damaged, runs) = (Vec::new(), store.ids().await?);
+        let name = names(runs.iter().copied());
+        for run in &runs {
+            if let Err(why) = store.load(*run).await {
+                text.push_str(&format!("damaged: {}\n", why.text()));
+                damaged.push(json!({ "run": run, "name": name(*run), "error": why.text() }));
+            }
+        }
+        let conversations = conversations(store, &mut text).await;
+        let found = if damaged.is_empty() { "no damage".to_owned() } else { format!("{} damaged", damaged.len()) };
+        text.push_str(&format!("{}: {}, {found}\n", shown_path(store.folder()), count(runs.len(), "run")));
+        is_damaged |= !damaged.is_empty() || conversations.is_some();
+        rows.push(json!({
+            "store": store.folder().to_string_lossy(), "runs": runs.len(), "damaged": damaged, "conversations": conversations,
+        }));
+    }
+    rows.extend(closed.iter().map(ClosedStore::json));
+    if rows.is_empty() {
+        text.push_str("there is no store\n");
+    }
+    let exit = if is_damaged { Exit::Failed } else { open.exit().unwrap_or(Exit::Done) };
+    Ok(Page { exit, ..Page::new(text, Value::from(rows)) })
+}
+
+/// Why the conversations cannot be read, if they cannot.
+async fn conversations(store: &Store, text: &mut String) -> Option<String> {
+    let error = store.conversations().list().await.err()?.to_string();
+    text.push_str(&format!("damaged: the conversations: {error}\n"));
+    Some(error)
+}
