@@ -13,6 +13,7 @@ use crate::runs::list::Filter;
 use crate::service::arguments::{
     Answer, Approve, Cancel, DeadLetters, Deny, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
 };
+use crate::shell::{Completions, Man};
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -76,6 +77,10 @@ pub(crate) enum Arguments {
     },
     /// Report whether this machine has what agents and servers need; the exit code is 1 if something has failed
     Doctor(Doctor),
+    /// Print the script that completes command lines in a shell: callboard completions bash > FILE
+    Completions(Completions),
+    /// Write a man page for each command into a folder
+    Man(Man),
     /// List, show, fork and delete conversations, which several runs of an agent share: see `callboard run --conversation`
     Conversations {
         #[command(subcommand)]

@@ -22,6 +22,7 @@ mod run_names;
 mod runs;
 mod scratch;
 mod service;
+mod shell;
 mod signals;
 mod stores;
 mod usage;
@@ -70,6 +71,8 @@ fn main() -> ExitCode {
         Arguments::Store { command } if command.makes_stores() => unless_nested(|| runs::store(&command)),
         Arguments::Store { command } => runs::store(&command),
         Arguments::Doctor(doctor) => doctor::main(doctor),
+        Arguments::Completions(completions) => shell::completions(&completions),
+        Arguments::Man(man) => shell::man(&man),
         Arguments::Conversations { command } if command.changes_them() => {
             unless_nested(|| conversations::main(&command))
         }

@@ -180,7 +180,8 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
 }
 
 fn wants_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
-    no_color.is_none() && term.is_none_or(|kind| kind != "dumb")
+    // https://no-color.org: an empty variable says nothing.
+    no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|kind| kind != "dumb")
 }
 
 /// Whether standard output and standard error are the same terminal.
@@ -304,7 +305,7 @@ mod tests {
     fn colours_are_for_terminals_that_show_them() {
         let wants =
             |no_color: Option<&str>, term: Option<&str>| wants_colours(no_color.map(OsStr::new), term.map(OsStr::new));
-        assert!(wants(None, Some("xterm-256color")) && wants(None, None));
+        assert!(wants(None, Some("xterm-256color")) && wants(None, None) && wants(Some(""), None));
         assert!(!wants(None, Some("dumb")) && !wants(Some("1"), Some("xterm")));
     }
 }

@@ -1,6 +1,8 @@
 //! Errors in command lines, as people and as programs read them.
 
-use crate::support::{Printed, command, output_of};
+use std::process::Command;
+
+use crate::support::{Printed, callboard as in_folder, command, content, folder_with, output_of, write};
 
 /// Runs the program in an empty folder, within the run if one is given.
 fn callboard(arguments: &[&str], within: Option<&str>) -> Printed {
@@ -185,4 +187,22 @@ fn each_exit_code_is_that_of_its_cause() {
         let refused = callboard(arguments, within);
         assert_eq!(refused.code, Some(code), "{arguments:?}: {}", refused.error);
     }
+}
+
+#[test]
+fn shells_complete_the_commands_and_each_command_has_a_man_page() {
+    let folder = folder_with(&[("file", "")]);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = in_folder(&folder, &["completions", shell]);
+        assert!(script.code == Some(0) && script.out.contains("dead-letters"), "{shell}: {}", script.error);
+        write(&folder, shell, &script.out);
+    }
+    let checked = Command::new("bash").args(["-n", "bash"]).current_dir(&folder).status();
+    assert!(checked.is_ok_and(|status| status.success()));
+    assert_eq!(in_folder(&folder, &["completions", "tcsh"]).code, Some(2));
+    let made = in_folder(&folder, &["man", "pages/man1"]);
+    assert!(made.code == Some(0) && made.out.ends_with(" files in pages/man1\n"), "{}", made.error);
+    let page = content(&folder, "pages/man1/callboard-workflow-run.1").unwrap();
+    assert!(page.contains("Exit codes, of every command") && page.contains("no\\-input"), "{page}");
+    assert_eq!(in_folder(&folder, &["man", "file"]).code, Some(2));
 }
