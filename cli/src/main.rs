@@ -16,6 +16,7 @@ mod output;
 mod page;
 mod person;
 mod process;
+mod protection;
 mod quote;
 mod retry;
 mod run_names;

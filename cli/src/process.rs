@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::page::{self, Failure, Page, folded, json_text};
 use crate::retry::without_limits;
 use crate::signals::Signals;
-use crate::{orphans, output};
+use crate::{orphans, output, protection};
 
 /// How long the runtime's shutdown waits for blocking tasks. Those that are left by then read from a terminal.
 const SHUTDOWN: Duration = Duration::from_millis(200);
@@ -64,6 +64,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     try_thread().map_err(|error| Failure::new(Exit::Unavailable, no_thread(&error)))?;
     orphans::adopt();
     runtime.spawn(orphans::reap());
+    protection::protect();
     let done = runtime.block_on(work);
     // Turns that are still at work end here, and their programs with them.
     runtime.shutdown_timeout(SHUTDOWN);

@@ -19,6 +19,7 @@ use rustix::process::geteuid;
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, note};
+use crate::protection::refuses_decisions;
 use crate::stores::Stores;
 
 /// A board that other processes of this user reach on its socket.
@@ -32,7 +33,7 @@ impl Reachable {
     /// processes see the board's runs but cannot act on them.
     pub(crate) async fn start(board: &Callboard) -> Self {
         let mut reachable = Self { stop: watch::Sender::new(false), serving: Vec::new() };
-        let server = Server::new(board.clone(), Tokens::new(Env::system()));
+        let server = Server::new(board.clone(), Tokens::new(Env::system())).refuse_decisions(refuses_decisions);
         if let Err(error) = reachable.listen(&server, &name_of_board(board.id())).await {
             note(&format!("other processes cannot act on the runs of this one: {error}"));
         }

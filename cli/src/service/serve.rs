@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -16,6 +16,7 @@ use callboard::runtime::Unfinished;
 use callboard_server::Server;
 use callboard_server::private::{ClientError, ListenError};
 
+use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::process_log;
 use crate::agents::watch::changed;
@@ -23,6 +24,8 @@ use crate::command_line::{agents_options, command_line};
 use crate::exit::Exit;
 use crate::output::note_words;
 use crate::page::{Failure, Page, count, note, shown_path};
+use crate::person::is_anybody_here;
+use crate::protection::{self, refuses_decisions};
 use crate::run_names::short;
 use crate::signals::Signals;
 use crate::stores::Stores;
@@ -66,7 +69,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let mut reachable = Reachable::start(&board).await;
     let served = async {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
-        let mut server = Server::new(board.clone(), tokens);
+        let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
         if !address.ip().is_unspecified() {
             // Clients name the address that they connect to.
             let own = server.public_origin(&url_of(address));
@@ -80,7 +83,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let _announced = Announced::write(&stores, &url_of(address));
         let stopped = reachable.stopped();
         let serving = tokio::spawn(async move { server.serve(listener, stopped).await });
-        watch_over(&board, (&stores, &store), loaded, address, &mut signals).await?;
+        watch_over(&board, (&stores, &store, &arguments.files.root), loaded, address, &mut signals).await?;
         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
         Ok(serving)
     };
@@ -106,7 +109,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
 /// Prints what a person has to know, until a signal comes or the board ends.
 async fn watch_over(
     board: &Callboard,
-    (stores, store): (&Stores, &Store),
+    (stores, store, root): (&Stores, &Store, &Path),
     loaded: LoadedAgents,
     address: SocketAddr,
     signals: &mut Signals,
@@ -114,6 +117,7 @@ async fn watch_over(
     let LoadedAgents { mut watch, own, names, invalid, .. } = loaded;
     resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.folder())));
+    protection::warning().iter().for_each(|warning| note(warning));
     let waiting = board.people().pending().await.len();
     let running = count(own.len(), "agent");
     let line = format!(
@@ -131,6 +135,9 @@ async fn watch_over(
             () = signals.next() => return Ok(()),
             Some(asked) = people.next_where(is_new) => {
                 shown.insert(asked.id().to_string());
+                if refuses_decisions().is_some() && is_anybody_here(false) && settle(board, &asked, root).await? {
+                    continue;
+                }
                 let kind = waits::line(&asked, Env::system().now().wall).0;
                 note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_card(&asked, Detail::Brief, stores).trim_end()));
             }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use callboard::messages::{ConversationId, RunId, visible};
+use callboard_agents::hide_from_programs;
 
 use crate::page::{Failure, note};
 
@@ -47,7 +48,10 @@ impl Choice {
     pub(crate) fn stores(&self) -> Result<Stores, Failure> {
         let variable = || std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
         match self.store.clone().or_else(variable) {
-            Some(folder) => Ok(Stores::Named(folder)),
+            Some(folder) => {
+                hide_from_programs(&folder);
+                Ok(Stores::Named(folder))
+            }
             None => Ok(Stores::Project(Project::here()?)),
         }
     }

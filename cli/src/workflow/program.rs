@@ -13,6 +13,7 @@ use tokio::process::{Child, Command as Process};
 use tokio::time::timeout;
 
 use callboard::prelude::*;
+use callboard_agents::hide_from;
 use callboard_confine::{CoreDumps, apart, start};
 
 use crate::page::brief;
@@ -53,6 +54,7 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
         None => process.env_remove("CALLBOARD_NODE"),
     };
     let cannot = |error: std::io::Error| TurnError::terminal(format!("{name} cannot be run: {error}"));
+    hide_from(process.as_std_mut(), &[state.path()]);
     // Registered, so that the reaper of orphans does not take its status.
     let (mut child, _started) = start(|| process.spawn(), Child::id).map_err(cannot)?;
     let mut group = ProcessGroupGuard::of(&child);

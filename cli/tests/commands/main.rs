@@ -9,6 +9,7 @@ mod invalid_agents;
 mod mcp;
 mod patterns;
 mod programs;
+mod protection;
 mod reload;
 mod resume_and_retry;
 mod service;

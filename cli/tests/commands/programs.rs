@@ -295,10 +295,11 @@ fn a_run_that_cannot_start_a_thread_is_an_error_that_names_the_limit() {
     assert!(printed.error.contains("raise the limit of them (`ulimit -u`)"), "{}", printed.error);
 }
 
-/// Limits `callboard` to the threads that it has, and adds an agent to its folder.
+/// Has `callboard` limited to the threads that it has, and adds an agent to its folder.
 const TAKER: &str = r#"
-import resource
-resource.prlimit(os.getppid(), resource.RLIMIT_NPROC, (1, 1))
+with open("orders", "w") as orders:
+    orders.write(f"{os.getppid()}\n")
+open("obeyed").readline()
 with open("agents/other.new", "w") as file:
     file.write('[agent]\nname = "other"\nmodel = "none"\n')
 os.rename("agents/other.new", "agents/other.toml")
@@ -315,7 +316,7 @@ fn files_are_reloaded_and_a_run_finishes_where_no_more_threads_can_be_started() 
     add_python_agent(&folder, "taker", TAKER);
     fs::set_permissions(folder.path().join("agents"), fs::Permissions::from_mode(0o777)).unwrap();
     // The line that `callboard` prints about the file lets the program continue.
-    let line = "mkfifo read; { \"$0\" \"$@\" 2>&1; echo \"code $?\" >&2; } | { grep -m 1 other.toml; : > read; cat; }";
+    let line = "mkfifo read orders obeyed; { read process < orders; prlimit --pid $process --nproc=1:1; echo done > obeyed; } & { \"$0\" \"$@\" 2>&1; echo \"code $?\" >&2; } | { grep -m 1 other.toml; : > read; cat; }";
     let printed =
         as_an_ordinary_user(&folder, line, &["run", "take", "--to", "taker", "--ephemeral", "--agents", "agents"]);
     assert_eq!(printed.error, "code 0\n", "{}", printed.out);

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::orders::{ORDER, Orders};
 use crate::support::{
     CALLBOARD, Printed, assert_visible, callboard, folder_with, for_each_wrong_entry, make_pipe, output_of, short,
     write,
@@ -349,11 +350,13 @@ fn finished_nodes_do_not_run_again_after_the_process_was_killed() {
         "--agent",
         "*=echo $CALLBOARD_AGENT >> log; cat; printf ' %s' $CALLBOARD_AGENT",
         "--agent",
-        "b=echo b >> log; test -e killed || { touch killed; kill -9 $PPID; }; cat; printf ' b'",
+        &format!("b={ORDER} echo b >> log; test -e killed || {{ touch killed; order kill; }}; cat; printf ' b'"),
     ];
+    let orders = Orders::taken_in(path);
     let run = [&["run", "--line", "a -> b -> c", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
     let killed = workflow(path, &run);
     assert_eq!(killed.code, None, "{}", killed.error);
+    drop(orders);
     let resumed = workflow(path, &[&["resume", &first_run(path), "--store", "store"], &agents[..]].concat());
     assert_eq!((resumed.code, &*resumed.out), (Some(0), "x a b c\n"), "{}", resumed.error);
     assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\nb\nc\n");
@@ -379,12 +382,13 @@ fn resuming_a_run_does_not_change_other_runs_of_its_store() {
 fn the_first_ctrl_c_lets_programs_end_and_leaves_nodes_that_have_not_begun() {
     let folder = folder_with(&[]);
     let path = folder.path();
-    // The first program sends the signal to the process that runs it, and ends once that has reported it.
+    // The first program has the signal sent to the process that runs it, and ends once that has reported it.
+    let _orders = Orders::taken_in(path);
     let agents = [
         "--agent",
         "*=echo $CALLBOARD_AGENT >> log; cat",
         "--agent",
-        "a=echo a >> log; kill -INT $PPID; until grep -q stopping log.err; do :; done; cat",
+        &format!("a={ORDER} echo a >> log; order interrupt; until grep -q stopping log.err; do :; done; cat"),
     ];
     let run = [&["run", "--line", "a -> b", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
     let mut stopped = command(path, &run);
@@ -398,6 +402,11 @@ fn the_first_ctrl_c_lets_programs_end_and_leaves_nodes_that_have_not_begun() {
     let resumed = workflow(path, &[&["resume", &first_run(path), "--store", "store"], &agents[..]].concat());
     assert_eq!((resumed.code, &*resumed.out), (Some(0), "x\n"), "{}", resumed.error);
     assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\n");
+}
+
+/// A program that has the process that runs it interrupted twice, and does not end by itself.
+fn stop() -> String {
+    format!("{ORDER} order interrupt; until grep -q stopping log.err; do :; done; order interrupt; tail -f /dev/null")
 }
 
 #[test]
@@ -418,8 +427,8 @@ fn a_program_that_is_stopped_ends_with_the_processes_that_it_has_started() {
     reader.join().unwrap();
 
     let reader = held();
-    let stop = "kill -INT $PPID; until grep -q stopping log.err; do :; done; kill -INT $PPID; tail -f /dev/null";
-    let program = format!("a={hang}{stop}");
+    let _orders = Orders::taken_in(path);
+    let program = format!("a={hang}{}", stop());
     let mut stopped = command(path, &["run", "--line", "a", "--agent", &program]);
     let status = stopped.stderr(fs::File::create(path.join("log.err")).unwrap()).status().unwrap();
     assert_eq!(status.code(), Some(130));
@@ -430,8 +439,8 @@ fn a_program_that_is_stopped_ends_with_the_processes_that_it_has_started() {
 fn a_node_that_was_stopped_is_drawn_as_open() {
     let folder = folder_with(&[]);
     let path = folder.path();
-    let stop = "kill -INT $PPID; until grep -q stopping log.err; do :; done; kill -INT $PPID; tail -f /dev/null";
-    let program = format!("a={stop}");
+    let _orders = Orders::taken_in(path);
+    let program = format!("a={}", stop());
     let mut stopped =
         command(path, &["run", "--line", "a -> b", "--agent", &program, "--agent", "b=cat", "--store", "store"]);
     let status = stopped.stderr(fs::File::create(path.join("log.err")).unwrap()).status().unwrap();
@@ -575,19 +584,21 @@ fn a_program_that_an_agent_has_started_cannot_start_or_change_runs() {
 fn a_run_whose_store_stops_is_named_with_the_command_line_that_continues_it() {
     let folder = folder_with(&[]);
     // The store's writes fail from now on, as on a full disk.
-    let fill = "a=prlimit --pid $PPID --fsize=1; printf done";
+    let orders = Orders::taken_in(folder.path());
+    let fill = &*format!("a={ORDER} order fill; printf done");
     let arguments = ["workflow", "run", "--line", "a -> b", "--store", "store", "--agent", fill, "--agent", "b=cat"];
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", CALLBOARD]).args(arguments);
     shell.current_dir(folder.path()).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     let printed = output_of(shell);
+    drop(orders);
     assert_eq!(printed.code, Some(6), "{}", printed.error);
     assert!(printed.error.contains("the store has stopped"), "{}", printed.error);
     let id = first_run(folder.path());
     assert!(printed.error.contains(&format!("run {id} continues at the next start")), "{}", printed.error);
     let line = printed.error.lines().find_map(|line| line.strip_prefix("to continue: ")).unwrap();
     assert!(line.starts_with("callboard workflow resume ") && line.contains(&short(&id)), "{line}");
-    let line = line.replacen("callboard", CALLBOARD, 1).replace("prlimit --pid $PPID --fsize=1;", "");
+    let line = line.replacen("callboard", CALLBOARD, 1).replace("order fill;", "");
     let mut again = Command::new("sh");
     again.args(["-c", &line]).current_dir(folder.path());
     let printed = output_of(again);

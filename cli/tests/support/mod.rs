@@ -9,6 +9,8 @@
 
 pub(crate) mod agents;
 pub(crate) mod model;
+#[cfg(target_os = "linux")]
+pub(crate) mod orders;
 pub(crate) mod project;
 pub(crate) mod running;
 pub(crate) mod runs;

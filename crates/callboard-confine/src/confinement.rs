@@ -129,7 +129,7 @@ struct Sets {
 
 /// Drops all other capabilities of this thread, also from the bounding set, so that a program run as root does not regain them.
 #[allow(unsafe_code, reason = "system calls")]
-fn drop_capabilities(kept: u64) -> io::Result<()> {
+pub(crate) fn drop_capabilities(kept: u64) -> io::Result<()> {
     let header = [CAPABILITY_VERSION_3, 0];
     let mut held = [Sets::default(); 2];
     // SAFETY: the header and both words of the sets live through the call.

@@ -19,7 +19,13 @@ mod children;
 #[cfg(target_os = "linux")]
 mod confinement;
 #[cfg(target_os = "linux")]
+mod hiding;
+#[cfg(target_os = "linux")]
+mod identity;
+#[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+mod mounts;
 #[cfg(target_os = "linux")]
 mod processes;
 mod started;
@@ -28,6 +34,8 @@ mod view;
 
 #[cfg(target_os = "linux")]
 pub use confinement::{Confinement, confined};
+#[cfg(target_os = "linux")]
+pub use hiding::{Hiding, forbid_inspection, hidden};
 #[cfg(target_os = "linux")]
 pub use view::{Pin, View};
 

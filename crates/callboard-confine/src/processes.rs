@@ -125,7 +125,7 @@ fn begin_namespace(status: *mut c_int, [ends, alive]: [c_int; 2]) -> io::Result<
 
 /// `fork` as a plain system call, without the handlers of the C library; 0 in the child.
 #[allow(unsafe_code, reason = "a system call")]
-fn fork() -> io::Result<pid_t> {
+pub(crate) fn fork() -> io::Result<pid_t> {
     // SAFETY: the child has a copy of this thread, its stack included, and no other thread's lock is taken between fork and exec.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(libc::SIGCHLD), 0, 0, 0, 0) };
     done_long(pid)?;
@@ -174,7 +174,7 @@ fn is_interrupted() -> bool {
 
 /// Waits for a child, or for any (-1); returns its process id, or -1.
 #[allow(unsafe_code, reason = "a system call")]
-fn wait(child: pid_t, ended: &mut c_int) -> pid_t {
+pub(crate) fn wait(child: pid_t, ended: &mut c_int) -> pid_t {
     // SAFETY: an integer that lives through the call; what is null is not written.
     unsafe { call(libc::SYS_wait4, [child.into(), &raw mut *ended as c_long, 0, 0]) as pid_t }
 }

@@ -4,15 +4,16 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use libc::{c_int, c_long};
+use libc::c_int;
 
-use crate::confinement::{done, done_long};
+use crate::confinement::done;
+use crate::identity::Identity;
+use crate::mounts::{bind, bind_link, c_path, make_read_only, move_mount, open_tree};
 use crate::processes;
 
 /// The folder in which the C library stores shared memory.
@@ -31,7 +32,7 @@ pub struct View {
     /// Paths that cannot be moved or removed although they are in writable folders, each after the folders that contain it.
     pins: Vec<(CString, Pin)>,
     has_shared_memory: bool,
-    /// The user and the group of a new user namespace; `None` where this process may mount without one.
+    /// That of a new user namespace; `None` where this process may mount without one.
     namespace: Option<Identity>,
 }
 
@@ -45,13 +46,6 @@ pub enum Pin {
     Link,
     /// A file, or a folder with its content, which is also read-only.
     ReadOnly,
-}
-
-/// The mapping of the user and group in a new user namespace: to themselves.
-#[derive(Clone, Debug)]
-struct Identity {
-    users: Vec<u8>,
-    groups: Vec<u8>,
 }
 
 /// The namespaces that the kernel lets this process create.
@@ -114,19 +108,10 @@ impl View {
         self.namespace.is_some()
     }
 
-    #[allow(unsafe_code, reason = "system calls")]
     fn by<'p>(namespaces: Namespaces, writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
         let named = writable.into_iter().map(c_path);
         let writable: Vec<_> = [Some(c".".to_owned())].into_iter().chain(named).collect::<Option<_>>()?;
-        let namespace = match namespaces {
-            Namespaces::Mounts => None,
-            Namespaces::MountsOfUser => {
-                // SAFETY: they take no arguments, and cannot fail.
-                let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-                let line = |id: u32| format!("{id} {id} 1\n").into_bytes();
-                Some(Identity { users: line(user), groups: line(group) })
-            }
-        };
+        let namespace = (namespaces == Namespaces::MountsOfUser).then(Identity::own);
         let mounts = vec![-1; writable.len()];
         Some(Self { writable, mounts, read_only: Vec::new(), pins: Vec::new(), has_shared_memory: true, namespace })
     }
@@ -134,13 +119,10 @@ impl View {
     /// Runs in the child, between fork and exec, where there is one thread.
     #[allow(unsafe_code, reason = "system calls")]
     pub(crate) fn mount(&mut self) -> io::Result<()> {
-        let user = if self.namespace.is_some() { libc::CLONE_NEWUSER } else { 0 };
-        // SAFETY: integers alone.
-        done(unsafe { libc::unshare(libc::CLONE_NEWNS | user) })?;
-        if let Some(Identity { users, groups }) = &self.namespace {
-            write(c"/proc/self/setgroups", b"deny")?;
-            write(c"/proc/self/uid_map", users)?;
-            write(c"/proc/self/gid_map", groups)?;
+        match &self.namespace {
+            Some(identity) => identity.enter()?,
+            // SAFETY: integers alone.
+            None => done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?,
         }
         let none = std::ptr::null();
         // SAFETY: a path that lives through the call; what is null is not read. Mounts in this namespace do not propagate to others.
@@ -180,74 +162,6 @@ impl View {
     }
 }
 
-fn c_path(path: &Path) -> Option<CString> {
-    CString::new(path.as_os_str().as_bytes()).ok()
-}
-
-/// Bind mounts a path on itself.
-#[allow(unsafe_code, reason = "system calls")]
-fn bind(path: &CStr) -> io::Result<()> {
-    let none = std::ptr::null();
-    // SAFETY: a path that lives through the call; what is null is not read.
-    done(unsafe { libc::mount(path.as_ptr(), path.as_ptr(), none, libc::MS_BIND | libc::MS_REC, none.cast()) })
-}
-
-/// Bind mounts a symbolic link on itself: it is still a link to the same target.
-#[allow(unsafe_code, reason = "system calls")]
-fn bind_link(path: &CStr) -> io::Result<()> {
-    const BOTH_EMPTY_PATHS: c_int = 0x44;
-    // SAFETY: a path that lives through the call. Exec closes the descriptor.
-    let link = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
-    done(link)?;
-    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_EMPTY_PATH;
-    // SAFETY: a descriptor that is open, a text that lives through the call, and integers.
-    let mount = unsafe { libc::syscall(libc::SYS_open_tree, link, c"".as_ptr(), flags) };
-    done_long(mount)?;
-    let (call, empty) = (libc::SYS_move_mount, c"".as_ptr());
-    // SAFETY: descriptors that are open, texts that live through the call, and integers.
-    done_long(unsafe { libc::syscall(call, mount as c_int, empty, link, empty, BOTH_EMPTY_PATHS) })
-}
-
-/// The flag of `open_tree` for a detached mount.
-const OPEN_TREE_CLONE: c_int = 1;
-
-/// A detached bind mount of a path. Exec closes it.
-#[allow(unsafe_code, reason = "system calls")]
-fn open_tree(path: &CStr) -> io::Result<c_int> {
-    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
-    // SAFETY: a path that lives through the call, and integers.
-    let mount = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    done_long(mount)?;
-    // A descriptor.
-    Ok(mount as c_int)
-}
-
-#[allow(unsafe_code, reason = "system calls")]
-fn move_mount(mount: c_int, path: &CStr) -> io::Result<()> {
-    const FROM_EMPTY_PATH: c_int = 4;
-    let (call, empty, here) = (libc::SYS_move_mount, c"".as_ptr(), libc::AT_FDCWD);
-    // SAFETY: paths that live through the call, a descriptor that is open, and integers.
-    done_long(unsafe { libc::syscall(call, mount, empty, here, path.as_ptr(), FROM_EMPTY_PATH) })
-}
-
-/// Changes attributes of a mount and of all mounts below it.
-#[allow(unsafe_code, reason = "system calls")]
-fn make_read_only(path: &CStr) -> io::Result<()> {
-    /// The argument of `mount_setattr`.
-    #[repr(C)]
-    struct Attributes {
-        set: u64,
-        clear: u64,
-        propagation: u64,
-        user_namespace: u64,
-    }
-    const READ_ONLY: u64 = 1;
-    let attributes = Attributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
-    let (call, flags, size) = (libc::SYS_mount_setattr, libc::AT_RECURSIVE, size_of::<Attributes>() as c_long);
-    // SAFETY: a path and attributes of this size, which live through the call.
-    done_long(unsafe { libc::syscall(call, libc::AT_FDCWD, path.as_ptr(), flags, &raw const attributes, size) })
-}
-
 /// Whether a program with such a view can be started.
 #[allow(unsafe_code, reason = "a hook between fork and exec")]
 fn works(namespaces: Namespaces) -> bool {
@@ -263,20 +177,6 @@ fn works(namespaces: Namespaces) -> bool {
     // SAFETY: it makes only system calls, on memory that was allocated before the fork.
     let nothing = unsafe { nothing.pre_exec(enter) };
     nothing.status().is_ok_and(|status| status.success())
-}
-
-/// Writes the bytes to a file of the kernel in one call.
-#[allow(unsafe_code, reason = "system calls")]
-fn write(path: &CStr, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: a path that lives through the call.
-    let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
-    done(file)?;
-    // SAFETY: the descriptor is open, and the bytes live through the call.
-    let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
-    let failed = (written != bytes.len().cast_signed()).then(io::Error::last_os_error);
-    // SAFETY: the descriptor is open, and used no more.
-    unsafe { libc::close(file) };
-    failed.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::streams::Streams;
 use crate::tokens::Tokens;
 
 /// The board and the settings of the server.
+#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) board: Callboard,
     pub(crate) tokens: Tokens,
@@ -26,6 +27,8 @@ pub(crate) struct Context {
     pub(crate) answered: Answered,
     pub(crate) measured: Option<Measured>,
     pub(crate) audit: Arc<Audit>,
+    /// Why decisions are refused, if they are.
+    pub(crate) refuses_decisions: fn() -> Option<String>,
     /// Whether event streams are to end.
     pub(crate) is_stopping: watch::Sender<bool>,
 }
@@ -43,24 +46,14 @@ impl Context {
             answered,
             measured,
             audit,
+            refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }
     }
 
     /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
-        let (streams, index) = (self.streams.clone(), self.index.clone());
-        let (rates, answered) = (self.rates.clone(), self.answered.clone());
-        let (measured, audit) = (self.measured.clone(), Arc::clone(&self.audit));
-        Self {
-            streams,
-            index,
-            rates,
-            answered,
-            measured,
-            audit,
-            ..Self::new(self.board.clone(), self.tokens.clone(), origins)
-        }
+        Self { origins, is_stopping: watch::Sender::new(false), ..self.clone() }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::body::{Body, Id, present};
 use crate::context::Shared;
 use crate::json as shapes;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemCode};
 use crate::tokens::Caller;
 
 /// Answers with all that waits for a person.
@@ -49,6 +49,9 @@ pub(crate) async fn answer(
     Extension(caller): Extension<Caller>,
     Body(decided): Body<Decided>,
 ) -> Result<Json<Value>, Problem> {
+    if let Some(why) = (context.refuses_decisions)() {
+        return Err(Problem::new(ProblemCode::DecisionsRefused, why));
+    }
     let Ok(id) = id.parse::<PendingId>() else {
         let detail = format!("{} is no id of what waits; /v1/pending lists them", visible(&id));
         return Err(Problem::not_found(detail));

@@ -65,6 +65,8 @@ codes! {
     NotGranted = FORBIDDEN, "not-granted";
     /// The header `Host` or `Origin` names something else than this server.
     ForeignOrigin = FORBIDDEN, "foreign-origin";
+    /// Decisions are not accepted over HTTP, because programs of agents could send them: they are made at the terminal of the server.
+    DecisionsRefused = FORBIDDEN, "decisions-refused";
     /// The path, the delegation, the agent or what waits does not exist.
     NotFound = NOT_FOUND, "not-found";
     /// The path exists, and has another method.

@@ -156,6 +156,14 @@ impl Server {
         Self { context: Arc::new(context) }
     }
 
+    /// Refuses approvals, answers and other decisions while `why` returns a reason, which is shown to the caller: for a machine on which
+    /// programs of agents could send them.
+    #[must_use]
+    pub fn refuse_decisions(self, why: fn() -> Option<String>) -> Self {
+        let renewed = self.context.renewed(self.context.origins.clone());
+        Self { context: Arc::new(Context { refuses_decisions: why, ..renewed }) }
+    }
+
     /// All routes, each with who may use it.
     pub fn routes() -> impl Iterator<Item = Route> {
         table().map(|(route, _)| route)

@@ -8,6 +8,9 @@ mod alone;
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
 mod endless_servers;
+mod hiding;
+#[cfg(target_os = "linux")]
+mod ordinary_user;
 #[cfg(all(unix, feature = "mcp"))]
 #[path = "../programs/outside.rs"]
 #[allow(dead_code, reason = "some of it is for other tests")]

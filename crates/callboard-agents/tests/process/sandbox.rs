@@ -24,40 +24,14 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::json;
 
 use crate::common::skip;
+use crate::ordinary_user::{AS_OTHER, as_an_ordinary_user};
 
 const ATTACKS: &str = include_str!("sandbox.py");
-
-/// Has this binary, started by another user, do a test there.
-const AS_OTHER: &str = "CALLBOARD_SANDBOX_AS_OTHER";
 
 async fn run(shell: &ShellExec, command: &str) -> String {
     let scope = ToolScope { key: "test".into(), context: None };
     let call = shell.call(json!({ "command": command, "timeout_seconds": 500 }).into(), scope);
     call.await.unwrap_or_else(|failure| panic!("{command}: {failure:?}")).text
-}
-
-/// Runs a test of this binary as `nobody`, where it runs as root.
-fn as_an_ordinary_user(test: &str) {
-    if !geteuid().is_root() || std::env::var_os(AS_OTHER).is_some() {
-        return;
-    }
-    let place = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
-    let binary = place.path().join("test");
-    // Not by this process: what it has open for writing is open, for a moment, in programs that other tests start too, and cannot
-    // be executed meanwhile.
-    let copy = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&binary).status().unwrap();
-    assert!(copy.success());
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(binary)
-        .args(["--exact", &format!("sandbox::{test}"), "--nocapture"])
-        .current_dir("/")
-        .env(AS_OTHER, "1")
-        .env("HOME", "/nonexistent")
-        .output()
-        .unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && printed.contains("1 passed"), "as an ordinary user: {printed}");
 }
 
 /// Whether nothing has this name, not even a link to nothing.
@@ -130,7 +104,7 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     }
     drop((shared, streams));
     println!("campaign sandbox: {} attempts, 0 came through", made.len());
-    as_an_ordinary_user("no_attempt_of_a_confined_command_succeeds");
+    as_an_ordinary_user("sandbox::no_attempt_of_a_confined_command_succeeds");
 }
 
 /// Whether the answer is one of confinement, and not of arguments that are wrong: `DONE` is none.
@@ -192,7 +166,7 @@ print(subprocess.run(['sh', '-c', 'cat'], input=b'piped', capture_output=True).s
 ";
     fs::write(inside.path().join("own.py"), program).unwrap();
     assert_eq!(run(&shell, "/usr/bin/python3 own.py").await, "exit code 0\npiped\n");
-    as_an_ordinary_user("what_a_program_may_do_to_itself_is_still_allowed");
+    as_an_ordinary_user("sandbox::what_a_program_may_do_to_itself_is_still_allowed");
 }
 
 /// A folder for tools that keep these names in it, and a shell there.
@@ -235,7 +209,7 @@ async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_
     let write = json!({ "path": "own", "content": "text" });
     file_write(&root).call(write.into(), ToolScope { key: "test".into(), context: None }).await.unwrap();
     fs::set_permissions(at("team"), fs::Permissions::from_mode(0o755)).unwrap();
-    as_an_ordinary_user("what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_way_to_it");
+    as_an_ordinary_user("sandbox::what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_way_to_it");
 }
 
 /// Where the folder of the tools is the one that cannot be looked through or written in, it cannot be made read-only to a command
@@ -257,7 +231,9 @@ async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no
         permit(0o755);
         assert_eq!(run(&shell, "echo text > own && cat own").await, "exit code 0\ntext\n");
     }
-    as_an_ordinary_user("where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no_command_runs");
+    as_an_ordinary_user(
+        "sandbox::where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no_command_runs",
+    );
 }
 
 #[tokio::test]
@@ -278,7 +254,7 @@ async fn a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_
     assert_eq!(first, "exit code 0\nends\n");
     assert!(is_absent(&inside.path().join("a")), "something is left in its place");
     as_an_ordinary_user(
-        "a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_each_of_several_commands",
+        "sandbox::a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_each_of_several_commands",
     );
 }
 
@@ -312,7 +288,7 @@ async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_fold
         assert_eq!(flips.join().unwrap(), "a person's");
     }
     as_an_ordinary_user(
-        "a_file_that_defines_agents_is_not_written_through_a_link_while_its_folder_is_closed_and_opened",
+        "sandbox::a_file_that_defines_agents_is_not_written_through_a_link_while_its_folder_is_closed_and_opened",
     );
 }
 
@@ -331,7 +307,7 @@ async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
             assert!(refused.contains("Permission denied") && refused.contains(&advice), "{refused}");
         }
     }
-    as_an_ordinary_user("a_folder_that_may_not_be_entered_is_named_with_what_to_do");
+    as_an_ordinary_user("sandbox::a_folder_that_may_not_be_entered_is_named_with_what_to_do");
 }
 
 #[tokio::test]
@@ -381,7 +357,7 @@ async fn no_process_of_a_command_shows_its_user_the_memory_of_the_board() {
         };
         assert_eq!(tokio::join!(command, looks).0, "exit code 0\nends");
     }
-    as_an_ordinary_user("no_process_of_a_command_shows_its_user_the_memory_of_the_board");
+    as_an_ordinary_user("sandbox::no_process_of_a_command_shows_its_user_the_memory_of_the_board");
 }
 
 #[tokio::test]
@@ -422,7 +398,7 @@ async fn the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the
         assert_eq!(tokio::join!(command, looks).0, "exit code 3\nends");
         assert!(of_board.iter().all(|byte| *byte == 1));
     }
-    as_an_ordinary_user("the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the_board");
+    as_an_ordinary_user("sandbox::the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the_board");
 }
 
 /// What a command of the superuser may do to files of others in its folder.
@@ -456,7 +432,7 @@ async fn folders_that_a_command_has_made_read_only_are_removed_with_it() {
         run(&shell, "mkdir -p $TMPDIR/a/b && chmod 0 $TMPDIR/a/b && chmod 555 $TMPDIR/a && echo $TMPDIR").await;
     let place = printed.strip_prefix("exit code 0\n").unwrap().trim();
     assert!(place.ends_with("/tmp") && !Path::new(place).parent().unwrap().exists(), "{printed}");
-    as_an_ordinary_user("folders_that_a_command_has_made_read_only_are_removed_with_it");
+    as_an_ordinary_user("sandbox::folders_that_a_command_has_made_read_only_are_removed_with_it");
 }
 
 #[tokio::test]
@@ -475,7 +451,7 @@ async fn a_hidden_folder_keeps_its_permissions_and_dates_wherever_it_lies() {
         "for it in board board/data ../board ../board/data; do chmod 0 $it || touch -d @1 $it || echo kept; done 2>&1";
     let printed = run(&shell, tries).await;
     assert_eq!(printed.matches("kept\n").count(), 4, "{printed}");
-    as_an_ordinary_user("a_hidden_folder_keeps_its_permissions_and_dates_wherever_it_lies");
+    as_an_ordinary_user("sandbox::a_hidden_folder_keeps_its_permissions_and_dates_wherever_it_lies");
 }
 
 /// Also where the command is in a user namespace of its own.
@@ -490,7 +466,7 @@ async fn what_has_left_the_group_of_a_command_ends_with_it() {
     let leaves = "mkfifo began; setsid sh -c 'exec 3> alive; echo begun > began; exec sleep 1000' & cat began";
     assert_eq!(run(&shell, leaves).await, "exit code 0\nbegun\n");
     end.join().unwrap();
-    as_an_ordinary_user("what_has_left_the_group_of_a_command_ends_with_it");
+    as_an_ordinary_user("sandbox::what_has_left_the_group_of_a_command_ends_with_it");
 }
 
 /// The ways in which a process may hide its environment from its user, besides leaving its group; each holds `alive` open.
@@ -534,7 +510,7 @@ os.close(begun); os.read(reads, 5)
         assert_eq!(poll(&mut ended, Some(&deadline)), Ok(1), "{way}: the process goes on");
         assert!(ended[0].revents().contains(PollFlags::HUP), "{way}");
     }
-    as_an_ordinary_user("what_has_left_the_group_of_a_command_and_hides_its_environment_ends_with_it");
+    as_an_ordinary_user("sandbox::what_has_left_the_group_of_a_command_and_hides_its_environment_ends_with_it");
 }
 
 /// Processes that start the next one and end, each in a session of its own and found by nobody who lists processes; each writes a byte.
@@ -561,7 +537,7 @@ async fn what_starts_the_next_process_and_ends_over_and_over_ends_with_its_comma
     assert_eq!(run(&shell, "env -i /usr/bin/python3 chains.py").await, "exit code 0\n(it printed nothing)");
     let hops = hops.join().unwrap();
     assert!(hops < 40 * 400, "they went on to their own end, {hops} in all");
-    as_an_ordinary_user("what_starts_the_next_process_and_ends_over_and_over_ends_with_its_command");
+    as_an_ordinary_user("sandbox::what_starts_the_next_process_and_ends_over_and_over_ends_with_its_command");
 }
 
 /// Has this binary run a command with a `PATH` that has this folder first.
@@ -617,7 +593,7 @@ async fn a_command_ends_with_a_board_that_is_killed() {
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut alive, &mut rest).unwrap();
     assert!(rest.len() < 150, "it went on to its own end: {}", rest.len());
-    as_an_ordinary_user("a_command_ends_with_a_board_that_is_killed");
+    as_an_ordinary_user("sandbox::a_command_ends_with_a_board_that_is_killed");
 }
 
 /// The kernel counts the processes of a user, and in a user namespace those of the namespace by themselves.
@@ -642,7 +618,7 @@ except BlockingIOError: print(made)
         let printed = run(&shell, "exec /usr/bin/python3 forks.py").await;
         assert_eq!(printed, "exit code 0\n4096 4096\n5\n");
     }
-    as_an_ordinary_user("the_processes_of_a_command_of_an_ordinary_user_are_counted_and_bounded");
+    as_an_ordinary_user("sandbox::the_processes_of_a_command_of_an_ordinary_user_are_counted_and_bounded");
 }
 
 /// Whether a program is there.
@@ -657,7 +633,7 @@ async fn works(test: &str, program: &str, shell: impl Fn(&Root) -> ShellExec, sc
     let inside = tempfile::tempdir().unwrap();
     let printed = run(&shell(&Root::open(inside.path()).unwrap()), &format!("set -e\n{script}")).await;
     assert!(printed.starts_with("exit code 0") && printed.trim_end().ends_with(expected), "{printed}");
-    as_an_ordinary_user(test);
+    as_an_ordinary_user(&format!("sandbox::{test}"));
 }
 
 #[tokio::test]

@@ -1,0 +1,33 @@
+//! Keeps programs of agents and of MCP servers from deciding about their own approvals: from the state and the sockets of this user, and
+//! from the memory of this process.
+
+use callboard_agents::{can_hide_from_programs, hide_from_programs, is_exposed_to_programs};
+
+use crate::stores::project::state_folder;
+
+/// Protects this process, before it starts a program.
+pub(crate) fn protect() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = callboard_confine::forbid_inspection() {
+        tracing::warn!(%error, "other processes of this user can read the memory of this one");
+    }
+    state_folder().into_iter().for_each(hide_from_programs);
+}
+
+/// The warning of a server on a machine where nothing can be hidden from programs.
+pub(crate) fn warning() -> Option<String> {
+    let why = can_hide_from_programs().err()?;
+    Some(format!(
+        "warning: programs of agents and MCP servers can reach the tokens and sockets of this user: {why}. Once one was started, this \
+         server takes decisions only at its own terminal"
+    ))
+}
+
+/// Why decisions of other processes are refused, if they are.
+pub(crate) fn refuses_decisions() -> Option<String> {
+    is_exposed_to_programs().then(|| {
+        "programs of agents could send decisions too, because nothing can be hidden from them on this machine: decide at the terminal of \
+         the process that works on the run"
+            .to_owned()
+    })
+}

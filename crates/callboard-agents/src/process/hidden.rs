@@ -1,0 +1,219 @@
+//! What the programs of process agents and MCP servers do not see: what would let them decide about their own approvals. That is the
+//! state of this process, its sockets, and the sockets of services that start programs of this user outside: session services,
+//! containers, terminal multiplexers and the screen.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Hides a file or folder from the programs that process agents and MCP servers of this process start from now on, whatever else they
+/// may read: a store, for example, or a folder with tokens. What does not exist when a program is started is not hidden from it. Sockets of callboard and folders of the session
+/// are hidden without this.
+///
+/// Where the kernel cannot hide anything, programs are started all the same: [`can_hide_from_programs`] tells.
+pub fn hide_from_programs(path: impl Into<PathBuf>) {
+    #[cfg(target_os = "linux")]
+    linux::add(path.into());
+    #[cfg(not(target_os = "linux"))]
+    drop(path.into());
+}
+
+/// Whether the kernel hides files from programs.
+///
+/// ```
+/// if let Err(why) = callboard_agents::can_hide_from_programs() {
+///     eprintln!("programs of agents could decide about their own approvals: {why}");
+/// }
+/// ```
+///
+/// # Errors
+/// Why it does not.
+pub fn can_hide_from_programs() -> Result<(), String> {
+    #[cfg(target_os = "linux")]
+    return linux::can_hide();
+    #[cfg(not(target_os = "linux"))]
+    Err("only Linux has the namespaces that it needs".to_owned())
+}
+
+/// Whether a program of an agent or of an MCP server was started from which nothing could be hidden: it, and what it has started, may send
+/// decisions to the sockets of this user.
+#[must_use]
+pub fn is_exposed_to_programs() -> bool {
+    EXPOSED.load(Ordering::Relaxed)
+}
+
+static EXPOSED: AtomicBool = AtomicBool::new(false);
+
+/// Hides from a program that is about to be started what programs of agents do not see, except for sockets that its own variables name
+/// and for `visible`, which it can read. For programs that take part in runs in another way than as process agents. The program is to be
+/// in a session of its own.
+///
+/// ```
+/// use std::process::Command;
+///
+/// let mut program = Command::new("true");
+/// callboard_agents::hide_from(&mut program, &[]);
+/// assert!(program.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn hide_from(program: &mut Command, visible: &[&Path]) {
+    #[cfg(target_os = "linux")]
+    linux::hide(program, visible);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (program, visible);
+        EXPOSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The sockets that variables name, as `DOCKER_HOST=unix:///run/docker.sock` or `SSH_AUTH_SOCK` do.
+fn named<'v>(values: impl IntoIterator<Item = &'v str>) -> Vec<PathBuf> {
+    let path = |value: &'v str| {
+        let value = value.split(',').next().unwrap_or(value);
+        let path = ["unix://", "unix:path=", "unix:"].iter().find_map(|prefix| value.strip_prefix(prefix));
+        Some(Path::new(path.unwrap_or(value))).filter(|path| path.is_absolute()).map(Path::to_owned)
+    };
+    values.into_iter().filter_map(path).collect()
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeSet;
+    use std::env;
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+    use std::sync::atomic::Ordering;
+
+    use callboard_confine::{Hiding, hidden, while_nothing_is_reaped};
+    use parking_lot::Mutex;
+    use rustix::process::geteuid;
+
+    use super::{EXPOSED, named};
+
+    /// The paths of [`hide_from_programs`](super::hide_from_programs).
+    static ADDED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+    /// Sockets of services that start programs, or containers with any folder of the machine.
+    const SERVICES: [&str; 12] = [
+        "/run/docker.sock",
+        "/run/containerd/containerd.sock",
+        "/run/podman/podman.sock",
+        "/run/crio/crio.sock",
+        "/run/buildkit/buildkitd.sock",
+        "/run/libvirt",
+        "/run/incus",
+        "/run/screen",
+        "/var/lib/incus/unix.socket",
+        "/var/lib/lxd/unix.socket",
+        "/var/snap/lxd/common/lxd/unix.socket",
+        "/tmp/.X11-unix",
+    ];
+
+    /// Further ones that do what the superuser asks.
+    const SERVICES_OF_SUPERUSER: [&str; 5] = [
+        "/run/dbus",
+        "/run/systemd/private",
+        "/run/systemd/io.systemd.Manager",
+        "/run/snapd.socket",
+        "/run/udev/control",
+    ];
+
+    pub(super) fn add(path: PathBuf) {
+        ADDED.lock().insert(path);
+    }
+
+    pub(super) fn can_hide() -> Result<(), String> {
+        let hiding = while_nothing_is_reaped(|| Hiding::of(&[], &[], &[]));
+        hiding.map(drop).map_err(|error| {
+            format!(
+                "user namespaces, by which the kernel would hide the sockets and tokens of this user from them, are refused here ({error})"
+            )
+        })
+    }
+
+    pub(super) fn hide(command: &mut Command, visible: &[&Path]) {
+        let (session, own) = (session(), own());
+        let variables = || command.get_envs().filter_map(|(name, value)| Some((name, value?.to_str()?)));
+        // Whatever variables say, callboard's own stay hidden.
+        let own: Vec<PathBuf> = own.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let is_given = |socket: &PathBuf| {
+            socket.metadata().is_ok_and(|it| it.file_type().is_socket())
+                && !own.iter().any(|own| socket.starts_with(own))
+        };
+        let named = named(variables().map(|(_, value)| value));
+        let sockets = named.iter().filter_map(|path| path.canonicalize().ok()).filter(is_given);
+        let visible: Vec<PathBuf> = sockets.chain(visible.iter().map(|path| (*path).to_owned())).collect();
+        let has_screen = variables().any(|(name, _)| name == "DISPLAY");
+        let start = command.get_current_dir().map(Path::to_owned).or_else(|| env::current_dir().ok());
+        // A program that works in such a folder needs it.
+        let session = session
+            .into_iter()
+            .filter(|path| !has_screen || !path.ends_with(".X11-unix"))
+            .filter(|path| !start.as_ref().is_some_and(|start| start.starts_with(path)));
+        let hides: Vec<PathBuf> = session.chain(own).collect();
+        let writable: Vec<PathBuf> = ["HOME", "TMPDIR"]
+            .iter()
+            .filter_map(env::var_os)
+            .map(PathBuf::from)
+            .chain(env::current_dir())
+            .chain(["/tmp".into(), "/var/tmp".into()])
+            .collect();
+        match while_nothing_is_reaped(|| Hiding::of(&hides, &visible, &writable)) {
+            Ok(hiding) => drop(hidden(command, hiding)),
+            Err(error) => {
+                EXPOSED.store(true, Ordering::Relaxed);
+                tracing::warn!(target: "callboard::process", %error, "nothing can be hidden from the programs of agents");
+            }
+        }
+    }
+
+    /// The folders and sockets of callboard.
+    fn own() -> Vec<PathBuf> {
+        let user = geteuid().as_raw();
+        let runtime = env::var_os("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("callboard"));
+        let of_sockets = [format!("/run/user/{user}/callboard"), format!("/tmp/callboard-{user}")].map(PathBuf::from);
+        let of_sockets: Vec<PathBuf> = runtime.into_iter().chain(of_sockets).collect();
+        // What is not there cannot be covered, and a process could make it while the program runs.
+        for folder in &of_sockets {
+            let _ = DirBuilder::new().mode(0o700).create(folder);
+        }
+        ADDED.lock().iter().cloned().chain(of_sockets).collect()
+    }
+
+    /// Folders and sockets of other services of this user.
+    fn session() -> Vec<PathBuf> {
+        let user = geteuid().as_raw();
+        let is_private = |folder: &PathBuf| {
+            folder.metadata().is_ok_and(|it| it.is_dir() && it.uid() == user && it.mode() & 0o077 == 0)
+        };
+        let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_private);
+        let multiplexer = env::var_os("TMUX_TMPDIR").map_or_else(|| "/tmp".into(), PathBuf::from);
+        let services = SERVICES.iter().chain(SERVICES_OF_SUPERUSER.iter().filter(|_| user == 0));
+        services
+            .map(PathBuf::from)
+            .chain(runtime)
+            .chain([format!("/run/user/{user}").into(), multiplexer.join(format!("tmux-{user}"))])
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_read_from_the_forms_that_variables_have() {
+        let values = [
+            "unix:///run/docker.sock",
+            "/tmp/ssh-x/agent.1",
+            "unix:path=/run/user/1/bus,guid=2",
+            "tcp://x:1",
+            ":0",
+            "C",
+        ];
+        let expected = ["/run/docker.sock", "/tmp/ssh-x/agent.1", "/run/user/1/bus"].map(PathBuf::from);
+        assert_eq!(named(values), expected);
+    }
+}
