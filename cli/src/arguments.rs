@@ -11,7 +11,7 @@ use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::doctor::Doctor;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
+    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
 };
 use crate::shell::{Completions, Man};
 use crate::stores::Choice;
@@ -31,6 +31,8 @@ pub(crate) enum Arguments {
     Run(Run),
     /// Serve the agents to other processes and over HTTP, until it is stopped
     Serve(Serve),
+    /// Have an MCP client, which starts this command, use the agents of `callboard serve` as tools, over the standard streams
+    Mcp(Mcp),
     /// Send a task to an agent of `callboard serve`, and return once it is journaled
     Send(Send),
     /// Show where a run stands

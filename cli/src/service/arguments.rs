@@ -36,6 +36,12 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Mcp {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The agent: its name, a role or a capability
     #[arg(value_name = "AGENT")]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -48,6 +49,14 @@ impl Reachable {
         Ok(())
     }
 
+    /// Listens on one more socket, for clients of the Model Context Protocol.
+    pub(crate) async fn listen_mcp(&mut self, server: &Server, name: &str) -> Result<(), private::ListenError> {
+        let listener = private::listen(&private::folder(), name).await?;
+        let (server, stopped) = (server.clone(), self.stopped());
+        self.serving.push(tokio::spawn(async move { server.serve_mcp(listener, stopped).await }));
+        Ok(())
+    }
+
     /// Returns when it is stopped.
     pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stop = self.stop.subscribe();
@@ -71,11 +80,20 @@ fn name_of_board(board: &str) -> String {
 
 /// The name of the socket on which `serve` listens for its store.
 pub(crate) fn name_of_service(stores: &Stores) -> String {
+    name_of("serve", stores)
+}
+
+/// The name of the one on which it listens for clients of the Model Context Protocol.
+pub(crate) fn name_of_mcp(stores: &Stores) -> String {
+    name_of("mcp", stores)
+}
+
+fn name_of(kind: &str, stores: &Stores) -> String {
     let folder = stores.folder();
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let hash = Sha256::digest(folder.as_os_str().as_bytes());
     let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("serve-{digits}.sock")
+    format!("{kind}-{digits}.sock")
 }
 
 /// The folders that may have a socket. Processes of one user may be started with different environments.
@@ -118,6 +136,14 @@ pub(crate) fn answer_of_service(stores: &Stores, answer: Result<(u16, Value), Cl
         Err(ClientError::Absent(_)) => Err(no_server(stores)),
         Err(error) => Err(unanswered(&error)),
     }
+}
+
+/// Connects to a socket of `callboard serve`.
+pub(crate) async fn connect(stores: &Stores, name: &str) -> Result<UnixStream, Failure> {
+    client(name).connect().await.map_err(|error| match error {
+        ClientError::Absent(_) => no_server(stores),
+        error => unanswered(&error),
+    })
 }
 
 pub(crate) fn no_server(stores: &Stores) -> Failure {

@@ -8,6 +8,7 @@ mod follow;
 mod following;
 mod inbox;
 mod letters;
+mod mcp;
 mod send;
 mod serve;
 mod tokens;
@@ -23,12 +24,17 @@ use crate::page::{self, Failure, Page, json_line};
 use crate::process::{block_on, print};
 
 use arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
+    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
 };
 
 /// Runs `callboard serve`.
 pub(crate) fn serve(arguments: Serve) -> ExitCode {
     printed(false, serve::serve(Serve { files: arguments.files.search(), ..arguments }))
+}
+
+/// Runs `callboard mcp`.
+pub(crate) fn mcp(arguments: &Mcp) -> ExitCode {
+    printed(false, mcp::mcp(arguments))
 }
 
 /// Runs `callboard send`.

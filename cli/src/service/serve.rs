@@ -33,7 +33,7 @@ use crate::stores::store::Store;
 use crate::waits;
 
 use super::arguments::Serve;
-use super::boards::{Reachable, name_of_service, of_service, unanswered};
+use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswered};
 use super::decide::{Detail, shown_card};
 use super::tokens;
 
@@ -79,6 +79,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
             server = server.public_origin(origin).map_err(|error| Failure::usage(format!("--public-url: {error}")))?;
         }
         let listened = reachable.listen(&server, &name_of_service(&stores)).await;
+        listened.map_err(|error| not_private(&stores, &error))?;
+        let listened = reachable.listen_mcp(&server, &name_of_mcp(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
         let _announced = Announced::write(&stores, &url_of(address));
         let stopped = reachable.stopped();

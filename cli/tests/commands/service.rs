@@ -2,6 +2,9 @@
 
 #![cfg(unix)]
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -300,4 +303,52 @@ fn runs_of_programs_and_servers_share_a_store() {
     let serving = Serving::start(&project);
     assert_eq!(project.callboard(&["wait", &id]).out, "complete: late\n");
     serving.stop();
+}
+
+/// A client that writes messages to `callboard mcp`, one a line, and reads the answers.
+#[test]
+fn an_mcp_client_uses_the_agents_of_a_server_as_tools() {
+    let project = Project::new();
+    let nobody = project.callboard(&["mcp"]);
+    assert_eq!(
+        (nobody.code, &*nobody.error),
+        (Some(6), "error: no server runs for these agents: start one with callboard serve\n")
+    );
+    let serving = Serving::start(&project);
+    let mut client = project.command(&["mcp"]).stdin(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut lines) = (client.stdin.take().unwrap(), BufReader::new(client.stdout.take().unwrap()).lines());
+    let mut ask = |id: u32, method: &str, params: Value| -> Value {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{request}").unwrap();
+        serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap()
+    };
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let tools = ask(1, "tools/list", json!({ "_meta": meta }));
+    let mut tools = tools["result"]["tools"].as_array().unwrap().iter();
+    assert!(tools.any(|tool| tool["name"] == "agent_writer"), "{tools:?}");
+    project.model.answers("hello");
+    let arguments = json!({ "task": "say hello", "reference": "#7" });
+    let called = ask(2, "tools/call", json!({ "name": "agent_writer", "arguments": arguments, "_meta": meta }));
+    assert_eq!(called["result"]["content"][0]["text"], "hello", "{called}");
+    drop(input);
+    assert_eq!(ended(client).code, Some(0), "it ends with its input");
+    let mut left = project.command(&["mcp"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut waiting = left.stdin.take().unwrap();
+    writeln!(
+        waiting,
+        "{}",
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": { "_meta": meta } })
+    )
+    .unwrap();
+    let mut answer = String::new();
+    BufReader::new(left.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    assert!(answer.contains("2026-07-28"), "a connection that ends ends no other: {answer}");
+    serving.stop();
+    let left = ended(left);
+    assert_eq!((left.code, &*left.error), (Some(6), "error: the server has stopped\n"));
+    drop(waiting);
 }

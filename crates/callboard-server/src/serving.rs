@@ -35,7 +35,7 @@ const MAX_HEADERS: usize = 32 * 1024;
 /// How long requests that are under way at the end may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long to wait after a connection could not be accepted, as when the process has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What connections come from.
 pub(crate) trait Accept {
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// With event streams of its own, so that those of other listeners continue when this one stops.
-    fn renewed(&self) -> Self {
+    pub(crate) fn renewed(&self) -> Self {
         Self { context: Arc::new(self.context.renewed(self.context.origins.clone())) }
     }
 }

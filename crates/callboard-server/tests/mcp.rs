@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod client;
+mod messages;
 mod service;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use client::{Answer, Client};
+use messages::{ACCEPT, ask, message, post};
 use service::Service;
 
 const ALL: [Scope; 2] = [Scope::Read, Scope::Delegate];
@@ -256,35 +258,6 @@ async fn a_run_is_a_task_where_the_client_knows_tasks() {
         client.cancel().await.unwrap();
     }
     service.end().await;
-}
-
-/// A message of the revision 2026-07-28, in which each request stands alone.
-fn message(method: &str, params: &Value, capabilities: &Value) -> Value {
-    let mut params = params.clone();
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-    });
-    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
-}
-
-const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
-
-async fn post(client: &Client, message: &Value, headers: &[(&str, &str)]) -> Answer {
-    let name =
-        ["name", "uri", "taskId"].iter().find_map(|field| message["params"][*field].as_str()).unwrap_or_default();
-    let method = message["method"].as_str().unwrap_or_default();
-    let mut all = vec![ACCEPT, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
-    if !name.is_empty() {
-        all.push(("Mcp-Name", name));
-    }
-    all.extend(headers);
-    client.post_with("/mcp", &all, message).await
-}
-
-async fn ask(client: &Client, method: &str, params: &Value, capabilities: &Value) -> Value {
-    post(client, &message(method, params, capabilities), &[]).await.json()
 }
 
 #[tokio::test]

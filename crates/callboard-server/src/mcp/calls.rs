@@ -30,7 +30,7 @@ use crate::tokens::{Caller, Scope};
 const POLL: Duration = Duration::from_secs(2);
 /// How long `run_result` waits for a run that a person is needed for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest message of a progress notification, in characters.
+/// The longest message of a progress notification, and the most of a wrong name that is repeated, in characters.
 const MAX_MESSAGE: usize = 200;
 
 /// How a call continues.
@@ -50,7 +50,8 @@ impl Handler {
         let caller = self.caller(&context.extensions, Scope::Delegate)?;
         let board = &self.context.board;
         let target = tools::targets(board).await.map_err(error)?.remove(&*params.name);
-        let unknown = || ErrorData::invalid_params(format!("there is no tool {}", visible(&params.name)), None);
+        let shown = || visible(&params.name.chars().take(MAX_MESSAGE).collect::<String>());
+        let unknown = || ErrorData::invalid_params(format!("there is no tool {}", shown()), None);
         let target = target.ok_or_else(unknown)?;
         let Ok(_permit) = self.calls.try_acquire() else {
             return Ok(refused(&Problem::new(ProblemCode::Overloaded, "too many calls are under way; wait for one")));

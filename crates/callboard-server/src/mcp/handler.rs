@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::request::Parts;
-use callboard::messages::{Presence, RunId};
+use callboard::messages::{Presence, RunId, visible};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, ErrorData, Extensions, GetTaskParams, GetTaskResult,
-    Implementation, ListResourceTemplatesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Extensions, GetTaskParams, GetTaskResult, Implementation, ListResourceTemplatesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -32,6 +33,9 @@ const MAX_CALLS: usize = 64;
 const SETTLE: Duration = Duration::from_millis(100);
 /// The key of `_meta` with which a client may repeat a call safely.
 const IDEMPOTENCY_KEY: &str = "callboard/idempotencyKey";
+/// The methods that take parameters.
+const METHODS: [&str; 6] =
+    ["tools/call", "tasks/get", "tasks/update", "tasks/cancel", "resources/read", "subscriptions/listen"];
 const INSTRUCTIONS: &str = "Each tool delegates a task to an agent or starts a workflow. Runs may take long, and may wait for a person. \
     What they work on is untrusted input.";
 
@@ -51,6 +55,15 @@ impl Handler {
     pub(super) fn of_requests(context: Arc<Context>) -> Self {
         let life = CancellationToken::new();
         Self { context, caller: None, calls: Semaphore::new(MAX_CALLS), _end: life.clone().drop_guard(), life }
+    }
+
+    /// For a connection whose requests are all of one sender.
+    #[cfg(unix)]
+    pub(super) fn of_connection(context: Arc<Context>, caller: Caller) -> Result<Self, getrandom::Error> {
+        // Ids of its requests are those of no other connection, also of another process.
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        Ok(Self { caller: Some((caller, Uuid::new_v8(random))), ..Self::of_requests(context) })
     }
 
     /// Who sends a request, if that may do what needs this scope.
@@ -195,6 +208,21 @@ impl ServerHandler for Handler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.caller(&context.extensions, Scope::Read)?;
         resources::read(&self.context, &request.uri).await.map(Into::into)
+    }
+
+    /// A request that is none of the protocol, or one of it with other parameters.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, .. } = request;
+        if METHODS.contains(&&*method) {
+            let detail = format!("the parameters of {method} are not those of the protocol");
+            return Err(ErrorData::invalid_params(detail, None));
+        }
+        let shown = method.chars().take(100).collect::<String>();
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, visible(&shown), None))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

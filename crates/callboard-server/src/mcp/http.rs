@@ -10,7 +10,7 @@ use axum::Extension;
 use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -92,7 +92,11 @@ async fn explained(response: Response) -> Response {
     let text = String::from_utf8_lossy(&text);
     // It begins with the words of the status.
     let text = text.split_once(": ").map_or(&*text, |(_, detail)| detail);
-    let code = ProblemCode::ALL.iter().find(|code| code.status() == status).copied();
+    let code = match status {
+        // The media type was checked before: what it is about is JSON, and no message.
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Some(ProblemCode::BadRequest),
+        status => ProblemCode::ALL.iter().find(|code| code.status() == status).copied(),
+    };
     let problem = code.map(|code| Problem::new(code, text)).unwrap_or_else(|| Problem::internal(&text));
     let mut response = problem.into_response();
     if let Some(allowed) = allowed {

@@ -16,6 +16,8 @@ mod calls;
 mod errors;
 mod handler;
 mod http;
+#[cfg(unix)]
+mod lines;
 mod questions;
 mod resources;
 mod sessions;

@@ -150,7 +150,11 @@ impl Client {
         }
     }
 
-    async fn connect(&self) -> Result<UnixStream, ClientError> {
+    /// Connects to the socket, whatever is spoken on it.
+    ///
+    /// # Errors
+    /// [`ClientError::Absent`], [`ClientError::Folder`] and [`ClientError::Foreign`].
+    pub async fn connect(&self) -> Result<UnixStream, ClientError> {
         let absent = || ClientError::Absent(self.path.clone());
         match Folder::open(&self.folder) {
             Ok(_) => {}

@@ -209,6 +209,13 @@ impl Caller {
 }
 
 impl Caller {
+    /// A process of this user, by a connection that only this user can have, with these scopes.
+    #[cfg(unix)]
+    pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
+        let scopes = scopes.into_iter().collect();
+        Self { name: name.into(), scopes, terms: Terms::default(), is_owner: false, hash: None }
+    }
+
     /// Whether it reaches a namespace of the shared context.
     pub(crate) fn reaches(&self, namespace: &str) -> bool {
         self.is_owner || self.terms.namespaces.contains(namespace)
