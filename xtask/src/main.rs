@@ -1,5 +1,6 @@
 //! Chores of the workspace: `cargo xtask test` is the whole test run, `cargo xtask campaign` repeats a part of it.
 
+mod api;
 mod book;
 mod campaign;
 mod circles;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
             None => test::whole(),
             Some(room) => test::room(&room),
         },
+        Some("api") => api::check(),
         Some("book") => book::build(),
         Some("campaign") => campaign::campaign(arguments),
         Some("circles") => circles::report(arguments),
@@ -41,9 +43,10 @@ fn main() -> ExitCode {
                 eprintln!("there is no chore {name:?}");
             }
             eprintln!(
-                "usage: cargo xtask test [ROOM]    format, words, circles, book, licences, lints, tests, injected bugs, doc tests, docs, public names, minimal build; \
+                "usage: cargo xtask test [ROOM]    format, words, circles, book, licences, lints, tests, api, injected bugs, doc tests, docs, public names, minimal build; \
                  or the tests of one room, such as actors"
             );
+            eprintln!("       cargo xtask api    docs/openapi.json against a server that runs, with schemathesis");
             eprintln!("       cargo xtask book    the book of docs/ with mdbook, in target/book");
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
             eprintln!(

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::commands::cargo;
-use crate::{book, circles, injected, public_names, tools, words};
+use crate::{api, book, circles, injected, public_names, tools, words};
 
 /// The file in which tests report that they could not run, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
@@ -20,8 +20,11 @@ enum Part {
 /// The part that needs mdbook.
 const BOOK: &str = "book";
 
+/// The part that needs schemathesis.
+const API: &str = "api";
+
 /// Cheapest first.
-const PARTS: [(&str, Part); 12] = [
+const PARTS: [(&str, Part); 13] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
@@ -30,6 +33,8 @@ const PARTS: [(&str, Part); 12] = [
     ("licences", Part::Cargo(&["deny", "check", "bans", "licenses", "sources"])),
     ("lints", Part::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tests", Part::Cargo(&["nextest", "run", "--workspace", "--lib", "--bins", "--tests"])),
+    // With the program that the tests have built.
+    (API, Part::Chore(api::check)),
     ("injected bugs", Part::Chore(injected::injected)),
     ("doc tests", Part::Cargo(&["test", "--workspace", "--doc"])),
     ("docs", Part::Chore(public_names::check_committed)),
@@ -89,6 +94,9 @@ impl Part {
     fn run(&self, name: &str, lacks: &[&str], skipped: &Skipped) -> &'static str {
         let arguments = match self {
             Self::Chore(_) if name == BOOK && lacks.contains(&tools::MDBOOK) => return "SKIPPED, there is no mdbook",
+            Self::Chore(_) if name == API && lacks.contains(&tools::SCHEMATHESIS) => {
+                return "SKIPPED, there is no schemathesis";
+            }
             Self::Chore(chore) => return if chore() == ExitCode::SUCCESS { PASSED } else { FAILED },
             Self::Cargo(["deny", ..]) if lacks.contains(&"cargo-deny") => return "SKIPPED, there is no cargo-deny",
             // The runner of cargo itself: the same tests, and each binary of them one after the other.

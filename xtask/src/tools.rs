@@ -9,6 +9,9 @@ const COMMANDS: [(&str, &str); 2] = [("cargo-nextest", "nextest"), ("cargo-deny"
 /// What builds the book of the documents.
 pub(crate) const MDBOOK: &str = "mdbook";
 
+/// What checks the OpenAPI document against a server.
+pub(crate) const SCHEMATHESIS: &str = "schemathesis";
+
 /// Installs what is missing; returns what it could not install.
 pub(crate) fn provide() -> Vec<&'static str> {
     provide_strace();
@@ -19,6 +22,9 @@ pub(crate) fn provide() -> Vec<&'static str> {
         .collect();
     if !provide_package(MDBOOK, || quietly([MDBOOK, "--version"])) {
         lacks.push(MDBOOK);
+    }
+    if !crate::api::provide() {
+        lacks.push(SCHEMATHESIS);
     }
     lacks
 }
