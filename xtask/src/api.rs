@@ -93,7 +93,10 @@ fn url(server: &mut Child) -> Result<String, String> {
 
 fn answers(url: &str, folder: &Path) -> Result<bool, String> {
     let token = fs::read_to_string(folder.join("store/service/owner-token")).map_err(|error| error.to_string())?;
-    let mut schemathesis = Command::new(program());
+    let program = std::path::absolute(program()).map_err(|error| error.to_string())?;
+    let mut schemathesis = Command::new(program);
+    // It keeps what it has found where it runs.
+    schemathesis.current_dir(folder);
     schemathesis.args(["--no-color", "run", &format!("{url}/v1/openapi.json")]);
     schemathesis.args(["--header", &format!("Authorization: Bearer {}", token.trim())]);
     schemathesis.args(["--exclude-path-regex", LEFT_OUT, "--phases", "examples,coverage,fuzzing", "--checks", CHECKS]);
