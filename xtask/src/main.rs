@@ -6,6 +6,7 @@ mod campaign;
 mod circles;
 mod commands;
 mod injected;
+mod mcp_clients;
 mod mutants;
 mod public_names;
 mod release;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Some("book") => book::build(),
         Some("campaign") => campaign::campaign(arguments),
         Some("circles") => circles::report(arguments),
+        Some("mcp-clients") => mcp_clients::check(),
         Some("public-names") => public_names::report(arguments),
         Some("release") => release::release(),
         Some("words") => words::report(),
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
                 eprintln!("there is no chore {name:?}");
             }
             eprintln!(
-                "usage: cargo xtask test [ROOM]    format, words, circles, book, licences, lints, tests, api, injected bugs, doc tests, docs, public names, minimal build; \
+                "usage: cargo xtask test [ROOM]    format, words, circles, book, licences, lints, tests, api, injected bugs, doc tests, docs, public names, minimal build, mcp clients; \
                  or the tests of one room, such as actors"
             );
             eprintln!("       cargo xtask api    docs/openapi.json against a server that runs, with schemathesis");
@@ -54,6 +56,9 @@ fn main() -> ExitCode {
             );
             eprintln!(
                 "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names, or two types one"
+            );
+            eprintln!(
+                "       cargo xtask mcp-clients    clients of the Model Context Protocol that others have written, with `callboard serve`"
             );
             eprintln!("       cargo xtask words    retired words that are still used; fails if there are any");
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::commands::cargo;
-use crate::{api, book, circles, injected, public_names, tools, words};
+use crate::{api, book, circles, injected, mcp_clients, public_names, tools, words};
 
 /// The file in which tests report that they could not run, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
@@ -24,7 +24,7 @@ const BOOK: &str = "book";
 const API: &str = "api";
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
@@ -58,6 +58,8 @@ const PARTS: [(&str, Part); 13] = [
             "warnings",
         ]),
     ),
+    // It installs them from the registries of their languages.
+    ("mcp clients", Part::Chore(mcp_clients::check)),
 ];
 
 /// Everything that must hold before a change lands; stops at the first failure. Prints what each part took.

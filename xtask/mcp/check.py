@@ -1,0 +1,148 @@
+"""Checks `callboard serve` and `callboard mcp` with other implementations of the Model Context Protocol: the package `mcp` of PyPI, and
+the conformance suite of the protocol. Arguments: the program `callboard`, node, and the script of the suite.
+"""
+
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+CALLBOARD, NODE, SUITE = sys.argv[1:4]
+HERE = pathlib.Path(__file__).parent
+TASK = {"task": "say hello", "input": "hello"}
+
+
+class Server:
+    """`callboard serve` in an empty project, with the starter team and a model that repeats what it was asked."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / ".callboard").mkdir()
+        self.env = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "run")}
+        (folder / "state").mkdir()
+        (folder / "run").mkdir(mode=0o700)
+        command = [CALLBOARD, "serve", "--listen", "127.0.0.1:0", "--model", "fake"]
+        self.process = subprocess.Popen(command, cwd=folder, env=self.env, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().split()[-1]
+        self.token = self.callboard("tokens", "add", "client").strip()
+
+    def callboard(self, *arguments):
+        done = subprocess.run([CALLBOARD, *arguments], cwd=self.folder, env=self.env, stdout=subprocess.PIPE, text=True, check=True)
+        return done.stdout
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+async def use(client):
+    """Lists the tools, has an agent work, and reads the journal of its run."""
+    tools, cursor = [], None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        tools += [tool.name for tool in page.tools]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    assert "agent_coder" in tools and "run_result" in tools, tools
+    progress = []
+
+    async def report(done, total, message):
+        progress.append(message)
+
+    result = await client.call_tool("agent_coder", TASK, progress_callback=report)
+    assert not result.is_error and "hello" in result.content[0].text, result
+    run = result.structured_content["request_id"]
+    assert progress, "no progress was reported"
+    again = await client.call_tool("run_result", {"request_id": run})
+    assert again.structured_content["output"] == result.structured_content["output"], again
+    journal = await client.read_resource(f"callboard://runs/{run}/journal")
+    events = json.loads(journal.contents[0].text)["events"]
+    assert events[0]["kind"] == "submitted" and events[0]["submission"]["task"]["is_untrusted"], events[0]
+    wrong = await client.call_tool("agent_coder", {"task": 1})
+    assert wrong.is_error, wrong
+    try:
+        await client.call_tool("agent_nobody", {"task": "x"})
+    except Exception as error:
+        assert "there is no tool agent_nobody" in str(error), error
+    else:
+        raise AssertionError("an unknown tool was called")
+    return client.protocol_version
+
+
+async def use_all(server):
+    versions = set()
+    for mode in ["auto", "legacy"]:
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.token}"}, timeout=60, trust_env=False)
+        async with http, Client(streamable_http_client(f"{server.address}/mcp", http_client=http), mode=mode) as client:
+            versions.add(("http", await use(client)))
+        stdio = StdioServerParameters(command=CALLBOARD, args=["mcp"], cwd=str(server.folder), env=server.env)
+        async with Client(stdio_client(stdio), mode=mode) as client:
+            versions.add(("stdio", await use(client)))
+    print("the package mcp:", ", ".join(f"{version} over {way}" for way, version in sorted(versions)))
+    assert len(versions) == 4, versions
+
+
+async def relay(server):
+    """A port whose requests reach the server with its token: the suite sends none."""
+    host, port = server.address.removeprefix("http://").split(":")
+
+    async def carry(reader, writer):
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            other, out = await asyncio.open_connection(host, int(port))
+            line, rest = head.split(b"\r\n", 1)
+            rest = b"\r\n".join(it for it in rest.split(b"\r\n") if not it.lower().startswith(b"connection:"))
+            out.write(line + b"\r\nConnection: close\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n" + rest)
+
+            async def pump(source, target):
+                while chunk := await source.read(65536):
+                    target.write(chunk)
+                    await target.drain()
+
+            up = asyncio.create_task(pump(reader, out))
+            try:
+                await pump(other, writer)
+            finally:
+                up.cancel()
+                out.close()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    return await asyncio.start_server(carry, "127.0.0.1", 0)
+
+
+async def conform(server):
+    """Runs the scenarios that the revision requires; those of the list fail, and no others."""
+    relayed = await relay(server)
+    url = f"http://localhost:{relayed.sockets[0].getsockname()[1]}/mcp"
+    command = [NODE, SUITE, "server", "--url", url, "--requirements", "2026-07-28", "--timeout", "10000"]
+    command += ["--expected-failures", str(HERE / "known-failures.yml")]
+    suite = await asyncio.create_subprocess_exec(*command, cwd=server.folder)
+    code = await suite.wait()
+    relayed.close()
+    assert code == 0, f"the conformance suite ended with {code}"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(pathlib.Path(folder))
+        try:
+            asyncio.run(use_all(server))
+            asyncio.run(conform(server))
+        finally:
+            server.stop()
+
+
+main()
