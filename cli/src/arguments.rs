@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use serde_json::Value;
 
 use callboard::messages::ConversationId;
@@ -11,10 +12,10 @@ use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::doctor::Doctor;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
+    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, Wait,
+    Watch,
 };
-use crate::shell::{Completions, Man};
-use crate::stores::Choice;
+use crate::stores::Common;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
 
@@ -47,6 +48,8 @@ pub(crate) enum Arguments {
     Retry(Retry),
     /// List turns that failed for good, and try them again
     DeadLetters(DeadLetters),
+    /// Show what the runs of `callboard serve` have used, by day, agent and who gave them
+    Usage(Usage),
     /// Show the supervision tree of `callboard serve`, with states and restarts
     Tree(Common),
     /// Cancel a run, also one of another process
@@ -93,6 +96,18 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Workflow,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The folder, which is made if it is missing; pages of the same names are replaced
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -297,15 +312,6 @@ impl Conversations {
             Self::Fork { .. } | Self::Delete { .. } => true,
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Common {
-    #[command(flatten)]
-    pub(crate) choice: Choice,
-    /// Print JSON, for programs
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Runs {

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
             unless_nested(|| service::dead_letters(&letters))
         }
         Arguments::DeadLetters(letters) => service::dead_letters(&letters),
+        Arguments::Usage(usage) => service::usage(&usage),
         Arguments::Tree(tree) => service::tree(&tree),
         Arguments::Cancel(cancel) => unless_nested(|| service::cancel(&cancel)),
         Arguments::Pending(pending) => service::pending(&pending),

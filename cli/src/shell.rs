@@ -1,28 +1,14 @@
 //! `callboard completions` and `callboard man`: what shells and `man` know of the commands.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
-use clap_complete::Shell;
 use serde_json::Value;
 
+use crate::arguments::{Completions, Man};
 use crate::page::{self, Failure, Page, count, shown_path};
 use crate::usage;
 use crate::values::reason;
-
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// The shell
-    shell: Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Man {
-    /// The folder, which is made if it is missing; pages of the same names are replaced
-    folder: PathBuf,
-}
 
 /// Prints the script that completes command lines.
 pub(crate) fn completions(arguments: &Completions) -> ExitCode {

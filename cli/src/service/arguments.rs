@@ -7,9 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use crate::agents::arguments::Files;
-use crate::arguments::Common;
 use crate::limits::{LimitChoice, limit_choice};
 use crate::stores::Choice;
+use crate::stores::Common;
 use crate::values::{json, time_span, words};
 
 /// The address that `serve` listens on.
@@ -81,6 +81,18 @@ pub(crate) struct Read {
     /// The agent, or the name of a token; `owner` has the statuses of what was sent from terminals
     #[arg(default_value = "owner")]
     pub(crate) agent: String,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// Only runs that were submitted from then on: a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "DAY")]
+    pub(crate) since: Option<String>,
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Print JSON, for programs

@@ -183,3 +183,25 @@ pub(crate) fn unanswered(error: &ClientError) -> Failure {
     };
     Failure::new(exit, error.to_string())
 }
+
+/// A text as a part of a path or of a query.
+pub(super) fn encoded(text: &str) -> String {
+    let part = |byte: u8| {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    text.bytes().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_part_of_a_path() {
+        assert_eq!(encoded("the coder/é"), "the%20coder%2F%C3%A9");
+    }
+}

@@ -8,7 +8,7 @@ use crate::page::{Failure, Page, brief, brief_json, lines_of, table};
 use crate::run_names::short;
 
 use super::arguments::Read;
-use super::boards::ask_service;
+use super::boards::{ask_service, encoded};
 
 /// The most characters of a message in a line.
 const SHOWN: usize = 200;
@@ -16,7 +16,7 @@ const SHOWN: usize = 200;
 /// Prints the newest messages of an inbox.
 pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
     let Read { agent, choice, json: _ } = arguments;
-    let path = format!("/v1/agents/{}/inbox", in_path(agent));
+    let path = format!("/v1/agents/{}/inbox", encoded(agent));
     let inbox = ask_service(&choice.stores()?, ("GET", &path), None).await?;
     let mut drawn = table(["at", "run", "from", "message"], &[]);
     let messages = inbox["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -45,27 +45,5 @@ fn said(message: &Value) -> String {
         (Some(detail), _) => format!("{status}: {}", brief(detail, SHOWN)),
         (None, Some(body)) => format!("{status}: {body}"),
         (None, None) => status,
-    }
-}
-
-/// A text as a part of a path.
-fn in_path(text: &str) -> String {
-    let part = |byte: u8| {
-        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
-    };
-    text.bytes().map(part).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_a_part_of_a_path() {
-        assert_eq!(in_path("the coder/é"), "the%20coder%2F%C3%A9");
     }
 }

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use callboard::messages::{RunId, visible};
 
-use crate::arguments::Common;
 use crate::page::{Failure, Page, brief, lines_of, table};
 use crate::run_names::short;
+use crate::stores::Common;
 use crate::stores::Stores;
 
 use super::arguments::{DeadLetters, Retry};

@@ -3,6 +3,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod boards;
+mod costs;
 mod decide;
 mod follow;
 mod following;
@@ -19,12 +20,13 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::arguments::Common;
 use crate::page::{self, Failure, Page, json_line};
 use crate::process::{block_on, print};
+use crate::stores::Common;
 
 use arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Wait, Watch,
+    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, Wait,
+    Watch,
 };
 
 /// Runs `callboard serve`.
@@ -97,6 +99,11 @@ pub(crate) fn watch(arguments: &Watch) -> ExitCode {
         }
         answer => page::print(answer, false),
     })
+}
+
+/// Runs `callboard usage`.
+pub(crate) fn usage(arguments: &Usage) -> ExitCode {
+    printed(arguments.json, costs::usage(arguments))
 }
 
 /// Runs `callboard read`.

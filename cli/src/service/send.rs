@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use callboard::messages::visible;
 
-use crate::arguments::Common;
 use crate::page::{Failure, Page, lines_of, table};
 use crate::run_names::short;
+use crate::stores::Common;
 
 use super::arguments::Send;
 use super::boards::{answer_of_service, ask_service, of_service, run_of};

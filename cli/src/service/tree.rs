@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use callboard::messages::visible;
 
-use crate::arguments::Common;
 use crate::page::{Failure, Page, duration, is_coloured};
+use crate::stores::Common;
 
 use super::boards::ask_service;
 

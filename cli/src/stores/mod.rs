@@ -37,6 +37,16 @@ pub(crate) struct Choice {
     pub(crate) store: Option<PathBuf>,
 }
 
+/// The options of commands that use a store.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Where a command reads and writes runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Stores {

@@ -1,0 +1,78 @@
+//! `callboard usage`: what runs have used, by day, agent and who gave them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use callboard::messages::{Cost, visible};
+
+use crate::page::{Failure, Page, grouped, lines_of, table};
+
+use super::arguments::Usage;
+use super::boards::{ask_service, encoded};
+
+/// Rows are added up by these.
+const KEYS: [&str; 3] = ["day", "agent", "from_agent"];
+/// What is added up.
+const SUMS: [&str; 4] = ["delegations", "input_tokens", "output_tokens", "cost_nanodollars"];
+
+/// Adds up the pages of the server: a day may be on two of them.
+pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
+    let Usage { since, choice, json: _ } = arguments;
+    let (stores, mut pages, mut next) = (choice.stores()?, Vec::new(), None);
+    let since: Vec<String> = since.iter().map(|since| format!("since={}", encoded(since))).collect();
+    loop {
+        let query: Vec<String> = since.iter().cloned().chain(next).collect();
+        let page = ask_service(&stores, ("GET", &format!("/v1/usage?{}", query.join("&"))), None).await?;
+        next = page["next"].as_str().map(|cursor| format!("page={}", encoded(cursor)));
+        pages.extend(page["usage"].as_array().cloned().unwrap_or_default());
+        if next.is_none() {
+            break;
+        }
+    }
+    let rows = added_up(&pages);
+    let mut drawn = table(["day", "agent", "from", "runs", "input tokens", "output tokens", "cost"], &[3, 4, 5, 6]);
+    for row in &rows {
+        let [day, agent, from] = KEYS.map(|key| visible(row[key].as_str().unwrap_or_default()));
+        let [runs, input, output, cost] = SUMS.map(|key| row[key].as_u64().unwrap_or_default());
+        drawn.add_row([day, agent, from, grouped(runs), grouped(input), grouped(output), Cost(cost).to_string()]);
+    }
+    let text = if rows.is_empty() { "nothing was used\n".to_owned() } else { lines_of(&drawn) };
+    Ok(Page::new(text, json!({ "usage": rows })))
+}
+
+/// The rows, newest day first, each day, agent and giver once.
+fn added_up(rows: &[Value]) -> Vec<Value> {
+    let mut sums: BTreeMap<[Option<&str>; 3], [u64; 4]> = BTreeMap::new();
+    for row in rows {
+        let sum = sums.entry(KEYS.map(|key| row[key].as_str())).or_default();
+        for (sum, key) in sum.iter_mut().zip(SUMS) {
+            *sum = sum.saturating_add(row[key].as_u64().unwrap_or_default());
+        }
+    }
+    let row = |(keys, sums): ([Option<&str>; 3], [u64; 4])| {
+        let keys = KEYS.iter().zip(keys).map(|(key, value)| ((*key).to_owned(), json!(value)));
+        keys.chain(SUMS.iter().zip(sums).map(|(key, sum)| ((*key).to_owned(), json!(sum)))).collect()
+    };
+    sums.into_iter().rev().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_that_is_on_two_pages_is_one_row() {
+        let row = |day: &str, from: Option<&str>, runs: u64| {
+            json!({
+                "day": day, "agent": "a", "from_agent": from, "delegations": runs, "input_tokens": 10 * runs,
+                "output_tokens": runs, "cost_nanodollars": 7,
+            })
+        };
+        let rows =
+            added_up(&[row("2026-01-02", Some("ci"), 1), row("2026-01-01", None, 2), row("2026-01-02", Some("ci"), 3)]);
+        let mut sum = row("2026-01-02", Some("ci"), 4);
+        sum["cost_nanodollars"] = 14.into();
+        assert_eq!(rows, [sum, row("2026-01-01", None, 2)]);
+    }
+}
