@@ -10,9 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{Action, Authority, Effect, RunId};
+use callboard::messages::{Action, AgentName, Authority, Effect, RunId};
 use callboard::prelude::*;
 use callboard::workflow::Workflow;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{Definition, LlmAgent, ToolScope, Tools, tool};
 use callboard_server::{Scope, TokenSpec};
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -567,5 +569,42 @@ async fn each_method_needs_its_scope() {
         service.board.run(run.parse().unwrap()).read().await.unwrap().result().unwrap().outcome.name(),
         "finished"
     );
+    service.end().await;
+}
+
+/// The arguments of a tool that takes none.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+#[tokio::test]
+async fn what_an_mcp_client_asks_for_is_untrusted_so_a_tool_with_effects_asks_first() {
+    let service = Service::start().await;
+    // It is compiled in, so in a trusted run it asks nobody.
+    let mut definition = Definition::built_in(AgentName::new("clerk").unwrap());
+    definition.allowed_tools = Some(vec!["mail".into()]);
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let mail = tool("mail", "Sends a letter.", Effect::Sends, move |_: Nothing, _: ToolScope| {
+        *count.lock() += 1;
+        async { Ok("sent".into()) }
+    });
+    let model = ScriptedModel::new().calls("mail", json!({})).says("done").calls("mail", json!({})).says("done");
+    let tools = Tools::new().with(mail).unwrap();
+    let clerk = LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec();
+    service.board.agents().spawn(clerk).await.unwrap();
+
+    let trusted = service.board.submit(Task::new("mail it").to("clerk")).await.unwrap();
+    assert_eq!((trusted.result().await.unwrap().outcome.name(), *sent.lock()), ("finished", 1));
+
+    // With all scopes, tasks of which are trusted on other routes.
+    let client = service.client("client", Scope::ALL);
+    let begun = json!({ "name": "agent_clerk", "arguments": { "task": "mail it" } });
+    let result = ask(&client, "tools/call", &begun, &json!({})).await;
+    let shown = &result["result"]["structuredContent"];
+    assert_eq!((&shown["status"], *sent.lock()), (&json!("waiting"), 1), "{result}");
+    let run = service.board.run(shown["request_id"].as_str().unwrap().parse().unwrap());
+    let pending = run.pending().await;
+    service.board.people().answer(pending[0].id(), Response::Approve, "ann").await.unwrap();
+    assert_eq!((run.result().await.unwrap().outcome.name(), *sent.lock()), ("finished", 2));
     service.end().await;
 }
