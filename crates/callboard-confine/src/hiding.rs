@@ -20,7 +20,8 @@ use std::sync::OnceLock;
 
 use libc::{c_int, c_long};
 
-use crate::confinement::{done, done_long, drop_capabilities};
+use crate::calls::{done, done_long};
+use crate::capabilities::drop_capabilities;
 use crate::identity::Identity;
 use crate::mounts::{Mounted, bind, bind_on, c_path, make_read_only, move_mount, open_tree};
 use crate::processes::exit;

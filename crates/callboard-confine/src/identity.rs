@@ -6,7 +6,7 @@ use std::io;
 
 use libc::c_int;
 
-use crate::confinement::done;
+use crate::calls::done;
 use crate::mounts::write;
 use crate::processes::{exit, fork, wait};
 

@@ -15,6 +15,10 @@
 
 #![cfg(unix)]
 
+#[cfg(target_os = "linux")]
+mod calls;
+#[cfg(target_os = "linux")]
+mod capabilities;
 mod children;
 #[cfg(target_os = "linux")]
 mod confinement;
@@ -51,7 +55,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 #[cfg(target_os = "linux")]
-use confinement::done;
+use calls::done;
 
 /// Whether a program may dump core when it crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use libc::{c_int, c_long};
 
-use crate::confinement::{done, done_long};
+use crate::calls::{done, done_long};
 
 /// The mounts of this process, in the order in which they were made.
 pub(crate) struct Mounted(Vec<Mount>);

@@ -11,7 +11,7 @@ use std::ptr;
 
 use libc::{c_int, c_long, c_uint, pid_t};
 
-use crate::confinement::{done, done_long};
+use crate::calls::{done, done_long};
 use crate::memory::{self, call};
 
 /// The status before the program has ended.

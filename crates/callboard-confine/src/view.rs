@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use libc::c_int;
 
-use crate::confinement::done;
+use crate::calls::done;
 use crate::identity::Identity;
 use crate::mounts::{bind, bind_link, c_path, make_read_only, move_mount, open_tree};
 use crate::processes;
