@@ -1,7 +1,7 @@
 //! Keeps programs of agents and of MCP servers from deciding about their own approvals: from the state and the sockets of this user, and
 //! from the memory of this process.
 
-use callboard_agents::{can_hide_from_programs, hide_from_programs, is_exposed_to_programs};
+use callboard_agents::{can_hide_from_programs, hide_folder_from_programs, is_exposed_to_programs};
 
 use crate::stores::project::state_folder;
 
@@ -11,7 +11,7 @@ pub(crate) fn protect() {
     if let Err(error) = callboard_confine::forbid_inspection() {
         tracing::warn!(%error, "other processes of this user can read the memory of this one");
     }
-    state_folder().into_iter().for_each(hide_from_programs);
+    state_folder().into_iter().for_each(hide_folder_from_programs);
 }
 
 /// The warning of a server on a machine where nothing can be hidden from programs.

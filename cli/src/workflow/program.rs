@@ -54,7 +54,7 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
         None => process.env_remove("CALLBOARD_NODE"),
     };
     let cannot = |error: std::io::Error| TurnError::terminal(format!("{name} cannot be run: {error}"));
-    hide_from(process.as_std_mut(), &[state.path()]);
+    hide_from(process.as_std_mut(), &[state.path()]).map_err(cannot)?;
     // Registered, so that the reaper of orphans does not take its status.
     let (mut child, _started) = start(|| process.spawn(), Child::id).map_err(cannot)?;
     let mut group = ProcessGroupGuard::of(&child);

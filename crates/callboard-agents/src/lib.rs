@@ -77,7 +77,10 @@ pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Mode
 pub use output::OutputSchema;
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
-pub use process::{ProcessAgent, can_hide_from_programs, hide_from, hide_from_programs, is_exposed_to_programs};
+pub use process::{
+    ProcessAgent, can_hide_from_programs, hide_folder_from_programs, hide_from, hide_from_programs,
+    is_exposed_to_programs,
+};
 #[cfg(all(target_os = "linux", feature = "process"))]
 pub use process::{is_program_of_board, reap_orphans};
 pub use prompt::Section;

@@ -13,6 +13,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,19 +24,17 @@ use libc::{c_int, c_long};
 use crate::calls::{done, done_long};
 use crate::capabilities::drop_capabilities;
 use crate::identity::Identity;
-use crate::mounts::{Mounted, bind, bind_on, c_path, make_read_only, move_mount, open_tree};
+use crate::mounts::{Mounted, bind, bind_on, c_path, make_read_only, move_mount, open_tree, write};
 use crate::processes::exit;
 
 /// The character devices that programs of the superuser find in `/dev`. Those of disks and of memory have all that is hidden.
-const DEVICES: [&str; 14] = [
+const DEVICES: [&str; 12] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
     "/dev/random",
     "/dev/urandom",
     "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
     "/dev/shm",
     "/dev/mqueue",
     "/dev/fuse",
@@ -44,8 +43,16 @@ const DEVICES: [&str; 14] = [
     "/dev/dri",
 ];
 
-/// The links of `/dev` to a process's own descriptors.
-const LINKS: [(&CStr, &CStr); 4] = [
+/// By these the processes of a user are frozen and killed, whatever the program may signal.
+const CONTROL: [&str; 1] = ["/sys/fs/cgroup"];
+
+/// The namespaces of each of these kinds that a program may create: enough for sandboxes of its own, and too few to leave none for others.
+const NAMESPACES: [&CStr; 3] =
+    [c"/proc/sys/user/max_user_namespaces", c"/proc/sys/user/max_mnt_namespaces", c"/proc/sys/user/max_pid_namespaces"];
+
+/// The links of `/dev` to terminals and to a process's own descriptors.
+const LINKS: [(&CStr, &CStr); 5] = [
+    (c"pts/ptmx", c"/dev/ptmx"),
     (c"/proc/self/fd", c"/dev/fd"),
     (c"/proc/self/fd/0", c"/dev/stdin"),
     (c"/proc/self/fd/1", c"/dev/stdout"),
@@ -65,8 +72,26 @@ pub struct Hiding {
     identity: Identity,
     /// `None` for an ordinary user, whom other users' files refuse anyway.
     system: Option<System>,
+    /// The paths that cannot be changed.
+    read_only: Vec<CString>,
     /// A Landlock ruleset that restricts signals and abstract sockets.
     scopes: Option<OwnedFd>,
+}
+
+/// The error by which the kernel refuses this to the process for good.
+struct Unsupported(i32);
+
+impl Unsupported {
+    fn is(code: i32) -> bool {
+        // The limit of namespaces counts also those that exist.
+        let is_forbidden =
+            || fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|most| most.trim() == "0");
+        match code {
+            libc::EPERM | libc::ENOSYS | libc::EINVAL => true,
+            libc::ENOSPC => is_forbidden(),
+            _ => false,
+        }
+    }
 }
 
 /// A path and what covers it.
@@ -104,15 +129,31 @@ impl Hiding {
     /// in hidden folders and can be read all the same, or connected to. A program of the superuser may besides write only in the folder that it starts in and in `writable`.
     ///
     /// # Errors
-    /// Why the kernel cannot do this for this process. It is tested once, in a child that runs no program.
+    /// Why the kernel cannot do this, for this process or at this moment ([`Hiding::is_unsupported`]). That it can is tested once, in a child
+    /// that runs no program.
     pub fn of(hidden: &[PathBuf], visible: &[PathBuf], writable: &[PathBuf]) -> io::Result<Self> {
-        static WORKS: OnceLock<Result<(), (Option<i32>, String)>> = OnceLock::new();
-        let works = WORKS.get_or_init(|| works().map_err(|error| (error.raw_os_error(), error.to_string())));
-        match works {
-            Ok(()) => Self::untested(hidden, visible, writable),
-            Err((Some(code), _)) => Err(io::Error::from_raw_os_error(*code)),
-            Err((None, text)) => Err(io::Error::other(text.clone())),
+        static WORKS: OnceLock<Result<(), Unsupported>> = OnceLock::new();
+        if WORKS.get().is_none() {
+            let _ = WORKS.set(match works() {
+                Ok(()) => Ok(()),
+                Err(error) => match error.raw_os_error().filter(|code| Unsupported::is(*code)) {
+                    Some(code) => Err(Unsupported(code)),
+                    // What is only lacking at this moment is no answer for later.
+                    None => return Err(error),
+                },
+            });
         }
+        match WORKS.get() {
+            Some(Err(Unsupported(code))) => Err(io::Error::from_raw_os_error(*code)),
+            Some(Ok(())) | None => Self::untested(hidden, visible, writable),
+        }
+    }
+
+    /// Whether [`Hiding::of`] has failed because the kernel does not do this for this process at all. Other failures, such as too many open
+    /// files, are those of a moment.
+    #[must_use]
+    pub fn is_unsupported(error: &io::Error) -> bool {
+        error.raw_os_error().is_some_and(Unsupported::is)
     }
 
     fn untested(hidden: &[PathBuf], visible: &[PathBuf], writable: &[PathBuf]) -> io::Result<Self> {
@@ -143,7 +184,8 @@ impl Hiding {
             pins: pins.into_iter().filter_map(c_path).collect(),
             identity: if is_superuser { Identity::all()? } else { Identity::own() },
             system: is_superuser.then(|| System::with(writable)),
-            scopes: scopes(),
+            read_only: CONTROL.iter().map(Path::new).filter(|path| path.exists()).filter_map(c_path).collect(),
+            scopes: scopes()?,
         })
     }
 
@@ -154,8 +196,14 @@ impl Hiding {
         let none = std::ptr::null();
         // SAFETY: a path that lives through the call; what is null is not read. Mounts in this namespace do not propagate to others.
         done(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
-        if let Some(system) = &mut self.system {
-            system.protect()?;
+        limit_namespaces()?;
+        match &mut self.system {
+            Some(system) => system.protect()?,
+            None => own_terminals()?,
+        }
+        for path in &self.read_only {
+            bind(path)?;
+            make_read_only(path)?;
         }
         for folder in &self.pins {
             bind(folder)?;
@@ -164,6 +212,7 @@ impl Hiding {
             covered.hide()?;
         }
         enter_again()?;
+        refuse_limits_of_others()?;
         if let Some(scopes) = &self.scopes {
             // SAFETY: a descriptor that is open, and flags.
             done_long(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, scopes.as_raw_fd(), 0) })?;
@@ -267,7 +316,9 @@ impl Cover {
 
 impl System {
     fn with(writable: &[PathBuf]) -> Self {
-        let named = writable.iter().filter_map(|path| c_path(&path.canonicalize().ok()?));
+        // A mount on `/` is below what paths lead to, and is found by `/..`.
+        let named = writable.iter().filter_map(|path| path.canonicalize().ok()).filter(|path| path.parent().is_some());
+        let named = named.filter_map(|path| c_path(&path));
         let writable: Vec<_> = [c".".to_owned()].into_iter().chain(named).collect();
         let devices: Vec<_> =
             DEVICES.iter().map(Path::new).filter_map(|device| Some((c_path(device)?, Cover::of(device)?))).collect();
@@ -277,14 +328,15 @@ impl System {
     /// Makes the file system read-only except for what is writable, and leaves of the devices those that are listed.
     #[allow(unsafe_code, reason = "system calls")]
     fn protect(&mut self) -> io::Result<()> {
-        for (path, mount) in self.writable.iter().zip(&mut self.mounts) {
+        let own = usize::from(is_in_root()?);
+        for (path, mount) in self.writable.iter().zip(&mut self.mounts).skip(own) {
             *mount = open_tree(path)?;
         }
         for ((path, _), mount) in self.devices.iter().zip(&mut self.device_mounts) {
             *mount = open_tree(path)?;
         }
         make_read_only(c"/")?;
-        for (path, mount) in self.writable.iter().zip(&self.mounts) {
+        for (path, mount) in self.writable.iter().zip(&self.mounts).skip(own) {
             move_mount(*mount, path)?;
         }
         let (kind, data) = (c"tmpfs".as_ptr(), c"mode=0755,size=64k".as_ptr());
@@ -294,12 +346,77 @@ impl System {
             cover.create(path)?;
             move_mount(*mount, path)?;
         }
+        // SAFETY: a path that lives through the call.
+        done(unsafe { libc::mkdir(c"/dev/pts".as_ptr(), 0o755) })?;
+        own_terminals()?;
         for (target, link) in LINKS {
             // SAFETY: paths that live through the call.
             done(unsafe { libc::symlink(target.as_ptr(), link.as_ptr()) })?;
         }
         Ok(())
     }
+}
+
+/// Gives the program terminals of its own, so that it cannot open those of its user: what a person types and sees there.
+#[allow(unsafe_code, reason = "a system call")]
+fn own_terminals() -> io::Result<()> {
+    let (kind, data) = (c"devpts".as_ptr(), c"newinstance,ptmxmode=0666,mode=0620".as_ptr());
+    // SAFETY: texts that live through the call.
+    done(unsafe { libc::mount(kind, c"/dev/pts".as_ptr(), kind, libc::MS_NOSUID | libc::MS_NOEXEC, data.cast()) })
+}
+
+/// Limits the namespaces that are created in the one of this process.
+fn limit_namespaces() -> io::Result<()> {
+    NAMESPACES.iter().try_for_each(|limit| write(limit, b"64"))
+}
+
+/// Whether the current folder is `/`.
+#[allow(unsafe_code, reason = "a system call")]
+fn is_in_root() -> io::Result<bool> {
+    let mut path = [0_u8; 2];
+    // SAFETY: memory of this size that lives through the call.
+    match done_long(unsafe { libc::syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) }) {
+        Ok(()) => Ok(path == *b"/\0"),
+        Err(error) if error.raw_os_error() == Some(libc::ERANGE) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses changes of the resource limits of other processes, which the kernel allows between processes of one user: by them a process can
+/// be ended, or kept from opening files. Descendants are bound too, as `no_new_privs` is not needed by a process with capabilities.
+#[allow(unsafe_code, reason = "a system call")]
+fn refuse_limits_of_others() -> io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const EQUALS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    /// `prlimit64` in the interface for 32-bit programs of x86.
+    const OF_I386: u32 = 340;
+    /// The bit of the interface with 32-bit addresses on x86-64.
+    const WITHOUT_X32: u32 = !0x4000_0000;
+    // The fields of `seccomp_data`, in little-endian order: the number, and the lower and upper words of arguments.
+    const NUMBER: u32 = 0;
+    const PROCESS: u32 = 16;
+    const NEW_LIMIT: [u32; 2] = [32, 36];
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let program = [
+        step(LOAD, NUMBER, 0, 0),
+        step(AND, WITHOUT_X32, 0, 0),
+        step(EQUALS, libc::SYS_prlimit64 as u32, 1, 0),
+        step(EQUALS, OF_I386, 0, 7),
+        step(LOAD, PROCESS, 0, 0),
+        step(EQUALS, 0, 5, 0),
+        step(LOAD, NEW_LIMIT[0], 0, 0),
+        step(EQUALS, 0, 0, 2),
+        step(LOAD, NEW_LIMIT[1], 0, 0),
+        step(EQUALS, 0, 1, 0),
+        step(RETURN, refused, 0, 0),
+        step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the program lives through the call, with as many instructions as it names; the kernel only reads them.
+    done_long(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) })
 }
 
 /// Enters the current folder by its path: until then the process is in the folder below what was mounted on it.
@@ -312,18 +429,18 @@ fn enter_again() -> io::Result<()> {
     done(unsafe { libc::chdir(path.as_ptr().cast()) })
 }
 
-/// Whether a program of this user could move the folder: its parent is this user's to change.
-#[allow(unsafe_code, reason = "a system call")]
+/// Whether a program of this user could move the folder: its parent is this user's to change, or to give permissions for.
+#[allow(unsafe_code, reason = "system calls")]
 fn could_be_moved(folder: &Path) -> bool {
-    folder.parent().and_then(c_path).is_some_and(|parent| {
-        // SAFETY: a path that lives through the call.
-        unsafe { libc::access(parent.as_ptr(), libc::W_OK) == 0 }
-    })
+    let Some((parent, path)) = folder.parent().and_then(|parent| Some((parent, c_path(parent)?))) else { return false };
+    // SAFETY: a path that lives through the call; the other takes no arguments and cannot fail.
+    let (is_writable, user) = unsafe { (libc::access(path.as_ptr(), libc::W_OK) == 0, libc::geteuid()) };
+    is_writable || parent.metadata().is_ok_and(|about| about.uid() == user)
 }
 
 /// A ruleset that restricts signals and abstract sockets to the program and what it starts; `None` before Linux 6.12.
 #[allow(unsafe_code, reason = "a system call")]
-fn scopes() -> Option<OwnedFd> {
+fn scopes() -> io::Result<Option<OwnedFd>> {
     /// The argument of `landlock_create_ruleset`.
     #[repr(C)]
     struct Attributes {
@@ -337,8 +454,14 @@ fn scopes() -> Option<OwnedFd> {
     let (call, size) = (libc::SYS_landlock_create_ruleset, size_of::<Attributes>() as c_long);
     // SAFETY: attributes of this size, which live through the call.
     let ruleset = unsafe { libc::syscall(call, &raw const attributes, size, 0) };
-    // SAFETY: a descriptor that is open, and that nothing else has.
-    (ruleset >= 0).then(|| unsafe { OwnedFd::from_raw_fd(ruleset as c_int) })
+    match done_long(ruleset) {
+        // SAFETY: a descriptor that is open, and that nothing else has.
+        Ok(()) => Ok(Some(unsafe { OwnedFd::from_raw_fd(ruleset as c_int) })),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::E2BIG | libc::EINVAL | libc::ENOMSG) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Whether a program without what is hidden can be started.

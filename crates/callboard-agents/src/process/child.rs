@@ -85,7 +85,7 @@ impl Process {
         let mark = Env::system().id().to_string();
         apart(command.as_std_mut(), CoreDumps::Inherited);
         orphans::mark(command.as_std_mut(), &mark, None);
-        hide_from(command.as_std_mut(), &[]);
+        hide_from(command.as_std_mut(), &[])?;
         let (mut child, started) = start(|| command.kill_on_drop(true).spawn(), Child::id)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =

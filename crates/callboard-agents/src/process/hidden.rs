@@ -2,6 +2,7 @@
 //! state of this process, its sockets, and the sockets of services that start programs of this user outside: session services,
 //! containers, terminal multiplexers and the screen.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,15 @@ pub fn hide_from_programs(path: impl Into<PathBuf>) {
     linux::add(path.into());
     #[cfg(not(target_os = "linux"))]
     drop(path.into());
+}
+
+/// As [`hide_from_programs`], for a folder that another process may create while a program runs: it is created, with mode 0700, before the
+/// first program is started.
+pub fn hide_folder_from_programs(folder: impl Into<PathBuf>) {
+    #[cfg(target_os = "linux")]
+    linux::add_folder(folder.into());
+    #[cfg(not(target_os = "linux"))]
+    drop(folder.into());
 }
 
 /// Whether the kernel hides files from programs.
@@ -45,25 +55,30 @@ pub fn is_exposed_to_programs() -> bool {
 static EXPOSED: AtomicBool = AtomicBool::new(false);
 
 /// Hides from a program that is about to be started what programs of agents do not see, except for sockets that its own variables name
-/// and for `visible`, which it can read. For programs that take part in runs in another way than as process agents. The program is to be
+/// and for `visible`, which it can read. Where the kernel can hide nothing at all, the program sees everything
+/// ([`is_exposed_to_programs`]). For programs that take part in runs in another way than as process agents. The program is to be
 /// in a session of its own.
 ///
 /// ```
 /// use std::process::Command;
 ///
 /// let mut program = Command::new("true");
-/// callboard_agents::hide_from(&mut program, &[]);
+/// callboard_agents::hide_from(&mut program, &[])?;
 /// assert!(program.status()?.success());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn hide_from(program: &mut Command, visible: &[&Path]) {
+///
+/// # Errors
+/// The kernel cannot hide it at this moment. The program is not to be started then.
+pub fn hide_from(program: &mut Command, visible: &[&Path]) -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    linux::hide(program, visible);
+    linux::hide(program, visible)?;
     #[cfg(not(target_os = "linux"))]
     {
         let _ = (program, visible);
         EXPOSED.store(true, Ordering::Relaxed);
     }
+    Ok(())
 }
 
 /// The sockets that variables name, as `DOCKER_HOST=unix:///run/docker.sock` or `SSH_AUTH_SOCK` do.
@@ -81,6 +96,7 @@ mod linux {
     use std::collections::BTreeSet;
     use std::env;
     use std::fs::DirBuilder;
+    use std::io;
     use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
     use std::path::{Path, PathBuf};
     use std::process::Command;
@@ -95,8 +111,10 @@ mod linux {
     /// The paths of [`hide_from_programs`](super::hide_from_programs).
     static ADDED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-    /// Sockets of services that start programs, or containers with any folder of the machine.
-    const SERVICES: [&str; 12] = [
+    /// Sockets and files of services that start programs, or containers with any folder of the machine.
+    const SERVICES: [&str; 14] = [
+        "/run/docker",
+        "/run/k3s",
         "/run/docker.sock",
         "/run/containerd/containerd.sock",
         "/run/podman/podman.sock",
@@ -111,6 +129,10 @@ mod linux {
         "/tmp/.X11-unix",
     ];
 
+    /// Those in the home folder.
+    const IN_HOME: [&str; 6] =
+        [".docker/run", ".docker/desktop", ".colima", ".screen", ".pm2/rpc.sock", ".ssh/authorized_keys"];
+
     /// Further ones that do what the superuser asks.
     const SERVICES_OF_SUPERUSER: [&str; 5] = [
         "/run/dbus",
@@ -119,6 +141,13 @@ mod linux {
         "/run/snapd.socket",
         "/run/udev/control",
     ];
+
+    /// The folders of [`hide_folder_from_programs`](super::hide_folder_from_programs).
+    static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+    pub(super) fn add_folder(folder: PathBuf) {
+        FOLDERS.lock().insert(folder);
+    }
 
     pub(super) fn add(path: PathBuf) {
         ADDED.lock().insert(path);
@@ -133,7 +162,7 @@ mod linux {
         })
     }
 
-    pub(super) fn hide(command: &mut Command, visible: &[&Path]) {
+    pub(super) fn hide(command: &mut Command, visible: &[&Path]) -> io::Result<()> {
         let (session, own) = (session(), own());
         let variables = || command.get_envs().filter_map(|(name, value)| Some((name, value?.to_str()?)));
         // Whatever variables say, callboard's own stay hidden.
@@ -161,10 +190,18 @@ mod linux {
             .chain(["/tmp".into(), "/var/tmp".into()])
             .collect();
         match while_nothing_is_reaped(|| Hiding::of(&hides, &visible, &writable)) {
-            Ok(hiding) => drop(hidden(command, hiding)),
-            Err(error) => {
+            Ok(hiding) => {
+                hidden(command, hiding);
+                Ok(())
+            }
+            Err(error) if Hiding::is_unsupported(&error) => {
                 EXPOSED.store(true, Ordering::Relaxed);
                 tracing::warn!(target: "callboard::process", %error, "nothing can be hidden from the programs of agents");
+                Ok(())
+            }
+            Err(error) => {
+                let why = format!("what it is not to see cannot be hidden from it at this moment: {error}");
+                Err(io::Error::new(error.kind(), why))
             }
         }
     }
@@ -174,12 +211,12 @@ mod linux {
         let user = geteuid().as_raw();
         let runtime = env::var_os("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("callboard"));
         let of_sockets = [format!("/run/user/{user}/callboard"), format!("/tmp/callboard-{user}")].map(PathBuf::from);
-        let of_sockets: Vec<PathBuf> = runtime.into_iter().chain(of_sockets).collect();
+        let folders: Vec<PathBuf> = FOLDERS.lock().iter().cloned().chain(runtime).chain(of_sockets).collect();
         // What is not there cannot be covered, and a process could make it while the program runs.
-        for folder in &of_sockets {
-            let _ = DirBuilder::new().mode(0o700).create(folder);
+        for folder in &folders {
+            let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         }
-        ADDED.lock().iter().cloned().chain(of_sockets).collect()
+        ADDED.lock().iter().cloned().chain(folders).collect()
     }
 
     /// Folders and sockets of other services of this user.
@@ -194,7 +231,9 @@ mod linux {
         services
             .map(PathBuf::from)
             .chain(runtime)
-            .chain([format!("/run/user/{user}").into(), multiplexer.join(format!("tmux-{user}"))])
+            .chain([format!("/run/user/{user}").into(), format!("/tmp/emacs{user}").into()])
+            .chain([multiplexer.join(format!("tmux-{user}"))])
+            .chain(env::home_dir().into_iter().flat_map(|home| IN_HOME.map(|service| home.join(service))))
             .collect()
     }
 }

@@ -42,7 +42,9 @@ use protocol::{OutgoingLine, VERSION, hint_of_misplaced, read_ready, refused_ver
 
 use declared::located;
 pub(super) use declared::{find, spec};
-pub use hidden::{can_hide_from_programs, hide_from, hide_from_programs, is_exposed_to_programs};
+pub use hidden::{
+    can_hide_from_programs, hide_folder_from_programs, hide_from, hide_from_programs, is_exposed_to_programs,
+};
 #[cfg(target_os = "linux")]
 pub use orphans::is_program_of_board;
 pub(super) use variables::redacted;

@@ -112,7 +112,7 @@ def with_mounts(way, user=True):
     return lambda: in_child(inside)
 
 
-def direct(prefix, board, state, work, socket_path, handle):
+def direct(prefix, board, state, work, socket_path, handle, terminal):
     token = os.path.join(state, "token")
     parent = os.path.dirname(state)
 
@@ -153,7 +153,40 @@ def direct(prefix, board, state, work, socket_path, handle):
     here, far = there(ctypes.addressof(word), 8), there(ctypes.addressof(word), 8)
     attempt(on("read_memory_of_board"), lambda: raw(310, board, here, 1, far, 1, 0))
     attempt(on("signal_board"), lambda: os.kill(board, 0))
-    attempt(on("limit_board"), lambda: raw(302, board, 7, there(1 << 10, 1 << 20), 0))
+    limits = there(0, 0)
+    attempt(on("read_limit_of_board"), lambda: bool(raw(302, board, 7, 0, limits)))
+    attempt(on("limit_board"), lambda: raw(302, board, 7, limits, 0))
+    attempt(on("open_terminal"), lambda: os.open(terminal, os.O_RDWR | os.O_NOCTTY))
+    attempt(on("above_root"), lambda: reads("/.." + token))
+    attempt(on("freeze"), lambda: open(next(iter(glob.glob("/sys/fs/cgroup/**/cgroup.procs", recursive=True)), "/sys/fs/cgroup/x"), "w").close())
+
+    def exhaust():
+        """Leaves no namespace for others: each of these processes holds one."""
+        ends, begins = os.pipe()
+        children = []
+        for _ in range(100):
+            child = os.fork()
+            children.append(child)
+            if child == 0:
+                try:
+                    call("unshare", NEW_USER)
+                except OSError as error:
+                    os.write(begins, errno.errorcode[error.errno].encode() + b"\n")
+                    os._exit(1)
+                os.close(begins)
+                while True:
+                    signal.pause()
+        os.close(begins)
+        errors = b""
+        while data := os.read(ends, 4096):
+            errors += data
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if errors:
+            raise OSError(getattr(errno, errors.split()[0].decode()), "")
+
+    attempt(on("exhaust_namespaces"), exhaust)
 
     # The socket.
     attempt(on("connect"), lambda: connect(socket_path))
@@ -255,7 +288,7 @@ def elsewhere(work):
 begin()
 while True:
     turn = hear()
-    arguments = [turn["input"][name] for name in ("board", "state", "work", "socket", "handle")]
+    arguments = [turn["input"][name] for name in ("board", "state", "work", "socket", "handle", "terminal")]
     far = elsewhere(lambda: direct("orphan_", *arguments))
     direct("", *arguments)
     end(turn, {**answers, **far})

@@ -15,6 +15,7 @@ use std::process::Command;
 use callboard::prelude::*;
 use callboard_agents::{ProcessAgent, can_hide_from_programs, hide_from_programs};
 use rustix::process::geteuid;
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::json;
 
 use crate::common::{builder, skip};
@@ -73,6 +74,10 @@ async fn no_program_of_an_agent_reaches_what_is_hidden() {
         let source = format!("{PRELUDE}{ATTACKS}");
         ProcessAgent::new("python3").args(["-c", &source]).current_dir(&agent_work).env("TMPDIR", &agent_work)
     };
+    let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&pty).unwrap();
+    let terminal = ptsname(&pty, Vec::new()).unwrap().into_string().unwrap();
+    assert!(fs::File::options().read(true).write(true).open(&terminal).is_ok());
     // Outside, the same ways come through.
     let script = "import socket, sys; b, t, s = sys.argv[1:]; print(open(t).read(), open(f'/proc/{b}/root{t}').read()); l = \
                   socket.socket(socket.AF_UNIX); l.connect(s); print(l.recv(6).decode())";
@@ -81,6 +86,7 @@ async fn no_program_of_an_agent_reaches_what_is_hidden() {
     assert_eq!(String::from_utf8_lossy(&outside.output().unwrap().stdout), "C4N4RY C4N4RY\nC4N4RY\n");
     let input = json!({
         "board": board, "state": state, "work": work, "socket": socket, "handle": handle_of(&state),
+        "terminal": terminal,
     });
     let answers: BTreeMap<String, String> = output(agent, input).await.parse().unwrap();
     let came_through: Vec<_> = answers.iter().filter(|(_, answer)| !is_refused(answer)).collect();
@@ -98,6 +104,26 @@ fn is_refused(answer: &str) -> bool {
 }
 
 #[tokio::test]
+async fn a_program_that_starts_in_the_root_folder_does_not_see_more() {
+    if let Err(why) = can_hide_from_programs() {
+        return skip(&why);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let state = place.path().join("state");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("token"), "C4N4RY").unwrap();
+    hide_from_programs(&state);
+    let work = r#"
+begin()
+turn = hear()
+end(turn, [path for path in (turn["input"], "/.." + turn["input"], turn["input"][1:], ".." + turn["input"]) if os.path.exists(path)])
+"#;
+    let agent = move || ProcessAgent::new("python3").args(["-c", &format!("{PRELUDE}{work}")]).current_dir("/");
+    assert_eq!(output(agent, json!(state.join("token"))).await, json!([]));
+    as_an_ordinary_user("hiding::a_program_that_starts_in_the_root_folder_does_not_see_more");
+}
+
+#[tokio::test]
 async fn a_program_still_does_what_its_work_needs() {
     if let Err(why) = can_hide_from_programs() {
         return skip(&why);
@@ -105,13 +131,15 @@ async fn a_program_still_does_what_its_work_needs() {
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
     let work = r#"
-import subprocess, tempfile, socket, signal
+import subprocess, tempfile, socket, signal, pty
 begin()
 turn = hear()
 open("made", "w").write("here")
 tempfile.NamedTemporaryFile().write(b"x")
 server = socket.create_server(("127.0.0.1", 0))
 socket.create_connection(server.getsockname())
+ours, theirs = pty.openpty()
+os.close(os.open(os.ttyname(theirs), os.O_RDWR | os.O_NOCTTY))
 child = subprocess.Popen(["sleep", "1000"])
 child.send_signal(signal.SIGKILL)
 shell = subprocess.run(["sh", "-c", "echo $((6 * 7)); cat /proc/self/status > /dev/null; ls /usr > /dev/null; echo x > /dev/null"],
