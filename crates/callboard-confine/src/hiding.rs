@@ -383,7 +383,7 @@ fn is_in_root() -> io::Result<bool> {
 }
 
 /// Refuses changes of the resource limits of other processes, which the kernel allows between processes of one user: by them a process can
-/// be ended, or kept from opening files. Descendants are bound too, as `no_new_privs` is not needed by a process with capabilities.
+/// be ended, or kept from opening files. Its own limits and those that it reads are left.
 #[allow(unsafe_code, reason = "a system call")]
 fn refuse_limits_of_others() -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
