@@ -78,19 +78,18 @@ pub struct Hiding {
     scopes: Option<OwnedFd>,
 }
 
-/// The error by which the kernel refuses this to the process for good.
-struct Unsupported(i32);
+/// Whether a program without what is hidden can be started by this process; the text is why not.
+static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
 
-impl Unsupported {
-    fn is(code: i32) -> bool {
-        // The limit of namespaces counts also those that exist.
-        let is_forbidden =
-            || fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|most| most.trim() == "0");
-        match code {
-            libc::EPERM | libc::ENOSYS | libc::EINVAL => true,
-            libc::ENOSPC => is_forbidden(),
-            _ => false,
-        }
+/// Whether an error is one of a moment: of too much that exists or is open. Another program can cause it, so nothing follows from it for
+/// good.
+fn is_of_a_moment(error: &io::Error) -> bool {
+    // The limit of namespaces counts also those that exist.
+    let is_forbidden = || fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|most| most.trim() == "0");
+    match error.raw_os_error() {
+        Some(libc::ENOSPC) => !is_forbidden(),
+        Some(libc::EAGAIN | libc::EINTR | libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EUSERS) => true,
+        Some(_) | None => false,
     }
 }
 
@@ -125,35 +124,31 @@ struct System {
 }
 
 impl Hiding {
-    /// Hides these files and folders, by absolute paths; what does not exist is left out. `visible` is
-    /// in hidden folders and can be read all the same, or connected to. A program of the superuser may besides write only in the folder that it starts in and in `writable`.
+    /// Hides these files and folders, by absolute paths; what does not exist is left out. `visible` is in hidden folders and can be read
+    /// all the same, or connected to. A program of the superuser may besides write only in the folder that it starts in and in `writable`.
     ///
     /// # Errors
     /// Why the kernel cannot do this, for this process or at this moment ([`Hiding::is_unsupported`]). That it can is tested once, in a child
     /// that runs no program.
     pub fn of(hidden: &[PathBuf], visible: &[PathBuf], writable: &[PathBuf]) -> io::Result<Self> {
-        static WORKS: OnceLock<Result<(), Unsupported>> = OnceLock::new();
         if WORKS.get().is_none() {
-            let _ = WORKS.set(match works() {
-                Ok(()) => Ok(()),
-                Err(error) => match error.raw_os_error().filter(|code| Unsupported::is(*code)) {
-                    Some(code) => Err(Unsupported(code)),
-                    // What is only lacking at this moment is no answer for later.
-                    None => return Err(error),
-                },
-            });
+            let works = works();
+            match works {
+                Err(error) if is_of_a_moment(&error) => return Err(error),
+                works => drop(WORKS.set(works.map_err(|error| error.to_string()))),
+            }
         }
         match WORKS.get() {
-            Some(Err(Unsupported(code))) => Err(io::Error::from_raw_os_error(*code)),
+            Some(Err(why)) => Err(io::Error::other(why.clone())),
             Some(Ok(())) | None => Self::untested(hidden, visible, writable),
         }
     }
 
-    /// Whether [`Hiding::of`] has failed because the kernel does not do this for this process at all. Other failures, such as too many open
-    /// files, are those of a moment.
+    /// Whether [`Hiding::of`] was found to be impossible for this process. Its other failures, such as too many open files, are those of a
+    /// moment.
     #[must_use]
-    pub fn is_unsupported(error: &io::Error) -> bool {
-        error.raw_os_error().is_some_and(Unsupported::is)
+    pub fn is_unsupported() -> bool {
+        matches!(WORKS.get(), Some(Err(_)))
     }
 
     fn untested(hidden: &[PathBuf], visible: &[PathBuf], writable: &[PathBuf]) -> io::Result<Self> {
@@ -477,5 +472,6 @@ fn works() -> io::Result<()> {
     };
     // SAFETY: it makes only system calls, on memory that was allocated before the fork.
     let nothing = unsafe { nothing.pre_exec(enter) };
-    nothing.status().map(drop)
+    let status = nothing.status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("a program ended with {status}"))) }
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Hides a file or folder from the programs that process agents and MCP servers of this process start from now on, whatever else they
-/// may read: a store, for example, or a folder with tokens. What does not exist when a program is started is not hidden from it. Sockets of callboard and folders of the session
-/// are hidden without this.
+/// may read: a store, for example, or a folder with tokens. What does not exist when a program is started is not hidden from it. Sockets
+/// of callboard and folders of the session are hidden without this.
 ///
 /// Where the kernel cannot hide anything, programs are started all the same: [`can_hide_from_programs`] tells.
 pub fn hide_from_programs(path: impl Into<PathBuf>) {
@@ -194,7 +194,7 @@ mod linux {
                 hidden(command, hiding);
                 Ok(())
             }
-            Err(error) if Hiding::is_unsupported(&error) => {
+            Err(error) if Hiding::is_unsupported() => {
                 EXPOSED.store(true, Ordering::Relaxed);
                 tracing::warn!(target: "callboard::process", %error, "nothing can be hidden from the programs of agents");
                 Ok(())
