@@ -36,15 +36,16 @@ pub(crate) fn limits_option(limits: Option<&str>) -> String {
 
 /// The options for agents, their models, tools and folders, without those that were not given or have their defaults.
 pub(crate) fn agents_options(files: &Files, model: Option<&str>) -> String {
-    let Files { agents, models, mcp, root, allow_read, protected: _, found: _, is_free: _ } = files;
+    let Files { agents, models, mcp, config, root, allow_read, protected: _, found: _, free: _ } = files;
     let root = (root != Path::new(".")).then_some(root);
     let agents = agents.iter().map(|agents| ("--agents", quoted_path(agents)));
     let models = models.iter().map(|models| ("--models", quoted_path(models)));
     let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));
+    let config = config.iter().map(|config| ("--config", quoted_path(config)));
     let root = root.into_iter().map(|root| ("--root", quoted_path(root)));
     let reads = allow_read.iter().map(|folder| ("--allow-read", quoted_path(folder)));
     let model = model.iter().map(|model| ("--model", quoted(model)));
-    let all = agents.chain(models).chain(mcp).chain(root).chain(reads).chain(model);
+    let all = agents.chain(models).chain(mcp).chain(config).chain(root).chain(reads).chain(model);
     all.map(|(option, value)| format!(" {option} {value}")).collect()
 }
 

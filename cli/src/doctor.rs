@@ -16,6 +16,7 @@ use rustix::process::geteuid;
 
 use crate::agents::arguments::Files;
 use crate::agents::read;
+use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
@@ -87,6 +88,7 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
         Some(lacks) => ("sandbox", Found::Warning, format!("{}: {lacks}", part.name)),
     }));
     checks.push(models(&arguments.files)?);
+    checks.push(settings(&arguments.files)?);
     let is_coloured = is_coloured(&std::io::stdout());
     let line = |(what, found, text): &Check| {
         let word = format!("{:<8}", found.word());
@@ -183,6 +185,14 @@ async fn sockets() -> Check {
         Ok(_) => ("sockets", Found::Ok, format!("in {}", shown_path(&folder))),
         Err(error) => ("sockets", Found::Failed, format!("other processes cannot reach this one: {error}")),
     }
+}
+
+fn settings(files: &Files) -> Result<Check, Failure> {
+    Ok(match config::read(files)? {
+        Err(invalid) => ("config", Found::Failed, first_line(&invalid.defects.to_string()).to_owned()),
+        Ok(Config { file: Some(file), .. }) => ("config", Found::Ok, file),
+        Ok(Config { file: None, .. }) => ("config", Found::Ok, "there is no file of settings".to_owned()),
+    })
 }
 
 fn models(files: &Files) -> Result<Check, Failure> {

@@ -6,6 +6,7 @@ mod apart;
 mod arguments;
 mod atomic_file;
 mod command_line;
+mod config;
 mod conversations;
 mod doctor;
 mod exit;

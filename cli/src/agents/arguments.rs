@@ -56,6 +56,10 @@ pub(crate) struct Files {
     /// programs are started
     #[arg(long, value_name = "FILE")]
     pub(crate) mcp: Option<PathBuf>,
+    /// The file with settings; the variable CALLBOARD_CONFIG names one too. By default callboard.toml beside the folder of agents, if it
+    /// exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The folder that tools work in: they read, write and search its files, and run programs in it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) root: PathBuf,
@@ -69,9 +73,9 @@ pub(crate) struct Files {
     /// The folder of agents of the project, used if none is named; the command sets it, no option does.
     #[arg(skip)]
     pub(crate) found: Option<Found>,
-    /// Whether the project has nothing where its folder of agents would be; the command sets it, no option does.
+    /// The folder of the project, if nothing is where its folder of agents would be; the command sets it, no option does.
     #[arg(skip)]
-    pub(crate) is_free: bool,
+    pub(crate) free: Option<PathBuf>,
 }
 
 /// The folder of agents of a project.
@@ -90,6 +94,8 @@ pub(crate) const AGENTS: &str = "agents";
 pub(super) const DEFAULT_CATALOG: &str = "models.toml";
 /// The name of the default file of MCP servers.
 pub(super) const DEFAULT_SERVERS: &str = "mcp.toml";
+/// The name of the default file of settings.
+pub(crate) const DEFAULT_CONFIG: &str = "callboard.toml";
 
 impl Files {
     /// Searches the project for the folder that is used if none is named.
@@ -98,7 +104,8 @@ impl Files {
         let project = root_of(&current).to_owned();
         let is_here = project == current;
         let folder = if is_here { PathBuf::from(AGENTS) } else { project.join(AGENTS) };
-        self.is_free = folder.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let is_free = folder.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        self.free = is_free.then(|| if is_here { PathBuf::new() } else { project.clone() });
         self.found = folder.is_dir().then_some(Found { folder, project, is_here });
         self
     }
@@ -111,12 +118,15 @@ impl Files {
 
     /// Whether there is no folder of agents, and none was named.
     pub(crate) fn are_missing(&self) -> bool {
-        self.agents.is_none() && self.found.is_none() && self.is_free
+        self.agents.is_none() && self.found.is_none() && self.free.is_some()
     }
 
-    /// The path of the default file of this name, which is beside the folder of agents.
+    /// The path of the default file of this name, which is beside the folder of agents, or where that would be.
     pub(crate) fn default_file(&self, name: &str) -> PathBuf {
-        beside(self.folder(), name)
+        match &self.free {
+            Some(project) if self.are_missing() => project.join(name),
+            Some(_) | None => beside(self.folder(), name),
+        }
     }
 
     /// A line about the folder of agents, if none was named and that of the project lies above the current folder.

@@ -10,6 +10,7 @@ use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
 
+use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::signals::Signals;
@@ -38,6 +39,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     };
     let Read { sources, definitions, tools, mcp } = read;
     let models = read::models(&arguments.files)?;
+    let config = config::read(&arguments.files)?;
     let mut report = Report::default();
     for (source, read) in sources.iter().zip(definitions.iter().cloned()) {
         match read {
@@ -71,6 +73,13 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
             report.rows.push(servers_row(mcp, &tools));
         }
         Ok(None) => {}
+        Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
+    }
+    match &config {
+        Ok(Config { file: Some(file), .. }) => {
+            report.rows.push(json!({ "kind": "config", "file": file, "defects": [] }))
+        }
+        Ok(Config { file: None, .. }) => {}
         Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
     }
     Ok(report.page(definitions.iter().flatten().any(has_shell)))

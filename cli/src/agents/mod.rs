@@ -18,7 +18,7 @@ mod run;
 mod session;
 mod starter;
 mod template;
-mod trust;
+pub(crate) mod trust;
 pub(crate) mod watch;
 
 use std::process::ExitCode;

@@ -16,13 +16,13 @@ use crate::page::{Failure, count, shown_path};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
 
-use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_SERVERS, Files, beside, no_folder};
+use super::arguments::{AGENTS, DEFAULT_CATALOG, DEFAULT_CONFIG, DEFAULT_SERVERS, Files, beside, no_folder};
 use super::template;
 
 /// The longest definition, in bytes; the rest of a file is not read, so that it has a defect.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// A file of models or servers that has defects.
+/// A file of models, servers or settings that has defects.
 pub(crate) struct Invalid {
     pub(crate) origin: String,
     pub(crate) defects: Defects,
@@ -39,7 +39,7 @@ impl From<Invalid> for Failure {
 /// # Errors
 /// The catalog cannot be read; the inner error is that it has defects.
 pub(crate) fn models(files: &Files) -> Result<Result<Models, Invalid>, Failure> {
-    Ok(match document(files, files.models.as_deref(), DEFAULT_CATALOG)? {
+    Ok(match document(files.models.as_deref(), beside_agents(files, DEFAULT_CATALOG))? {
         None => Ok(Models::from_environment(&Env::system())),
         Some((origin, text)) => read_catalog(&origin, &text).map_err(|defects| Invalid { origin, defects }),
     })
@@ -50,7 +50,7 @@ pub(crate) fn models(files: &Files) -> Result<Result<Models, Invalid>, Failure> 
 /// # Errors
 /// It is no file that may be read.
 pub(super) fn catalog(files: &Files) -> Result<CatalogFile, Failure> {
-    document(files, files.models.as_deref(), DEFAULT_CATALOG)?;
+    document(files.models.as_deref(), beside_agents(files, DEFAULT_CATALOG))?;
     Ok(match &files.models {
         Some(named) => CatalogFile::new(named, read_catalog),
         None => CatalogFile::new(files.default_file(DEFAULT_CATALOG), read_catalog)
@@ -64,21 +64,31 @@ fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
 
 /// The servers whose tools agents may use, with their file; `None` if there is no such file.
 fn servers(files: &Files) -> Result<Result<Option<(String, McpServers)>, Invalid>, Failure> {
-    let Some((origin, text)) = document(files, files.mcp.as_deref(), DEFAULT_SERVERS)? else { return Ok(Ok(None)) };
+    let Some((origin, text)) = document(files.mcp.as_deref(), beside_agents(files, DEFAULT_SERVERS))? else {
+        return Ok(Ok(None));
+    };
     Ok(match McpServers::from_toml(&Env::system(), &origin, &text) {
         Ok(servers) => Ok((!servers.is_empty()).then_some((origin, servers))),
         Err(defects) => Err(Invalid { origin, defects }),
     })
 }
 
-/// The path and the text of the file that was named, or of the one with this name beside the folder of agents, if both exist. That one may
-/// not lead out of the project, because errors show lines of it.
-fn document(files: &Files, named: Option<&Path>, name: &str) -> Result<Option<(String, String)>, Failure> {
-    let default = files.default_file(name);
-    let DefinitionSource { origin, bytes } = match named {
-        Some(file) => source(file)?,
-        None if files.are_missing() || is_absent(&default) => return Ok(None),
-        None => {
+/// The file of this name beside the folder of agents, if there is that folder.
+fn beside_agents(files: &Files, name: &str) -> Option<PathBuf> {
+    (!files.are_missing()).then(|| files.default_file(name))
+}
+
+/// The path and the text of the file that was named, or of the default one, if it exists. That one may not lead out of its folder,
+/// because errors show lines of it.
+///
+/// # Errors
+/// It is no file that may be read, or no text.
+pub(crate) fn document(named: Option<&Path>, default: Option<PathBuf>) -> Result<Option<(String, String)>, Failure> {
+    let default = default.filter(|file| !is_absent(file));
+    let DefinitionSource { origin, bytes } = match (named, default) {
+        (Some(file), _) => source(file)?,
+        (None, None) => return Ok(None),
+        (None, Some(default)) => {
             let folder = default.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             DefinitionSource::in_folder(folder, &default)
                 .map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&default))))?
@@ -161,9 +171,12 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
 fn definitions(files: &Files) -> Vec<PathBuf> {
     let named = [files.models.as_ref(), files.mcp.as_ref()].into_iter().flatten();
     let named = named.chain(files.protected.iter().filter(|file| file.as_os_str() != "-")).cloned();
+    let named = named.chain(crate::config::named(files)).chain([files.default_file(DEFAULT_CONFIG)]);
     let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.found.iter().map(|found| &*found.folder));
-    let defaults = folders
-        .flat_map(|folder| [folder.to_owned(), beside(folder, DEFAULT_CATALOG), beside(folder, DEFAULT_SERVERS)]);
+    let defaults = folders.flat_map(|folder| {
+        let beside = [DEFAULT_CATALOG, DEFAULT_SERVERS, DEFAULT_CONFIG].map(|name| beside(folder, name));
+        std::iter::once(folder.to_owned()).chain(beside)
+    });
     named.chain(defaults).collect()
 }
 

@@ -6,6 +6,7 @@ use callboard::prelude::*;
 use callboard::runtime::Unfinished;
 use callboard_agents::BuiltIn;
 
+use crate::config;
 use crate::page::{Failure, note};
 use crate::process::End;
 use crate::signals::Signals;
@@ -36,6 +37,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     if let Some(remark) = load::remark(&arguments.files)?.filter(|_| !arguments.quiet) {
         note(&remark);
     }
+    config::read(&arguments.files)??;
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     let loaded = tokio::select! {
         biased;

@@ -19,14 +19,14 @@ const STICKY: u32 = 0o1000;
 
 /// The user that this process acts for. Root is trusted beside them: it can do whatever they can.
 #[derive(Debug)]
-pub(super) struct User {
+pub(crate) struct User {
     id: u32,
     /// Their own group, if nobody else is in it.
     private_group: Option<u32>,
 }
 
 impl User {
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         let (id, group) = (geteuid().as_raw(), getegid().as_raw());
         let text = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         let private_group = is_private(group, id, &text("/etc/passwd"), &text("/etc/group")).then_some(group);
@@ -35,7 +35,7 @@ impl User {
 
     /// What another user may have changed of where an absolute path leads, or on the way there: the first file, folder or link from the
     /// top of the file system; of what is missing, the folder that it would be in. What cannot be looked at cannot be read either.
-    pub(super) fn untrusted(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn untrusted(&self, path: &Path) -> Option<PathBuf> {
         let mut left: Vec<OsString> = parts(path).rev().collect();
         // A folder without links, or the file at the end.
         let (mut at, mut links) = (PathBuf::new(), 0);
@@ -75,7 +75,7 @@ impl User {
     }
 
     /// Why another user may have changed it: its owner, or its mode.
-    pub(super) fn reason(&self, path: &Path) -> String {
+    pub(crate) fn reason(&self, path: &Path) -> String {
         match path.symlink_metadata() {
             Ok(found) if ![self.id, 0].contains(&found.uid()) => format!("its owner is the user {}", found.uid()),
             Ok(found) => format!("its mode is {:o}", found.mode() & 0o7777),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use callboard_server::Server;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
@@ -12,9 +13,6 @@ use crate::stores::Choice;
 use crate::stores::Common;
 use crate::values::{json, time_span, words};
 
-/// The address that `serve` listens on.
-const ADDRESS: &str = "127.0.0.1:7420";
-
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -22,14 +20,14 @@ pub(crate) struct Serve {
     /// The model that all agents use, in place of those in their files; `fake` needs no network and repeats what it was asked
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// The address for HTTP, such as 127.0.0.1:7420; port 0 takes a free one
-    #[arg(long, value_name = "IP:PORT", default_value = ADDRESS, value_parser = address)]
-    pub(crate) listen: SocketAddr,
+    /// The address for HTTP, such as 127.0.0.1:7420, which is the default; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
     /// Listen on an address that other machines reach, without TLS: tokens and all that is sent can be read on the way
     #[arg(long)]
     pub(crate) insecure: bool,
     /// The origin under which clients reach this server, such as https://agents.example.org, if it is not the address
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) public_url: Option<String>,
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -332,8 +330,13 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// An origin, as the server takes it.
+pub(crate) fn origin(text: &str) -> Result<String, String> {
+    Server::check_origin(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
 /// An address with its port. A name is not resolved: what it resolves to may be an address that other machines reach.
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let is_port = |port: &str| port.parse::<u16>().is_ok();
         let port = match text.rsplit_once(':') {

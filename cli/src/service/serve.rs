@@ -21,6 +21,7 @@ use crate::agents::load::{self, LoadedAgents};
 use crate::agents::process_log;
 use crate::agents::watch::changed;
 use crate::command_line::{agents_options, command_line};
+use crate::config;
 use crate::exit::Exit;
 use crate::output::note_words;
 use crate::page::{Failure, Page, count, note, shown_path};
@@ -40,22 +41,23 @@ use super::tokens;
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let mut signals = Signals::new()?;
-    let address = arguments.listen;
-    if !address.ip().is_loopback() && !arguments.insecure {
+    if let Some(remark) = load::remark(&arguments.files)? {
+        note(&remark);
+    }
+    let settings = config::read(&arguments.files)??.serve.with(&arguments)?;
+    let address = settings.listen;
+    if !address.ip().is_loopback() && !settings.is_insecure {
         return Err(Failure::usage(format!(
-            "--listen {address}: other machines reach this address, and there is no TLS: listen on 127.0.0.1 behind a proxy that has \
-             it, or add --insecure"
+            "{address}: other machines reach this address, and there is no TLS: listen on 127.0.0.1 behind a proxy that has it, or add \
+             --insecure"
         )));
     }
     let stores = arguments.choice.stores()?;
     check_none_runs(&stores).await?;
-    let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, &error))?;
+    let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, address, &error))?;
     let store = stores.take_new(None).await?;
     let tokens = tokens::open(&stores)?;
     tokens.owner_secret().map_err(tokens::failure)?;
-    if let Some(remark) = load::remark(&arguments.files)? {
-        note(&remark);
-    }
     let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());
     let loaded = tokio::select! {
         biased;
@@ -75,8 +77,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
             let own = server.public_origin(&url_of(address));
             server = own.map_err(|error| Failure::failed(error.to_string()))?;
         }
-        if let Some(origin) = &arguments.public_url {
-            server = server.public_origin(origin).map_err(|error| Failure::usage(format!("--public-url: {error}")))?;
+        if let Some(origin) = &settings.public_url {
+            server = server.public_origin(origin).map_err(|error| Failure::failed(error.to_string()))?;
         }
         let listened = reachable.listen(&server, &name_of_service(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
@@ -170,8 +172,8 @@ async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> R
     Ok(())
 }
 
-fn busy(arguments: &Serve, error: &io::Error) -> Failure {
-    let Serve { listen, choice, files, model, .. } = arguments;
+fn busy(arguments: &Serve, address: SocketAddr, error: &io::Error) -> Failure {
+    let Serve { choice, files, model, .. } = arguments;
     let exit = match error.kind() {
         io::ErrorKind::AddrInUse => Exit::Unavailable,
         io::ErrorKind::PermissionDenied => Exit::Denied,
@@ -179,7 +181,7 @@ fn busy(arguments: &Serve, error: &io::Error) -> Failure {
     };
     let options = agents_options(files, model.as_deref());
     let other = command_line(&format!("serve --listen 127.0.0.1:0{options}"), choice.store.as_deref());
-    Failure::new(exit, format!("{listen} cannot be listened on: {error}; another port: {}", visible(&other)))
+    Failure::new(exit, format!("{address} cannot be listened on: {error}; another port: {}", visible(&other)))
 }
 
 /// Refuses a second server, which `callboard send` could not find.

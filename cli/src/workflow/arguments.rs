@@ -229,10 +229,8 @@ impl FolderAgents {
     pub(crate) fn files(&self, workflows: &[PathBuf]) -> Option<Files> {
         let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
         let agents = Some(agents?);
-        Some(
-            Files { agents, models, mcp, root, allow_read, protected: workflows.to_vec(), found: None, is_free: false }
-                .search(),
-        )
+        let (config, protected) = (None, workflows.to_vec());
+        Some(Files { agents, models, mcp, config, root, allow_read, protected, found: None, free: None }.search())
     }
 }
 

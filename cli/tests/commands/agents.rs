@@ -321,12 +321,12 @@ fn links_to_what_another_user_may_still_create_are_refused() {
     let open = root.join("open");
     fs::create_dir(&open).unwrap();
     write(&folder, "agents/taker.toml", "[agent]\nname = \"taker\"\n[agent.process]\ncommand = [\"true\"]\n");
-    for link in ["mcp.toml", "models.toml", "agents/other.toml"] {
+    for link in ["mcp.toml", "models.toml", "agents/other.toml", "callboard.toml"] {
         symlink(open.join("none"), root.join(link)).unwrap();
         for mode in [0o757, 0o1757] {
             fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
             let refused = callboard(&root, &["check"]);
-            let why = format!("another user may have changed {} (its mode is {mode:o}); to use them", open.display());
+            let why = format!("another user may have changed {} (its mode is {mode:o}); to use ", open.display());
             assert!(refused.code == Some(4) && refused.error.contains(&why), "{link} {mode:o}: {}", refused.error);
         }
         fs::remove_file(root.join(link)).unwrap();
@@ -410,12 +410,13 @@ fn the_defects_of_agents_models_and_servers_are_reported_together() {
     write(&folder, "agents/z.toml", &agent_with("z", &["mcp__s__add"]));
     write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"ollama\"\ncolour = 1\n");
     write(&folder, "mcp.toml", "[[servers]]\nname = \"s\"\nurl = \"https://example.org\"\ncolour = 1\ntoken = \"t\"\n");
+    write(&folder, "callboard.toml", "[serve]\nlisten = \"localhost:7420\"\ninsecre = true\n[serv]\n");
     let printed = callboard(folder.path(), &["check"]);
     assert_eq!(printed.code, Some(2), "{}", printed.error);
     insta::assert_snapshot!("defects_of_all_files", printed.error);
     let rows = callboard(folder.path(), &["check", "--json"]).json();
     let files: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["file"].as_str().unwrap()).collect();
-    assert_eq!(files, ["agents/x.toml", "agents/y.toml", "agents/z.toml", "models.toml", "mcp.toml"]);
+    assert_eq!(files, ["agents/x.toml", "agents/y.toml", "agents/z.toml", "models.toml", "mcp.toml", "callboard.toml"]);
     // The advice names no key that is refused.
     let advice = printed.error.lines().filter_map(|line| line.trim_start().strip_prefix("advice: its keys are "));
     let advice: Vec<&str> = advice.collect();
@@ -634,7 +635,7 @@ fn models_that_are_configured_by_variables_are_used() {
 
 #[test]
 fn files_that_are_not_utf_8_are_reported_with_the_place() {
-    for file in ["models.toml", "mcp.toml"] {
+    for file in ["models.toml", "mcp.toml", "callboard.toml"] {
         let folder = agents(&[("lead", &agent("lead"))]);
         fs::write(folder.path().join(file), b"# \xe4hnlich\n").unwrap();
         let printed = callboard(folder.path(), &["run", "x", "--model", "m", "--no-input"]);
@@ -675,7 +676,7 @@ fn agents_hand_over_control_only_with_the_option() {
 fn default_files_that_lead_out_of_the_project_or_are_folders_are_refused_and_no_line_is_shown() {
     let folder = initialized();
     let elsewhere = folder_with(&[("secret", "root:C4N4RY:1")]);
-    for name in ["models.toml", "mcp.toml"] {
+    for name in ["models.toml", "mcp.toml", "callboard.toml"] {
         let _ = fs::remove_file(folder.path().join(name));
         for_each_wrong_entry(&folder.path().join(name), &elsewhere.path().join("secret"), |case, problem| {
             if case == "folder" {
@@ -765,7 +766,7 @@ fn options_and_default_files_that_are_not_files_are_refused() {
     }
     // Files with the default names, which no option names.
     let run = ["run", "look", "--to", "coder", "--model", "fake", "--no-input", "--ephemeral"];
-    for name in ["models.toml", "mcp.toml", "agents/pipe.toml"] {
+    for name in ["models.toml", "mcp.toml", "callboard.toml", "agents/pipe.toml"] {
         let pipe = pipe(name);
         let refused = callboard(folder.path(), &["check"]);
         let output = refused.out + &refused.error;

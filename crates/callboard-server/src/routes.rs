@@ -135,6 +135,14 @@ impl Server {
         Ok(Self { context: Arc::new(self.context.renewed(origins)) })
     }
 
+    /// Checks an origin for [`Server::public_origin`], before there is a server.
+    ///
+    /// # Errors
+    /// As for that.
+    pub fn check_origin(origin: &str) -> Result<(), OriginError> {
+        Origins::loopback().with(origin).map(drop)
+    }
+
     /// Records each request that changes something, and each that is refused, in a file of JSON lines with mode 0600: `at`, `who`,
     /// `from`, `method`, `path`, `status` and `code`. Requests without a known token are in the file with `.refused` after its
     /// name. A file of 16 MiB is rotated, and four older ones are kept. The same is sent to the `tracing` target

@@ -16,6 +16,7 @@ pub(super) fn problems(page: &Page) -> Vec<String> {
     let problem = |block: &Block| match rules::of(page, block) {
         Ok(Rule::File(File::Agent)) => agent(&block.text),
         Ok(Rule::File(File::Models)) => models(&block.text),
+        Ok(Rule::File(File::Config)) => config(&block.text),
         Ok(Rule::File(File::Workflow)) => workflow("shown.toml", &block.text),
         Ok(Rule::File(File::Lines)) => block.text.lines().try_for_each(|line| workflow("shown.flow", line)),
         Ok(Rule::File(File::Manifest)) => manifest(&block.text),
@@ -49,6 +50,11 @@ fn models(text: &str) -> Result<(), String> {
     let agent = "[agent]\nname = \"a\"\n";
     let folder = folder_with(&[("agents/a.toml", agent), ("models.toml", text)]);
     read(command(&folder, &["check"]).env("TEAM_ANTHROPIC_KEY", "k").env("OPENAI_API_KEY", "k"))
+}
+
+fn config(text: &str) -> Result<(), String> {
+    let folder = folder_with(&[("agents/a.toml", "[agent]\nname = \"a\"\n"), ("callboard.toml", text)]);
+    read(&mut command(&folder, &["check"]))
 }
 
 fn workflow(name: &str, text: &str) -> Result<(), String> {
@@ -114,6 +120,7 @@ fn a_file_with_a_defect_is_a_problem_of_its_block() {
         ("```toml\n[agent.capabilities]\non_unknown = \"never\"\n```", "never"),
         ("```toml\n[[models]]\nname = \"a\"\nprovider = \"opnai\"\n```", "opnai"),
         ("```toml\n[workflow]\nname = \"w\"\n[[workflow.tasks]]\nname = \"a\"\n```", "a"),
+        ("```toml\n[serve]\nlisten = 3\n```", "`listen` must be an address"),
         ("```flow\na -> b\na -> -> b\n```", "shown.flow:1:6"),
         ("```toml\n[dependencies]\ncallboard = { path = \"../callbord\" }\n```", "callbord"),
         (

@@ -28,6 +28,8 @@ pub(super) enum Rule {
 pub(super) enum File {
     /// `callboard check`: an agent.
     Agent,
+    /// `callboard check`: settings.
+    Config,
     /// `callboard check`: a catalog of models.
     Models,
     /// `callboard workflow check`: a workflow in TOML.
@@ -138,6 +140,7 @@ fn file_of(text: &str) -> Option<File> {
     match header.trim_start_matches('[').split(['.', ']']).next()? {
         "agent" => Some(File::Agent),
         "models" => Some(File::Models),
+        "serve" => Some(File::Config),
         "workflow" if text.contains("[[workflow.tasks]]") && text.contains("[workflow]\n") => Some(File::Workflow),
         "dependencies" | "dev-dependencies" => Some(File::Manifest),
         _ => None,

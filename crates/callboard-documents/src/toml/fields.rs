@@ -32,6 +32,12 @@ impl<'t> Fields<'t> {
         Some(Self { what, table, place: item.span(), asked: Vec::new(), refused: Vec::new() })
     }
 
+    /// Returns the keys of a whole document.
+    #[must_use]
+    pub fn document(what: &'static str, table: &'t DeTable<'t>) -> Self {
+        Self { what, table, place: 0..0, asked: Vec::new(), refused: Vec::new() }
+    }
+
     /// Returns what a key is set to; `None` if it is not set. [`Fields::close`] takes the key for known from then on.
     pub fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
         self.asked.push(key);

@@ -11,7 +11,7 @@ pub use ::toml::Spanned;
 pub use ::toml::de::{DeInteger, DeTable, DeValue};
 
 pub use fields::{Field, Fields};
-pub use values::{Item, count, duration, json, list, misfit, mismatch, placed_json, string, text, word};
+pub use values::{Item, boolean, count, duration, json, list, misfit, mismatch, placed_json, string, text, word};
 
 use callboard_text::quoted;
 

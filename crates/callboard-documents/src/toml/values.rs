@@ -85,6 +85,15 @@ fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
     if quoted.is_empty() { last } else { format!("{} or {last}", quoted.join(", ")) }
 }
 
+/// Returns whether the key is set to `true`; `None`, and a defect, if it is set to something else than `true` or `false`.
+pub fn boolean((key, item): Field<'_>, found: &mut Found) -> Option<bool> {
+    let boolean = item.get_ref().as_bool();
+    if boolean.is_none() {
+        found.add(misfit(key, "true or false", item));
+    }
+    boolean
+}
+
 /// Returns a whole number from 1 to `u32::MAX` with its place; `None`, and a defect, if it is something else.
 pub fn count((key, item): Field<'_>, found: &mut Found) -> Option<Placed<u32>> {
     let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
