@@ -31,6 +31,7 @@ use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::snapshot::load;
+use crate::supervision::runs::supervisor::MemoryRuns;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
 use super::run_handle::RunHandle;
@@ -56,6 +57,8 @@ pub(super) struct Board {
     pub(super) shards: Arc<ShardQueues>,
     /// The runs of each shard.
     pub(super) rosters: Vec<Arc<Roster>>,
+    /// The ended runs of each shard whose journals are in memory only.
+    pub(super) memory_runs: Vec<Arc<MemoryRuns>>,
     /// Set when the list of ended runs is complete.
     pub(super) listing: tokio::sync::OnceCell<()>,
     pub(super) facts: Arc<SharedFacts>,

@@ -1,5 +1,6 @@
 //! Which runs there are.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::messages::{EndedRun, RunId, Timestamp};
@@ -59,7 +60,13 @@ impl Callboard {
         limit: usize,
     ) -> Result<Vec<EndedRun>, StorageError> {
         self.board.listing.get_or_try_init(|| self.board.complete_list()).await?;
-        self.board.journal.listed(after, limit).await
+        let mut page = self.board.journal.listed(after, limit).await?;
+        page.extend(self.board.memory_runs.iter().flat_map(|runs| runs.page(after, limit)));
+        page.sort_by_key(|ended| (Reverse(ended.submitted_at), ended.run));
+        // A list that was completed just now may have runs in memory as well.
+        page.dedup_by_key(|ended| ended.run);
+        page.truncate(limit);
+        Ok(page)
     }
 }
 

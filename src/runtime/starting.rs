@@ -116,7 +116,7 @@ impl Builder {
                 queue,
                 roster,
                 quarantine: Arc::clone(&quarantine),
-                memory_runs: MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors),
+                memory_runs: Arc::new(MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors)),
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     run_permits.close();
@@ -128,6 +128,7 @@ impl Builder {
         };
         let contexts: Vec<Arc<ShardContext>> =
             shards.all().iter().cloned().zip(rosters.iter().cloned()).map(shard_context).collect();
+        let memory_runs = contexts.iter().map(|context| Arc::clone(&context.memory_runs)).collect();
 
         let (context_spec, _) = ChildSpec::actor("context-store", {
             let (context, every) = (context.clone(), settings.retention.every);
@@ -193,6 +194,7 @@ impl Builder {
             conversations,
             shards,
             rosters,
+            memory_runs,
             listing: tokio::sync::OnceCell::new(),
             facts,
             scheduler,

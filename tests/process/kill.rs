@@ -10,85 +10,29 @@
 #![cfg(feature = "sled")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::Arc;
 
-use callboard::messages::{Reducer, RunId, Schema};
+use callboard::messages::RunId;
 use callboard::prelude::*;
 
 use crate::campaigns::{Campaign, cases};
-
+use crate::charges::{self, Counted, TURNS};
 use crate::common::people;
 
 const ROLE: &str = "CALLBOARD_KILL_ROLE";
 const FOLDER: &str = "CALLBOARD_KILL_FOLDER";
 
-/// Three agents, each with one effect that may be repeated and the last with one that must not be, counted in the state.
-async fn board(folder: &Path) -> Callboard {
-    let sink_of = |name| Arc::new(OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap());
-    let (sink, charges) = (sink_of("effects"), sink_of("charges"));
-    let agent = move |next: Option<&'static str>| {
-        let sink = Arc::clone(&sink);
-        move |turn: Turn| {
-            let sink = Arc::clone(&sink);
-            async move {
-                let line = format!("{} effect\n", turn.id());
-                turn.step("effect", async { (&*sink).write_all(line.as_bytes()) }).await?;
-                let command = Command::output("done").with("turns", 1);
-                Ok(match next {
-                    Some(next) => command.goto(next),
-                    None => command,
-                })
-            }
-        }
-    };
-    let (lead, last) = (agent(Some("b")), agent(None));
-    Callboard::builder()
-        .storage(Sled::open(folder.join("store")).unwrap())
-        .agent("a", move |turn: Turn| {
-            let handoff = lead(turn.clone());
-            async move {
-                turn.delegate("helper", "help").await?;
-                handoff.await
-            }
-        })
-        .agent("b", agent(Some("c")))
-        .agent("c", move |turn: Turn| {
-            let (last, charges) = (last(turn.clone()), Arc::clone(&charges));
-            async move {
-                let line = format!("{}\n", turn.id());
-                let charge = async {
-                    (&*charges).write_all(line.as_bytes())?;
-                    // It takes its time to answer: here most of the kills strike.
-                    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-                    Ok::<_, std::io::Error>(())
-                };
-                turn.effect("charge").target(&turn.id().to_string()).run(charge).await?;
-                last.await
-            }
-        })
-        .agent("helper", |_: Turn| async { Ok(Command::output("helped").with("turns", 1)) })
-        .start()
-        .await
-        .unwrap()
-}
-
-fn task() -> Task {
-    Task::new("work").to("a").schema(Schema::swarm().channel("turns", Reducer::Sum))
-}
-
 /// Submits endlessly, eight at a time, and prints what was acknowledged.
 async fn child_under_load(folder: &Path) {
-    let board = board(folder).await;
+    let board = charges::builder(folder).start().await.unwrap();
     println!("started");
     let submitters = (0..8).map(|_| {
         let board = board.clone();
         tokio::spawn(async move {
             loop {
-                let run = board.submit(task()).await.unwrap();
+                let run = board.submit(Task::new("work").to("a")).await.unwrap();
                 println!("acknowledged {}", run.id());
                 if run.result().await.is_err() {
                     return;
@@ -101,7 +45,7 @@ async fn child_under_load(folder: &Path) {
 
 /// Waits until everything has ended, and prints how.
 async fn child_that_finishes(folder: &Path) {
-    let board = board(folder).await;
+    let board = charges::builder(folder).start().await.unwrap();
     for line in std::io::stdin().lock().lines() {
         let run: RunId = line.unwrap().parse().unwrap();
         let handle = board.run(run);
@@ -111,7 +55,10 @@ async fn child_that_finishes(folder: &Path) {
             board.people().answer(open.id, serde_json::json!({ "done": null }), "ann").await.unwrap();
         }
         match handle.result().await {
-            Ok(result) => println!("ended {run} {} {}", result.outcome.is_finished(), result.state["turns"]),
+            Ok(result) => {
+                let turns = result.state["messages"].as_array().map_or(0, Vec::len);
+                println!("ended {run} {} {turns}", result.outcome.is_finished());
+            }
             Err(error) => println!("ended {run} lost {error}"),
         }
     }
@@ -180,37 +127,16 @@ fn nothing_acknowledged_is_lost_to_kills() {
     let wrong: Vec<_> = acknowledged
         .iter()
         .map(|run| (run, ended.get(run.as_str()).copied().unwrap_or("no line")))
-        .filter(|(_, end)| *end != "true 4")
+        .filter(|(_, end)| *end != format!("true {TURNS}"))
         .collect();
     assert!(wrong.is_empty(), "{} of {} runs: {wrong:?}", wrong.len(), acknowledged.len());
 
-    let mut effects: BTreeMap<String, u32> = BTreeMap::new();
-    for line in BufReader::new(File::open(folder.path().join("effects")).unwrap()).lines() {
-        *effects.entry(line.unwrap()).or_default() += 1;
-    }
-    for run in &acknowledged {
-        let of_run = effects.range(format!("{run}/")..format!("{run}0")).count();
-        assert_eq!(of_run, 3, "run {run} has effects of {of_run} turns");
-    }
-    let mut charges: BTreeMap<String, u32> = BTreeMap::new();
-    for line in BufReader::new(File::open(folder.path().join("charges")).unwrap()).lines() {
-        *charges.entry(line.unwrap()).or_default() += 1;
-    }
-    let twice: Vec<_> = charges.iter().filter(|(_, count)| **count > 1).collect();
-    assert!(twice.is_empty(), "what must not be repeated was: {twice:?}");
-    let asked: BTreeSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("asked ")).collect();
-    for run in &acknowledged {
-        let is_charged = charges.range(format!("{run}/")..format!("{run}0")).next().is_some();
-        assert!(is_charged || asked.contains(run.as_str()), "run {run} was neither charged nor asked about");
-    }
-    let asked = asked.len();
-    assert!(asked > 0, "no kill struck while something was done that must not be repeated");
-    let repeated = effects.values().filter(|count| **count > 1).count();
+    let asked = lines.iter().filter_map(|line| line.strip_prefix("asked ")).map(str::to_owned).collect();
+    let Counted { repeated, charges } = charges::check(folder.path(), &acknowledged, &asked);
     campaign.count_many(kills as u64);
-    let runs = acknowledged.len();
+    let (runs, asked) = (acknowledged.len(), asked.len());
     campaign.end(format_args!(
-        "{runs} runs acknowledged, each ended as it should; {repeated} idempotent effects repeated; 0 of {} `once` effects \
-         repeated, {asked} asked about",
-        charges.len()
+        "{runs} runs acknowledged, each ended as it should; {repeated} idempotent effects repeated; 0 of {charges} `once` effects \
+         repeated, {asked} asked about"
     ));
 }

@@ -6,6 +6,9 @@
 mod alone;
 #[path = "../campaigns/mod.rs"]
 mod campaigns;
+#[cfg(feature = "sled")]
+#[path = "../charges/mod.rs"]
+mod charges;
 #[path = "../common/mod.rs"]
 mod common;
 mod compile_errors;

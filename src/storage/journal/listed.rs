@@ -1,6 +1,6 @@
 //! The list of ended runs: one note for each, in the order of their submissions, the newest first. So a page of runs costs the same
 //! however many the store has. It follows from the journals: a store that was written without it gets it when a page is first
-//! read. Runs that are open have no note; [`Journal::open_runs`] has them.
+//! read. Runs that are open have no note; [`Journal::open_runs`] has them. Neither have those whose journals are in memory only.
 
 use std::sync::Arc;
 
@@ -20,6 +20,14 @@ pub(crate) struct Listing {
     pub(crate) agent: AgentName,
     /// The name of its outcome.
     pub(crate) outcome: &'static str,
+}
+
+impl Listing {
+    /// The run as lists have it.
+    pub(crate) fn of(&self, run: RunId) -> EndedRun {
+        let Self { submitted_at, agent, outcome } = self;
+        EndedRun { run, submitted_at: *submitted_at, agent: agent.clone(), outcome: Arc::from(*outcome) }
+    }
 }
 
 impl Journal {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test has some of it")]
 
+use std::io;
+
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -26,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
+    /// Whether the body has arrived to its end.
+    pub(crate) is_whole: bool,
 }
 
 impl Answer {
@@ -45,7 +49,7 @@ impl Answer {
     fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let Some((head, body)) = text.split_once("\r\n\r\n") else {
-            return Self { status: 0, headers: Vec::new(), body: text.into_owned() };
+            return Self { status: 0, headers: Vec::new(), body: text.into_owned(), is_whole: false };
         };
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap();
@@ -54,22 +58,27 @@ impl Answer {
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
         let is_chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-        let body = if is_chunked { unchunked(body) } else { body.to_owned() };
-        Self { status, headers, body }
+        let length =
+            headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, length)| length.parse().ok());
+        let is_whole = length.is_none_or(|length| body.len() >= length);
+        let (body, is_whole) = if is_chunked { unchunked(body) } else { (body.to_owned(), is_whole) };
+        Self { status, headers, body, is_whole }
     }
 }
 
-fn unchunked(mut body: &str) -> String {
-    let mut whole = String::new();
+/// The content of the chunks, and whether the last one is there.
+fn unchunked(mut body: &str) -> (String, bool) {
+    let mut content = String::new();
     while let Some((length, rest)) = body.split_once("\r\n") {
         let length = usize::from_str_radix(length, 16).unwrap();
         if length == 0 {
-            break;
+            return (content, true);
         }
-        whole.push_str(&rest[..length]);
-        body = &rest[length + 2..];
+        let Some(chunk) = rest.get(..length) else { break };
+        content.push_str(chunk);
+        body = rest.get(length + 2..).unwrap_or_default();
     }
-    whole
+    (content, false)
 }
 
 impl Client {
@@ -107,28 +116,56 @@ impl Client {
         request + "\r\n" + body
     }
 
-    /// Writes these bytes and no more, and reads the answer to its end.
+    /// Writes these bytes and no more, and reads the answer to its end. Without a server there is none.
     pub(crate) async fn raw(&self, request: &[u8]) -> Answer {
-        Answer::parse(&read(&mut self.write(request).await).await)
+        match self.write(request).await {
+            Ok(mut stream) => Answer::parse(&read(&mut stream).await),
+            Err(_) => Answer::parse(&[]),
+        }
+    }
+
+    /// Writes these bytes, ends the writing side of the connection, and reads the answer to its end; of a stream of events only
+    /// the head, and what comes with it.
+    pub(crate) async fn begun(&self, request: &[u8]) -> Answer {
+        let mut stream = self.write(request).await.unwrap();
+        let _ = stream.shutdown().await;
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let answer = Answer::parse(&bytes);
+            if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
+                return answer;
+            }
+            match stream.read(&mut buffer).await {
+                Ok(count) if count > 0 => bytes.extend_from_slice(&buffer[..count]),
+                _ => return answer,
+            }
+        }
     }
 
     /// As [`Client::raw`], and ends the writing side of the connection.
     pub(crate) async fn raw_and_end(&self, request: &[u8]) -> Answer {
-        let mut stream = self.write(request).await;
+        let mut stream = self.write(request).await.unwrap();
         stream.shutdown().await.unwrap();
         Answer::parse(&read(&mut stream).await)
     }
 
-    async fn write(&self, request: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+    async fn write(&self, request: &[u8]) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         // The server may have refused it by its first bytes.
         let _ = stream.write_all(request).await;
-        stream
+        Ok(stream)
+    }
+
+    /// Reads a stream of events after the one with this number, until it ends or the connection is cut.
+    pub(crate) async fn events(&self, path: &str, last: &str) -> Events {
+        let answer = self.get_with(path, &[("Last-Event-ID", last)]).await;
+        assert!([0, 200, 204].contains(&answer.status), "{answer:?}");
+        Events { has_ended: answer.status == 204 || answer.is_whole, text: answer.body }
     }
 
     /// Begins to read a stream of events.
     pub(crate) async fn open(&self, path: &str) -> Stream {
-        Stream { stream: self.write(self.request("GET", path, &[], "").as_bytes()).await }
+        Stream { stream: self.write(self.request("GET", path, &[], "").as_bytes()).await.unwrap() }
     }
 }
 
@@ -137,6 +174,21 @@ async fn read(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     bytes
+}
+
+/// What was read of a stream of events.
+pub(crate) struct Events {
+    /// Whether the server has ended it.
+    pub(crate) has_ended: bool,
+    text: String,
+}
+
+impl Events {
+    /// The numbers of the events that arrived whole.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
+        let whole = self.text.rfind("\n\n").map_or("", |end| &self.text[..end]);
+        whole.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.parse().unwrap())
+    }
 }
 
 /// A stream of events that is being read.

@@ -59,7 +59,7 @@ pub(crate) struct ShardContext {
     /// Runs that could not be read, with the reason; added when reading fails for good.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     /// Ended runs whose journals are in memory only.
-    pub memory_runs: MemoryRuns,
+    pub memory_runs: Arc<MemoryRuns>,
     /// Called with an error that stops the store; the board stops.
     pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
 }

@@ -1,5 +1,6 @@
 //! What the store notes about a run that has ended.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use super::ready_or_spawned::spawn_unless_ready;
 
 impl ShardContext {
     /// Stores what an ended run leaves in its conversation, in the list of runs and in the index of inboxes, and then removes its
-    /// open note: a start that finds the note of an ended run does the rest.
+    /// open note: a start that finds the note of an ended run does the rest. A run whose journal is in memory only is listed in
+    /// memory.
     pub(super) fn note_end(self: &Arc<Self>, run: &Run, durability: Durability, is_noted_open: bool, inboxes: Inboxes) {
         let Some(result) = run.result() else { return };
         let Submission { at: submitted_at, agent, .. } = &**run.submission();
@@ -25,7 +27,7 @@ impl ShardContext {
         let leave = self.leave_conversation(run, durability);
         let (shared, run, at) = (Arc::clone(self), run.id(), run.last_at());
         let work = match (leave, inboxes) {
-            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, &listing, inboxes),
+            (None, Inboxes(Some(inboxes))) => shared.write_end(run, at, is_noted_open, listing, inboxes),
             (leave, Inboxes(inboxes)) => {
                 let work = async move {
                     if let Some(leave) = leave {
@@ -35,7 +37,7 @@ impl ShardContext {
                         Some(inboxes) => inboxes,
                         None => shared.inboxes_of(run).await?,
                     };
-                    shared.write_end(run, at, is_noted_open, &listing, inboxes).await
+                    shared.write_end(run, at, is_noted_open, listing, inboxes).await
                 };
                 work.boxed()
             }
@@ -62,26 +64,24 @@ impl ShardContext {
         run: RunId,
         at: Timestamp,
         is_noted_open: bool,
-        listing: &Listing,
+        listing: Listing,
         inboxes: Vec<AgentName>,
     ) -> StorageFuture<()> {
-        let listed = self.journal.list(run, listing);
         if is_noted_open {
+            let listed = self.journal.list(run, &listing);
             let (ended, open) = (self.journal.note_ended(run, at, &inboxes), self.journal.mark_ended(run));
             return async move { listed.await.and(ended.await).and(open.await) }.boxed();
         }
         let noted = (!inboxes.is_empty()).then(|| self.journal.note_inboxes(run, at, &inboxes));
         let inboxes = (!inboxes.is_empty()).then(|| Box::new((at, inboxes)));
-        let oldest = self.memory_runs.add(MemoryRun { run, submitted_at: listing.submitted_at, inboxes });
-        if noted.is_none() && oldest.is_none() {
-            return listed;
-        }
-        let mut writes = vec![listed];
-        writes.extend(noted);
-        if let Some(MemoryRun { run, submitted_at, inboxes }) = oldest {
-            writes.push(self.journal.unlist(run, submitted_at));
+        let oldest = self.memory_runs.add(run, MemoryRun { listing, inboxes });
+        let mut writes = Vec::from_iter(noted);
+        if let Some((run, MemoryRun { inboxes, .. })) = oldest {
             writes.extend(inboxes.map(|inboxes| self.journal.forget_inboxes(run, inboxes.0, &inboxes.1)));
             writes.push(self.journal.forget(run));
+        }
+        if writes.is_empty() {
+            return ready(Ok(())).boxed();
         }
         async move { futures::future::try_join_all(writes).await.map(|_| ()) }.boxed()
     }

@@ -77,13 +77,17 @@ impl RunShard {
             Err(error) => drop(ack.send(Err(error))),
             Ok((mut live, ended_at)) => {
                 live.on_commit.push(OnCommit::Overwritten(ack));
-                if let Some(MemoryRun { inboxes: Some(inboxes), .. }) = self.shared.memory_runs.remove(run) {
-                    spawn_unless_ready(self.shared.journal.forget_inboxes(run, inboxes.0, &inboxes.1), |_| {});
+                let submitted_at = live.run.submission().at;
+                match self.shared.memory_runs.remove(run, submitted_at) {
+                    Some(MemoryRun { inboxes: Some(inboxes), .. }) => {
+                        spawn_unless_ready(self.shared.journal.forget_inboxes(run, inboxes.0, &inboxes.1), |_| {});
+                    }
+                    Some(MemoryRun { inboxes: None, .. }) => {}
+                    None => spawn_unless_ready(self.shared.journal.unlist(run, submitted_at), |_| {}),
                 }
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }
-                spawn_unless_ready(self.shared.journal.unlist(run, live.run.submission().at), |_| {});
                 self.shared.roster.resume(run, live.fence, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
