@@ -47,16 +47,19 @@ pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
     }
     let Some((origin, text)) = document(named.as_deref(), default)? else { return Ok(Ok(Config::default())) };
     let mut found = Found::default();
-    let read = toml::read(&text, "remove what is not a setting", &mut found, sections);
+    let read = toml::read(&text, "remove what is not a setting", &mut found, |document, found| {
+        sections(document, Path::new(&origin).parent().unwrap_or(Path::new("")), found)
+    });
     Ok(match found.or(read) {
         Ok(config) => Ok(Config { file: Some(origin), ..config }),
         Err(list) => Err(Invalid { defects: Defects::of(&origin, Some(&text), list), origin }),
     })
 }
 
-fn sections(document: &DeTable<'_>, found: &mut Found) -> Config {
+/// Relative paths are those of `folder`.
+fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config {
     let mut fields = Fields::document("the configuration", document);
-    let serve = fields.get("serve").and_then(|item| serve::Section::read(item, found)).unwrap_or_default();
+    let serve = fields.get("serve").and_then(|item| serve::Section::read(item, folder, found)).unwrap_or_default();
     fields.close(found);
     Config { file: None, serve }
 }

@@ -1,25 +1,42 @@
 //! `[serve]`: how `callboard serve` is reached.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use callboard_documents::Found;
-use callboard_documents::toml::{Fields, Item, boolean, misfit};
+use callboard_documents::toml::{Field, Fields, Item, boolean, count, duration, list, misfit, text};
+use callboard_server::{HttpLimits, Network};
 
 use super::chosen;
 use crate::page::Failure;
 use crate::service::arguments::{Serve, address, origin};
 
 const EXAMPLE: &str = "write [serve], and below it listen = \"127.0.0.1:7420\"";
+const EXAMPLE_PROXIES: &str = "write trusted_proxies = [\"10.0.0.0/8\"]";
+const EXAMPLE_LIMITS: &str = "write [serve.limits], and below it body_bytes = 1048576";
 
 /// The address that is listened on if nothing names another.
-const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
+const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
+/// The least bytes of headers that the server can be limited to.
+const MIN_HEADERS: u32 = 8_192;
+/// The most bytes of a body or of headers.
+const MAX_BYTES: u32 = 1 << 30;
+/// The longest time: commands at other terminals wait somewhat longer.
+const MAX_TIME: Duration = Duration::from_secs(60);
+/// The most connections.
+const MAX_CONNECTIONS: u32 = 1 << 20;
 
 /// What the file sets.
 #[derive(Debug, Default)]
 pub(crate) struct Section {
     listen: Option<SocketAddr>,
     public_url: Option<String>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     insecure: Option<bool>,
+    trusted_proxies: Option<Vec<Network>>,
+    limits: HttpLimits,
 }
 
 /// What holds.
@@ -27,55 +44,115 @@ pub(crate) struct Section {
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: Option<String>,
+    /// The files with the certificate and its key.
+    pub(crate) tls: Option<[PathBuf; 2]>,
     pub(crate) is_insecure: bool,
+    pub(crate) proxies: Vec<Network>,
+    pub(crate) limits: HttpLimits,
 }
 
 impl Section {
-    pub(super) fn read(item: &Item<'_>, found: &mut Found) -> Option<Self> {
+    pub(super) fn read(item: &Item<'_>, folder: &Path, found: &mut Found) -> Option<Self> {
         let mut fields = Fields::of("the section `serve`", item, EXAMPLE, found)?;
-        let listen = parsed(&mut fields, "listen", "an address with its port", address, found);
-        let public_url = parsed(&mut fields, "public_url", "an origin", origin, found);
+        let listen = fields.field("listen").and_then(|field| parsed(field, "an address with its port", address, found));
+        let public_url = fields.field("public_url").and_then(|field| parsed(field, "an origin", origin, found));
+        let mut path = |key| Some(folder.join(text(fields.field(key)?, found)?.value));
+        let (tls_cert, tls_key) = (path("tls_cert"), path("tls_key"));
         let insecure = fields.field("insecure").and_then(|field| boolean(field, found));
+        let trusted_proxies = fields.field("trusted_proxies").map(|field| {
+            let items = list(field, EXAMPLE_PROXIES, found);
+            items.iter().filter_map(|item| parsed((field.0, item), "a list of networks", network, found)).collect()
+        });
+        let limits = fields.get("limits").map(|item| limits(item, found)).unwrap_or_default();
         fields.close(found);
-        Some(Self { listen, public_url, insecure })
+        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, limits })
     }
 
     /// With the options and the variables, which come first.
     ///
     /// # Errors
-    /// One of them has a text that is none of its values.
+    /// One of them has a text that is none of its values, or there is a certificate without a key.
     pub(crate) fn with(self, arguments: &Serve) -> Result<Settings, Failure> {
-        let public_url = arguments.public_url.clone();
+        let Serve { listen, public_url, tls_cert, tls_key, insecure, trusted_proxy, .. } = arguments;
+        let proxies = (!trusted_proxy.is_empty()).then(|| trusted_proxy.clone());
+        let path = |text: &str| Ok(PathBuf::from(text));
+        let certificate = chosen(tls_cert.clone(), "CALLBOARD_TLS_CERT", path, self.tls_cert)?;
+        let key = chosen(tls_key.clone(), "CALLBOARD_TLS_KEY", path, self.tls_key)?;
+        let tls = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some([certificate, key]),
+            (None, None) => None,
+            (Some(_), None) => return Err(lacks("--tls-key", "the key of the certificate")),
+            (None, Some(_)) => return Err(lacks("--tls-cert", "the certificate of the key")),
+        };
         Ok(Settings {
-            listen: chosen(arguments.listen, "CALLBOARD_LISTEN", address, self.listen)?.unwrap_or(ADDRESS),
-            public_url: chosen(public_url, "CALLBOARD_PUBLIC_URL", origin, self.public_url)?,
-            is_insecure: chosen(arguments.insecure.then_some(true), "CALLBOARD_INSECURE", switch, self.insecure)?
+            listen: chosen(*listen, "CALLBOARD_LISTEN", address, self.listen)?.unwrap_or(ADDRESS),
+            public_url: chosen(public_url.clone(), "CALLBOARD_PUBLIC_URL", origin, self.public_url)?,
+            tls,
+            is_insecure: chosen(insecure.then_some(true), "CALLBOARD_INSECURE", switch, self.insecure)?
                 .unwrap_or_default(),
+            proxies: chosen(proxies, "CALLBOARD_TRUSTED_PROXIES", networks, self.trusted_proxies)?.unwrap_or_default(),
+            limits: self.limits,
         })
     }
 }
 
+fn lacks(option: &str, what: &str) -> Failure {
+    Failure::usage(format!("TLS needs {what} too: name its file with {option}"))
+}
+
+fn limits(item: &Item<'_>, found: &mut Found) -> HttpLimits {
+    let mut limits = HttpLimits::default();
+    let Some(mut fields) = Fields::of("the section `serve.limits`", item, EXAMPLE_LIMITS, found) else { return limits };
+    for (key, least, most, limit) in [
+        ("body_bytes", 1, MAX_BYTES, &mut limits.body_bytes),
+        ("header_bytes", MIN_HEADERS, MAX_BYTES, &mut limits.header_bytes),
+        ("connections", 1, MAX_CONNECTIONS, &mut limits.connections),
+    ] {
+        let Some(field) = fields.field(key) else { continue };
+        match count(field, found).map(|count| count.value) {
+            Some(count) if (least..=most).contains(&count) => *limit = usize::try_from(count).unwrap_or(usize::MAX),
+            Some(_) => found.add(misfit(key, &format!("a whole number from {least} to {most}"), field.1)),
+            None => {}
+        }
+    }
+    for (key, limit) in [
+        ("body_time", &mut limits.body_time),
+        ("header_time", &mut limits.header_time),
+        ("answer_time", &mut limits.answer_time),
+    ] {
+        let Some(field) = fields.field(key) else { continue };
+        match duration(field, found).map(|time| time.value) {
+            Some(time) if time <= MAX_TIME => *limit = time,
+            Some(_) => found.add(misfit(key, "a time up to \"1m\"", field.1)),
+            None => {}
+        }
+    }
+    fields.close(found);
+    limits
+}
+
 /// A text that `parse` takes; `None`, and a defect with its advice, if it takes it not.
 fn parsed<T>(
-    fields: &mut Fields<'_>,
-    key: &'static str,
+    (key, item): Field<'_>,
     expected: &str,
     parse: impl FnOnce(&str) -> Result<T, String>,
     found: &mut Found,
 ) -> Option<T> {
-    let (key, item) = fields.field(key)?;
-    let value = item.get_ref().as_str().map(parse);
-    match value {
-        Some(Ok(value)) => Some(value),
-        Some(Err(advice)) => {
-            found.add(misfit(key, expected, item).advise(advice));
-            None
-        }
-        None => {
-            found.add(misfit(key, expected, item));
-            None
-        }
+    let defect = misfit(key, expected, item);
+    match item.get_ref().as_str().map(parse) {
+        Some(Ok(value)) => return Some(value),
+        Some(Err(advice)) => found.add(defect.advise(advice)),
+        None => found.add(defect),
     }
+    None
+}
+
+fn network(text: &str) -> Result<Network, String> {
+    text.parse().map_err(|error: callboard_server::NetworkError| error.to_string())
+}
+
+fn networks(text: &str) -> Result<Vec<Network>, String> {
+    text.split(',').map(|text| network(text.trim())).collect()
 }
 
 fn switch(text: &str) -> Result<bool, String> {

@@ -1,9 +1,10 @@
 //! The arguments of `callboard serve` and of the commands that work with runs of other processes.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use callboard_server::Server;
+use callboard_server::{Network, Server};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
@@ -23,6 +24,17 @@ pub(crate) struct Serve {
     /// The address for HTTP, such as 127.0.0.1:7420, which is the default; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// The file with the certificate of the server in PEM, followed by those that lead to its issuer; the server answers HTTPS then.
+    /// It is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with the key of the certificate in PEM, which nobody else may read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// A proxy before the server, as an address or a network such as 10.0.0.0/8: the audit log has the address that it reports in
+    /// X-Forwarded-For. May be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) trusted_proxy: Vec<Network>,
     /// Listen on an address that other machines reach, without TLS: tokens and all that is sent can be read on the way
     #[arg(long)]
     pub(crate) insecure: bool,

@@ -13,8 +13,9 @@ use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
-use callboard_server::Server;
+use callboard_agents::hide_from_programs;
 use callboard_server::private::{ClientError, ListenError};
+use callboard_server::{Server, Tls};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
@@ -46,10 +47,11 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     }
     let settings = config::read(&arguments.files)??.serve.with(&arguments)?;
     let address = settings.listen;
-    if !address.ip().is_loopback() && !settings.is_insecure {
+    let tls = settings.tls.as_ref().map(|files| open_tls(files, &arguments.files.root)).transpose()?;
+    if !address.ip().is_loopback() && tls.is_none() && !settings.is_insecure {
         return Err(Failure::usage(format!(
-            "{address}: other machines reach this address, and there is no TLS: listen on 127.0.0.1 behind a proxy that has it, or add \
-             --insecure"
+            "{address}: other machines reach this address, and there is no TLS: add --tls-cert and --tls-key, listen on 127.0.0.1 behind a \
+             proxy that has it, or add --insecure"
         )));
     }
     let stores = arguments.choice.stores()?;
@@ -71,10 +73,12 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let mut reachable = Reachable::start(&board).await;
     let served = async {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+        let url = url_of(address, tls.is_some());
         let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
+        server = server.limits(settings.limits).trusted_proxies(settings.proxies);
         if !address.ip().is_unspecified() {
             // Clients name the address that they connect to.
-            let own = server.public_origin(&url_of(address));
+            let own = server.public_origin(&url);
             server = own.map_err(|error| Failure::failed(error.to_string()))?;
         }
         if let Some(origin) = &settings.public_url {
@@ -84,10 +88,15 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         listened.map_err(|error| not_private(&stores, &error))?;
         let listened = reachable.listen_mcp(&server, &name_of_mcp(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
-        let _announced = Announced::write(&stores, &url_of(address));
+        let _announced = Announced::write(&stores, &url);
         let stopped = reachable.stopped();
-        let serving = tokio::spawn(async move { server.serve(listener, stopped).await });
-        watch_over(&board, (&stores, &store, &arguments.files.root), loaded, address, &mut signals).await?;
+        let serving = tokio::spawn(async move {
+            match tls {
+                Some(tls) => server.serve_tls(listener, &tls, stopped).await,
+                None => server.serve(listener, stopped).await,
+            }
+        });
+        watch_over(&board, (&stores, &store, &arguments.files.root), loaded, &url, &mut signals).await?;
         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
         Ok(serving)
     };
@@ -115,7 +124,7 @@ async fn watch_over(
     board: &Callboard,
     (stores, store, root): (&Stores, &Store, &Path),
     loaded: LoadedAgents,
-    address: SocketAddr,
+    url: &str,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let LoadedAgents { mut watch, own, names, invalid, .. } = loaded;
@@ -124,11 +133,7 @@ async fn watch_over(
     protection::warning().iter().for_each(|warning| note(warning));
     let waiting = board.people().pending().await.len();
     let running = count(own.len(), "agent");
-    let line = format!(
-        "{running} running · {waiting} waiting for you · {} failed          {}",
-        invalid.len(),
-        url_of(address)
-    );
+    let line = format!("{running} running · {waiting} waiting for you · {} failed          {url}", invalid.len());
     writeln!(io::stdout(), "{line}")
         .map_err(|error| Failure::failed(format!("the address cannot be written: {error}")))?;
     let (people, mut shown) = (board.people(), BTreeSet::new());
@@ -194,12 +199,30 @@ async fn check_none_runs(stores: &Stores) -> Result<(), Failure> {
 }
 
 /// The URL of an address. The usual port is not in it, as it is not in what clients send.
-fn url_of(address: SocketAddr) -> String {
-    match (address.port(), address) {
-        (80, SocketAddr::V4(address)) => format!("http://{}", address.ip()),
-        (80, SocketAddr::V6(address)) => format!("http://[{}]", address.ip()),
-        _ => format!("http://{address}"),
+fn url_of(address: SocketAddr, has_tls: bool) -> String {
+    let (scheme, usual) = if has_tls { ("https", 443) } else { ("http", 80) };
+    match address {
+        SocketAddr::V4(address) if address.port() == usual => format!("{scheme}://{}", address.ip()),
+        SocketAddr::V6(address) if address.port() == usual => format!("{scheme}://[{}]", address.ip()),
+        _ => format!("{scheme}://{address}"),
     }
+}
+
+/// The certificate and its key, which is hidden from programs of agents.
+fn open_tls([certificate, key]: &[PathBuf; 2], root: &Path) -> Result<Tls, Failure> {
+    let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if place(key).starts_with(place(root)) {
+        return Err(Failure::new(
+            Exit::Denied,
+            format!(
+                "the key {} is in the folder that tools of agents work in, so they could read it: move it elsewhere, or name another \
+                 folder with --root",
+                shown_path(key)
+            ),
+        ));
+    }
+    hide_from_programs(place(key));
+    Tls::open(certificate, key).map_err(|error| Failure::new(Exit::Denied, format!("TLS: {error}")))
 }
 
 /// The file with the process and the URL of a server, while it serves. It is of the server whose socket answers.

@@ -2,8 +2,11 @@
 
 #![cfg(unix)]
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -54,6 +57,50 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
     let stopped = serving.stop();
     assert_eq!(stopped.code, Some(0), "{}", stopped.error);
     assert_eq!(project.callboard(&["send", "writer", "x"]).code, Some(6));
+}
+
+#[test]
+fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
+    let project = Project::new();
+    let files = |folder: &Path| {
+        ["first.pem", "first.key"].map(|name| {
+            let (from, to) = (Path::new("../crates/callboard-server/tests/certificates").join(name), folder.join(name));
+            fs::write(&to, fs::read(from).unwrap()).unwrap();
+            fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
+            to.to_str().unwrap().to_owned()
+        })
+    };
+    let [certificate, key] = files(project.state.path());
+    let serving = Serving::start_with(&project, &["--tls-cert", &certificate, "--tls-key", &key]);
+    let url = serving.line.trim_end().rsplit(' ').next().unwrap();
+    assert!(url.starts_with("https://127.0.0.1:"), "{url}");
+    let curl = |trusted: &str| {
+        let mut curl = Command::new("curl");
+        output_of(curl.args(["--silent", "--show-error", "--cacert", trusted, &format!("{url}/v1/health")]))
+    };
+    let answered = curl(&certificate);
+    assert!(answered.out.contains("\"status\""), "{} {}", answered.out, answered.error);
+    let foreign = "../crates/callboard-server/tests/certificates/second.pem";
+    assert_eq!(curl(foreign).code, Some(60), "a client that trusts another certificate");
+    sent(&project, "over the private socket");
+    serving.stop();
+
+    for (options, code, expected) in [
+        (
+            &["--tls-cert", &certificate][..],
+            2,
+            "error: TLS needs the key of the certificate too: name its file with --tls-key",
+        ),
+        (&["--tls-cert", &key, "--tls-key", &key], 4, "has no certificate in PEM"),
+        (
+            &["--tls-cert", &certificate, "--tls-key", &files(project.folder.path())[1]],
+            4,
+            "is in the folder that tools of agents work in",
+        ),
+    ] {
+        let refused = project.callboard(&[&["serve", "--listen", "127.0.0.1:0"], options].concat());
+        assert!(refused.code == Some(code) && refused.error.contains(expected), "{:?} {}", refused.code, refused.error);
+    }
 }
 
 #[test]

@@ -4,11 +4,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use callboard::messages::{Timestamp, visible};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::figures::Answered;
 use crate::problem::ProblemCode;
+use crate::proxies::{self, Network};
 use crate::tokens::Tokens;
 
 /// From how many bytes on a file is rotated.
@@ -93,7 +95,22 @@ impl Log {
 
 /// The address that a connection comes from.
 #[derive(Clone)]
-pub(crate) struct Peer(pub(crate) Arc<str>);
+pub(crate) struct Peer {
+    pub(crate) shown: Arc<str>,
+    /// Of a connection over the network.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Peer {
+    /// Where a request with these headers comes from: from the client of a proxy, or from this address.
+    fn of(self, headers: &HeaderMap, proxies: &[Network]) -> Self {
+        let client = self.address.map(|address| proxies::client(address, headers, proxies));
+        match client.filter(|client| Some(client.to_canonical()) != self.address.map(|it| it.to_canonical())) {
+            Some(client) => Self { shown: client.to_string().into(), address: Some(client) },
+            None => self,
+        }
+    }
+}
 
 /// Who sent a request, once that is known.
 #[derive(Clone, Default)]
@@ -111,6 +128,7 @@ pub(crate) struct Recorder {
     pub(crate) audit: Arc<Audit>,
     pub(crate) answered: Answered,
     pub(crate) tokens: Tokens,
+    pub(crate) proxies: Arc<[Network]>,
 }
 
 /// A request that is under way. It is recorded also if the client leaves before the response.
@@ -131,7 +149,7 @@ impl Drop for Entry {
         if !changes && !is_refused {
             return;
         }
-        let (who, from) = (self.sender.0.get().map(|who| &**who), self.from.as_ref().map(|Peer(from)| &**from));
+        let (who, from) = (self.sender.0.get().map(|who| &**who), self.from.as_ref().map(|from| &*from.shown));
         let status = self.outcome.map(|(status, _)| status.as_u16());
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (self.method.as_str(), &self.path);
@@ -151,7 +169,7 @@ pub(crate) async fn record(State(recorder): State<Recorder>, mut request: Reques
         at: recorder.tokens.now(),
         audit: recorder.audit,
         sender,
-        from: request.extensions().get::<Peer>().cloned(),
+        from: request.extensions().get::<Peer>().cloned().map(|peer| peer.of(request.headers(), &recorder.proxies)),
         method: request.method().clone(),
         // Without the query: it may have a token.
         path: visible(request.uri().path()).chars().take(MAX_PATH).collect(),

@@ -1,7 +1,5 @@
 //! What handlers read of requests: parameters of the path, and the body.
 
-use std::time::Duration;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::StatusCode;
@@ -12,12 +10,11 @@ use serde::de::{Deserialize as _, DeserializeOwned, Deserializer};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::limits::HttpLimits;
 use crate::problem::{Problem, ProblemCode};
 
-/// The most bytes of a body that are read.
+/// The most bytes of a body that are read by default.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
-/// How long a body may take to arrive.
-const MAX_TIME: Duration = Duration::from_secs(30);
 
 /// The parameter `id` of a path, decoded.
 pub(crate) struct Id(pub(crate) String);
@@ -66,13 +63,14 @@ async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -
 /// Reads a body that is a JSON object, in which no key is repeated, bounded in size and time. An empty body is an empty object.
 pub(crate) async fn read(request: Request) -> Result<Value, Problem> {
     let content_type = request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default().to_owned());
-    let Ok(bytes) = timeout(MAX_TIME, Bytes::from_request(request, &())).await else {
-        let detail = format!("the body did not arrive within {} s", MAX_TIME.as_secs());
+    let limits = request.extensions().get::<HttpLimits>().copied().unwrap_or_default();
+    let Ok(bytes) = timeout(limits.body_time, Bytes::from_request(request, &())).await else {
+        let detail = format!("the body did not arrive within {} s", limits.body_time.as_secs());
         return Err(Problem::new(ProblemCode::RequestTimeout, detail));
     };
     let bytes = bytes.map_err(|rejected| {
         if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            Problem::new(ProblemCode::TooLarge, format!("the body has more than {MAX_BODY} bytes"))
+            Problem::new(ProblemCode::TooLarge, format!("the body has more than {} bytes", limits.body_bytes))
         } else {
             Problem::bad("the body was cut off")
         }

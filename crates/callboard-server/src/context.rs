@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use crate::audit::Audit;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;
+use crate::limits::HttpLimits;
 use crate::origins::Origins;
+use crate::proxies::Network;
 use crate::rates::Rates;
 use crate::streams::Streams;
 use crate::tokens::Tokens;
@@ -27,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) answered: Answered,
     pub(crate) measured: Option<Measured>,
     pub(crate) audit: Arc<Audit>,
+    pub(crate) limits: HttpLimits,
+    pub(crate) proxies: Arc<[Network]>,
     /// Why decisions are refused, if they are.
     pub(crate) refuses_decisions: fn() -> Option<String>,
     /// Whether event streams are to end.
@@ -35,7 +39,7 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index, rates, answered, measured, audit) = Default::default();
+        let (streams, index, rates, answered, measured, audit, limits, proxies) = Default::default();
         Self {
             board,
             tokens,
@@ -46,6 +50,8 @@ impl Context {
             answered,
             measured,
             audit,
+            limits,
+            proxies,
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }

@@ -5,7 +5,7 @@
 //! limits of time and size. A request is answered if it has a token whose [scopes](Scope) include the one of its route
 //! ([`Server::routes`]); only `/v1/health` needs none. [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
 //! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
-//! With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
+//! With the feature `tls`, [`Server::serve_tls`] serves HTTPS. With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
 //!
 //! ```
 //! use callboard::env::Env;
@@ -37,6 +37,7 @@ mod folders;
 mod inbox;
 mod index;
 pub mod json;
+mod limits;
 mod lingering;
 mod lists;
 #[cfg(feature = "mcp")]
@@ -50,12 +51,15 @@ mod people;
 #[cfg(unix)]
 pub mod private;
 mod problem;
+mod proxies;
 mod query;
 mod rates;
 mod routes;
 mod runs;
 mod serving;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
 mod tokens;
 mod watching;
 mod workflows;
@@ -63,9 +67,13 @@ mod workflows;
 pub use access::Access;
 #[cfg(unix)]
 pub use folders::FolderError;
+pub use limits::HttpLimits;
 pub use origins::OriginError;
 pub use problem::{Problem, ProblemCode};
+pub use proxies::{Network, NetworkError};
 pub use routes::{Route, Server};
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsError};
 pub use tokens::{Scope, Token, TokenError, TokenSpec, Tokens};
 
 /// The example of the README.

@@ -7,28 +7,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::Uri;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::{Router, middleware};
+use axum::{Extension, Router};
 use callboard::Callboard;
 use callboard::messages::visible;
 use futures::FutureExt as _;
 
 use crate::access::{self, Access, Entrance};
 use crate::audit::{self, Audit, Recorder};
-use crate::body::MAX_BODY;
 use crate::context::Context;
 use crate::figures::{self, Measured};
+use crate::limits::HttpLimits;
 use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
+use crate::proxies::Network;
 use crate::tokens::{Scope, Tokens};
 use crate::{agents, delegations, entries, events, inbox, lists, mcp, openapi, people, runs, watching, workflows};
-
-/// How long a request may take until its response begins. It is longer than its body may take to arrive.
-const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// A route of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +153,21 @@ impl Server {
         Ok(Self { context: Arc::new(Context { audit, ..self.context.renewed(self.context.origins.clone()) }) })
     }
 
+    /// Sets limits of requests and connections.
+    #[must_use]
+    pub fn limits(self, limits: HttpLimits) -> Self {
+        let renewed = self.context.renewed(self.context.origins.clone());
+        Self { context: Arc::new(Context { limits, ..renewed }) }
+    }
+
+    /// Names the proxies before the server. The audit log has the address that they report in the header `X-Forwarded-For`; from all
+    /// others that header is ignored.
+    #[must_use]
+    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = Network>) -> Self {
+        let renewed = self.context.renewed(self.context.origins.clone());
+        Self { context: Arc::new(Context { proxies: proxies.into_iter().collect(), ..renewed }) }
+    }
+
     /// Adds text for Prometheus to the figures at `/v1/metrics`, such as that of the recorder which the process has for the
     /// feature `metrics` of callboard.
     #[must_use]
@@ -192,9 +205,15 @@ impl Server {
     }
 
     fn bounded(&self, router: Router<Arc<Context>>) -> Router {
-        let router = router.layer(middleware::from_fn(guarded)).layer(DefaultBodyLimit::max(MAX_BODY));
-        let Context { audit, answered, tokens, .. } = &*self.context;
-        let recorder = Recorder { audit: Arc::clone(audit), answered: answered.clone(), tokens: tokens.clone() };
+        let Context { audit, answered, tokens, limits, proxies, .. } = &*self.context;
+        let router = router.layer(from_fn_with_state(limits.answer_time, guarded));
+        let router = router.layer(DefaultBodyLimit::max(limits.body_bytes)).layer(Extension(*limits));
+        let recorder = Recorder {
+            audit: Arc::clone(audit),
+            answered: answered.clone(),
+            tokens: tokens.clone(),
+            proxies: Arc::clone(proxies),
+        };
         let router = router.layer(from_fn_with_state(recorder, audit::record));
         router.with_state(Arc::clone(&self.context))
     }
@@ -226,15 +245,13 @@ async fn unknown_path(uri: Uri) -> Problem {
 }
 
 /// Bounds how long a request takes until its response begins, and answers also if a handler panics.
-async fn guarded(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(MAX_TIME, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+async fn guarded(State(time): State<Duration>, request: Request, next: Next) -> Response {
+    match tokio::time::timeout(time, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => Problem::internal(&"a handler has panicked").into_response(),
         Err(_) => {
-            let detail = format!(
-                "there was no answer within {} s: it is not known whether it was carried out",
-                MAX_TIME.as_secs()
-            );
+            let detail =
+                format!("there was no answer within {} s: it is not known whether it was carried out", time.as_secs());
             Problem::new(ProblemCode::Unavailable, detail).into_response()
         }
     }

@@ -1,6 +1,6 @@
 //! Connections: accepted, bounded in number, headers and time, and ended in order.
 
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,17 +25,12 @@ use crate::lingering::Lingering;
 use crate::private::Listener;
 use crate::routes::Server;
 
-/// The most connections at a time. More wait until one ends.
-const MAX_CONNECTIONS: usize = 16_384;
-/// How long the headers of a request may take to arrive.
-const HEADER_TIME: Duration = Duration::from_secs(10);
-/// From how many bytes on no more of the headers of a request is read. One read may bring as many again, so that headers of more
-/// than twice this size are refused.
-const MAX_HEADERS: usize = 32 * 1024;
 /// How long requests that are under way at the end may take.
 const GRACE: Duration = Duration::from_secs(5);
+/// The least bytes of headers that `hyper` can be limited to.
+const MIN_HEADERS: usize = 8_192;
 /// How long to wait after a connection could not be accepted, as when the process has no descriptor left.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What connections come from.
 pub(crate) trait Accept {
@@ -53,7 +48,7 @@ impl Accept for TcpListener {
         let (stream, peer) = TcpListener::accept(self).await?;
         // Events are small, and each is to arrive at once.
         let _ = stream.set_nodelay(true);
-        Ok(Some((stream, Peer(peer.to_string().into()))))
+        Ok(Some((stream, Peer { shown: peer.to_string().into(), address: Some(peer.ip()) })))
     }
 }
 
@@ -61,16 +56,16 @@ impl Server {
     /// Serves the routes over HTTP/1.1 until `stop` is ready. Then no connection is accepted any more, event streams end, and
     /// other requests that are under way may take 5 s.
     ///
-    /// The headers of a request have at most 64 KiB and arrive within 10 s, its body has at most 1 MiB and arrives within 30 s.
-    /// A response begins within 60 s, and a client that takes nothing of it for 30 s is cut off. There are at most 16,384
-    /// connections.
+    /// By default the headers of a request have at most 64 KiB and arrive within 10 s, its body has at most 1 MiB and arrives within
+    /// 30 s, a response begins within 60 s, and there are at most 16,384 connections ([`Server::limits`]). A client that takes nothing
+    /// of a response for 30 s is cut off.
     ///
     /// # Errors
     /// The listener has no address, as after its socket was closed.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
         listener.local_addr()?;
         let server = self.renewed();
-        serve_on(listener, server.router(), &server.context, stop).await;
+        serve_on(listener, plain, server.router(), &server.context, stop).await;
         Ok(())
     }
 
@@ -79,7 +74,7 @@ impl Server {
     #[cfg(unix)]
     pub async fn serve_private(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let server = self.renewed();
-        serve_on(listener, server.private_router(), &server.context, stop).await;
+        serve_on(listener, plain, server.private_router(), &server.context, stop).await;
     }
 
     /// With event streams of its own, so that those of other listeners continue when this one stops.
@@ -88,48 +83,91 @@ impl Server {
     }
 }
 
-async fn serve_on<L: Accept>(listener: L, router: Router, context: &Context, stop: impl Future<Output = ()>) {
+/// A connection without TLS.
+fn plain<S>(stream: S) -> Ready<io::Result<S>> {
+    ready(Ok(stream))
+}
+
+/// Serves routes over HTTP. `secured` returns what is read and written in place of a connection, as after a handshake.
+pub(crate) async fn serve_on<L: Accept, T, F>(
+    listener: L,
+    secured: impl Fn(L::Stream) -> F,
+    router: Router,
+    context: &Context,
+    stop: impl Future<Output = ()>,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+{
     let service = TowerToHyperService::new(router);
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
-    let mut tasks = JoinSet::new();
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let accepted = async {
-            let permit = Arc::clone(&connections).acquire_owned().await;
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            biased;
-            () = &mut stop => break,
-            Some(_) = tasks.join_next() => continue,
-            accepted = accepted => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(Some(accepted)) => accepted,
-            Ok(None) => continue,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+    let limits = context.limits;
+    let connect = |stream, peer: Peer| {
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(MAX_HEADERS);
+        let header_bytes = limits.header_bytes.max(MIN_HEADERS);
+        http.timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(header_bytes);
         let service = service.clone();
         let from = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             service.call(request)
         });
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(Lingering::new(stream)), from));
-        tasks.spawn(async move {
-            if let Err(error) = connection.await {
+        let (secured, watcher) = (secured(stream), graceful.watcher());
+        let mut stopping = context.is_stopping.subscribe();
+        async move {
+            let secured = tokio::select! {
+                secured = secured => secured,
+                _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
+            };
+            let stream = match secured {
+                Ok(stream) => TokioIo::new(Lingering::new(stream)),
+                Err(error) => return tracing::debug!(%error, "a connection ended before its first request"),
+            };
+            if let Err(error) = watcher.watch(http.serve_connection(stream, from)).await {
                 tracing::debug!(%error, "a connection ended");
             }
-            drop(permit);
-        });
-    }
-    drop(listener);
+        }
+    };
+    let _open = accept_all(listener, limits.connections, stop, |stream, peer| Some(connect(stream, peer))).await;
     context.is_stopping.send_replace(true);
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+}
+
+/// Accepts connections until `stop` is ready, `most` at a time; more wait until one ends. Each does what `connect` returns, or is closed
+/// at once. Returns those that are open at the end.
+pub(crate) async fn accept_all<L: Accept, C: Future<Output = ()> + Send + 'static>(
+    listener: L,
+    most: usize,
+    stop: impl Future<Output = ()>,
+    connect: impl Fn(L::Stream, Peer) -> Option<C>,
+) -> JoinSet<()> {
+    let permits = Arc::new(Semaphore::new(most));
+    let mut open = JoinSet::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            biased;
+            () = &mut stop => return open,
+            Some(_) = open.join_next() => continue,
+            accepted = accepted => accepted,
+        };
+        match accepted {
+            Ok(Some((stream, peer))) => {
+                if let Some(connection) = connect(stream, peer) {
+                    open.spawn(async move {
+                        connection.await;
+                        drop(permit);
+                    });
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::Request;
 use callboard::env::Env;
 use callboard::prelude::*;
-use callboard_server::{Access, Scope, Server, TokenSpec, Tokens};
+use callboard_server::{Access, HttpLimits, Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -33,6 +33,24 @@ async fn open_stream(client: &Client) -> (String, Stream) {
 
 fn id_of(answer: &Answer) -> String {
     answer.json()["request_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_most_bytes_of_a_body_are_a_setting() {
+    let board = Callboard::builder().start().await.unwrap();
+    let tokens = Tokens::new(Env::system());
+    let secret = tokens.add(TokenSpec::new("ci", [Scope::Delegate])).unwrap();
+    let mut limits = HttpLimits::default();
+    limits.body_bytes = 10;
+    let router = Server::new(board.clone(), tokens).limits(limits).router();
+    let request =
+        Request::post("/v1/delegations").header("Host", "localhost").header("Content-Type", "application/json");
+    let request = request.header("Authorization", format!("Bearer {secret}"));
+    let response = router.oneshot(request.body(Body::from("{\"to\": \"echo\"}")).unwrap()).await.unwrap();
+    assert_eq!(response.status().as_u16(), 413);
+    let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
+    assert!(String::from_utf8_lossy(&body).contains("the body has more than 10 bytes"), "{body:?}");
+    board.shutdown().await;
 }
 
 #[tokio::test]

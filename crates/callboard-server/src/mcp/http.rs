@@ -112,7 +112,7 @@ fn service(context: &Arc<Context>, sessions: &Sessions) -> StreamableHttpService
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_json_response(true)
-        .with_max_request_body_bytes(MAX_BODY)
+        .with_max_request_body_bytes(context.limits.body_bytes)
         .with_cancellation_token(sessions.end(context));
     let shared = Arc::clone(context);
     StreamableHttpService::new(

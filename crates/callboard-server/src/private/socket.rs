@@ -112,6 +112,6 @@ impl Accept for Listener {
             Some(process) => format!("process {process}"),
             None => "a process".to_owned(),
         };
-        Ok(Some((stream, Peer(from.into()))))
+        Ok(Some((stream, Peer { shown: from.into(), address: None })))
     }
 }
