@@ -51,6 +51,9 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
                     row["defects"] = defects_json(&found).into();
                 }
                 report.text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(&definition))));
+                if let Some(granted) = definition.granted() {
+                    report.text.push_str(&format!("  {}\n", visible(&granted)));
+                }
                 report.rows.push(row);
             }
             Err(found) if mcp.is_err() => report.add_unread(&source.origin, &without_servers(source, found)),
@@ -218,6 +221,7 @@ fn row(origin: &str, definition: &Definition) -> Value {
             "agent": definition.name,
             "description": definition.description,
             "program": process.command,
+            "grant": definition.granted(),
         });
     }
     json!({
@@ -227,6 +231,7 @@ fn row(origin: &str, definition: &Definition) -> Value {
         "description": definition.description,
         "mode": definition.mode.name(),
         "tools": definition.allowed_tools,
+        "grant": definition.granted(),
         "models": definition.model.preferred.iter().chain(&definition.model.fallback).collect::<Vec<_>>(),
     })
 }

@@ -106,7 +106,11 @@ fn missing_programs_and_variables_are_reported_by_check_and_before_a_run() {
     let folder = folder();
     write(&folder, "agents/namer.toml", &NAMER.replace("namer.sh", "nemar.sh"));
     let missing = COUNTER.replace("\"python3\"", "\"no-such-python\"");
-    write(&folder, "agents/counter.toml", &format!("{missing}env_from = [\"COUNTER_KEY\"]\n"));
+    write(
+        &folder,
+        "agents/counter.toml",
+        &format!("{missing}env_from = [\"COUNTER_KEY\"]\n[agent.announces]\nrole = \"admin\"\n"),
+    );
     let check = callboard(&folder, &["check"]);
     assert_eq!(check.code, Some(2), "{}", check.error);
     let run = callboard(&folder, &["run", "x", "--to", "counter"]);
@@ -150,7 +154,8 @@ if turn["input"] == "babble": print(os.environ["HOLDER_KEY"], flush=True)
 end(turn, len(os.environ["HOLDER_KEY"]))
 "#;
     add_python_agent(&folder, "holder", holder);
-    let agent = program("holder", &["python3", "holder.py"]) + "env_from = [\"HOLDER_KEY\"]\n";
+    let agent = program("holder", &["python3", "holder.py"])
+        + "env_from = [\"HOLDER_KEY\"]\n[agent.announces]\nrole = \"admin\"\n";
     write(&folder, "agents/holder.toml", &agent);
     let run = |task: &str| {
         let mut command = command(&folder, &["run", task, "--json"]);

@@ -31,6 +31,7 @@ pub(super) fn within(maker: &Definition, own: &BTreeSet<Arc<str>>, draft: &Draft
         None => own.iter().filter(|tool| !makes_agents(tool)).cloned().collect(),
     };
     let mut made = Definition::dynamic(name, &draft.instructions);
+    made.grant = maker.grant.clone();
     made.description.clone_from(&draft.description);
     made.mode = mode;
     made.hidden_tools = maker.hidden_tools.iter().filter(|tool| contains(&tools, tool)).cloned().collect();

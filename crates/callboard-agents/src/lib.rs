@@ -48,6 +48,7 @@ mod process;
 mod program;
 mod prompt;
 mod reload;
+mod roles;
 #[cfg(any(feature = "genai", all(unix, feature = "process")))]
 mod secret;
 mod team;
@@ -85,6 +86,7 @@ pub use process::{
 pub use process::{is_program_of_board, reap_orphans};
 pub use prompt::Section;
 pub use reload::Reload;
+pub use roles::Roles;
 #[cfg(any(feature = "genai", all(unix, feature = "process")))]
 pub use secret::Secret;
 pub use team::Team;

@@ -64,12 +64,17 @@ impl LlmAgent {
         }
         let allowed = definition.allowed_tools.as_deref();
         for tool in allowed.unwrap_or_default() {
-            if MetaTool::of(tool).is_none() && tools.get(tool).is_none() {
-                return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() });
+            let asked = match (MetaTool::of(tool), tools.get(tool)) {
+                (Some(tool), _) => tool.asked(),
+                (None, Some(entry)) => entry.asked(),
+                (None, None) => return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() }),
+            };
+            if let Some((problem, advice)) = definition.grant.lacks(asked) {
+                return Err(DefinitionError::NotGranted { agent: agent(), problem, advice });
             }
         }
         let team = with_built_in(team, definition);
-        let own = tools.for_agent(definition.mode, allowed);
+        let own = tools.for_agent(definition.mode, allowed).granted(&definition.grant);
         let prompt = Prompt::of(&definition.system_prompt, &definition.sections, definition.mode, &own)
             .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
         let is_allowed = |tool: &MetaTool| match allowed {
@@ -77,13 +82,14 @@ impl LlmAgent {
             // Without hidden tools there is nothing to search for.
             None => !tool.is_on_request() && (*tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty()),
         };
-        let meta: Vec<MetaTool> = MetaTool::ALL.into_iter().filter(is_allowed).collect();
+        let meta = MetaTool::ALL.into_iter().filter(|tool| is_allowed(tool) && definition.grant.has(tool.asked()));
         let thinker = AgentLoop::of(model)
             .tools(own)
             .hidden(definition.hidden_tools.iter().map(|name| &**name))
             .asking(definition.ask.iter().map(|name| &**name))
             .idempotent(definition.idempotent.iter().map(|name| &**name))
             .meta_for(meta, &team)
+            .granting(&definition.grant)
             .max_iterations(definition.max_iterations)
             .max_tokens(definition.max_tokens)
             .token_budget(definition.tokens)
@@ -106,6 +112,11 @@ impl LlmAgent {
         let parts = Arc::make_mut(&mut self.0);
         parts.thinker = parts.thinker.clone().without(|tool| tool == MetaTool::Task);
         self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tool_names(&self) -> Vec<String> {
+        self.0.thinker.tool_names().map(str::to_owned).collect()
     }
 
     /// Returns the spec that a board runs the agent by: the settings of its definition, and whether its tools have

@@ -8,11 +8,19 @@ use callboard_documents::toml::{DeValue, Field, Item, list, string};
 use callboard_documents::{Defect, Found, Place, Placed};
 use callboard_text::quoted;
 
+/// The variables of the board's own environment that every program receives, besides those that begin with `LC_`.
+const ALWAYS_PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
 /// The `PATH` for programs if none is set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Variables with these endings of their names have secret values.
 const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];
+
+/// Whether every program receives this variable of the board's own environment.
+pub(super) fn is_always_passed(variable: &str) -> bool {
+    ALWAYS_PASSED.contains(&variable) || variable.starts_with("LC_")
+}
 
 /// A program and its arguments. `example` shows the syntax.
 pub(super) fn command(field: Field<'_>, example: &str, found: &mut Found) -> Option<Vec<String>> {

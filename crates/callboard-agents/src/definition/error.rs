@@ -39,6 +39,16 @@ pub enum DefinitionError {
         /// The name that the definition has for it.
         tool: String,
     },
+    /// [`Definition::allowed_tools`](super::Definition::allowed_tools) names a tool that the role of the agent does not grant.
+    #[error("agent {agent}: {problem}\n  advice: {advice}")]
+    NotGranted {
+        /// The name of the agent.
+        agent: String,
+        /// The role, and the tool that it does not grant, as a clause without a full stop.
+        problem: String,
+        /// What the role grants, and what to do, in the same form.
+        advice: String,
+    },
     /// It is a program: no model thinks for it.
     #[error(
         "agent {agent} is a program, and thinks with no model: make it with ProcessAgent::spec, or have an AgentFolder make it"

@@ -15,6 +15,7 @@ use super::catalog::ModelChoice;
 use super::output::OutputSchema;
 use super::permission::Tier;
 use super::prompt::Section;
+use super::roles::AgentGrant;
 
 pub use error::DefinitionError;
 pub use process_settings::ProcessSettings;
@@ -61,7 +62,8 @@ pub struct Definition {
     pub question_ttl: Option<Duration>,
     /// How often its model is asked in one turn (25).
     pub max_iterations: u32,
-    /// A role that tasks may be addressed to instead of its name; `None` if it announces none.
+    /// A role that tasks may be addressed to instead of its name; `None` if it announces none. A file with a role is read within
+    /// what the role grants ([`Roles`](crate::Roles)); setting it here changes nothing of that.
     pub role: Option<Arc<str>>,
     /// Capabilities that tasks may be addressed to instead of its name.
     pub capabilities: Vec<Arc<str>>,
@@ -90,6 +92,8 @@ pub struct Definition {
     /// The program that it is, if it is one: then no model thinks for it, and nothing counts here that is for models.
     pub process: Option<Arc<ProcessSettings>>,
     tier: Tier,
+    /// What it may be given at most; what stands above is within it.
+    pub(crate) grant: AgentGrant,
     /// The prompt of an agent that another agent created; it is no template.
     instructions: Option<Arc<str>>,
 }
@@ -144,6 +148,7 @@ impl Definition {
             output: None,
             process: None,
             tier,
+            grant: AgentGrant::of_code(),
             instructions: None,
         }
     }
@@ -182,6 +187,12 @@ impl Definition {
 
     pub(super) fn instructions(&self) -> Option<&str> {
         self.instructions.as_deref()
+    }
+
+    /// Returns one line about what its role grants; `None` without a role, and for an agent that is compiled in.
+    #[must_use]
+    pub fn granted(&self) -> Option<String> {
+        self.grant.text()
     }
 
     /// Where it comes from; it cannot be set (SEMANTICS 13).

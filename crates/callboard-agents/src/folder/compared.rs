@@ -40,7 +40,7 @@ type ByFile<'a, T> = BTreeMap<&'a str, T>;
 impl AgentFolder {
     /// What the files contain, each read by itself.
     pub(super) fn definitions(&self, read: &Files) -> impl Iterator<Item = Result<Definition, String>> {
-        let reader = Definition::reader().tools(&self.tools).root(&self.root);
+        let reader = Definition::reader().tools(&self.tools).root(&self.root).roles(&self.roles);
         read.agents.iter().map(move |(file, bytes)| {
             let bytes = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)))?;
             definition(&reader, file, bytes)

@@ -24,6 +24,7 @@ use super::definition::{Definition, ProcessSettings};
 use super::llm::LlmAgent;
 use super::model::Model;
 use super::process;
+use super::roles::Roles;
 use super::teammate::Teammate;
 use super::tool::Tools;
 
@@ -66,6 +67,7 @@ pub struct AgentFolder {
     tools: Tools,
     model: ModelOf,
     root: PathBuf,
+    roles: Roles,
     programs: Programs,
     permissions: Permissions,
     /// The models, if a file says which there are; `model` is not asked then.
@@ -141,6 +143,7 @@ impl AgentFolder {
             tools: Tools::new(),
             model: Arc::new(|_| Err("there are no models; say `models`, `catalog`, `model` or `model_of`".to_owned())),
             root: PathBuf::from("."),
+            roles: Roles::default(),
             programs: Programs::Any,
             permissions: Permissions::Any,
             catalog: None,
@@ -159,6 +162,12 @@ impl AgentFolder {
     /// one).
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = folder.into();
+        self
+    }
+
+    /// Sets the roles that agents may have (those that are built in), each with what it grants.
+    pub fn roles(mut self, roles: &Roles) -> Self {
+        self.roles = roles.clone();
         self
     }
 

@@ -48,6 +48,17 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
         let names: Vec<_> = effects.iter().map(|effect| effect.name()).collect();
         more.push(format!("effects {}", names.join(", ")));
     }
+    if let Some(now) = now.granted().filter(|_| !now.grant.is_within(&before.grant)) {
+        more.push(now);
+    }
+    let passed = |of: &Definition| {
+        of.process
+            .iter()
+            .flat_map(|process| &process.env_from)
+            .map(|name| name.as_str().into())
+            .collect::<Vec<Arc<str>>>()
+    };
+    add(&mut more, "variables", new(&passed(now), &passed(before)));
     let run = vec![Arc::from("run")];
     let namespaces = |of: &Definition| of.namespaces.clone().unwrap_or_else(|| run.clone());
     add(&mut more, "namespaces", new(&namespaces(now), &namespaces(before)));

@@ -146,7 +146,7 @@ impl Host for InTurn<'_> {
     }
 
     fn scope(&self, name: &str) -> ToolScope {
-        ToolScope { key: self.key(name), context: Some(self.0.context().clone()) }
+        ToolScope { key: self.key(name), context: Some(self.0.context().clone()), variables: None }
     }
 
     fn is_tainted(&self) -> bool {

@@ -36,6 +36,7 @@ use super::meta::{self, MetaTool};
 use super::model::Model;
 use super::output::OutputSchema;
 use super::permission::Tier;
+use super::roles::AgentGrant;
 use super::teammate::Teammate;
 use super::tool::{ToolSpec, Tools};
 
@@ -88,6 +89,7 @@ struct Settings {
     /// The part of the conversation that other agents receive, and its limit of tokens.
     conversation: (ConversationStrategy, u32),
     compact_at: Option<u32>,
+    grant: AgentGrant,
 }
 
 impl AgentLoop {
@@ -113,6 +115,7 @@ impl AgentLoop {
             output: None,
             conversation: (ConversationStrategy::default(), CONVERSATION_TOKENS),
             compact_at: None,
+            grant: AgentGrant::of_code(),
         };
         Self { system: "".into(), settings: Arc::new(settings) }
     }
@@ -139,7 +142,10 @@ impl AgentLoop {
     pub(super) async fn renewed(self) -> Self {
         match self.own_tools().may_change() {
             true => match self.own_tools().renewed().await {
-                Some(tools) => self.tools(tools),
+                Some(tools) => {
+                    let granted = tools.granted(&self.settings.grant);
+                    self.tools(granted)
+                }
                 None => self,
             },
             false => self,
@@ -165,6 +171,11 @@ impl AgentLoop {
         self.change(|settings| {
             settings.meta = tools.into_iter().map(|tool| (tool, meta::for_team(tool, team))).collect()
         })
+    }
+
+    /// Sets what its tools may be given.
+    pub(super) fn granting(self, grant: &AgentGrant) -> Self {
+        self.change(|settings| settings.grant = grant.clone())
     }
 
     /// The model that it asks.

@@ -30,6 +30,7 @@ impl AgentLoop {
             return ready(Ok(Answered::error(error.0))).boxed();
         }
         let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
+        let scope = ToolScope { variables: self.settings.grant.variables(), ..scope };
         let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
         let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
         let may_repeat = self.settings.idempotent.contains(&entry.spec.name);

@@ -25,7 +25,7 @@ use super::settings::{Named, Reached, Settings};
 use super::{answer, web};
 use crate::process::child::Process;
 use crate::process::group::GroupGuard;
-use crate::process::scrubbed;
+use crate::process::{Sockets, scrubbed};
 use crate::tool::{ToolError, ToolOutput};
 
 /// The timeout of a ping.
@@ -286,7 +286,7 @@ fn started(
         tracing::info!(target: "callboard::mcp", server, pid, "{line}");
         line
     };
-    Process::start(program, hear).map_err(|error| format!("cannot be started: {error}"))
+    Process::start(program, Sockets::Named, hear).map_err(|error| format!("cannot be started: {error}"))
 }
 
 async fn serve<T, E, A>(

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use callboard::messages::Effect;
 use serde_json::Value;
 
+use super::roles::Asked;
 use super::teammate::Teammate;
 use super::tool::ToolSpec;
 
@@ -96,6 +97,11 @@ impl MetaTool {
     pub fn spec(self) -> &'static Arc<ToolSpec> {
         static SPECS: LazyLock<[Arc<ToolSpec>; 8]> = LazyLock::new(|| MetaTool::ALL.map(|tool| Arc::new(tool.made())));
         &SPECS[self as usize]
+    }
+
+    /// What an agent asks for that has it.
+    pub(crate) fn asked(self) -> Asked<'static> {
+        Asked::Tool(self.name(), Some(self.effect()))
     }
 
     fn effect(self) -> Effect {

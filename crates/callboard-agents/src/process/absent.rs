@@ -14,6 +14,10 @@ pub(super) fn find(_settings: &ProcessSettings, _folder: &Path) -> Result<(), De
     Err(Defect::new(&None, problem).advise("build it for Unix, with its cargo feature `process`"))
 }
 
+pub(super) fn names_docker(_value: &str) -> bool {
+    false
+}
+
 /// # Errors
 /// Always.
 pub(super) fn spec(definition: &Definition, _root: &Path) -> Result<AgentSpec, DefinitionError> {

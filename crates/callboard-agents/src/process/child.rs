@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::group::{Group, GroupGuard};
-use super::hidden::hide_from;
+use super::hidden::{Sockets, hide};
 use super::lines::{Line, Lines};
 use super::orphans;
 
@@ -74,10 +74,11 @@ pub(crate) struct End {
 }
 
 impl Process {
-    /// Starts a program. `hear` receives each line of its standard error with its process id, and returns the text that may be
+    /// Starts a program, which reaches these of the hidden sockets. `hear` receives each line of its standard error with its process id, and returns the text that may be
     /// shown in an error.
     pub(crate) fn start(
         mut command: Command,
+        sockets: Sockets,
         hear: impl Fn(i32, String) -> String + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let changes = signal(SignalKind::child())?;
@@ -85,7 +86,7 @@ impl Process {
         let mark = Env::system().id().to_string();
         apart(command.as_std_mut(), CoreDumps::Inherited);
         orphans::mark(command.as_std_mut(), &mark, None);
-        hide_from(command.as_std_mut(), &[])?;
+        hide(command.as_std_mut(), &[], sockets)?;
         let (mut child, started) = start(|| command.kill_on_drop(true).spawn(), Child::id)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =

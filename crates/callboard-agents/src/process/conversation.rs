@@ -5,15 +5,20 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use callboard::actors::{Reservation, Turn, TurnError};
-use callboard::messages::{Command, Json, Usage};
+use callboard::messages::{Command, Effect, Json, Usage};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::meta::MetaTool;
+use crate::roles::{AgentGrant, Asked};
+
 use super::child::{MAX_LINE, Process};
 use super::lines::Line;
-use super::protocol::{AnswerLine, BadLine, Ending, Id, IncomingMessage, OutgoingLine, Request, TurnLine, Unmet, read};
+use super::protocol::{
+    AnswerLine, BadLine, Ending, Entry, Id, IncomingMessage, OutgoingLine, Request, TurnLine, Unmet, read,
+};
 use super::requests::{Reply, delegated, of_context, step};
 use super::tokens::Tokens;
 
@@ -57,6 +62,7 @@ pub(super) struct Conversation<'a> {
     ids: HashMap<Id, Option<oneshot::Sender<Json>>>,
     reservations: HashMap<Id, Reservation>,
     tokens: Tokens,
+    grant: &'a AgentGrant,
     failures: VecDeque<(Id, TurnError)>,
     notices: usize,
     unread: Unread,
@@ -98,7 +104,12 @@ impl Unread {
 }
 
 impl<'a> Conversation<'a> {
-    pub(super) fn new(process: &'a mut Process, turn: &'a Turn, token_budget: Option<u64>) -> Self {
+    pub(super) fn new(
+        process: &'a mut Process,
+        turn: &'a Turn,
+        token_budget: Option<u64>,
+        grant: &'a AgentGrant,
+    ) -> Self {
         let (begun, begins) = mpsc::channel(MAX_OPEN);
         Self {
             process,
@@ -108,6 +119,7 @@ impl<'a> Conversation<'a> {
             ids: HashMap::new(),
             reservations: HashMap::new(),
             tokens: Tokens::up_to(token_budget),
+            grant,
             failures: VecDeque::new(),
             notices: 0,
             unread: Unread::default(),
@@ -200,7 +212,7 @@ impl<'a> Conversation<'a> {
                     return Err(bad(&format!("it ends another turn; this one is {:?}", self.id)));
                 }
                 let result = match ending {
-                    Ending::Command(command) => Ok(*command),
+                    Ending::Command(command) => self.within_grant(*command),
                     Ending::Error(text, false) => Err(TurnError::transient(text)),
                     Ending::Error(text, true) => Err(TurnError::terminal(text)),
                     Ending::AsFailed(id) => {
@@ -256,8 +268,21 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// The command, unless it passes control on and the role of the agent does not grant that.
+    fn within_grant(&self, command: Command) -> Result<Command, TurnError> {
+        let asked = MetaTool::HandoffToAgent.asked();
+        match self.grant.lacks(asked).filter(|_| command.goto.targets().next().is_some()) {
+            Some((why, _)) => Err(TurnError::terminal(why)),
+            None => Ok(command),
+        }
+    }
+
     /// The request to the turn; `Err` is the reason why the line is no valid request.
     fn ask(&mut self, id: Id, request: Request) -> Result<BoxFuture<'static, Reply>, String> {
+        if let Some((why, _)) = asked_by(&request).and_then(|asked| self.grant.lacks(asked)) {
+            let kind = if matches!(request, Request::Context(_)) { Unmet::Context } else { Unmet::Refused };
+            return Ok(ready(Reply::Unmet { kind, error: TurnError::terminal(why), output: None }).boxed());
+        }
         let turn = self.turn.clone();
         Ok(match request {
             Request::Step(name, once) => step(turn, name, once, id, self.begun.clone()).boxed(),
@@ -311,6 +336,23 @@ impl<'a> Conversation<'a> {
                 .boxed()
             }
         })
+    }
+}
+
+/// The tool of models that does what the request asks for; its role has to grant that one.
+fn asked_by(request: &Request) -> Option<Asked<'static>> {
+    let of_context = |name, effect| Some(Asked::Tool(name, Some(effect)));
+    match request {
+        Request::Delegate(_) => Some(MetaTool::Task.asked()),
+        Request::Ask(_) => Some(MetaTool::AskUser.asked()),
+        Request::CheckHandoff(_) => Some(MetaTool::HandoffToAgent.asked()),
+        Request::Context(Entry::Get { .. }) => of_context("ContextGet", Effect::Reads),
+        Request::Context(Entry::Query { .. }) => of_context("ContextQuery", Effect::Reads),
+        Request::Context(Entry::Search { .. }) => of_context("ContextSearch", Effect::Reads),
+        Request::Context(Entry::Set { .. }) => of_context("ContextSet", Effect::Notes),
+        Request::Context(Entry::Touch { .. }) => of_context("ContextTouch", Effect::Notes),
+        Request::Context(Entry::Delete { .. }) => of_context("ContextDelete", Effect::Notes),
+        Request::Step(..) | Request::Approve(..) | Request::Reserve(_) | Request::Settle(..) => None,
     }
 }
 

@@ -56,11 +56,12 @@ pub(crate) fn spec(definition: &Definition, root: &Path) -> Result<AgentSpec, De
     };
     let folder = settings.folder_below(root);
     let folder = folder.map_err(|error| DefinitionError::NoFolder { agent: agent(), error: error.to_string() })?;
-    let tokens = definition.tokens;
+    let (tokens, grant) = (definition.tokens, definition.grant.clone());
     let made = move || {
         let (program, arguments) =
             settings.command.split_first().map_or(("", [].as_slice()), |(first, rest)| (first, rest));
         let process = ProcessAgent { folder: StartFolder::Declared(folder.clone()), ..ProcessAgent::new(program) };
+        let process = ProcessAgent { grant: grant.clone(), ..process };
         let process = process.args(arguments).ready_within(settings.ready_within);
         let process = settings.env.iter().fold(process, |process, (name, value)| process.env(name, value));
         settings.env_from.iter().fold(process, |process, name| process.env_from(name)).token_budget(tokens)

@@ -71,14 +71,36 @@ static EXPOSED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// The kernel cannot hide it at this moment. The program is not to be started then.
 pub fn hide_from(program: &mut Command, visible: &[&Path]) -> io::Result<()> {
+    hide(program, visible, Sockets::Named)
+}
+
+/// The hidden sockets that a program reaches nevertheless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// Those that its own variables name.
+    Named,
+    /// Those that its own variables name, but for the sockets of Docker and of other services that start containers.
+    NamedButDocker,
+}
+
+/// As [`hide_from`], with these sockets.
+pub(super) fn hide(program: &mut Command, visible: &[&Path], sockets: Sockets) -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    linux::hide(program, visible)?;
+    linux::hide(program, visible, sockets)?;
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = (program, visible);
+        let _ = (program, visible, sockets);
         EXPOSED.store(true, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Whether the value of a variable names a socket of Docker or of another service that starts containers.
+pub(crate) fn names_docker(value: &str) -> bool {
+    #[cfg(target_os = "linux")]
+    return named([value]).iter().any(|socket| linux::is_of_docker(socket));
+    #[cfg(not(target_os = "linux"))]
+    named([value]).iter().any(|socket| socket.file_name().is_some_and(|name| name == "docker.sock"))
 }
 
 /// The sockets that variables name, as `DOCKER_HOST=unix:///run/docker.sock` or `SSH_AUTH_SOCK` do.
@@ -106,13 +128,13 @@ mod linux {
     use parking_lot::Mutex;
     use rustix::process::geteuid;
 
-    use super::{EXPOSED, named};
+    use super::{EXPOSED, Sockets, named};
 
     /// The paths of [`hide_from_programs`](super::hide_from_programs).
     static ADDED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-    /// Sockets and files of services that start programs, or containers with any folder of the machine.
-    const SERVICES: [&str; 14] = [
+    /// Sockets of services that start containers with any folder of the machine, and folders with such sockets.
+    const CONTAINERS: [&str; 12] = [
         "/run/docker",
         "/run/k3s",
         "/run/docker.sock",
@@ -122,16 +144,26 @@ mod linux {
         "/run/buildkit/buildkitd.sock",
         "/run/libvirt",
         "/run/incus",
-        "/run/screen",
         "/var/lib/incus/unix.socket",
         "/var/lib/lxd/unix.socket",
         "/var/snap/lxd/common/lxd/unix.socket",
-        "/tmp/.X11-unix",
     ];
 
     /// Those in the home folder.
-    const IN_HOME: [&str; 6] =
-        [".docker/run", ".docker/desktop", ".colima", ".screen", ".pm2/rpc.sock", ".ssh/authorized_keys"];
+    const CONTAINERS_IN_HOME: [&str; 3] = [".docker/run", ".docker/desktop", ".colima"];
+
+    /// Those in the folder of the session, which is hidden.
+    const CONTAINERS_IN_SESSION: [&str; 6] =
+        ["docker", "docker.sock", "podman", "containerd", "containerd-rootless", "buildkit"];
+
+    /// The variables of the environment by which programs find such a socket elsewhere.
+    const CONTAINER_VARIABLES: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
+
+    /// Sockets of other services that start programs.
+    const SERVICES: [&str; 2] = ["/run/screen", "/tmp/.X11-unix"];
+
+    /// Those in the home folder.
+    const IN_HOME: [&str; 3] = [".screen", ".pm2/rpc.sock", ".ssh/authorized_keys"];
 
     /// Further ones that do what the superuser asks.
     const SERVICES_OF_SUPERUSER: [&str; 5] = [
@@ -162,7 +194,7 @@ mod linux {
         })
     }
 
-    pub(super) fn hide(command: &mut Command, visible: &[&Path]) -> io::Result<()> {
+    pub(super) fn hide(command: &mut Command, visible: &[&Path], sockets: Sockets) -> io::Result<()> {
         let (session, own) = (session(), own());
         let variables = || command.get_envs().filter_map(|(name, value)| Some((name, value?.to_str()?)));
         // Whatever variables say, callboard's own stay hidden.
@@ -170,6 +202,7 @@ mod linux {
         let is_given = |socket: &PathBuf| {
             socket.metadata().is_ok_and(|it| it.file_type().is_socket())
                 && !own.iter().any(|own| socket.starts_with(own))
+                && (sockets == Sockets::Named || !is_of_docker(socket))
         };
         let named = named(variables().map(|(_, value)| value));
         let sockets = named.iter().filter_map(|path| path.canonicalize().ok()).filter(is_given);
@@ -219,6 +252,26 @@ mod linux {
         ADDED.lock().iter().cloned().chain(folders).collect()
     }
 
+    /// Whether it is a socket of a service that starts containers, or below a folder with such sockets.
+    pub(super) fn is_of_docker(socket: &Path) -> bool {
+        let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (places, target) = (containers(), resolved(socket));
+        places.iter().any(|place| socket.starts_with(place) || target.starts_with(resolved(place)))
+    }
+
+    /// The sockets of services that start containers, and folders with such sockets.
+    fn containers() -> Vec<PathBuf> {
+        let in_home = env::home_dir().into_iter().flat_map(|home| CONTAINERS_IN_HOME.map(|place| home.join(place)));
+        let user = geteuid().as_raw();
+        let sessions = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let sessions = sessions.into_iter().chain([format!("/run/user/{user}").into()]);
+        let in_session = sessions.flat_map(|session| CONTAINERS_IN_SESSION.map(|place| session.join(place)));
+        let variables = CONTAINER_VARIABLES.iter().filter_map(env::var_os);
+        let elsewhere = variables.flat_map(|value| named(value.to_str()));
+        let elsewhere = elsewhere.filter(|path| path.metadata().is_ok_and(|it| it.file_type().is_socket()));
+        CONTAINERS.iter().map(PathBuf::from).chain(in_home).chain(in_session).chain(elsewhere).collect()
+    }
+
     /// Folders and sockets of other services of this user.
     fn session() -> Vec<PathBuf> {
         let user = geteuid().as_raw();
@@ -234,6 +287,7 @@ mod linux {
             .chain([format!("/run/user/{user}").into(), format!("/tmp/emacs{user}").into()])
             .chain([multiplexer.join(format!("tmux-{user}"))])
             .chain(env::home_dir().into_iter().flat_map(|home| IN_HOME.map(|service| home.join(service))))
+            .chain(containers())
             .collect()
     }
 }

@@ -33,6 +33,8 @@ use tokio::time::timeout;
 
 use super::definition::READY_WITHIN;
 use super::definition::process_settings::DeclaredFolder;
+use super::program::is_always_passed;
+use super::roles::{AgentGrant, Asked};
 use super::secret::Secret;
 
 use child::Process;
@@ -42,6 +44,7 @@ use protocol::{OutgoingLine, VERSION, hint_of_misplaced, read_ready, refused_ver
 
 use declared::located;
 pub(super) use declared::{find, spec};
+pub(super) use hidden::{Sockets, names_docker};
 pub use hidden::{
     can_hide_from_programs, hide_folder_from_programs, hide_from, hide_from_programs, is_exposed_to_programs,
 };
@@ -50,9 +53,6 @@ pub use orphans::is_program_of_board;
 pub(super) use variables::redacted;
 #[cfg(target_os = "linux")]
 pub use zombies::reap_orphans;
-
-/// The variables of the board's own environment that a program receives, besides those that begin with `LC_`.
-const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// An agent that is a program in any language, spoken to in JSON lines as docs/process-agents.md says.
 ///
@@ -88,6 +88,7 @@ pub struct ProcessAgent {
     folder: StartFolder,
     ready_within: Duration,
     token_budget: Option<u64>,
+    grant: AgentGrant,
     /// Idle programs; each is held by its watcher, which sends it to the turn that claims it.
     resting: Mutex<Vec<oneshot::Sender<Claim>>>,
 }
@@ -118,6 +119,7 @@ impl ProcessAgent {
             folder: StartFolder::Own,
             ready_within: READY_WITHIN,
             token_budget: None,
+            grant: AgentGrant::of_code(),
             resting: Mutex::default(),
         }
     }
@@ -217,7 +219,8 @@ impl ProcessAgent {
             tracing::info!(target: "callboard::process", agent = %whose, pid, "{line}");
             line
         };
-        let process = Process::start(self.command(agent)?, hear)
+        let sockets = if self.grant.has(Asked::DockerSocket) { Sockets::Named } else { Sockets::NamedButDocker };
+        let process = Process::start(self.command(agent)?, sockets, hear)
             .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
         let time = self.ready_within;
         timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {
@@ -280,7 +283,7 @@ impl Agent for ProcessAgent {
                 Some(process) => (process, false),
                 None => (self.start(turn.agent()).await?, true),
             };
-            match Conversation::new(&mut process, &turn, self.token_budget).hold().await {
+            match Conversation::new(&mut process, &turn, self.token_budget, &self.grant).hold().await {
                 Ok(Ended { result, is_clean }) => {
                     if is_clean {
                         self.rest(process, turn.agent());
@@ -304,10 +307,9 @@ impl Agent for ProcessAgent {
 
 /// A program with only the necessary variables of the board's own environment.
 pub(super) fn scrubbed(program: &OsStr) -> Program {
-    let is_kept =
-        |name: &OsStr| name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with("LC_"));
     let mut program = Program::new(program);
-    program.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    let passed = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_always_passed));
+    program.env_clear().envs(passed);
     program
 }
 

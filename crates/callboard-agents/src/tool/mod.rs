@@ -13,6 +13,8 @@ use callboard::messages::{EffectClass, Intent, Json, Reconciled};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::roles::Names;
+
 pub use spec::{ToolSpec, USUAL_OUTPUT, USUAL_TIMEOUT};
 pub(crate) use toolset::Entry;
 pub use toolset::{Tools, ToolsError};
@@ -88,6 +90,17 @@ pub struct ToolScope {
     pub key: Arc<str>,
     /// The shared context with the agent's grants; there is none outside a board.
     pub context: Option<ContextAccess>,
+    /// The variables of the environment that the agent's role grants, of which those that end with `*` stand for all that begin so;
+    /// `None` for an agent that is compiled in, whose tools decide themselves.
+    pub variables: Option<Arc<[Arc<str>]>>,
+}
+
+impl ToolScope {
+    /// Returns whether a tool may pass this variable of the environment on to what the agent uses.
+    #[must_use]
+    pub fn grants_variable(&self, name: &str) -> bool {
+        self.variables.as_ref().is_none_or(|granted| Names(Arc::clone(granted)).have(name))
+    }
 }
 
 /// The result of a use of a tool that did not fail.

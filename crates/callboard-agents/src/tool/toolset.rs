@@ -13,6 +13,7 @@ use futures::future::join_all;
 use super::gate::Gate;
 use super::{Tool, ToolError, ToolSpec};
 use crate::meta::MetaTool;
+use crate::roles::{AgentGrant, Asked};
 
 /// The tools of an agent, by name. A cheap clone.
 #[derive(Clone, Default)]
@@ -123,6 +124,12 @@ impl Tools {
         Self(Arc::new(entries.map(|(name, entry)| (Arc::clone(name), entry.clone())).collect()))
     }
 
+    /// Those that the grant of an agent includes.
+    pub(crate) fn granted(&self, grant: &AgentGrant) -> Self {
+        let entries = self.0.iter().filter(|(_, entry)| grant.has(entry.asked()));
+        Self(Arc::new(entries.map(|(name, entry)| (Arc::clone(name), entry.clone())).collect()))
+    }
+
     /// Their names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(|name| &**name)
@@ -145,6 +152,11 @@ impl Tools {
 }
 
 impl Entry {
+    /// What an agent asks for that has the tool.
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        Asked::Tool(&self.spec.name, Some(self.spec.effect))
+    }
+
     fn of(tool: Arc<dyn Tool>) -> Result<Self, ToolsError> {
         let spec = Arc::new(tool.spec());
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

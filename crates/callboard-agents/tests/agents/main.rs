@@ -14,4 +14,5 @@ mod made_agents;
 #[cfg(feature = "genai")]
 mod models;
 mod reloading;
+mod roles;
 mod thinking;

@@ -317,12 +317,16 @@ async fn tools_that_are_had_only_by_name_and_effects_of_another_mode_are_permitt
             if allowed.is_empty() { String::new() } else { format!("capabilities.allowed_tools = [{allowed}]\n") };
         format!("{}mode = \"{mode}\"\n{allowed}", agent("poet", "You write."))
     };
+    let role = |role: &str| format!("{}announces.role = \"{role}\"\n", text("build", ""));
     let by_name = "tools \"agent_create\", \"agent_keep\", \"agent_update\"";
     for (before, after, more) in [
         (text("build", ""), text("build", r#""look", "agent_create", "agent_update", "agent_keep""#), Some(by_name)),
         (text("explore", ""), text("plan", ""), Some("mode plan in place of explore")),
         (text("plan", ""), text("explore", ""), None),
         (text("build", ""), text("general", r#""look", "Task", "ToolSearch""#), None),
+        (role("specialist"), role("developer"), Some("role developer grants tools: all")),
+        (role("developer"), role("specialist"), None),
+        (text("build", ""), role("admin"), Some("role admin grants tools: all")),
         (text("build", r#""agent_create""#), text("build", r#""agent_create""#) + "limits.concurrency = 2\n", None),
     ] {
         let files = folder(&[("poet.toml", &before)]);

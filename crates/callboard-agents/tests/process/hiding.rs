@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use callboard::prelude::*;
-use callboard_agents::{ProcessAgent, can_hide_from_programs, hide_from_programs};
+use callboard_agents::{Definition, ProcessAgent, can_hide_from_programs, hide_from_programs};
 use rustix::process::geteuid;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::json;
@@ -157,18 +157,8 @@ end(turn, [os.getuid(), child.wait(), shell.stdout, shell.stderr, os.getcwd()])
     as_an_ordinary_user("hiding::a_program_still_does_what_its_work_needs");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_socket_that_a_variable_names_is_given_to_the_program() {
-    if let Err(why) = can_hide_from_programs() {
-        return skip(&why);
-    }
-    let place = tempfile::tempdir().unwrap();
-    let folder = format!("/tmp/tmux-{}", geteuid().as_raw());
-    let _ = fs::DirBuilder::new().mode(0o700).create(&folder);
-    let socket = Path::new(&folder).join(format!("below-{}", std::process::id()));
-    let _ = fs::remove_file(&socket);
-    answering(UnixListener::bind(&socket).unwrap());
-    let work = r#"
+/// Connects to the path, and ends its turn with what it receives.
+const CONNECTS: &str = r#"
 import socket
 begin()
 turn = hear()
@@ -181,10 +171,64 @@ def answer(path):
         return error.strerror
 end(turn, answer(turn["input"]))
 "#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dockers_socket_is_given_to_a_program_whose_role_grants_it() {
+    let Some(home) = std::env::home_dir() else { return skip("there is no home folder") };
+    if let Err(why) = can_hide_from_programs() {
+        return skip(&why);
+    }
+    let docker = home.join(".docker");
+    let was_there = docker.exists();
+    let place = tempfile::tempdir().unwrap();
+    if let Err(why) = fs::create_dir_all(docker.join("run")) {
+        return skip(&why.to_string());
+    }
+    let socket = docker.join(format!("run/callboard-{}.sock", std::process::id()));
+    answering(UnixListener::bind(&socket).unwrap());
+    let link = place.path().join("link");
+    let mut answers = Vec::new();
+    for role in ["role = \"admin\"", "role = \"developer\"", "role = \"other\"", ""] {
+        let text = format!(
+            "[agent]\nname = \"worker\"\n[agent.announces]\n{role}\n[agent.process]\ncommand = [\"python3\", \"-c\", {:?}]\n\
+             env = {{ SOCK = {link:?} }}\n",
+            format!("{PRELUDE}{CONNECTS}")
+        );
+        // When the file is read, the variable names no such socket.
+        let definition = Definition::from_toml("worker.toml", &text).unwrap();
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        let read_again = Definition::from_toml("worker.toml", &text);
+        assert_eq!(read_again.is_ok(), role.contains("admin"), "{read_again:?}");
+        let spec = ProcessAgent::spec(&definition, place.path()).unwrap();
+        let board = builder().with(spec).start().await.unwrap();
+        let run = board.submit(Task::new("try").input(json!(socket))).await.unwrap();
+        answers.push(run.result().await.unwrap().output);
+        board.shutdown().await;
+        fs::remove_file(&link).unwrap();
+    }
+    fs::remove_file(&socket).unwrap();
+    if !was_there {
+        fs::remove_dir_all(&docker).unwrap();
+    }
+    let absent = "No such file or directory";
+    assert_eq!(answers, ["C4N4RY", absent, absent, absent]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_that_a_variable_names_is_given_to_the_program() {
+    if let Err(why) = can_hide_from_programs() {
+        return skip(&why);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let folder = format!("/tmp/tmux-{}", geteuid().as_raw());
+    let _ = fs::DirBuilder::new().mode(0o700).create(&folder);
+    let socket = Path::new(&folder).join(format!("below-{}", std::process::id()));
+    let _ = fs::remove_file(&socket);
+    answering(UnixListener::bind(&socket).unwrap());
     let agent = |variable: Option<&Path>| {
         let (folder, variable) = (place.path().to_owned(), variable.map(Path::to_owned));
         move || {
-            let agent = ProcessAgent::new("python3").args(["-c", &format!("{PRELUDE}{work}")]).current_dir(&folder);
+            let agent = ProcessAgent::new("python3").args(["-c", &format!("{PRELUDE}{CONNECTS}")]).current_dir(&folder);
             variable.iter().fold(agent, |agent, socket| agent.env("AGENT_SOCK", socket))
         }
     };

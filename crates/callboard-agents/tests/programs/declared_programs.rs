@@ -155,6 +155,59 @@ async fn a_turn_under_way_ends_with_its_program_and_the_next_one_has_the_new_pro
 }
 
 #[tokio::test]
+async fn the_requests_of_a_program_are_within_what_its_role_grants() {
+    const TRIES: &str = r#"
+turn = hear()
+if turn["input"] == "pass on":
+    end(turn, goto="other")
+    hear()
+requests = [
+    dict(type="context_get", key="k"), dict(type="context_get", namespace="audit", key="k"),
+    dict(type="context_query", namespace="run", limit=1), dict(type="context_search", namespaces=["run"], limit=1),
+    dict(type="context_set", key="k", value="v"), dict(type="context_set", namespace="run", key="k", value="v"),
+    dict(type="context_touch", key="k"), dict(type="context_delete", key="k"),
+    dict(type="delegate", to="other", body="x"), dict(type="check_handoff", goto="other"),
+]
+end(turn, [answer.get("error", answer["type"]) for answer in [ask(**request) for request in requests]])
+"#;
+    let tries = |role: &str| {
+        format!(
+            "[agent]\nname = \"tries\"\n[agent.announces]\nrole = \"{role}\"\n[agent.process]\ncommand = [\"python3\", \"tries.py\"]\n"
+        )
+    };
+    let folder = folder(&[
+        ("tries.py", TRIES),
+        ("agents/tries.toml", &tries("cli")),
+        ("agents/other.toml", "[agent]\nname = \"other\"\n"),
+    ]);
+    let model = ScriptedModel::new().says("done").says("done").says("done");
+    let mut agents = agents(&folder, &model);
+    let board = start(&mut agents).await;
+    let answers: Vec<String> = output(&board, Task::new("x").to("tries")).await.parse().unwrap();
+    let lacks = |tool: &str, effect: &str| {
+        format!("terminal error: the role \"cli\" does not grant the tool \"{tool}\", whose effect is \"{effect}\"")
+    };
+    let (set, touch) = (lacks("ContextSet", "notes"), lacks("ContextTouch", "notes"));
+    let (delete, handoff) = (lacks("ContextDelete", "notes"), lacks("handoff_to_agent", "notes"));
+    assert!(answers[1].contains("has no grant for namespace \"audit\""), "{answers:?}");
+    let expected = ["result", &answers[1], "result", "result", &set, &set, &touch, &delete, "result", &handoff];
+    assert_eq!(answers, expected);
+    let run = board.submit(Task::new("pass on").to("tries")).await.unwrap();
+    let result = timeout(AT_MOST, run.result()).await.unwrap().unwrap();
+    assert!(
+        matches!(&result.outcome, Outcome::Failed { error, .. } if error.contains("\"handoff_to_agent\"")),
+        "{result}"
+    );
+
+    write(&folder, "agents/tries.toml", &tries("developer"));
+    reload(&board, &mut agents).await;
+    let answers: Vec<String> = output(&board, Task::new("x").to("tries")).await.parse().unwrap();
+    assert!(answers.iter().all(|answer| answer == "result" || answer.contains("audit")), "{answers:?}");
+    assert_eq!(output(&board, Task::new("pass on").to("tries")).await, "done");
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_program_that_is_not_there_changes_nothing_and_is_reported() {
     let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
     let mut agents = agents(&folder, &ScriptedModel::new());

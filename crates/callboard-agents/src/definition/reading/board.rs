@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_documents::toml::{Fields, Item, count, duration};
-use callboard_documents::{Defect, Found};
+use callboard_documents::{Defect, Found, Place, Placed};
 
 use super::fields::{texts, values};
 use super::names::checked;
 use crate::definition::Definition;
+use crate::roles::Asked;
 
 const EXAMPLE_RESTARTS: &str = "write restarts = { max = 5, within = \"60s\" }";
 
-pub(super) fn announces(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
+/// Reads what an agent announces; returns where its role is.
+pub(super) fn announces(item: &Item<'_>, definition: &mut Definition, found: &mut Found) -> Place {
     const WHAT: &str = "what an agent announces";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.announces], and below it role = \"…\"", found) else {
-        return;
-    };
+    let mut fields = Fields::of(WHAT, item, "write [agent.announces], and below it role = \"…\"", found)?;
     let role = fields.text("role", found).and_then(|role| checked("role", role, found));
     let mut names = |key, kind, found: &mut Found| -> Vec<Arc<str>> {
         let given = fields.field(key).map(|field| texts(field, found)).unwrap_or_default();
@@ -25,8 +25,10 @@ pub(super) fn announces(item: &Item<'_>, definition: &mut Definition, found: &mu
     };
     definition.capabilities = names("capabilities", "capability", found);
     definition.projects = names("projects", "project", found);
-    definition.role = role.map(|role| role.value.into());
     fields.close(found);
+    let role = role?;
+    definition.role = Some(role.value.into());
+    role.place
 }
 
 pub(super) fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
@@ -73,8 +75,15 @@ pub(super) fn context(item: &Item<'_>, definition: &mut Definition, found: &mut 
     else {
         return;
     };
+    let grant = &definition.grant;
+    let checked = |name: Placed<String>, found: &mut Found| {
+        let name = checked("namespace", name, found)?;
+        let defect = grant.defect(Asked::Namespace(&name.value), &name.place);
+        defect.into_iter().for_each(|defect| found.add(defect));
+        Some(name)
+    };
     let namespaces = fields.field("namespaces").map(|field| texts(field, found));
-    definition.namespaces = namespaces
-        .map(|names| values(names.into_iter().filter_map(|name| checked("namespace", name, found)).collect()));
+    definition.namespaces =
+        namespaces.map(|names| values(names.into_iter().filter_map(|name| checked(name, found)).collect()));
     fields.close(found);
 }

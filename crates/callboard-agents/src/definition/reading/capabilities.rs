@@ -1,6 +1,5 @@
 //! Reads the tools and the authority of an agent that uses a model.
 
-use callboard::actors::Mode;
 use callboard_documents::toml::{Fields, Item, count, duration};
 use callboard_documents::{Defect, Found, Placed};
 use callboard_text::{did_you_mean, nearest, quoted};
@@ -8,6 +7,7 @@ use callboard_text::{did_you_mean, nearest, quoted};
 use super::fields::{authority, check_tier, on_unknown, texts, values};
 use crate::definition::Definition;
 use crate::meta::MetaTool;
+use crate::roles::Asked;
 use crate::tool::Tools;
 
 /// Reads `capabilities`. Without `tools`, the known ones, any name is accepted.
@@ -28,7 +28,7 @@ pub(super) fn capabilities(item: &Item<'_>, tools: Option<&Tools>, definition: &
     if let Some(times) = fields.field("max_iterations").and_then(|field| count(field, found)) {
         definition.max_iterations = times.value;
     }
-    if let Some(authority) = fields.field("authority").and_then(|field| authority(field, found)) {
+    if let Some(authority) = fields.field("authority").and_then(|field| authority(field, &definition.grant, found)) {
         definition.authority = authority;
     }
     if let Some(tier) = fields.field("trust_tier") {
@@ -36,7 +36,7 @@ pub(super) fn capabilities(item: &Item<'_>, tools: Option<&Tools>, definition: &
     }
     fields.close(found);
     for tool in allowed.iter().flatten() {
-        check_tool(tool, tools, definition.mode, found);
+        check_tool(tool, tools, definition, found);
     }
     for tool in hidden.iter().chain(&ask).chain(&idempotent) {
         match &allowed {
@@ -50,14 +50,21 @@ pub(super) fn capabilities(item: &Item<'_>, tools: Option<&Tools>, definition: &
                 found.add(Defect::new(&tool.place, problem).advise("add it to `allowed_tools`, or remove it here"));
             }
             Some(_) => {}
-            None => check_tool(tool, tools, definition.mode, found),
+            None => check_tool(tool, tools, definition, found),
         }
     }
     (definition.allowed_tools, definition.hidden_tools) = (allowed.map(values), values(hidden));
     (definition.ask, definition.idempotent) = (values(ask), values(idempotent));
 }
 
-fn check_tool(tool: &Placed<String>, tools: Option<&Tools>, mode: Mode, found: &mut Found) {
+fn check_tool(tool: &Placed<String>, tools: Option<&Tools>, definition: &Definition, found: &mut Found) {
+    let effect = match MetaTool::of(&tool.value) {
+        Some(tool) => Some(tool.spec().effect),
+        None => tools.and_then(|tools| tools.get(&tool.value)).map(|entry| entry.spec.effect),
+    };
+    let defect = definition.grant.defect(Asked::Tool(&tool.value, effect), &tool.place);
+    let is_there = effect.is_some() || tools.is_none();
+    defect.filter(|_| is_there).into_iter().for_each(|defect| found.add(defect));
     let Some(tools) = tools else { return };
     if MetaTool::of(&tool.value).is_some() {
         return;
@@ -73,6 +80,7 @@ fn check_tool(tool: &Placed<String>, tools: Option<&Tools>, mode: Mode, found: &
         found.add(defect);
         return;
     };
+    let mode = definition.mode;
     if !entry.spec.effect.fits(mode) {
         let problem = format!("an agent of the mode {} has no tool {}", mode.name(), quoted(&tool.value));
         found.add(Defect::new(&tool.place, problem).advise("give the agent the mode build, or remove the tool"));

@@ -7,6 +7,8 @@ use callboard::messages::{Authority, Effect, OnUnknown};
 use callboard_documents::toml::{DeValue, Field, Item, list, string, text, word};
 use callboard_documents::{Defect, Found, Placed};
 
+use crate::roles::{AgentGrant, Asked};
+
 pub(super) fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
     let words = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General].map(|mode| (mode.name(), mode));
     word(field, &words, found)
@@ -18,11 +20,18 @@ pub(super) fn on_unknown(field: Field<'_>, found: &mut Found) -> Option<OnUnknow
     word(field, &words, found)
 }
 
-/// The effects that an agent may cause.
-pub(super) fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
+/// The effects that an agent may cause, within its grant.
+pub(super) fn authority(field: Field<'_>, grant: &AgentGrant, found: &mut Found) -> Option<Authority> {
     let words = Effect::ALL.map(|effect| (effect.name(), effect));
     let items = list(field, "write authority = [\"reads\", \"notes\"]", found);
-    let effects: Vec<Option<Effect>> = items.iter().map(|item| word((field.0, item), &words, found)).collect();
+    let effects: Vec<Option<Effect>> = items
+        .iter()
+        .map(|item| {
+            let effect = word((field.0, item), &words, found)?;
+            grant.defect(Asked::Effect(effect), &Some(item.span())).into_iter().for_each(|defect| found.add(defect));
+            Some(effect)
+        })
+        .collect();
     effects.into_iter().collect::<Option<Vec<_>>>().map(Authority::of)
 }
 

@@ -24,6 +24,7 @@ use callboard_text::{did_you_mean, nearest, quoted};
 
 use super::Definition;
 use crate::permission::Tier;
+use crate::roles::{AgentGrant, Asked, Roles};
 use crate::tool::Tools;
 
 use board::{announces, context, limits};
@@ -47,6 +48,7 @@ pub struct DefinitionReader {
     tools: Option<Tools>,
     models: Option<BTreeSet<String>>,
     root: Option<PathBuf>,
+    roles: Roles,
     tier: Tier,
 }
 
@@ -102,6 +104,14 @@ impl DefinitionReader {
     #[must_use]
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = Some(folder.into());
+        self
+    }
+
+    /// Sets the roles that definitions may have (those that are built in). What a definition has is within what its role grants, and
+    /// one that asks for more has a defect.
+    #[must_use]
+    pub fn roles(mut self, roles: &Roles) -> Self {
+        self.roles = roles.clone();
         self
     }
 
@@ -195,9 +205,18 @@ impl DefinitionReader {
         if let Some(description) = fields.text("description", found) {
             definition.description = description.value;
         }
+        // Everything else is read within what the role grants.
+        let before = found.len();
+        let role = fields.get("announces").and_then(|item| announces(item, &mut definition, found));
+        definition.grant = match self.tier {
+            Tier::UserDefined if found.len() == before => self.roles.of(definition.role.as_deref()),
+            Tier::UserDefined | Tier::Dynamic | Tier::BuiltIn => AgentGrant::of_code(),
+        };
+        definition.authority = definition.grant.authority();
         match fields.get("process") {
             Some(item) => {
-                definition.process = process::process(item, self.root.as_deref(), found).map(Arc::new);
+                definition.process =
+                    process::process(item, self.root.as_deref(), (&definition.grant, role), found).map(Arc::new);
                 process::refuse(&mut fields, &process::THINKING, found);
                 if let Some(item) = fields.get("capabilities") {
                     process::capabilities(item, &mut definition, found);
@@ -205,14 +224,14 @@ impl DefinitionReader {
             }
             None => self.thinking(&mut fields, &mut definition, found),
         }
-        if let Some(item) = fields.get("announces") {
-            announces(item, &mut definition, found);
-        }
         if let Some(item) = fields.get("limits") {
             limits(item, &mut definition, found);
         }
         if let Some(item) = fields.get("context") {
             context(item, &mut definition, found);
+        }
+        if definition.namespaces.is_none() && !definition.grant.has(Asked::Namespace("run")) {
+            definition.namespaces = Some(Vec::new());
         }
         fields.close(found);
         name.map(|_| definition)

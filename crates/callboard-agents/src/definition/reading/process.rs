@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use callboard_documents::toml::{Fields, Item, duration};
 use callboard_documents::{Defect, Found, Place};
 
+use crate::roles::{AgentGrant, Asked};
 use crate::{process, program};
 
 use super::fields::{authority, check_tier, on_unknown};
@@ -48,8 +49,14 @@ const THINKING_WITH_TOOLS: [Thinking; 5] = [
     ("max_iterations", "a program asks models itself, if any", "remove it; `timeout` and `tokens` bound a turn"),
 ];
 
-/// Reads the settings of a program. With `root`, it is checked that its files exist.
-pub(super) fn process(item: &Item<'_>, root: Option<&Path>, found: &mut Found) -> Option<ProcessSettings> {
+/// Reads the settings of a program. With `root`, it is checked that its files exist. It has only what its role, which is at this place,
+/// grants.
+pub(super) fn process(
+    item: &Item<'_>,
+    root: Option<&Path>,
+    (grant, role): (&AgentGrant, Place),
+    found: &mut Found,
+) -> Option<ProcessSettings> {
     let mut fields = Fields::of("the program of an agent", item, EXAMPLE, found)?;
     let header: Place = Some(fields.place.clone());
     let before = found.len();
@@ -58,6 +65,14 @@ pub(super) fn process(item: &Item<'_>, root: Option<&Path>, found: &mut Found) -
     let command = command.and_then(|field| program::command(field, EXAMPLE_COMMAND, found));
     let env = fields.get("env").map(|item| program::environment(item, &header, found)).unwrap_or_default();
     let env_from = fields.field("env_from").map(|field| program::variables(field, &header, found)).unwrap_or_default();
+    // A line with variables is not shown, because a user may have written a secret there.
+    let role = role.or_else(|| header.clone());
+    let is_docker = env.iter().any(|(_, value)| process::names_docker(value))
+        || env_from.iter().any(|name| std::env::var(name).is_ok_and(|value| process::names_docker(&value)));
+    let variables = env_from.iter().map(|name| Asked::Variable(name));
+    for asked in variables.chain(is_docker.then_some(Asked::DockerSocket)) {
+        grant.defect(asked, &role).into_iter().for_each(|defect| found.add(defect));
+    }
     let folder = fields.text("folder", found);
     let ready_within = fields.field("ready_within").and_then(|field| duration(field, found));
     fields.close(found);
@@ -125,7 +140,7 @@ pub(super) fn capabilities(item: &Item<'_>, definition: &mut Definition, found: 
         return;
     };
     refuse(&mut fields, &THINKING_WITH_TOOLS, found);
-    if let Some(authority) = fields.field("authority").and_then(|field| authority(field, found)) {
+    if let Some(authority) = fields.field("authority").and_then(|field| authority(field, &definition.grant, found)) {
         definition.authority = authority;
     }
     definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));

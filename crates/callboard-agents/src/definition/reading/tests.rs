@@ -160,7 +160,7 @@ fn a_budget_below_one_answer_is_reported_at_its_place_with_both_figures() {
 fn unset_settings_are_as_for_an_agent_that_is_compiled_in() {
     let read = Definition::from_toml("a", "[agent]\nname = \"a\"").unwrap();
     let built_in = Definition::built_in(AgentName::new("a").unwrap());
-    assert_eq!(Definition { tier: Tier::BuiltIn, ..read }, built_in);
+    assert_eq!(Definition { tier: Tier::BuiltIn, grant: AgentGrant::of_code(), ..read }, built_in);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn a_program_that_is_not_there_is_reported_where_it_is_named() {
         "command = [\"./a.sh\"]",
         "command = [\"bin/plain.sh\"]",
         "command = [\"sh\"]\nfolder = \"bim\"",
-        "command = [\"sh\"]\nenv_from = [\"NO_SUCH_VARIABLE_HERE\"]",
+        "command = [\"sh\"]\nenv_from = [\"NO_SUCH_VARIABLE_HERE\"]\n[agent.announces]\nrole = \"admin\"",
         "command = [\"sh\"]\nenv = { PATH = \"bin\" }",
     ];
     insta::assert_snapshot!("programs_not_there", wrong.map(reported).join("\n"));

@@ -108,7 +108,7 @@ impl ShellExec {
         self
     }
 
-    /// Commands see this variable of the environment.
+    /// Commands see this variable of the environment, if the role of the agent grants it: an agent in a file without a role has none.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>) -> Self {
         self.env.push(name.into());
@@ -171,9 +171,10 @@ impl Tool for ShellExec {
         async move {
             let exec: Exec =
                 arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
+            let env = shell.env.iter().filter(|name| scope.grants_variable(name)).cloned().collect();
             // Only keys of a board are unique.
             let key = scope.context.is_some().then_some(scope.key);
-            Ok(shell.exec(exec, key).await?)
+            Ok(ShellExec { env, ..shell }.exec(exec, key).await?)
         }
         .boxed()
     }
@@ -313,6 +314,21 @@ fn place_of(root: &Root) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_command_has_the_variables_that_the_role_of_the_agent_grants() {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined().env("CARGO_PKG_NAME");
+        for (granted, printed) in
+            [(None, "callboard-agents"), (Some("CARGO_*"), "callboard-agents"), (Some("GITLAB_*"), "none")]
+        {
+            let variables = granted.map(|granted| [Arc::from(granted)].into());
+            let scope = ToolScope { key: "test".into(), context: None, variables };
+            let exec = serde_json::json!({ "command": "echo ${CARGO_PKG_NAME-none}" });
+            let answer = shell.call(exec.into(), scope).await.unwrap().text;
+            assert_eq!(answer, format!("exit code 0\n{printed}\n"), "{granted:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_command_that_has_begun_before_anybody_knew_is_killed_too() {
