@@ -10,7 +10,7 @@ use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::signals::Signals;
@@ -37,9 +37,8 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "a signal came before the check ended".to_owned())),
         read = read::read(&arguments.files, None) => read?,
     };
-    let Read { sources, definitions, tools, mcp } = read;
+    let Read { sources, definitions, tools, mcp, config } = read;
     let models = read::models(&arguments.files)?;
-    let config = config::read(&arguments.files)?;
     let mut report = Report::default();
     for (source, read) in sources.iter().zip(definitions.iter().cloned()) {
         match read {
@@ -56,8 +55,13 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
                 }
                 report.rows.push(row);
             }
-            Err(found) if mcp.is_err() => report.add_unread(&source.origin, &without_servers(source, found)),
-            Err(found) => report.add_unread(&source.origin, &found),
+            Err(found) => {
+                let is_unknown = |defect: &Defect| {
+                    mcp.is_err() && defect.problem.starts_with("there is no tool \"mcp__")
+                        || config.is_err() && defect.problem.starts_with("the role ")
+                };
+                report.add_unread(&source.origin, &without(source, found, is_unknown));
+            }
         }
     }
     report.text.push_str(&built_in(definitions.iter().flatten()));
@@ -146,10 +150,9 @@ impl Report {
     }
 }
 
-/// The defects without missing tools of servers, whose file has defects itself: the tools are unknown.
-fn without_servers(source: &DefinitionSource, found: Defects) -> Defects {
-    let is_of_server = |defect: &Defect| defect.problem.starts_with("there is no tool \"mcp__");
-    let list = found.list().iter().filter(|defect| !is_of_server(defect)).cloned().collect();
+/// The defects without those that are unknown: they are about tools of servers, or about roles, whose file has defects itself.
+fn without(source: &DefinitionSource, found: Defects, is_unknown: impl Fn(&Defect) -> bool) -> Defects {
+    let list = found.list().iter().filter(|defect| !is_unknown(defect)).cloned().collect();
     Defects::of(&source.origin, found.source().map(|(_, text)| text), list)
 }
 

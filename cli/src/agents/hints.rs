@@ -66,7 +66,7 @@ pub(super) struct WorkflowLine {
 
 fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, arguments: &Run) -> WorkflowLine {
     let Run { files, model, .. } = arguments;
-    let known = read::names(files.folder());
+    let known = read::names(files);
     let cast: BTreeSet<&str> = submission.cast.iter().map(AgentName::as_str).collect();
     let (in_files, programs): (Vec<&str>, Vec<&str>) = cast.into_iter().partition(|agent| known.contains(*agent));
     let mut text = command_line(&format!("workflow {how}"), store);

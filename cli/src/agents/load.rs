@@ -55,7 +55,8 @@ pub(crate) async fn load(
     named: Option<&str>,
     left: &[&str],
 ) -> Result<LoadedAgents, Failure> {
-    let Read { sources, definitions: read, tools, mcp } = read::read(files, hidden).await?;
+    let Read { sources, definitions: read, tools, mcp, config } = read::read(files, hidden).await?;
+    let roles = config?.roles;
     if let Some(named) = named {
         check_named(files, named)?;
     }
@@ -67,6 +68,7 @@ pub(crate) async fn load(
         return starter::load(files, (read, tools), named);
     }
     let folder = AgentFolder::new(files.folder()).tools(&tools).root(&files.root).leaving(left.iter().copied());
+    let folder = folder.roles(&roles);
     // Files that change during the run cannot extend permissions: a person has reviewed those of the start.
     let folder = folder.keep_permissions();
     let asked = named.map(str::to_owned);

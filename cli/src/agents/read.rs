@@ -12,6 +12,7 @@ use callboard_agents::{
     files_of_agents,
 };
 
+use crate::config::{self, Config};
 use crate::page::{Failure, count, shown_path};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
@@ -115,6 +116,8 @@ pub(super) struct Read {
     pub(super) tools: Tools,
     /// The file of servers, if there is one. Without it agents that name tools of servers have defects.
     pub(super) mcp: Result<Option<Mcp>, Invalid>,
+    /// The settings. Without them agents may seem to ask for more than their roles grant.
+    pub(super) config: Result<Config, Invalid>,
 }
 
 /// A file of servers, and the problems of starting them.
@@ -143,8 +146,10 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
         false => sources(files.folder())?,
     };
     let (sources, problems): (Vec<_>, Vec<_>) = sources.into_iter().unzip();
+    let config = config::read(files)?;
+    let roles = config.as_ref().map(|config| config.roles.clone()).unwrap_or_default();
     // Before servers are started: none is started for agents that are not used.
-    let declared = Definition::reader().all(&sources);
+    let declared = Definition::reader().roles(&roles).all(&sources);
     for program in declared.iter().flatten().filter_map(|definition| definition.process.as_ref()) {
         files.check_paths(|project| program.paths(project, &files.root))?;
     }
@@ -158,20 +163,20 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
         Ok(None) => Ok(None),
         Err(invalid) => Err(invalid),
     };
-    let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
+    let definitions = Definition::reader().tools(&tools).root(&files.root).roles(&roles).all(&sources);
     let or_unread = |((definition, problem), source): (_, &DefinitionSource)| match problem {
         None => definition,
         Some(problem) => Err(Defects::of(&source.origin, None, vec![Defect { problem, advice: None, place: None }])),
     };
     let definitions = definitions.into_iter().zip(problems).zip(&sources).map(or_unread).collect();
-    Ok(Read { sources, definitions, tools, mcp })
+    Ok(Read { sources, definitions, tools, mcp, config })
 }
 
 /// The files that define agents and their permissions, here and at a start without these options: tools may not change them.
 fn definitions(files: &Files) -> Vec<PathBuf> {
     let named = [files.models.as_ref(), files.mcp.as_ref()].into_iter().flatten();
     let named = named.chain(files.protected.iter().filter(|file| file.as_os_str() != "-")).cloned();
-    let named = named.chain(crate::config::named(files)).chain([files.default_file(DEFAULT_CONFIG)]);
+    let named = named.chain(config::named(files)).chain([files.default_file(DEFAULT_CONFIG)]);
     let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.found.iter().map(|found| &*found.folder));
     let defaults = folders.flat_map(|folder| {
         let beside = [DEFAULT_CATALOG, DEFAULT_SERVERS, DEFAULT_CONFIG].map(|name| beside(folder, name));
@@ -181,9 +186,11 @@ fn definitions(files: &Files) -> Vec<PathBuf> {
 }
 
 /// The names, roles and capabilities of the agents whose files can be read, whatever tools they name; none if there is no folder.
-pub(super) fn names(folder: &Path) -> BTreeSet<String> {
-    let sources: Vec<_> = sources(folder).into_iter().flatten().map(|(source, _)| source).collect();
-    let definitions: Vec<Definition> = Definition::reader().all(&sources).into_iter().flatten().collect();
+pub(super) fn names(files: &Files) -> BTreeSet<String> {
+    let sources: Vec<_> = sources(files.folder()).into_iter().flatten().map(|(source, _)| source).collect();
+    let config = config::read(files).ok().and_then(Result::ok).unwrap_or_default();
+    let reader = Definition::reader().roles(&config.roles);
+    let definitions: Vec<Definition> = reader.all(&sources).into_iter().flatten().collect();
     let built_in = BuiltIn::beside(&definitions).map(|agent| agent.name().to_owned());
     let own = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use callboard::messages::visible;
+use callboard_agents::Roles;
 use callboard_documents::toml::{self, DeTable, Fields};
 use callboard_documents::{Defects, Found};
 
@@ -27,6 +28,8 @@ pub(crate) struct Config {
     /// The path of the file, if there is one.
     pub(crate) file: Option<String>,
     pub(crate) serve: serve::Section,
+    /// The roles of agents: those that are built in, and those below `roles`.
+    pub(crate) roles: Roles,
 }
 
 /// The file that was named.
@@ -60,8 +63,9 @@ pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
 fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config {
     let mut fields = Fields::document("the configuration", document);
     let serve = fields.get("serve").and_then(|item| serve::Section::read(item, folder, found)).unwrap_or_default();
+    let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve }
+    Config { file: None, serve, roles }
 }
 
 /// # Errors

@@ -48,6 +48,31 @@ fn every_command_that_reads_settings_shows_the_place_of_a_defect() {
     }
 }
 
+#[test]
+fn roles_of_the_project_bound_the_files_of_its_agents() {
+    let agent =
+        "[agent]\nname = \"auditor\"\n[agent.announces]\nrole = \"auditor\"\n[agent.capabilities]\nallowed_tools = [";
+    let role = "[roles.auditor]\ntools = [\"reads\", \"Task\"]\nauthority = [\"reads\", \"notes\"]\nnamespaces = [\"audit\"]\n";
+    let folder = folder_with(&[("callboard.toml", role)]);
+    write(&folder, "agents/auditor.toml", &format!("{agent}\"FileRead\", \"Task\"]\n"));
+    let checked = callboard(&folder, &["check"]);
+    let granted = "agents/auditor.toml: auditor (general; FileRead, Task)\n  role auditor grants tools: reads, Task; authority: reads, \
+                   notes; namespaces: audit; variables: none; Docker's socket: no\n";
+    assert!(checked.code == Some(0) && checked.out.contains(granted), "{} {}", checked.out, checked.error);
+
+    write(&folder, "agents/auditor.toml", &format!("{agent}\"FileRead\", \"FileWrite\"]\n"));
+    let refused = "agents/auditor.toml:6:30: the role \"auditor\" does not grant the tool \"FileWrite\", whose effect is \"writes\"";
+    for arguments in [&["check"][..], &["run", "x", "--model", "fake", "--ephemeral"]] {
+        let printed = callboard(&folder, arguments);
+        assert!(printed.code == Some(2) && printed.error.contains(refused), "{arguments:?}: {}", printed.error);
+    }
+    // What the roles grant is unknown where their file has defects.
+    write(&folder, "callboard.toml", &role.replace("tools", "tool"));
+    let checked = callboard(&folder, &["check"]);
+    let wrong = "callboard.toml:2:1: a role has no key \"tool\"; did you mean \"tools\"?";
+    assert!(checked.error.contains(wrong) && checked.error.contains("1 defect in"), "{}", checked.error);
+}
+
 /// An attack: settings that another user has put into a folder above, as into `/tmp`.
 #[test]
 fn settings_that_another_user_may_have_changed_are_not_used() {

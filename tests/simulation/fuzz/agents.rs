@@ -5,7 +5,7 @@ use std::sync::Arc;
 use callboard::env::Env;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::tools::{Root, standard};
-use callboard_agents::{Definition, LlmAgent, McpServers, Models};
+use callboard_agents::{Definition, LlmAgent, McpServers, Models, Roles};
 
 use super::{fuzz, reported};
 
@@ -82,6 +82,15 @@ url = "https://mcp.example.org/mcp"
 bearer_from = "KEY"
 "#;
 
+const ROLES: &str = r#"
+[roles.auditor]
+tools = ["reads", "Task", "mcp__tickets__*"]
+authority = ["reads", "notes"]
+namespaces = ["audit"]
+variables = ["AUDIT_*"]
+docker_socket = false
+"#;
+
 #[test]
 fn any_text_is_an_agent_a_catalog_or_a_list_of_servers_or_refused() {
     let env = Env::system();
@@ -89,10 +98,11 @@ fn any_text_is_an_agent_a_catalog_or_a_list_of_servers_or_refused() {
     let model = Arc::new(ScriptedModel::new());
     let folder = tempfile::tempdir().unwrap();
     let tools = standard(&Root::open(folder.path()).unwrap()).unwrap();
-    fuzz("agents", &[AGENT, MODELS, SERVERS].map(|text| text.as_bytes().to_vec()), |bytes| {
+    fuzz("agents", &[AGENT, MODELS, SERVERS, ROLES].map(|text| text.as_bytes().to_vec()), |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let models = reported(Models::from_toml_with(&env, "models.toml", &text, variables))?;
         let servers = reported(McpServers::from_toml_with(&env, "mcp.toml", &text, variables))?;
+        reported(Roles::from_toml("callboard.toml", &text))?;
         let definition = reported(Definition::reader().tools(&tools).read("agent.toml", &text))?;
         // What was read can be used: its tools are there, and its prompt names nothing that nobody supplies.
         if let Some(definition) = &definition

@@ -1,7 +1,7 @@
 //! Reads roles that a document declares.
 
 use callboard::messages::{AgentName, Authority, Effect};
-use callboard_documents::toml::{DeValue, Fields, Item, list, mismatch, string, word};
+use callboard_documents::toml::{DeValue, Fields, Item, boolean, list, mismatch, string, word};
 use callboard_documents::{Defect, Found};
 use callboard_text::{check_name, quoted};
 
@@ -56,11 +56,8 @@ fn grant(item: &Item<'_>, found: &mut Found) -> Option<Grant> {
     let (namespaces, variables) = (names("namespaces", found), names("variables", found));
     grant.namespaces = namespaces.unwrap_or(grant.namespaces);
     grant.variables = variables.unwrap_or(grant.variables);
-    if let Some(item) = fields.get("docker_socket") {
-        match item.get_ref().as_bool() {
-            Some(is_granted) => grant.docker_socket = is_granted,
-            None => found.add(mismatch("`docker_socket`", "true or false", item)),
-        }
+    if let Some(is_granted) = fields.field("docker_socket").and_then(|field| boolean(field, found)) {
+        grant.docker_socket = is_granted;
     }
     fields.close(found);
     Some(grant)
