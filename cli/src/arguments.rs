@@ -15,6 +15,7 @@ use crate::service::arguments::{
     Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, Wait,
     Watch,
 };
+use crate::service::schedule::Schedule;
 use crate::stores::Common;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;
@@ -69,6 +70,11 @@ pub(crate) enum Arguments {
     Tokens {
         #[command(subcommand)]
         command: Tokens,
+    },
+    /// List, add, show, pause, resume, run and remove schedules: tasks that `callboard serve` starts at times
+    Schedule {
+        #[command(subcommand)]
+        command: Schedule,
     },
     /// List, show, replay, diff, delete, prune, export, import and fork the runs of the project, or of a store
     Runs {

@@ -70,6 +70,8 @@ fn main() -> ExitCode {
         Arguments::Answer(answer) => unless_nested(|| service::answer(&answer)),
         Arguments::Agents(agents) => service::agents(&agents),
         Arguments::Tokens { command } => unless_nested(|| service::tokens(&command)),
+        Arguments::Schedule { command } if command.changes_them() => unless_nested(|| service::schedule(&command)),
+        Arguments::Schedule { command } => service::schedule(&command),
         Arguments::Runs { command } if command.changes_runs() => unless_nested(|| runs::main(&command)),
         Arguments::Runs { command } => runs::main(&command),
         Arguments::Store { command } if command.makes_stores() => unless_nested(|| runs::store(&command)),

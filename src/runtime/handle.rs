@@ -21,7 +21,7 @@ use crate::messages::{
     Task, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
-use crate::storage::{Journal, StorageError};
+use crate::storage::{Journal, Storage, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
@@ -296,6 +296,12 @@ impl Callboard {
     #[must_use]
     pub fn context(&self) -> &ContextStore {
         &self.board.context
+    }
+
+    /// The store of the board, for values of other packages. Their keys begin with a segment that no room of this package uses.
+    #[must_use]
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        self.board.journal.storage()
     }
 
     /// Sends a message about a run to its supervisor and waits for the answer. `None` when the supervisor was restarted before

@@ -10,6 +10,7 @@ mod following;
 mod inbox;
 mod letters;
 mod mcp;
+pub(crate) mod schedule;
 mod send;
 mod serve;
 mod tokens;
@@ -87,6 +88,11 @@ pub(crate) fn answer(arguments: &Answer) -> ExitCode {
 /// Runs `callboard tokens`.
 pub(crate) fn tokens(command: &Tokens) -> ExitCode {
     page::print_or(tokens::main(command), command.json(), || tokens::undo(command))
+}
+
+/// Runs `callboard schedule`.
+pub(crate) fn schedule(command: &schedule::Schedule) -> ExitCode {
+    printed(command.common().json, schedule::main(command))
 }
 
 /// Runs `callboard watch`, which prints lines.

@@ -89,6 +89,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let listened = reachable.listen_mcp(&server, &name_of_mcp(&stores)).await;
         listened.map_err(|error| not_private(&stores, &error))?;
         let _announced = Announced::write(&stores, &url);
+        let (stopped, firing) = (reachable.stopped(), server.clone());
+        tokio::spawn(async move { firing.fire_schedules(stopped).await });
         let stopped = reachable.stopped();
         let serving = tokio::spawn(async move {
             match tls {

@@ -13,6 +13,7 @@ mod programs;
 mod protection;
 mod reload;
 mod resume_and_retry;
+mod schedules;
 mod service;
 mod signals;
 #[path = "../support/mod.rs"]

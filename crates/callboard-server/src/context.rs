@@ -6,6 +6,7 @@ use axum::extract::State;
 use callboard::Callboard;
 use callboard::messages::Timestamp;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::figures::{Answered, Measured};
@@ -14,6 +15,7 @@ use crate::limits::HttpLimits;
 use crate::origins::Origins;
 use crate::proxies::Network;
 use crate::rates::Rates;
+use crate::schedules::Firings;
 use crate::streams::Streams;
 use crate::tokens::Tokens;
 
@@ -26,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) streams: Streams,
     pub(crate) index: Index,
     pub(crate) rates: Rates,
+    pub(crate) firings: Firings,
     pub(crate) answered: Answered,
     pub(crate) measured: Option<Measured>,
     pub(crate) audit: Arc<Audit>,
@@ -39,7 +42,7 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index, rates, answered, measured, audit, limits, proxies) = Default::default();
+        let (streams, index, rates, firings, answered, measured, audit, limits, proxies) = Default::default();
         Self {
             board,
             tokens,
@@ -47,6 +50,7 @@ impl Context {
             streams,
             index,
             rates,
+            firings,
             answered,
             measured,
             audit,
@@ -64,6 +68,11 @@ impl Context {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.tokens.now()
+    }
+
+    /// A new id.
+    pub(crate) fn id(&self) -> Uuid {
+        self.tokens.id()
     }
 }
 

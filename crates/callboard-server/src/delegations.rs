@@ -51,7 +51,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    async fn task(self, context: &Context, caller: &Caller) -> Result<Task, Problem> {
+    /// Reads the task of a schedule.
+    pub(crate) fn read(task: &Value) -> Result<Self, Problem> {
+        Self::deserialize(task).map_err(|error| Problem::bad(format!("the task: {error}")))
+    }
+
+    pub(crate) async fn task(self, context: &Context, caller: &Caller) -> Result<Task, Problem> {
         let mut task = Task::new(&self.body);
         if let Some(name) = &self.workflow {
             if self.to.is_some() {
@@ -104,12 +109,12 @@ pub(crate) async fn submit(context: &Context, task: Task) -> Result<Run, Problem
 }
 
 /// The answer with a delegation that was accepted. Its location is relative, because the router may be mounted below another path.
-fn accepted(location: &str, delegation: Value) -> Response {
+pub(crate) fn accepted(location: &str, delegation: Value) -> Response {
     (StatusCode::ACCEPTED, [(LOCATION, location)], Json(delegation)).into_response()
 }
 
 /// The run with this id, if there is one.
-async fn known(context: &Context, id: Option<RunId>) -> Result<Option<Run>, Problem> {
+pub(crate) async fn known(context: &Context, id: Option<RunId>) -> Result<Option<Run>, Problem> {
     let Some(id) = id else { return Ok(None) };
     match context.board.run(id).read().await {
         Ok(fold) => Ok(Some(fold)),
@@ -146,6 +151,11 @@ pub(crate) fn run_of(caller: &Caller, key: &str) -> RunId {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     RunId(Uuid::new_v8(bytes))
+}
+
+/// A run as its delegation is shown.
+pub(crate) async fn shown_run(context: &Context, run: RunId) -> Result<Value, Problem> {
+    Ok(shown(context, &context.board.run(run).read().await?))
 }
 
 /// Answers with a delegation as it is now.

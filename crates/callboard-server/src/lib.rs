@@ -56,6 +56,7 @@ mod query;
 mod rates;
 mod routes;
 mod runs;
+mod schedules;
 mod serving;
 mod streams;
 #[cfg(feature = "tls")]

@@ -224,6 +224,32 @@ fn operation(route: &Route) -> Option<Operation> {
         ("GET", "/delegation-stream") => {
             Operation::of("The events of a delegation", Value::Null).query(&[("id", true), ("modes", false)]).events()
         }
+        ("GET", "/v1/schedules") => {
+            Operation::of("The schedules", object(&json!({ "schedules": list(schema("Schedule")) }), &["schedules"]))
+        }
+        ("POST", "/v1/schedules") => {
+            let definition = json!({
+                "name": text(), "cron": text(), "time_zone": text(), "at": text(),
+                "every_ms": { "type": "integer", "minimum": 0 }, "task": { "type": "object" },
+                "overlap": { "enum": ["skip", "queue", "replace"] }, "missed": { "enum": ["run_once", "run_all", "skip"] },
+                "max_missed": number(),
+            });
+            let created = Operation::of("Creates a schedule", schema("Schedule"));
+            Operation { status: 201, ..created.body(body(&definition, &["name", "task"])) }
+        }
+        ("GET", "/v1/schedules/{name}") => Operation::of("A schedule", schema("Schedule")),
+        ("DELETE", "/v1/schedules/{name}") => {
+            Operation { status: 204, ..Operation::of("Deletes a schedule", Value::Null) }
+        }
+        ("POST", "/v1/schedules/{name}/pause") => {
+            Operation::of("Pauses a schedule", schema("Schedule")).body(body(&json!({}), &[]))
+        }
+        ("POST", "/v1/schedules/{name}/resume") => {
+            Operation::of("Resumes a schedule", schema("Schedule")).body(body(&json!({}), &[]))
+        }
+        ("POST", "/v1/schedules/{name}/run") => {
+            Operation::of("Starts a run of a schedule now", schema("Delegation")).body(body(&json!({}), &[])).accepted()
+        }
         ("GET", "/v1/pending") => {
             let pending = object(&json!({ "pending": list(schema("Pending")) }), &["pending"]);
             Operation::of("What waits for people", pending)
@@ -288,6 +314,15 @@ fn schemas() -> Value {
             "day": { "type": "string", "format": "date" }, "agent": text, "from_agent": or_null, "delegations": { "type": "integer" },
             "input_tokens": { "type": "integer" }, "output_tokens": { "type": "integer" }, "cost_nanodollars": { "type": "integer" },
         }), &["day", "agent", "from_agent", "delegations", "input_tokens", "output_tokens", "cost_nanodollars"]),
+        "Schedule": object(&json!({
+            "name": text, "state": { "enum": ["active", "paused", "stopped", "ended"] }, "reason": or_null, "cron": text,
+            "time_zone": text, "at": { "type": "string", "format": "date-time" }, "every_ms": { "type": "integer" },
+            "overlap": { "enum": ["skip", "queue", "replace"] }, "missed": { "enum": ["run_once", "run_all", "skip"] },
+            "max_missed": { "type": ["integer", "null"] }, "owner": text,
+            "created_at": { "type": "string", "format": "date-time" }, "next_at": or_null, "waiting": { "type": "integer" },
+            "started": { "type": "integer" }, "skipped": { "type": "integer" }, "last": { "type": ["object", "null"] },
+            "task": { "type": "object" },
+        }), &["name", "state", "reason", "overlap", "missed", "owner", "next_at", "waiting", "started", "skipped", "last"]),
         "Pending": object(&json!({
             "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
             "expires_at": or_null,

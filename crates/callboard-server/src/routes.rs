@@ -26,7 +26,9 @@ use crate::origins::{OriginError, Origins};
 use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::proxies::Network;
 use crate::tokens::{Scope, Tokens};
-use crate::{agents, delegations, entries, events, inbox, lists, mcp, openapi, people, runs, watching, workflows};
+use crate::{
+    agents, delegations, entries, events, inbox, lists, mcp, openapi, people, runs, schedules, watching, workflows,
+};
 
 /// A route of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,13 @@ const TABLE: &[(Route, Handler)] = &[
     (post("/v1/delegations/{id}/fork", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::fork)),
     (get("/delegation-status", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::status)),
     (get("/delegation-stream", Access::Scope(Scope::Read)), || on(MethodFilter::GET, events::stream_of_query)),
+    (get("/v1/schedules", Access::Scope(Scope::Read)), || on(MethodFilter::GET, schedules::list)),
+    (post("/v1/schedules", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::create)),
+    (get("/v1/schedules/{name}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, schedules::get)),
+    (delete("/v1/schedules/{name}", Access::Scope(Scope::Delegate)), || on(MethodFilter::DELETE, schedules::delete)),
+    (post("/v1/schedules/{name}/pause", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::pause)),
+    (post("/v1/schedules/{name}/resume", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::resume)),
+    (post("/v1/schedules/{name}/run", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::run)),
     (get("/v1/pending", Access::Scope(Scope::Read)), || on(MethodFilter::GET, people::list)),
     (post("/v1/pending/{id}", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, people::answer)),
 ];

@@ -24,6 +24,7 @@ use crate::lingering::Lingering;
 #[cfg(unix)]
 use crate::private::Listener;
 use crate::routes::Server;
+use crate::schedules;
 
 /// How long requests that are under way at the end may take.
 const GRACE: Duration = Duration::from_secs(5);
@@ -75,6 +76,12 @@ impl Server {
     pub async fn serve_private(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let server = self.renewed();
         serve_on(listener, plain, server.private_router(), &server.context, stop).await;
+    }
+
+    /// Starts the runs of the schedules in the board's store, until `stop` is ready or the board has ended. Without it schedules
+    /// cannot be created. Several servers on one store may do it: each time of a schedule is one run.
+    pub async fn fire_schedules(&self, stop: impl Future<Output = ()>) {
+        schedules::fire(&self.context, stop).await;
     }
 
     /// With event streams of its own, so that those of other listeners continue when this one stops.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 #[cfg(unix)]
 mod file;
@@ -188,6 +189,27 @@ struct Known {
     terms: Terms,
 }
 
+impl Known {
+    fn caller(&self, name: &Arc<str>) -> Caller {
+        Caller {
+            name: Arc::clone(name),
+            scopes: self.scopes.clone(),
+            terms: self.terms.clone(),
+            is_owner: self.is_owner,
+            hash: Some(self.hash),
+        }
+    }
+}
+
+/// A token, as what outlives a request refers to it. Another token is another one, also if it has the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenRef {
+    pub(crate) name: Arc<str>,
+    /// The first 16 digits of the hash of its secret; `None` for a process of this user, which has no token.
+    hash: Option<String>,
+}
+
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
@@ -202,7 +224,6 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// This user, by a connection that only this user can have.
-    #[cfg(unix)]
     pub(crate) fn owner() -> Self {
         Self { name: OWNER.into(), scopes: Scope::ALL.into(), terms: Terms::default(), is_owner: true, hash: None }
     }
@@ -214,6 +235,11 @@ impl Caller {
     pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
         let scopes = scopes.into_iter().collect();
         Self { name: name.into(), scopes, terms: Terms::default(), is_owner: false, hash: None }
+    }
+
+    /// What refers to its token.
+    pub(crate) fn token(&self) -> TokenRef {
+        TokenRef { name: Arc::clone(&self.name), hash: self.hash.as_ref().map(beginning) }
     }
 
     /// Whether it reaches a namespace of the shared context.
@@ -341,6 +367,29 @@ impl Tokens {
         Ok(secret)
     }
 
+    /// Finds a token again; the inner error is why it allows nothing any more.
+    pub(crate) fn named(&self, token: &TokenRef) -> Result<Result<Caller, String>, TokenError> {
+        self.refresh()?;
+        let TokenRef { name, hash } = token;
+        let Some(hash) = hash else {
+            let is_owner = **name == *OWNER;
+            return Ok(is_owner.then(Caller::owner).ok_or_else(|| format!("{name} has no token")));
+        };
+        let known = self.shared.known.read();
+        Ok(match known.get(name).filter(|known| beginning(&known.hash) == *hash) {
+            None => Err(format!("the token {name} was revoked")),
+            Some(known) if known.expires_at.is_some_and(|at| at <= self.now()) => {
+                Err(format!("the token {name} has expired"))
+            }
+            Some(known) => Ok(known.caller(name)),
+        })
+    }
+
+    /// A new id.
+    pub(crate) fn id(&self) -> Uuid {
+        self.env.id()
+    }
+
     /// The time by which tokens expire.
     pub(crate) fn now(&self) -> Timestamp {
         self.env.now().wall
@@ -385,13 +434,7 @@ impl Tokens {
         let mut caller = None;
         for (name, token) in &*self.shared.known.read() {
             if bool::from(token.hash.ct_eq(&hash)) && token.expires_at.is_none_or(|at| now < at) {
-                caller = Some(Caller {
-                    name: Arc::clone(name),
-                    scopes: token.scopes.clone(),
-                    terms: token.terms.clone(),
-                    is_owner: token.is_owner,
-                    hash: Some(hash),
-                });
+                caller = Some(token.caller(name));
             }
         }
         Ok(caller)
@@ -425,6 +468,11 @@ fn new_secret() -> Result<String, TokenError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(TokenError::Random)?;
     Ok(random.iter().fold(PREFIX.to_owned(), |secret, byte| format!("{secret}{byte:02x}")))
+}
+
+/// The first 16 digits of a hash.
+fn beginning(hash: &[u8; 32]) -> String {
+    hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn hash(secret: &str) -> [u8; 32] {
