@@ -81,6 +81,37 @@ async fn a_run_that_is_strict_ends_refused_as_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_in_rust_finishes_alone_with_its_own_output_if_it_is_made_so() {
+    let lead = |turn: Turn| async move {
+        let to = turn.input::<String>()?;
+        Ok(Command::output("written by myself").goto(&to))
+    };
+    let board = builder()
+        .with(AgentSpec::new("lead", lead).or_alone())
+        .with(AgentSpec::new("plain", lead))
+        .with(writer())
+        .start()
+        .await
+        .unwrap();
+    let task = |agent: &str| Task::new("writer").to(agent);
+    let admitted = finish(&board, task("lead")).await;
+    assert_eq!((admitted.output.as_str(), &admitted.alone[..]), (Some("written by the writer"), &[][..]));
+    let alone = finish(&board, task("lead").limits(no_handoffs())).await;
+    assert_eq!((&alone.outcome, alone.output.as_str()), (&Outcome::Finished, Some("written by myself")));
+    assert!(matches!(alone.alone[..], [Alone { refusal: Refusal::HandoffLimit { .. }, .. }]), "{:?}", alone.alone);
+    for refused in [task("plain").limits(no_handoffs()), task("lead").limits(no_handoffs()).handoffs(Handoffs::Strict)]
+    {
+        let refused = finish(&board, refused).await;
+        assert!(matches!(refused.outcome, Outcome::Refused(_)) && refused.alone.is_empty(), "{refused:?}");
+    }
+    // A name that nobody has is a mistake, and not a reason to finish alone.
+    let unknown = finish(&board, Task::new("wirter").to("lead")).await.outcome;
+    assert!(unknown.to_string().contains("writer") && !unknown.is_finished(), "{unknown}");
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_handoffs_are_off_no_model_reads_of_them_and_tasks_are_given_all_the_same() {
     let lead = ScriptedModel::new()
         .calls("handoff_to_agent", json!({ "agent_name": "writer", "task": "write it" }))

@@ -87,6 +87,32 @@ where
     Arc::new(move || Ok(Arc::clone(&value)))
 }
 
+/// The factory of agents that finish alone where they cannot hand on.
+pub(super) fn or_alone(factory: Factory) -> Factory {
+    Arc::new(move || Ok(Arc::new(OrAlone(factory()?))))
+}
+
+struct OrAlone(Arc<dyn AgentValue>);
+
+impl AgentValue for OrAlone {
+    fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
+        let work = Arc::clone(&self.0).turn(turn.clone());
+        async move { turn.or_alone(work.await?).await }.boxed()
+    }
+
+    fn answer(self: Arc<Self>, request: Box<dyn Any + Send>) -> TypedAnswer {
+        Arc::clone(&self.0).answer(request)
+    }
+
+    fn types(&self) -> Option<(&'static str, &'static str)> {
+        self.0.types()
+    }
+
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        self.0.make(draft)
+    }
+}
+
 struct Plain<A>(A);
 
 impl<A: Agent> AgentValue for Plain<A> {

@@ -13,7 +13,7 @@ use crate::actors::context::MAX_NAMESPACE;
 use crate::actors::turn::TurnError;
 use crate::messages::{AgentName, Authority, MAX_AGENT_NAME, NameError, OnUnknown};
 
-use super::into_agent::{IntoAgent, typed};
+use super::into_agent::{IntoAgent, or_alone, typed};
 use super::{AgentConfig, Description, Factory, Mode, RestartWindow};
 
 /// The longest name of a project in characters.
@@ -215,6 +215,35 @@ impl AgentSpec {
     #[must_use]
     pub fn concurrency(mut self, turns: usize) -> Self {
         self.concurrency = turns.max(1);
+        self
+    }
+
+    /// Where a handoff of the agent would be refused, its turn ends without it: the agent finishes alone with the output and the writes of
+    /// its command ([`RunResult::alone`](crate::messages::RunResult)). Only in runs that permit this ([`Handoffs::OrAlone`]), and
+    /// not if no agent has the name; in workflows commands follow the graph. Agents with a model do so without it.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::messages::Complexity;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let lead = |_: Turn| async move { Ok(Command::output("my own answer").goto("coder")) };
+    /// let board = Callboard::builder()
+    ///     .with(AgentSpec::new("lead", lead).or_alone())
+    ///     .agent("coder", |_: Turn| async move { Ok(Command::output("a better one")) })
+    ///     .start()
+    ///     .await?;
+    /// // A simple task has no handoffs.
+    /// let run = board.submit(Task::new("x").to("lead").limits(Complexity::Simple)).await?;
+    /// let result = run.result().await?;
+    /// assert_eq!((result.output, result.alone.len()), ("my own answer".into(), 1));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// [`Handoffs::OrAlone`]: crate::messages::Handoffs::OrAlone
+    #[must_use]
+    pub fn or_alone(mut self) -> Self {
+        self.factory = or_alone(self.factory);
         self
     }
 
