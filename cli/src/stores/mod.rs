@@ -100,6 +100,14 @@ impl Stores {
         Ok(store)
     }
 
+    /// Opens the store for new runs; one that `--store` names has to exist.
+    pub(crate) async fn take(&self) -> Result<Store, Failure> {
+        match self {
+            Self::Named(folder) => Store::open(folder),
+            Self::Project(_) => self.take_new(None).await,
+        }
+    }
+
     /// A hint for a person who misses runs: where the earlier stores are if the project was moved. What it names is free once a store
     /// for a new run is open.
     pub(crate) async fn hint(&self) -> Option<String> {

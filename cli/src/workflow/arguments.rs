@@ -53,6 +53,31 @@ pub(crate) enum Workflow {
         #[command(flatten)]
         choice: Choice,
     },
+    /// Keep a workflow in the store: as the next version of its name, unless it equals the latest one
+    #[command(group = ArgGroup::new("text").required(true))]
+    Save {
+        /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
+        #[arg(group = "text")]
+        file: Option<PathBuf>,
+        /// A workflow in the one-line syntax, in place of a file
+        #[arg(long, value_name = "TEXT", group = "text")]
+        line: Option<String>,
+        #[command(flatten)]
+        choice: Choice,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the versions of a workflow that the store keeps
+    Versions {
+        /// The workflow's name
+        name: String,
+        #[command(flatten)]
+        choice: Choice,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Run a workflow to its end, with programs or agents in files
     #[command(after_help = RUN, group = ArgGroup::new("text").required(true))]
     Run {
@@ -145,11 +170,11 @@ pub(crate) enum Workflow {
 }
 
 impl Workflow {
-    /// Whether the command runs agents.
+    /// Whether the command runs agents, or changes what others run.
     pub(crate) fn begins_runs(&self) -> bool {
         match self {
-            Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } => true,
-            Self::Check { .. } | Self::Draw { .. } | Self::History { .. } => false,
+            Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } | Self::Save { .. } => true,
+            Self::Check { .. } | Self::Draw { .. } | Self::History { .. } | Self::Versions { .. } => false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod programs;
 pub(crate) mod progress;
 mod read;
 mod run;
+mod saved;
 mod session;
 
 use std::process::ExitCode;
@@ -35,6 +36,14 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             let files: Vec<_> = file.into_iter().collect();
             let run = run.as_deref().map(|run| (run, &choice));
             page::print(block_on(draw::draw(&files, line.as_deref(), svg, run)), false)
+        }
+        Workflow::Save { file, line, choice, json } => {
+            let files: Vec<_> = file.into_iter().collect();
+            let save = async { saved::save(&files, line.as_deref(), &choice.stores()?).await };
+            page::print(block_on(save), json)
+        }
+        Workflow::Versions { name, choice, json } => {
+            page::print(block_on(async { saved::versions(&name, &choice.stores()?).await }), json)
         }
         Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
         Workflow::Run {

@@ -152,6 +152,29 @@ fn a_workflow_in_one_line_is_checked_and_formatted() {
 }
 
 #[test]
+fn a_workflow_is_saved_as_the_next_version_of_its_name_unless_it_is_the_same() {
+    let changed = REVIEW.replace("\"reviewer\"", "\"checker\"");
+    let folder = folder_with(&[("review.toml", REVIEW), ("changed.toml", &changed)]);
+    let save = |line: &[&str]| workflow(folder.path(), &[&["save"], line, &["--store", "store"]].concat());
+    let versions = |name| workflow(folder.path(), &["versions", name, "--store", "store"]);
+    assert_eq!(versions("code-review").code, Some(3));
+    for (line, printed) in [
+        (&["review.toml"][..], "code-review is saved as version 1\n"),
+        (&["review.toml"], "code-review is saved as version 1\n"),
+        (&["changed.toml"], "code-review is saved as version 2\n"),
+    ] {
+        let saved = save(line);
+        assert_eq!((saved.code, saved.out.as_str(), saved.error.as_str()), (Some(0), printed, ""));
+    }
+    assert_eq!(save(&["review.toml", "--json"]).json(), json!({ "name": "code-review", "version": 3 }));
+    assert_eq!(versions("code-review").out, "code-review: 3 versions, the latest is 3\n");
+    let none = versions("other");
+    assert_eq!((none.code, none.error.as_str()), (Some(3), "error: no workflow other is saved in this store\n"));
+    let bad = save(&["--line", "a -> "]);
+    assert!(bad.code == Some(2) && bad.error.contains("--line:1:"), "{}", bad.error);
+}
+
+#[test]
 fn programs_read_their_input_and_print_their_output() {
     let folder = folder_with(&[("review.toml", REVIEW), ("source.rs", "fn main() {}\n")]);
     let output = |arguments: &[&str]| {
