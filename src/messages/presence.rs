@@ -9,7 +9,7 @@ use super::{AgentName, Timestamp};
 /// What an agent announces of itself when it starts, and again when it stops (SEMANTICS 11).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// The name of the agent.
+    /// The name of the agent: of this one among those with its role. Tasks are addressed to it by this name.
     pub agent: AgentName,
     /// The role that tasks may be addressed to ([`AgentSpec::role`](crate::AgentSpec::role)); `None` if the agent has
     /// none.

@@ -14,6 +14,9 @@ use crate::stores::Choice;
 use crate::stores::Common;
 use crate::values::{json, time_span, words};
 
+/// How long `wait` waits by default.
+pub(crate) const WAIT: Duration = Duration::from_secs(600);
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -68,6 +71,9 @@ pub(crate) struct Send {
     /// A text of your choice: the same task sent again with it is the same run
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: Option<String>,
+    /// Wait for the answer and print it, as `callboard wait` does
+    #[arg(long)]
+    pub(crate) wait: bool,
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Print JSON, for programs

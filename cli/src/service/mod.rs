@@ -15,20 +15,23 @@ mod send;
 mod serve;
 mod tokens;
 mod tree;
+mod turn_socket;
 mod watch;
 
 use std::process::ExitCode;
 
 use serde_json::Value;
 
+use crate::nested::unless_nested;
 use crate::page::{self, Failure, Page, json_line};
 use crate::process::{block_on, print};
 use crate::stores::Common;
 
 use arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, Wait,
-    Watch,
+    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, WAIT,
+    Wait, Watch,
 };
+use turn_socket::TurnSocket;
 
 /// Runs `callboard serve`.
 pub(crate) fn serve(arguments: Serve) -> ExitCode {
@@ -42,17 +45,31 @@ pub(crate) fn mcp(arguments: &Mcp) -> ExitCode {
 
 /// Runs `callboard send`.
 pub(crate) fn send(arguments: &Send) -> ExitCode {
-    printed(arguments.json, send::send(arguments))
+    match within_turn(|turn| turn.send(arguments, WAIT)) {
+        Some(page) => page::print(page, arguments.json),
+        None => unless_nested(|| printed(arguments.json, send::send(arguments))),
+    }
 }
 
 /// Runs `callboard status`.
 pub(crate) fn status(arguments: &Status) -> ExitCode {
-    printed(arguments.json, follow::status(arguments))
+    match within_turn(|turn| turn.status(arguments)) {
+        Some(page) => page::print(page, arguments.json),
+        None => printed(arguments.json, follow::status(arguments)),
+    }
 }
 
 /// Runs `callboard wait`.
 pub(crate) fn wait(arguments: &Wait) -> ExitCode {
-    printed(arguments.json, follow::wait(arguments))
+    match within_turn(|turn| turn.waited(arguments)) {
+        Some(page) => page::print(page, arguments.json),
+        None => printed(arguments.json, follow::wait(arguments)),
+    }
+}
+
+/// What the turn answers that has started this process; `None` if none has.
+fn within_turn(ask: impl FnOnce(&TurnSocket) -> Result<Page, Failure>) -> Option<Result<Page, Failure>> {
+    TurnSocket::inherited().map(|socket| socket.and_then(|socket| ask(&socket)))
 }
 
 /// Runs `callboard cancel`.

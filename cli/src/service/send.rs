@@ -8,12 +8,13 @@ use crate::page::{Failure, Page, lines_of, table};
 use crate::run_names::short;
 use crate::stores::Common;
 
-use super::arguments::Send;
+use super::arguments::{Send, WAIT, Wait};
 use super::boards::{answer_of_service, ask_service, of_service, run_of};
+use super::follow;
 
 /// Delegates a task, and returns once it is journaled.
 pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
-    let Send { to, task, input, limits, key, choice, json: _ } = arguments;
+    let Send { to, task, input, limits, key, wait, choice, json } = arguments;
     let mut request = json!({ "to": to, "body": task });
     if let Some(input) = input {
         request["input"] = input.clone();
@@ -29,6 +30,9 @@ pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
     };
     let delegation = answer_of_service(&stores, answer)?;
     let id = short(run_of(&delegation)?);
+    if *wait {
+        return follow::wait(&Wait { run: id, timeout: WAIT, choice: choice.clone(), json: *json }).await;
+    }
     let agent = visible(delegation["to_agent"].as_str().unwrap_or(to));
     let page = Page::new(format!("{id}  acknowledged by {agent}\n"), delegation);
     Ok(Page { done: Some(format!("the task is journaled as {id}")), ..page })

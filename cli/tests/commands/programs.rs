@@ -353,3 +353,55 @@ fn a_program_that_clears_its_environment_cannot_start_a_run() {
     );
     assert!(refusal.ends_with("code 4\n"), "{refusal}");
 }
+
+#[test]
+fn a_command_line_of_a_turn_delegates_in_the_name_of_the_agent_and_within_its_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let lead = r#"
+import subprocess
+def callboard(*line):
+    done = subprocess.run(["sh", "-c", '"$@"', "sh", *line], close_fds=False, capture_output=True, text=True)
+    return [done.returncode, done.stdout, done.stderr]
+if turn["input"] == "x":
+    given = callboard("CALLBOARD", "send", "namer", "two", "--json")
+    request = json.loads(given[1])["request_id"]
+    seen = [
+        callboard("CALLBOARD", "send", "namer", "one", "--wait"),
+        callboard("CALLBOARD", "wait", request),
+        callboard("CALLBOARD", "status", request, "--json"),
+        callboard("CALLBOARD", "send", "lead", "three"),
+        callboard("CALLBOARD", "send", "nobody", "three", "--wait"),
+        callboard("CALLBOARD", "send", "namer", "three", "--limits", "simple"),
+        callboard("CALLBOARD", "wait", "@last"),
+        callboard("env", "-i", "CALLBOARD", "send", "namer", "three"),
+        callboard("CALLBOARD", "run", "three", "--to", "namer"),
+    ]
+    open("seen.json", "w").write(json.dumps([request, seen]))
+    end(turn)
+else:
+    end(turn, turn["input"]["answer"]["output"])
+"#;
+    add_python_agent(&folder, "lead", &lead.replace("CALLBOARD", CALLBOARD));
+    add_shell_agent(&folder, "namer", "while turn; do finish '\"output\":\"a \\\"name\\\"\"'; done");
+    let printed = callboard(&folder, &["run", "x", "--to", "lead", "--quiet", "--ephemeral"]);
+    assert_eq!((printed.code, printed.out.as_str()), (Some(0), "a \"name\"\n"), "{}", printed.error);
+    let seen: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("seen.json")).unwrap()).unwrap();
+    let (request, seen) = (&seen[0], seen[1].as_array().unwrap());
+    assert_eq!(seen[0], json!([0, "complete: a \"name\"\n", ""]));
+    assert_eq!(seen[1], seen[0]);
+    let status: Value = serde_json::from_str(seen[2][1].as_str().unwrap()).unwrap();
+    let expected = json!({ "request_id": request, "status": "complete", "detail": "", "body": "a \"name\"" });
+    assert_eq!(status, expected);
+    let refused = [
+        (3, 1, "error: lead is already in the delegation chain"),
+        (4, 3, "error: no agent has the name, role or capability \"nobody\""),
+        (5, 2, "error: within the turn of an agent, --limits and --key have no meaning"),
+        (6, 1, "error: this turn has made no delegation \"@last\""),
+        (7, 4, "error: this process was started by an agent"),
+        (8, 4, "error: this process was started by an agent"),
+    ];
+    for (index, code, text) in refused {
+        let (exit, out, error) = (&seen[index][0], &seen[index][1], seen[index][2].as_str().unwrap());
+        assert!(*exit == code && *out == "" && error.starts_with(text), "{index}: {}", seen[index]);
+    }
+}

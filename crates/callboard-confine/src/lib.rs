@@ -26,6 +26,7 @@ mod confinement;
 mod hiding;
 #[cfg(target_os = "linux")]
 mod identity;
+mod inherited;
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(target_os = "linux")]
@@ -44,6 +45,7 @@ pub use hiding::{Hiding, forbid_inspection, hidden};
 pub use view::{Pin, View};
 
 pub use children::{children, is_child};
+pub use inherited::{inherited, inherits};
 pub use started::{Started, ended_child, start, unless_starting, while_nothing_is_reaped};
 
 #[cfg(doctest)]
@@ -66,7 +68,8 @@ pub enum CoreDumps {
     Forbidden,
 }
 
-/// Starts the program in its own session, without a controlling terminal, and lets it inherit only its standard streams. It leads a
+/// Starts the program in its own session, without a controlling terminal, and lets it inherit only its standard streams, and what
+/// [`inherits`] passes. It leads a
 /// process group, so `kill(-pid)` reaches it and the processes that it starts, unless these leave the group.
 ///
 /// Do not also set [`process_group`](std::os::unix::process::CommandExt::process_group): a group leader cannot create a session, so the

@@ -10,11 +10,12 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::messages::{Answer, ContextStrategy, Json, Order, RequestId};
-use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
+use crate::messages::{Answer, ContextStrategy, Json, Order, Refusal, RequestId};
+use crate::supervision::runs::rules::requests::{Delegated, TurnReply, TurnRequest};
 
 use super::error::unexpected;
-use super::{DelegationError, Turn};
+use super::shared::Waiting;
+use super::{DelegationError, Turn, TurnError};
 
 impl Turn {
     /// Gives a task to another agent (a name, role or capability) and waits for its answer. Delegations that are open at
@@ -44,7 +45,65 @@ impl Turn {
     pub fn delegate(&self, to: &str, body: &str) -> Delegation {
         Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body), asking: None }
     }
+
+    /// Reads where a delegation of this turn stands: pending while it is open, else what awaiting it gives.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         if turn.input_json() != "x" {
+    ///             return Ok(Command::output(turn.input_json().clone()["answer"]["output"].clone()));
+    ///         }
+    ///         let request = turn.delegate("helper", "look").detach().await?;
+    ///         assert_eq!(turn.answer(request).await?, "looked");
+    ///         assert!(turn.status(request).await.is_ready());
+    ///         Ok(Command::new())
+    ///     })
+    ///     .agent("helper", |_: Turn| async move { Ok(Command::output("looked")) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("x").to("lead")).await?;
+    /// assert_eq!(run.result().await?.output, "looked");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    pub async fn status(&self, request: RequestId) -> Poll<Result<Json, DelegationError>> {
+        let unknown =
+            || DelegationError::Turn(TurnError::terminal(format!("this turn has made no delegation {request}")));
+        if request.turn != self.id() {
+            return Poll::Ready(Err(unknown()));
+        }
+        match self.request(request.ordinal, TurnRequest::Status).await.map_err(DelegationError::Turn) {
+            Ok(TurnReply::Status(Some(Delegated { answer: None, .. }))) => Poll::Pending,
+            Ok(TurnReply::Status(Some(Delegated { to, answer: Some(answer), is_tainted }))) => {
+                Poll::Ready(answered(self, to, answer, is_tainted))
+            }
+            Ok(TurnReply::Status(None)) => Poll::Ready(Err(unknown())),
+            Ok(reply) => Poll::Ready(Err(DelegationError::Turn(unexpected(&reply)))),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Waits for the answer to a delegation of this turn that was [given away](Delegation::detach), without permit and slot. The answer
+    /// comes as a turn of this agent all the same.
+    ///
+    /// # Errors
+    /// As for awaiting a [`Delegation`]; and the turn has made no such delegation.
+    pub async fn answer(&self, request: RequestId) -> Result<Json, DelegationError> {
+        let _waiting = Waiting::begin(&self.shared);
+        loop {
+            if let Poll::Ready(answer) = self.status(request).await {
+                return answer;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
 }
+
+/// The pause before a delegation is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A delegation; asked for when it is first polled.
 pub struct Delegation {
@@ -149,17 +208,23 @@ impl Future for Delegation {
 
 async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
     let agent = Arc::clone(&order.to);
-    let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
-        TurnReply::Delegated { answer: Ok(answer), is_tainted } => {
-            if is_tainted {
-                turn.shared.taint().inherit();
-            }
-            answer
-        }
-        TurnReply::Delegated { answer: Err(refusal), .. } => return Err(DelegationError::Refused(refusal)),
-        reply => return Err(DelegationError::Turn(unexpected(&reply))),
-    };
-    let Answer { outcome, output } = answer;
+    match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
+        TurnReply::Delegated { answer, is_tainted } => answered(&turn, agent, answer, is_tainted),
+        reply => Err(DelegationError::Turn(unexpected(&reply))),
+    }
+}
+
+/// The result of a delegation, whose taint the turn inherits.
+fn answered(
+    turn: &Turn,
+    agent: Arc<str>,
+    answer: Result<Answer, Refusal>,
+    is_tainted: bool,
+) -> Result<Json, DelegationError> {
+    let Answer { outcome, output } = answer.map_err(DelegationError::Refused)?;
+    if is_tainted {
+        turn.shared.taint().inherit();
+    }
     if outcome.is_finished() { Ok(output) } else { Err(DelegationError::NotFinished { agent, outcome, output }) }
 }
 

@@ -2,12 +2,14 @@
 
 // `mod.rs` has the turn itself. A file for each kind of request: `delegation`, `people` (questions and consent), `step`, `effect`
 // (outside effects), `reservation` (tokens), `dynamic_agents`. `requests`: how a request is sent and answered. `shared`: what the
-// worker and the scheduler share with the turn. `stop`: how it is stopped. `error`: why it cannot continue.
+// worker and the scheduler share with the turn. `stop`: how it is stopped. `error`: why it cannot continue. `programs`: the requests of
+// programs that a turn has started.
 mod delegation;
 mod dynamic_agents;
 mod effect;
 mod error;
 mod people;
+mod programs;
 mod requests;
 mod reservation;
 mod shared;
@@ -22,8 +24,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::messages::{
-    AgentEvent, AgentName, Authority, Chain, Command, EarlierAnswer, Json, Message, Refusal, RunMetrics, State, Task,
-    Timestamp, TraceId, TurnId,
+    AgentEvent, AgentName, Authority, Chain, Command, EarlierAnswer, Goto, Handoffs, Json, Message, Refusal,
+    RunMetrics, State, Task, Timestamp, TraceId, TurnId,
 };
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
@@ -41,17 +43,20 @@ pub(super) use shared::{TurnServices, TurnSettings, TurnShared};
 pub(super) use stop::StopReason;
 
 use error::unexpected;
+use programs::Block;
 use shared::Waiting;
 
 /// One invocation of an agent inside a run. A cheap clone; clones are the same turn.
 #[derive(Clone)]
 pub struct Turn {
     shared: Arc<TurnShared>,
+    /// The numbers of its requests, if they are those of programs.
+    block: Option<Arc<Block>>,
 }
 
 impl Turn {
     pub(super) fn of(shared: Arc<TurnShared>) -> Self {
-        Self { shared }
+        Self { shared, block: None }
     }
 
     /// The turn's id: the same for all its attempts, so it serves as idempotency key outside.
@@ -238,6 +243,20 @@ impl Turn {
                 reply => Err(unexpected(&reply)),
             }
         }
+    }
+
+    /// The command; without its handoff if that would be refused and the run permits that the agent finishes alone.
+    pub(super) async fn or_alone(&self, mut command: Command) -> Result<Command, TurnError> {
+        let hands_on = matches!(command.goto, Goto::Agent(_) | Goto::Many(_)) && self.node().is_none();
+        if !hands_on || self.task().handoffs != Handoffs::OrAlone {
+            return Ok(command);
+        }
+        match self.check_handoff(&command).await? {
+            // Nobody meant an agent that is not there.
+            None | Some(Refusal::UnknownAgent { .. }) => {}
+            Some(_) => command.goto = Goto::Next,
+        }
+        Ok(command)
     }
 
     /// What the turn may cause: what its run was granted, and everybody in its chain may cause (SEMANTICS 13).

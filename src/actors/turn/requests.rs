@@ -11,6 +11,7 @@ use crate::messages::{MAX_JSON_DEPTH, RequestId, TurnId};
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::error::{changed, no_longer_wanted};
+use super::programs::check_is_numbered;
 use super::shared::Waiting;
 use super::{Turn, TurnError};
 
@@ -34,6 +35,7 @@ impl Direction {
             | TurnRequest::FailStep(..)
             | TurnRequest::Reserve { .. }
             | TurnRequest::Settle(_)
+            | TurnRequest::Status
             | TurnRequest::CheckHandoff(_)
             | TurnRequest::MakeAgent { .. }
             | TurnRequest::Taint(_)
@@ -89,14 +91,18 @@ impl Turn {
     /// Refuses requests within a step: once the step is answered from the journal, its work does not run, and the ordinals of
     /// later requests would change.
     pub(super) fn check_not_in_step(&self, what: &str) -> Result<(), TurnError> {
-        if IN_STEP.get() != Some(self.id()) {
+        // Requests of programs have numbers of their own.
+        if self.block.is_some() || IN_STEP.get() != Some(self.id()) {
             return Ok(());
         }
         Err(TurnError::terminal(format!("{what} inside the work of a step; make it before the step, or after it")))
     }
 
     pub(super) fn take_ordinal(&self) -> u32 {
-        self.shared.next_ordinal.fetch_add(1, Ordering::Relaxed)
+        match &self.block {
+            Some(block) => block.take(),
+            None => self.shared.next_ordinal.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
@@ -109,9 +115,10 @@ impl Turn {
     /// Sends a request and waits for its reply without permit and slot. If the supervisor restarts meanwhile, the request is sent
     /// again: the run has recorded it, or not yet received it.
     pub(super) async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
-        if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_)) {
+        if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_) | TurnRequest::Status) {
             self.check_not_in_step("a request")?;
         }
+        check_is_numbered(ordinal)?;
         check_depth(&request)?;
         let _waiting = Waiting::begin(&self.shared);
         loop {

@@ -70,7 +70,7 @@ pub(super) trait Host: Send + Sync {
     /// The idempotency key for this name: the same for all tries.
     fn key(&self, name: &str) -> Arc<str>;
 
-    /// The scope that a tool receives for the use of this name.
+    /// The scope that a tool receives for the use of this name, which is the next request.
     fn scope(&self, name: &str) -> ToolScope;
 
     /// Whether the loop is tainted: its input, or content that it has read, is untrusted.

@@ -146,7 +146,12 @@ impl Host for InTurn<'_> {
     }
 
     fn scope(&self, name: &str) -> ToolScope {
-        ToolScope { key: self.key(name), context: Some(self.0.context().clone()), variables: None }
+        ToolScope {
+            key: self.key(name),
+            context: Some(self.0.context().clone()),
+            turn: Some(self.0.for_programs()),
+            variables: None,
+        }
     }
 
     fn is_tainted(&self) -> bool {

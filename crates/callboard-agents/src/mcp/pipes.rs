@@ -82,7 +82,7 @@ pub(super) struct Pipes {
 
 impl Pipes {
     pub(super) fn new(process: Process, fate: &Arc<Fate>) -> Self {
-        let Process { group_guard, input, output } = process;
+        let Process { group_guard, input, output, socket: _ } = process;
         Self { group_guard, input, output, unread: VecDeque::new(), noise: 0, is_ending: false, fate: Arc::clone(fate) }
     }
 

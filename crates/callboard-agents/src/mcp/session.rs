@@ -286,7 +286,7 @@ fn started(
         tracing::info!(target: "callboard::mcp", server, pid, "{line}");
         line
     };
-    Process::start(program, Sockets::Named, hear).map_err(|error| format!("cannot be started: {error}"))
+    Process::start(program, Sockets::Named, None, hear).map_err(|error| format!("cannot be started: {error}"))
 }
 
 async fn serve<T, E, A>(

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::group::{Group, GroupGuard};
 use super::hidden::{Sockets, hide};
 use super::lines::{Line, Lines};
 use super::orphans;
+use super::turn_socket::{TurnSocket, pass};
 
 /// The longest line of a process, in bytes.
 pub(crate) const MAX_LINE: usize = 8 << 20;
@@ -47,6 +49,8 @@ pub(crate) struct Process {
     pub(crate) group_guard: GroupGuard,
     pub(crate) input: Input,
     pub(crate) output: Output,
+    /// By which the programs of its turns delegate.
+    pub(crate) socket: Option<TurnSocket>,
 }
 
 /// The standard input of a program; `None` once it is closed.
@@ -74,11 +78,12 @@ pub(crate) struct End {
 }
 
 impl Process {
-    /// Starts a program, which reaches these of the hidden sockets. `hear` receives each line of its standard error with its process id, and returns the text that may be
-    /// shown in an error.
+    /// Starts a program, which reaches these of the hidden sockets and inherits the end of its own. `hear` receives each line of its standard
+    /// error with its process id, and returns the text that may be shown in an error.
     pub(crate) fn start(
         mut command: Command,
         sockets: Sockets,
+        socket: Option<(TurnSocket, OwnedFd)>,
         hear: impl Fn(i32, String) -> String + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let changes = signal(SignalKind::child())?;
@@ -87,6 +92,8 @@ impl Process {
         apart(command.as_std_mut(), CoreDumps::Inherited);
         orphans::mark(command.as_std_mut(), &mark, None);
         hide(command.as_std_mut(), &[], sockets)?;
+        let (socket, end) = socket.unzip();
+        end.map(|end| pass(command.as_std_mut(), end)).transpose()?;
         let (mut child, started) = start(|| command.kill_on_drop(true).spawn(), Child::id)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
@@ -98,7 +105,7 @@ impl Process {
         let (ended, end) = watch::channel(None);
         tokio::spawn(keep((child, started), (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
         let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
-        Ok(Self { group_guard: GroupGuard::on(&group), input: Input(Some(stdin)), output })
+        Ok(Self { group_guard: GroupGuard::on(&group), input: Input(Some(stdin)), output, socket })
     }
 
     /// Whether it can take another turn: its streams have no rest of the last one.

@@ -21,6 +21,7 @@ use super::protocol::{
 };
 use super::requests::{Reply, delegated, of_context, step};
 use super::tokens::Tokens;
+use super::turn_socket::{OpenSocket, waits};
 
 /// The most open requests of a turn, including those whose answers are not read yet; and the most reservations.
 const MAX_OPEN: usize = 64;
@@ -68,6 +69,7 @@ pub(super) struct Conversation<'a> {
     unread: Unread,
     begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>,
     begins: mpsc::Receiver<(Id, oneshot::Sender<Json>)>,
+    socket: Option<OpenSocket>,
 }
 
 /// Lines that the process has yet to read.
@@ -111,6 +113,7 @@ impl<'a> Conversation<'a> {
         grant: &'a AgentGrant,
     ) -> Self {
         let (begun, begins) = mpsc::channel(MAX_OPEN);
+        let socket = process.socket.as_ref().map(|socket| socket.open(turn));
         Self {
             process,
             turn,
@@ -125,6 +128,7 @@ impl<'a> Conversation<'a> {
             unread: Unread::default(),
             begun,
             begins,
+            socket,
         }
     }
 
@@ -144,6 +148,7 @@ impl<'a> Conversation<'a> {
                 written = self.process.input.write(self.unread.next()), if !self.unread.is_empty() => {
                     self.unread.take(written);
                 }
+                () = waits(self.socket.as_ref()) => {}
                 line = self.process.output.line() => {
                     let Some(line) = whole(line, has_spoken)? else { return Err(Broken::Ended { has_spoken }) };
                     has_spoken = true;

@@ -15,6 +15,7 @@ pub(super) mod orphans;
 mod protocol;
 mod requests;
 mod tokens;
+pub(super) mod turn_socket;
 mod variables;
 #[cfg(target_os = "linux")]
 mod zombies;
@@ -41,6 +42,7 @@ use child::Process;
 use conversation::{Broken, Conversation, Ended, Unread};
 use lines::Line;
 use protocol::{OutgoingLine, VERSION, hint_of_misplaced, read_ready, refused_version};
+use turn_socket::TurnSocket;
 
 use declared::located;
 pub(super) use declared::{find, spec};
@@ -220,7 +222,9 @@ impl ProcessAgent {
             line
         };
         let sockets = if self.grant.has(Asked::DockerSocket) { Sockets::Named } else { Sockets::NamedButDocker };
-        let process = Process::start(self.command(agent)?, sockets, hear)
+        let command = self.command(agent)?;
+        let process = TurnSocket::new()
+            .and_then(|socket| Process::start(command, sockets, Some(socket), hear))
             .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
         let time = self.ready_within;
         timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {

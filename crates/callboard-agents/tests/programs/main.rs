@@ -11,3 +11,4 @@ mod mcp;
 mod outside;
 mod process_agents;
 mod tool_confinement;
+mod turn_socket;

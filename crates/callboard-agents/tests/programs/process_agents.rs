@@ -615,9 +615,9 @@ echo '{"type":"command","turn":"'$id'","output":["'$names'","'$KEY'","'$(pwd)'"]
     let output = output(&board, Task::new("x")).await;
     assert_eq!((output[1].as_str(), output[2].as_str()), (Some("k"), path.to_str()));
     for name in output[0].as_str().unwrap().split_whitespace() {
-        let is_kept = ["PATH", "HOME", "LANG", "TMPDIR", "CALLBOARD_AGENT", "CALLBOARD_PROCESS", "KEY"].contains(&name)
-            || name.starts_with("LC_");
-        assert!(is_kept || ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name), "{output}");
+        let is_kept = ["PATH", "HOME", "LANG", "TMPDIR", "KEY"].contains(&name) || name.starts_with("LC_");
+        let is_own = ["CALLBOARD_AGENT", "CALLBOARD_PROCESS", "CALLBOARD_TURN_SOCKET"].contains(&name);
+        assert!(is_kept || is_own || ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name), "{output}");
     }
     board.shutdown().await;
 }

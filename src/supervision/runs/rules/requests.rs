@@ -73,6 +73,8 @@ pub(crate) enum TurnRequest {
     },
     /// Delegate a task and wait for the answer.
     Delegate(Order),
+    /// Read where the delegation with this ordinal stands. It is not journaled.
+    Status,
     /// Ask people a question.
     Ask {
         /// The question.
@@ -129,6 +131,7 @@ impl TurnRequest {
             | Self::Resolve { .. }
             | Self::Reserve { .. }
             | Self::Settle(_)
+            | Self::Status
             | Self::Taint(_)
             | Self::Notice(_) => false,
         }
@@ -151,6 +154,8 @@ pub(crate) enum TurnReply {
         /// The run had read untrusted input by the time of the answer.
         is_tainted: bool,
     },
+    /// The delegation, if it is one of this turn: to whom the task was given, and the answer if there is one yet.
+    Status(Option<Delegated>),
     /// The refusal of the handoff, if it would be refused.
     Checked(Option<Refusal>),
     /// The agent, or why there is none.
@@ -167,6 +172,17 @@ pub(crate) enum TurnReply {
     Changed(String),
     /// The attempt is obsolete.
     Gone,
+}
+
+/// Where a delegation stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Delegated {
+    /// The name, role or capability that was asked for.
+    pub(crate) to: Arc<str>,
+    /// The answer, or why there is none; `None` while the delegation is open.
+    pub(crate) answer: Option<Result<Answer, Refusal>>,
+    /// The run had read untrusted input by the time of the answer.
+    pub(crate) is_tainted: bool,
 }
 
 /// The outcome of an attempt, as the worker reports it.

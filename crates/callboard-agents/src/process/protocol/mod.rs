@@ -371,7 +371,7 @@ fn renamed(fields: &Map<String, Value>) -> Option<&'static str> {
 }
 
 /// The object of a line. A repeated key at any depth is refused, because it would be unclear which value counts.
-fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
+pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
     match json::parse(line) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
@@ -462,7 +462,7 @@ fn shortened(text: String) -> String {
 }
 
 /// A field that is present, also if it is null.
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+pub(super) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(from).map(Some)
 }
 

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::actors::Turn;
 use callboard::env::Env;
 use callboard::messages::Json;
 use callboard_confine::{CoreDumps, Started, apart, start};
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 
 use super::super::process::group::{Group, GroupGuard};
 use super::super::process::orphans::{self, KEY};
+use super::super::process::turn_socket::{TurnSocket, pass};
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
 
@@ -174,21 +176,21 @@ impl Tool for ShellExec {
             let env = shell.env.iter().filter(|name| scope.grants_variable(name)).cloned().collect();
             // Only keys of a board are unique.
             let key = scope.context.is_some().then_some(scope.key);
-            Ok(ShellExec { env, ..shell }.exec(exec, key).await?)
+            Ok(ShellExec { env, ..shell }.exec(exec, key, scope.turn).await?)
         }
         .boxed()
     }
 }
 
 impl ShellExec {
-    async fn exec(self, exec: Exec, key: Option<Arc<str>>) -> Result<ToolOutput, ToolError> {
+    async fn exec(self, exec: Exec, key: Option<Arc<str>>, turn: Option<Turn>) -> Result<ToolOutput, ToolError> {
         if exec.command.len() > MAX_COMMAND {
             let size = exec.command.len();
             return Err(ToolError(format!("the command has {size} bytes; write a script of more than {MAX_COMMAND}")));
         }
         let limit = Duration::from_secs(exec.timeout_seconds.unwrap_or(USUAL_SECONDS).clamp(1, MAX_SECONDS));
         let is_untrusted = !self.is_trusted;
-        let running = self.start(exec.command, key).await?;
+        let running = self.start(exec.command, key, turn).await?;
         let (printed, end) = running.end(limit).await?;
         let ending = match end {
             End::Exited(status) => match status.code() {
@@ -202,8 +204,10 @@ impl ShellExec {
     }
 
     /// Starts a command, and waits for it on a thread of its own.
-    async fn start(self, command: String, key: Option<Arc<str>>) -> Result<Running, ToolError> {
+    async fn start(self, command: String, key: Option<Arc<str>>, turn: Option<Turn>) -> Result<Running, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        let socket = turn.map(|turn| TurnSocket::new().map(|(socket, end)| ((socket.open(&turn), socket), end)));
+        let (socket, end) = socket.transpose().map_err(failed)?.unzip();
         let (output, input) = io::pipe().map_err(failed)?;
         let rest = output.try_clone().map_err(failed)?;
         let output = ChildStdout::from_std(OwnedFd::from(output).into()).map_err(failed)?;
@@ -223,7 +227,8 @@ impl ShellExec {
                 Ok(home) => home,
                 Err(error) => return drop(has_started.send(Err(failed(error)))),
             };
-            let (mut child, started, held) = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
+            let spawned = self.spawned((&command, key.as_deref(), &mark), (input, end), &home);
+            let (mut child, started, held) = match spawned {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
@@ -242,7 +247,7 @@ impl ShellExec {
         };
         thread.spawn(waits).map_err(failed)?;
         match started.await {
-            Ok(group) => Ok(Running { group: group?, output, rest, ended }),
+            Ok(group) => Ok(Running { group: group?, output, rest, ended, socket }),
             Err(_) => Err(ToolError("the command cannot be run: its thread has ended".to_owned())),
         }
     }
@@ -250,7 +255,7 @@ impl ShellExec {
     fn spawned(
         &self,
         (command, key, mark): (&str, Option<&str>, &str),
-        output: io::PipeWriter,
+        (output, socket): (io::PipeWriter, Option<OwnedFd>),
         home: &Home,
     ) -> Result<(Child, Started, Option<confinement::Held>), ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
@@ -258,6 +263,7 @@ impl ShellExec {
         let mut shell = self.command((command, key, mark), home);
         shell.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
         let held = if self.is_unconfined { None } else { Some(self.confine(&mut shell, home)?) };
+        socket.map(|socket| pass(&mut shell, socket)).transpose().map_err(failed)?;
         let (child, started) = start(|| shell.spawn(), |child| Some(child.id())).map_err(failed)?;
         Ok((child, started, held))
     }
@@ -323,7 +329,7 @@ mod tests {
             [(None, "callboard-agents"), (Some("CARGO_*"), "callboard-agents"), (Some("GITLAB_*"), "none")]
         {
             let variables = granted.map(|granted| [Arc::from(granted)].into());
-            let scope = ToolScope { key: "test".into(), context: None, variables };
+            let scope = ToolScope { key: "test".into(), context: None, turn: None, variables };
             let exec = serde_json::json!({ "command": "echo ${CARGO_PKG_NAME-none}" });
             let answer = shell.call(exec.into(), scope).await.unwrap().text;
             assert_eq!(answer, format!("exit code 0\n{printed}\n"), "{granted:?}");
@@ -336,7 +342,7 @@ mod tests {
         let alive = folder.path().join("alive");
         assert!(Command::new("mkfifo").arg(&alive).status().unwrap().success());
         let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
-        let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned(), None));
+        let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned(), None, None));
         assert!(futures::poll!(&mut start).is_pending());
         let mut pipe = io::BufReader::new(std::fs::File::open(alive).unwrap());
         let mut printed = String::new();

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::printed::Printed;
 use crate::ToolError;
 use crate::process::group::{Group, GroupGuard};
+use crate::process::turn_socket::{OpenSocket, TurnSocket, waits};
 
 /// The most bytes that a pipe can hold after its writer has ended.
 const MAX_PIPE: usize = 1 << 20;
@@ -23,6 +24,8 @@ pub(super) struct Running {
     /// A second handle of the pipe, which is emptied at the end without blocking.
     pub(super) rest: PipeReader,
     pub(super) ended: oneshot::Receiver<io::Result<ExitStatus>>,
+    /// Closed when this is dropped.
+    pub(super) socket: Option<(OpenSocket, TurnSocket)>,
 }
 
 pub(super) enum End {
@@ -43,6 +46,7 @@ impl Running {
                 biased;
                 status = &mut self.ended => break Some(status),
                 () = &mut time => break None,
+                () = waits(self.socket.as_ref().map(|(open, _)| open)) => {}
                 read = self.output.read(&mut buffer), if is_open => match read {
                     Ok(0) | Err(_) => is_open = false,
                     Ok(read) => printed.take(&buffer[..read]),

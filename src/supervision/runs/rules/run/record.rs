@@ -9,6 +9,7 @@ use crate::messages::{
     Action, AgentName, Answer, AskedOutcome, Decision, Envelope, Failure, Intent, Json, Order, Refusal, Resolution,
     Timestamp,
 };
+use crate::supervision::runs::rules::requests::Delegated;
 
 pub(crate) use crate::messages::HANDOFF_ORDINAL;
 
@@ -111,6 +112,12 @@ pub(crate) enum Record {
 }
 
 impl Record {
+    /// Where the delegation stands, if it is one.
+    pub(in crate::supervision::runs) fn delegated(&self) -> Option<Delegated> {
+        let Self::Delegation { order, reply, deltas } = self else { return None };
+        Some(Delegated { to: Arc::clone(&order.to), answer: reply.clone(), is_tainted: deltas.is_tainted })
+    }
+
     /// Whether it waits for a decision or answer of people.
     pub(super) fn waits_for_people(&self) -> bool {
         match self {

@@ -52,6 +52,11 @@ pub(super) fn on_request(
             let answer = TurnReply::Reserved(answer.map(|()| ordinal));
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
         }
+        TurnRequest::Status => {
+            let status = turn.record(ordinal).and_then(Record::delegated);
+            // What is recorded and not committed yet may still be lost.
+            live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Status(status))));
+        }
         request => {
             let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && Mutant::DelegateTwice.is_injected();
             let record = turn.record(ordinal).filter(|_| !is_forgotten);
@@ -137,6 +142,7 @@ fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnReque
         | TurnRequest::Resolve { .. }
         | TurnRequest::Reserve { .. }
         | TurnRequest::Settle(_)
+        | TurnRequest::Status
         | TurnRequest::Taint(_)
         | TurnRequest::Notice(_) => {}
     }
