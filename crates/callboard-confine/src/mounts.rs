@@ -19,6 +19,8 @@ struct Mount {
     /// The folder of the file system that is mounted.
     root: PathBuf,
     point: PathBuf,
+    /// The folders of which an overlay is made: what is in it is in one of them too.
+    layers: Vec<PathBuf>,
 }
 
 impl Mounted {
@@ -31,7 +33,11 @@ impl Mounted {
         let mount = |line: &[u8]| {
             let mut words = line.split(|byte| *byte == b' ').skip(2);
             let device = String::from_utf8(words.next()?.to_vec()).ok()?;
-            Some(Mount { device, root: unescaped(words.next()?), point: unescaped(words.next()?) })
+            let (root, point) = (unescaped(words.next()?), unescaped(words.next()?));
+            let mut system = words.skip_while(|word| *word != b"-").skip(1);
+            let is_overlay = system.next() == Some(b"overlay");
+            let layers = system.nth(1).filter(|_| is_overlay).map(layers).unwrap_or_default();
+            Some(Mount { device, root, point, layers })
         };
         Self(lines.split(|byte| *byte == b'\n').filter_map(mount).collect())
     }
@@ -54,8 +60,23 @@ impl Mounted {
                 Err(_) => mount.root.starts_with(&inside).then(|| mount.point.clone()),
             }
         };
-        self.0.iter().filter_map(elsewhere).filter(|place| place != path).collect()
+        let layers = own.layers.iter().map(|layer| joined(layer, inside.strip_prefix("/").unwrap_or(&inside)));
+        self.0.iter().filter_map(elsewhere).filter(|place| place != path).chain(layers).collect()
     }
+}
+
+/// The folders in the options of an overlay.
+fn layers(options: &[u8]) -> Vec<PathBuf> {
+    let options = options.split(|byte| *byte == b',').filter_map(|option| {
+        let at = option.iter().position(|byte| *byte == b'=')?;
+        Some((&option[..at], &option[at + 1..]))
+    });
+    let folders = options.filter(|(name, _)| [&b"upperdir"[..], b"lowerdir", b"lowerdir+", b"datadir+"].contains(name));
+    folders
+        .flat_map(|(_, folders)| folders.split(|byte| *byte == b':'))
+        .map(unescaped)
+        .filter(|it| it.is_absolute())
+        .collect()
 }
 
 /// Without the separator that `join` adds before nothing.
@@ -191,5 +212,16 @@ mod tests {
         );
         assert_eq!(places("/tmp/callboard-1000"), Vec::<PathBuf>::new());
         assert_eq!(places("/etc"), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_is_in_an_overlay_is_in_its_layers_too() {
+        let mounted = Mounted::of(
+            b"22 1 254:0 / / rw,relatime - ext4 /dev/a rw\n\
+              23 22 0:40 / /live rw master:1 - overlay overlay rw,lowerdir=/a\\040b:/c,upperdir=/up,workdir=/work\n",
+        );
+        let found = mounted.places_of(Path::new("/live/home/state"));
+        assert_eq!(found, ["/a b/home/state", "/c/home/state", "/up/home/state"].map(Path::new));
+        assert_eq!(mounted.places_of(Path::new("/home/state")), Vec::<PathBuf>::new());
     }
 }

@@ -117,8 +117,10 @@ fn named<'v>(values: impl IntoIterator<Item = &'v str>) -> Vec<PathBuf> {
 mod linux {
     use std::collections::BTreeSet;
     use std::env;
-    use std::fs::DirBuilder;
+    use std::ffi::OsStr;
+    use std::fs::{self, DirBuilder};
     use std::io;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
     use std::path::{Path, PathBuf};
     use std::process::Command;
@@ -195,10 +197,10 @@ mod linux {
     }
 
     pub(super) fn hide(command: &mut Command, visible: &[&Path], sockets: Sockets) -> io::Result<()> {
-        let (session, own) = (session(), own());
+        let (session, ways) = (session(), own());
         let variables = || command.get_envs().filter_map(|(name, value)| Some((name, value?.to_str()?)));
         // Whatever variables say, callboard's own stay hidden.
-        let own: Vec<PathBuf> = own.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let own: Vec<PathBuf> = ways.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let is_given = |socket: &PathBuf| {
             socket.metadata().is_ok_and(|it| it.file_type().is_socket())
                 && !own.iter().any(|own| socket.starts_with(own))
@@ -209,12 +211,32 @@ mod linux {
         let visible: Vec<PathBuf> = sockets.chain(visible.iter().map(|path| (*path).to_owned())).collect();
         let has_screen = variables().any(|(name, _)| name == "DISPLAY");
         let start = command.get_current_dir().map(Path::to_owned).or_else(|| env::current_dir().ok());
+        if let Some(start) = start.as_ref().and_then(|start| start.canonicalize().ok())
+            && let Some(hidden) = own.iter().find(|own| start.starts_with(own))
+        {
+            let why = format!(
+                "it is to start in {}, and {} is hidden from programs of agents: it has stores or tokens of callboard",
+                start.display(),
+                hidden.display()
+            );
+            return Err(io::Error::other(why));
+        }
+        // What listens in the folder of its work belongs to that, unless that is the home folder with all that is below.
+        let start_folder = start.as_ref().and_then(|start| start.canonicalize().ok());
+        let start_folder = start_folder.filter(|start| !env::home_dir().is_some_and(|home| home.starts_with(start)));
+        let given: Vec<&Path> = start_folder
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(has_screen.then_some(Path::new("/tmp/.X11-unix")))
+            .collect();
+        let listening = listening().into_iter().filter(|socket| !given.iter().any(|folder| socket.starts_with(folder)));
         // A program that works in such a folder needs it.
         let session = session
             .into_iter()
             .filter(|path| !has_screen || !path.ends_with(".X11-unix"))
             .filter(|path| !start.as_ref().is_some_and(|start| start.starts_with(path)));
-        let hides: Vec<PathBuf> = session.chain(own).collect();
+        // With the links on the ways to callboard's own.
+        let hides: Vec<PathBuf> = session.chain(listening).chain(ways).collect();
         let writable: Vec<PathBuf> = ["HOME", "TMPDIR"]
             .iter()
             .filter_map(env::var_os)
@@ -272,6 +294,26 @@ mod linux {
         CONTAINERS.iter().map(PathBuf::from).chain(in_home).chain(in_session).chain(elsewhere).collect()
     }
 
+    /// The sockets on which processes of this user listen, by their paths.
+    fn listening() -> Vec<PathBuf> {
+        let user = geteuid().as_raw();
+        let sockets = fs::read("/proc/net/unix").unwrap_or_default();
+        let is_own = |path: &PathBuf| path.metadata().is_ok_and(|it| it.file_type().is_socket() && it.uid() == user);
+        sockets.split(|byte| *byte == b'\n').filter_map(listens_at).filter(is_own).collect()
+    }
+
+    /// The path of a listening socket in a line of `/proc/net/unix`: a number, two counts, the flags, the type, the state and the inode
+    /// come before it.
+    fn listens_at(line: &[u8]) -> Option<PathBuf> {
+        const LISTENS: u32 = 1 << 16;
+        let (before, path) = line.split_at(line.iter().position(|byte| *byte == b'/')?);
+        let words: Vec<&[u8]> = before.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
+        let flags = u32::from_str_radix(std::str::from_utf8(words.get(3)?).ok()?, 16).ok()?;
+        // A relative path has more before its first separator.
+        let is_absolute = words.len() == 7 && before.ends_with(b" ");
+        (is_absolute && flags & LISTENS != 0).then(|| OsStr::from_bytes(path).into())
+    }
+
     /// Folders and sockets of other services of this user.
     fn session() -> Vec<PathBuf> {
         let user = geteuid().as_raw();
@@ -289,6 +331,29 @@ mod linux {
             .chain(env::home_dir().into_iter().flat_map(|home| IN_HOME.map(|service| home.join(service))))
             .chain(containers())
             .collect()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn only_sockets_that_listen_at_a_path_are_read_from_the_list_of_the_kernel() {
+            let read = |line: &str| listens_at(line.as_bytes());
+            let line = |flags, path| format!("0000000000000000: 00000002 00000000 {flags} 0001 01 12345 {path}");
+            assert_eq!(read(&line("00010000", "/tmp/a b/c.sock")), Some("/tmp/a b/c.sock".into()));
+            assert_eq!(read(&line("00010000", "/s").replace("12345", "  123")), Some("/s".into()));
+            for (flags, path) in [
+                ("00000000", "/s"),
+                ("00010000", "@/abstract"),
+                ("00010000", "a/b"),
+                ("00010000", "a /b"),
+                ("00010000", ""),
+            ] {
+                assert_eq!(read(&line(flags, path)), None, "{flags} {path}");
+            }
+            assert_eq!(read("Num       RefCount Protocol Flags    Type St Inode Path"), None);
+        }
     }
 }
 

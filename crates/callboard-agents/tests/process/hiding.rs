@@ -234,6 +234,14 @@ async fn a_socket_that_a_variable_names_is_given_to_the_program() {
     };
     assert_eq!(output(agent(None), json!(socket)).await, "No such file or directory");
     assert_eq!(output(agent(Some(&socket)), json!(socket)).await, "C4N4RY");
+    // Wherever a process of this user listens, but for the folder that the program works in.
+    let elsewhere = tempfile::tempdir().unwrap();
+    for (folder, answer) in [(&elsewhere, "Connection refused"), (&place, "C4N4RY")] {
+        let other = folder.path().join("other.sock");
+        answering(UnixListener::bind(&other).unwrap());
+        assert_eq!(output(agent(None), json!(other)).await, answer);
+        assert_eq!(output(agent(Some(&other)), json!(other)).await, "C4N4RY");
+    }
     let own = format!("/tmp/callboard-{}", geteuid().as_raw());
     let _ = fs::DirBuilder::new().mode(0o700).create(&own);
     let own = Path::new(&own).join(format!("named-{}.sock", std::process::id()));
@@ -244,4 +252,43 @@ async fn a_socket_that_a_variable_names_is_given_to_the_program() {
         fs::remove_file(socket).unwrap();
     }
     as_an_ordinary_user("hiding::a_socket_that_a_variable_names_is_given_to_the_program");
+}
+
+#[tokio::test]
+async fn a_program_cannot_replace_a_link_on_the_way_to_what_is_hidden_nor_start_in_it() {
+    if let Err(why) = can_hide_from_programs() {
+        return skip(&why);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    fs::create_dir_all(path("real/state")).unwrap();
+    std::os::unix::fs::symlink("second", path("first")).unwrap();
+    std::os::unix::fs::symlink("real", path("second")).unwrap();
+    hide_from_programs(path("first/state"));
+    let work = r#"
+begin()
+turn = hear()
+def outcome(way, *paths):
+    try:
+        way(*(turn["input"] + "/" + path for path in paths))
+        return "DONE"
+    except OSError as error:
+        return error.strerror
+os.symlink("elsewhere", turn["input"] + "/new")
+end(turn, [outcome(os.remove, "first"), outcome(os.rename, "new", "first"), outcome(os.rename, "second", "third"),
+           outcome(os.rename, "new", "newer"), os.readlink(turn["input"] + "/first")])
+"#;
+    let program = format!("{PRELUDE}{work}");
+    let (busy, source) = ("Device or resource busy", program.clone());
+    let agent = move || ProcessAgent::new("python3").args(["-c", &source]);
+    assert_eq!(output(agent, json!(place.path())).await, json!([busy, busy, busy, "DONE", "second"]));
+    let state = path("first/state");
+    let agent = move || ProcessAgent::new("python3").args(["-c", &program]).current_dir(&state);
+    let board = builder().with(AgentSpec::new("worker", agent)).start().await.unwrap();
+    let result = board.submit(Task::new("try").input("x")).await.unwrap().result().await.unwrap();
+    let text = result.outcome.to_string();
+    assert!(text.contains("real/state is hidden from programs of agents"), "{text}");
+    board.shutdown().await;
+    drop(place);
+    as_an_ordinary_user("hiding::a_program_cannot_replace_a_link_on_the_way_to_what_is_hidden_nor_start_in_it");
 }
