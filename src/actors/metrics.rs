@@ -53,6 +53,34 @@ struct AgentCounters {
 }
 
 impl Counters {
+    /// No counters yet. The recorder of the process gets the descriptions of all metrics.
+    pub(crate) fn described() -> Self {
+        for (name, text) in [
+            (RUNS, "Runs that ended, by outcome."),
+            (TURNS, "Turns that ended, by agent."),
+            (FAILED_ATTEMPTS, "Attempts that failed, by agent."),
+            (TOKENS, "Tokens that providers reported, by agent."),
+            (REFUSALS, "Refusals, by kind."),
+        ] {
+            instruments::describe_counter(name, text);
+        }
+        for (name, text) in [
+            (HANDOFFS_PER_RUN, "Handoffs and delegations of a run."),
+            (HANDOFF_LATENCY, "Seconds from a turn's admission to its beginning, by agent."),
+        ] {
+            instruments::describe_histogram(name, text);
+        }
+        for (name, text) in [
+            (RESTARTS, "How often an agent was rebuilt."),
+            (MAILBOX_DEPTH, "Ready turns that wait for an agent."),
+            (BREAKER_STATE, "An agent's circuit breaker: 0 closed, 1 half-open, 2 open."),
+            (FREE_PERMITS, "Permits of the pool that nobody holds."),
+        ] {
+            instruments::describe_gauge(name, text);
+        }
+        Self::default()
+    }
+
     fn agent(&self, name: &AgentName) -> Arc<AgentCounters> {
         if let Some(counters) = self.agents.read().get(name) {
             return Arc::clone(counters);

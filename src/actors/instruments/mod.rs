@@ -3,6 +3,21 @@
 use metrics::SharedString;
 pub(crate) use metrics::{Counter, Histogram};
 
+/// Describes a counter.
+pub(crate) fn describe_counter(name: &'static str, text: &'static str) {
+    metrics::describe_counter!(name, text);
+}
+
+/// Describes a histogram.
+pub(crate) fn describe_histogram(name: &'static str, text: &'static str) {
+    metrics::describe_histogram!(name, text);
+}
+
+/// Describes a gauge.
+pub(crate) fn describe_gauge(name: &'static str, text: &'static str) {
+    metrics::describe_gauge!(name, text);
+}
+
 /// The counter of this name and label.
 pub(crate) fn counter(name: &'static str, label: &'static str, value: impl Into<SharedString>) -> Counter {
     metrics::counter!(name, label => value)

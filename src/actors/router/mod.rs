@@ -111,7 +111,7 @@ impl Router {
             asked: broadcast::Sender::new(watch_buffer.max(1)),
             hub: Arc::clone(scheduler.hub()),
             scheduler,
-            counters: Counters::default(),
+            counters: Counters::described(),
             decider,
             policy,
             env,
