@@ -70,12 +70,13 @@ impl Guard {
 /// Refuses requests without a token that has the scope. Handlers find the caller among the request's extensions.
 pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let Access::Scope(scope) = guard.access else { return next.run(request).await };
-    let caller = match guard.caller(&request) {
+    let mut caller = match guard.caller(&request) {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
+    caller.person = guard.context.people.get(&*caller.name).cloned();
     if let Some(sender) = request.extensions().get::<Sender>() {
-        sender.is(&caller.name);
+        sender.is(&caller);
     }
     if let Err(problem) = guard.context.rates.count(&caller, guard.context.now()) {
         return problem.into_response();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::figures::Answered;
 use crate::problem::ProblemCode;
 use crate::proxies::{self, Network};
-use crate::tokens::Tokens;
+use crate::tokens::{Caller, Tokens};
 
 /// From how many bytes on a file is rotated.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
@@ -114,11 +114,14 @@ impl Peer {
 
 /// Who sent a request, once that is known.
 #[derive(Clone, Default)]
-pub(crate) struct Sender(Arc<OnceLock<Arc<str>>>);
+pub(crate) struct Sender(Arc<OnceLock<Who>>);
+
+/// The name of a token, and the person whose it is.
+type Who = (Arc<str>, Option<Arc<str>>);
 
 impl Sender {
-    pub(crate) fn is(&self, name: &Arc<str>) {
-        let _ = self.0.set(Arc::clone(name));
+    pub(crate) fn is(&self, caller: &Caller) {
+        let _ = self.0.set((Arc::clone(&caller.name), caller.person.clone()));
     }
 }
 
@@ -149,13 +152,14 @@ impl Drop for Entry {
         if !changes && !is_refused {
             return;
         }
-        let (who, from) = (self.sender.0.get().map(|who| &**who), self.from.as_ref().map(|from| &*from.shown));
+        let (who, person) = self.sender.0.get().map(|(who, person)| (&**who, person.as_deref())).unzip();
+        let (person, from) = (person.flatten(), self.from.as_ref().map(|from| &*from.shown));
         let status = self.outcome.map(|(status, _)| status.as_u16());
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (self.method.as_str(), &self.path);
-        tracing::info!(target: "callboard::audit", who, from, method, path, status, code, "request");
+        tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, "request");
         let line = json!({
-            "at": self.at.to_string(), "who": who, "from": from, "method": method, "path": path, "status": status, "code": code,
+            "at": self.at.to_string(), "who": who, "person": person, "from": from, "method": method, "path": path, "status": status, "code": code,
         });
         self.audit.write(who.is_some(), &line);
     }

@@ -1,5 +1,6 @@
 //! What handlers use.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) audit: Arc<Audit>,
     pub(crate) limits: HttpLimits,
     pub(crate) proxies: Arc<[Network]>,
+    /// The people, by the names of their tokens.
+    pub(crate) people: Arc<BTreeMap<String, Arc<str>>>,
     /// Why decisions are refused, if they are.
     pub(crate) refuses_decisions: fn() -> Option<String>,
     /// Whether event streams are to end.
@@ -42,7 +45,7 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index, rates, firings, answered, measured, audit, limits, proxies) = Default::default();
+        let (streams, index, rates, firings, answered, measured, audit, limits, proxies, people) = Default::default();
         Self {
             board,
             tokens,
@@ -56,6 +59,7 @@ impl Context {
             audit,
             limits,
             proxies,
+            people,
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }
@@ -64,6 +68,11 @@ impl Context {
     /// The same with these origins, and with event streams that end by themselves.
     pub(crate) fn renewed(&self, origins: Origins) -> Self {
         Self { origins, is_stopping: watch::Sender::new(false), ..self.clone() }
+    }
+
+    /// The person whose token this is, or the token.
+    pub(crate) fn by<'a>(&'a self, token: &'a str) -> &'a str {
+        self.people.get(token).map_or(token, |person| person)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -180,7 +180,7 @@ pub(crate) async fn cancel(
     Body(Cancellation { reason }): Body<Cancellation>,
 ) -> Result<Json<Value>, Problem> {
     let run = find(&context, &id)?;
-    let reason = if reason.is_empty() { format!("cancelled by {}", caller.name) } else { reason };
+    let reason = if reason.is_empty() { format!("cancelled by {}", caller.by()) } else { reason };
     if !run.cancel(&reason).await? {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }

@@ -42,7 +42,7 @@ pub(crate) enum Decided {
     Restart {},
 }
 
-/// Responds to what waits, in the name of the token.
+/// Responds to what waits, in the name of the person or of the token.
 pub(crate) async fn answer(
     State(context): Shared,
     Id(id): Id,
@@ -63,11 +63,11 @@ pub(crate) async fn answer(
         Decided::Resume { input } => Response::Resume(Resume { input: input.map(Into::into), ..Resume::default() }),
         Decided::Restart {} => Response::Restart,
     };
-    let by = Arc::clone(&caller.name);
+    let by = Arc::clone(caller.by());
     // In a task of its own: a client that leaves ends the handler, and a decision that is stored also has to reach its run.
     let answered = tokio::spawn(async move { context.board.people().answer(id, response, &by).await });
     answered.await.map_err(|error| Problem::internal(&error))??;
-    Ok(Json(json!({ "id": id, "by": caller.name })))
+    Ok(Json(json!({ "id": id, "by": caller.by() })))
 }
 
 /// Something that waits, with its delegation.

@@ -13,7 +13,7 @@ use crate::tokens::Caller;
 /// The time in which requests are counted. It begins with the first one that is not in the time before.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The requests of the tokens that have a limit, by the names of the tokens.
+/// The requests of the tokens that have a limit, by the people whose they are, or by their names.
 #[derive(Clone, Default)]
 pub(crate) struct Rates(Arc<Mutex<BTreeMap<Arc<str>, Window>>>);
 
@@ -27,7 +27,7 @@ impl Rates {
     pub(crate) fn count(&self, caller: &Caller, now: Timestamp) -> Result<(), Problem> {
         let Some(limit) = caller.requests_a_minute() else { return Ok(()) };
         let mut windows = self.0.lock();
-        let window = windows.entry(Arc::clone(&caller.name)).or_insert(Window { began: now, requests: 0 });
+        let window = windows.entry(Arc::clone(caller.by())).or_insert(Window { began: now, requests: 0 });
         // The wall clock may have been set back.
         if now < window.began || now.since(window.began) >= MINUTE {
             *window = Window { began: now, requests: 0 };
@@ -63,5 +63,13 @@ mod tests {
         assert_eq!((refused.code, refused.retry_after), (ProblemCode::Overloaded, Some(Duration::from_secs(20))));
         assert!(at(160).is_ok() && at(161).is_ok() && at(162).is_err());
         assert!(at(10).is_ok(), "the clock was set back");
+
+        let [one, other] = ["phone", "laptop"].map(|name| {
+            let mut caller = caller.clone();
+            (caller.name, caller.person) = (name.into(), Some("ann".into()));
+            caller
+        });
+        let at = |caller: &Caller| rates.count(caller, Timestamp::from_millis(1000)).is_ok();
+        assert_eq!([at(&one), at(&other), at(&one), at(&other)], [true, true, false, false], "both are of one person");
     }
 }

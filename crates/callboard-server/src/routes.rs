@@ -150,8 +150,8 @@ impl Server {
         Origins::loopback().with(origin).map(drop)
     }
 
-    /// Records each request that changes something, and each that is refused, in a file of JSON lines with mode 0600: `at`, `who`,
-    /// `from`, `method`, `path`, `status` and `code`. Requests without a known token are in the file with `.refused` after its
+    /// Records each request that changes something, and each that is refused, in a file of JSON lines with mode 0600: `at`, `who` (the
+    /// token), `person`, `from`, `method`, `path`, `status` and `code`. Requests without a known token are in the file with `.refused` after its
     /// name. A file of 16 MiB is rotated, and four older ones are kept. The same is sent to the `tracing` target
     /// `callboard::audit`, also without a file.
     ///
@@ -175,6 +175,15 @@ impl Server {
     pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = Network>) -> Self {
         let renewed = self.context.renewed(self.context.origins.clone());
         Self { context: Arc::new(Context { proxies: proxies.into_iter().collect(), ..renewed }) }
+    }
+
+    /// Names the people whose tokens these are. Decisions and the audit log name the person of a token, and all tokens of a person
+    /// have one limit of event streams and of requests a minute.
+    #[must_use]
+    pub fn people(self, tokens: impl IntoIterator<Item = (String, String)>) -> Self {
+        let people = tokens.into_iter().map(|(token, person)| (token, person.into())).collect();
+        let renewed = self.context.renewed(self.context.origins.clone());
+        Self { context: Arc::new(Context { people: Arc::new(people), ..renewed }) }
     }
 
     /// Adds text for Prometheus to the figures at `/v1/metrics`, such as that of the recorder which the process has for the

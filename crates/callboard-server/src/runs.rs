@@ -115,7 +115,7 @@ pub(crate) async fn resume(
     Extension(caller): Extension<Caller>,
     Body(Values { values }): Body<Values>,
 ) -> Result<Json<Value>, Problem> {
-    let (run, by) = (find(&context, &id)?, caller.name);
+    let (run, by) = (find(&context, &id)?, std::sync::Arc::clone(caller.by()));
     let (resumed, name) = (run.clone(), std::sync::Arc::clone(&by));
     // In a task of its own: a client that leaves ends the handler.
     let written = tokio::spawn(async move { resumed.resume_with(values, &name).await });

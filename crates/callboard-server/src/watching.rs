@@ -33,7 +33,7 @@ pub(crate) async fn agent(
     let [names] = query::values(query.as_deref(), ["modes"])?;
     let (modes, gap) = (modes(names.as_deref())?, gap(&headers)?);
     let agent = known(&context, &name)?;
-    let permit = context.streams.open(&caller.name)?;
+    let permit = context.streams.open(caller.by())?;
     let events = context.board.watch_agent(&agent, &modes).map(|watched| shown(&watched));
     Ok(answer(&context, caller, permit, gap.chain(events)))
 }
@@ -47,7 +47,7 @@ pub(crate) async fn tree(
 ) -> Result<Response, Problem> {
     let [names] = query::values(query.as_deref(), ["modes"])?;
     let (modes, gap) = (modes(names.as_deref())?, gap(&headers)?);
-    let permit = context.streams.open(&caller.name)?;
+    let permit = context.streams.open(caller.by())?;
     let merged = Merged { runs: context.board.watch(&modes).boxed(), tree: context.board.tree_events() };
     let events = stream::unfold(merged, |mut merged| async { Some((merged.next().await?, merged)) });
     Ok(answer(&context, caller, permit, gap.chain(events)))

@@ -16,11 +16,12 @@ use axum::http::Request;
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard_server::private::{Client, listen};
-use callboard_server::{Scope, Server, Tokens};
+use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt as _;
 
 use local::Local;
 
@@ -86,6 +87,30 @@ async fn what_changes_something_and_what_is_refused_is_recorded_and_nothing_else
     for file in [log, refused] {
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn decisions_and_the_log_name_the_person_of_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let board = board().await;
+    let tokens = Tokens::new(Env::system());
+    let secret = tokens.add(TokenSpec::new("laptop", Scope::ALL)).unwrap();
+    let server = Server::new(board.clone(), tokens).audit_file(&log).unwrap();
+    let router = server.people([("laptop".to_owned(), "ann".to_owned())]).router();
+    let run = board.submit(Task::new("x").to("asker")).await.unwrap();
+    let asked = board.people().next().await.unwrap();
+    let path = format!("/v1/pending/{}", asked.id().to_string().replace('/', "%2F"));
+    let request = Request::post(&path).header("Host", "localhost").header("Content-Type", "application/json");
+    let request = request.header("Authorization", format!("Bearer {secret}"));
+    let response = json!({ "response": "answer", "value": 1 }).to_string();
+    let response = router.oneshot(request.body(Body::from(response)).unwrap()).await.unwrap();
+    let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["by"], "ann");
+    run.result().await.unwrap();
+    let line: Value = serde_json::from_str(&fs::read_to_string(&log).unwrap()).unwrap();
+    assert_eq!((&line["who"], &line["person"]), (&json!("laptop"), &json!("ann")));
     board.shutdown().await;
 }
 

@@ -113,7 +113,8 @@ impl Handler {
             Err(it) => return Err(error(it.into())),
         };
         let task = &fold.submission().task;
-        let is_own = task.is_untrusted && task.from_agent.as_ref().is_some_and(|from| from.as_str() == &*caller.name);
+        let is_by = |from: &AgentName| self.context.by(from.as_str()) == &**caller.by();
+        let is_own = task.is_untrusted && task.from_agent.as_ref().is_some_and(is_by);
         if is_own { Ok((run, fold)) } else { Err(unknown()) }
     }
 
@@ -183,7 +184,7 @@ impl Handler {
     /// Cancels the run of a call that was cancelled. A server that stops leaves it.
     async fn cancel(&self, run: &RunHandle, caller: &Caller) -> ErrorData {
         if !*self.context.is_stopping.borrow()
-            && let Err(error) = run.cancel(&format!("the call was cancelled by {}", caller.name)).await
+            && let Err(error) = run.cancel(&format!("the call was cancelled by {}", caller.by())).await
         {
             tracing::warn!(run = %run.id(), %error, "the run of a cancelled call was not cancelled");
         }
@@ -218,7 +219,7 @@ impl Handler {
     }
 
     async fn answer(&self, id: PendingId, response: Response, caller: &Caller) -> Result<(), ErrorData> {
-        let (board, by) = (self.context.board.clone(), Arc::clone(&caller.name));
+        let (board, by) = (self.context.board.clone(), Arc::clone(caller.by()));
         // In a task of its own: an answer that is stored also has to reach its run.
         let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await }).await;
         match answered.map_err(|it| error(Problem::internal(&it)))? {

@@ -188,7 +188,7 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context.extensions, Scope::Delegate)?;
         let (run, _) = self.own_run(&caller, &request.task_id).await?;
-        let reason = format!("cancelled by {}", caller.name);
+        let reason = format!("cancelled by {}", caller.by());
         run.cancel(&reason).await.map(|_| ()).map_err(|it| error(it.into()))
     }
 

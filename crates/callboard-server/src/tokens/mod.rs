@@ -194,6 +194,7 @@ impl Known {
         Caller {
             name: Arc::clone(name),
             scopes: self.scopes.clone(),
+            person: None,
             terms: self.terms.clone(),
             is_owner: self.is_owner,
             hash: Some(self.hash),
@@ -215,6 +216,8 @@ pub(crate) struct TokenRef {
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) scopes: BTreeSet<Scope>,
+    /// The person whose token it is, if the server knows them.
+    pub(crate) person: Option<Arc<str>>,
     terms: Terms,
     /// Whether it is this user, who reaches all namespaces.
     is_owner: bool,
@@ -225,7 +228,8 @@ pub(crate) struct Caller {
 impl Caller {
     /// This user, by a connection that only this user can have.
     pub(crate) fn owner() -> Self {
-        Self { name: OWNER.into(), scopes: Scope::ALL.into(), terms: Terms::default(), is_owner: true, hash: None }
+        let (name, scopes) = (OWNER.into(), Scope::ALL.into());
+        Self { name, scopes, person: None, terms: Terms::default(), is_owner: true, hash: None }
     }
 }
 
@@ -234,7 +238,12 @@ impl Caller {
     #[cfg(unix)]
     pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
         let scopes = scopes.into_iter().collect();
-        Self { name: name.into(), scopes, terms: Terms::default(), is_owner: false, hash: None }
+        Self { name: name.into(), scopes, person: None, terms: Terms::default(), is_owner: false, hash: None }
+    }
+
+    /// In whose name it decides, and who is counted: the person, or the token itself.
+    pub(crate) fn by(&self) -> &Arc<str> {
+        self.person.as_ref().unwrap_or(&self.name)
     }
 
     /// What refers to its token.
