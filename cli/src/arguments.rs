@@ -1,5 +1,6 @@
 //! The arguments of the command line, as clap reads them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -12,8 +13,8 @@ use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::doctor::Doctor;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, Wait,
-    Watch,
+    Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
+    Wait, Watch,
 };
 use crate::service::schedule::Schedule;
 use crate::stores::Common;
@@ -76,6 +77,11 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Schedule,
     },
+    /// List, print, set and delete entries of the shared context of `callboard serve`, which agents read and write too
+    Context {
+        #[command(subcommand)]
+        command: Context,
+    },
     /// List, show, replay, diff, delete, prune, export, import and fork the runs of the project, or of a store
     Runs {
         #[command(subcommand)]
@@ -137,7 +143,15 @@ pub(crate) enum Runs {
         #[command(flatten)]
         common: Common,
         /// The run: its id, short or whole, as much of it as no other run has, or @last
-        run: String,
+        #[arg(required_unless_present = "all")]
+        run: Option<String>,
+        /// Print what this build makes of each run, as a JSON object in a line
+        #[arg(long, conflicts_with_all = ["run", "turn", "step"])]
+        all: bool,
+        /// Another callboard program: compare what it makes of a copy of the store, and print the first difference of each run; the
+        /// exit code is 1 if there is one
+        #[arg(long, value_name = "BUILD", requires = "all")]
+        against: Option<OsString>,
         /// Show the state before and after this turn, instead of all events
         #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
         turn: Option<u32>,

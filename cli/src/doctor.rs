@@ -4,19 +4,25 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use callboard::env::Env;
-use callboard::messages::{Timestamp, visible};
+use callboard::messages::{Message, Timestamp, visible};
 use callboard_agents::tools::ShellExec;
-use callboard_server::private;
+use callboard_agents::{ModelChoice, ModelEntry, ModelRequest, Models};
+use callboard_server::{Tls, private};
 use clap::Args;
+use futures::StreamExt as _;
+use futures::future::join_all;
 use rustix::process::geteuid;
 
 use crate::agents::arguments::Files;
-use crate::agents::read;
-use crate::config::{self, Config};
+use crate::agents::read::{self, Invalid};
+use crate::config;
 use crate::exit::Exit;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
@@ -25,6 +31,10 @@ use crate::stores::{Choice, Stores};
 
 /// Less free space than this is a warning, in bytes.
 const LITTLE: u64 = 1 << 30;
+/// How long a model may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// The most tokens of its answer; some models refuse fewer.
+const ANSWER_TOKENS: u32 = 16;
 /// A clock before 2025 was never set, in milliseconds of Unix time.
 const SET: Timestamp = Timestamp::from_millis(1_735_689_600_000);
 
@@ -34,6 +44,9 @@ pub(crate) struct Doctor {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) choice: Choice,
+    /// Ask each model of the catalog for an answer of a few tokens, to see whether it is reached and takes its key
+    #[arg(long)]
+    pub(crate) online: bool,
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
@@ -87,8 +100,12 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
         None => ("sandbox", Found::Ok, format!("{}: {}", part.name, part.means)),
         Some(lacks) => ("sandbox", Found::Warning, format!("{}: {lacks}", part.name)),
     }));
-    checks.push(models(&arguments.files)?);
-    checks.push(settings(&arguments.files)?);
+    let models = read::models(&arguments.files)?;
+    checks.push(listed(&models));
+    if arguments.online {
+        checks.extend(asked(&models).await);
+    }
+    checks.extend(settings(&arguments.files)?);
     let is_coloured = is_coloured(&std::io::stdout());
     let line = |(what, found, text): &Check| {
         let word = format!("{:<8}", found.word());
@@ -187,24 +204,72 @@ async fn sockets() -> Check {
     }
 }
 
-fn settings(files: &Files) -> Result<Check, Failure> {
-    Ok(match config::read(files)? {
-        Err(invalid) => ("config", Found::Failed, first_line(&invalid.defects.to_string()).to_owned()),
-        Ok(Config { file: Some(file), .. }) => ("config", Found::Ok, file),
-        Ok(Config { file: None, .. }) => ("config", Found::Ok, "there is no file of settings".to_owned()),
-    })
+/// The file of settings, and the certificate that it or a variable names.
+fn settings(files: &Files) -> Result<Vec<Check>, Failure> {
+    let config = match config::read(files)? {
+        Ok(config) => config,
+        Err(invalid) => {
+            let why = first_line(&invalid.defects.to_string()).to_owned();
+            return Ok(vec![("config", Found::Failed, why)]);
+        }
+    };
+    let file = config.file.unwrap_or_else(|| "there is no file of settings".to_owned());
+    let tls = match config.serve.tls(None, None) {
+        Ok(None) => None,
+        Ok(Some([certificate, key])) => Some(match Tls::open(&certificate, &key) {
+            Ok(_) => ("tls", Found::Ok, format!("{} with its key", shown_path(&certificate))),
+            Err(error) => ("tls", Found::Failed, error.to_string()),
+        }),
+        Err(failure) => Some(("tls", Found::Failed, failure.text().to_owned())),
+    };
+    Ok(std::iter::once(("config", Found::Ok, file)).chain(tls).collect())
 }
 
-fn models(files: &Files) -> Result<Check, Failure> {
-    Ok(match read::models(files)? {
-        Err(invalid) => {
-            ("models", Found::Failed, format!("{}: {}", invalid.origin, first_line(&invalid.defects.to_string())))
+fn listed(models: &Result<Models, Invalid>) -> Check {
+    match models {
+        Err(Invalid { origin, defects }) => {
+            ("models", Found::Failed, format!("{origin}: {}", first_line(&defects.to_string())))
         }
-        Ok(models) => match models.candidates(&callboard_agents::ModelChoice::default()) {
+        Ok(models) => match models.candidates(&ModelChoice::default()) {
             Ok(found) => ("models", Found::Ok, format!("{}, each with its key", count(found.len(), "model"))),
             Err(error) => ("models", Found::Warning, error.to_string()),
         },
-    })
+    }
+}
+
+/// Asks all models of the catalog at the same time.
+async fn asked(models: &Result<Models, Invalid>) -> Vec<Check> {
+    let entries: Vec<&ModelEntry> = models.iter().flat_map(Models::entries).collect();
+    if entries.is_empty() {
+        return vec![("online", Found::Warning, "no catalog lists models that could be asked".to_owned())];
+    }
+    join_all(entries.into_iter().map(|entry| async move {
+        match timeout(ANSWER_TIME, answer(entry)).await {
+            Ok(Ok(())) => ("online", Found::Ok, format!("the model {} answers", entry.name)),
+            Ok(Err(error)) => ("online", Found::Failed, format!("the model {}: {error}", entry.name)),
+            Err(_) => {
+                let text = format!("the model {} has not answered within {} s", entry.name, ANSWER_TIME.as_secs());
+                ("online", Found::Failed, text)
+            }
+        }
+    }))
+    .await
+}
+
+/// Asks once, without the retries of agents.
+async fn answer(entry: &ModelEntry) -> Result<(), String> {
+    let request = ModelRequest {
+        system: "".into(),
+        messages: Arc::new(vec![Message::user("Answer with the word ok.")]),
+        tools: Vec::new(),
+        max_tokens: ANSWER_TOKENS,
+        idempotency_key: "callboard-doctor".into(),
+    };
+    let mut events = entry.model.call(request);
+    while let Some(event) = events.next().await {
+        event.map_err(|error| error.text.into_owned())?;
+    }
+    Ok(())
 }
 
 fn first_line(text: &str) -> &str {

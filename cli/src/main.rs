@@ -10,7 +10,9 @@ mod config;
 mod conversations;
 mod doctor;
 mod exit;
+mod figures;
 mod limits;
+mod logs;
 mod nested;
 mod orphans;
 mod output;
@@ -72,6 +74,8 @@ fn main() -> ExitCode {
         Arguments::Tokens { command } => unless_nested(|| service::tokens(&command)),
         Arguments::Schedule { command } if command.changes_them() => unless_nested(|| service::schedule(&command)),
         Arguments::Schedule { command } => service::schedule(&command),
+        Arguments::Context { command } if command.changes_entries() => unless_nested(|| service::context(&command)),
+        Arguments::Context { command } => service::context(&command),
         Arguments::Runs { command } if command.changes_runs() => unless_nested(|| runs::main(&command)),
         Arguments::Runs { command } => runs::main(&command),
         Arguments::Store { command } if command.makes_stores() => unless_nested(|| runs::store(&command)),

@@ -4,6 +4,7 @@
 //! not run into text that is still being streamed: this module knows whether the last line is open.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard::actors::approvals::{Keyboard, Rows};
@@ -125,8 +126,25 @@ fn write_now(mut buffer: MutexGuard<'static, Buffer>) {
     BUFFER.room.notify_waiters();
 }
 
+/// Whether notes are events of the log.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Writes notes to the log from now on, so that each line of standard error is JSON.
+pub(crate) fn write_json() {
+    IS_JSON.store(true, Ordering::Relaxed);
+}
+
 /// Prints a line on standard error.
 pub(crate) fn note(line: &str) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        tracing::info!(target: "callboard::serve", "{line}");
+    } else {
+        log(line);
+    }
+}
+
+/// Prints a line of the log.
+pub(crate) fn log(line: &str) {
     lock().push_line(line);
     wake_writer();
 }

@@ -1,5 +1,6 @@
 //! Parsers for the values of options, and for the files that they name.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,6 +11,11 @@ use callboard::messages::visible;
 use callboard_documents::json::{self, JsonError};
 use rustix::fs::OFlags;
 use serde_json::Value;
+
+/// What a variable of the environment is set to; an empty one is not set.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
 
 /// Parses a duration with its unit: `30s`, `90m`, `12h` or `7d`.
 pub(crate) fn time_span(text: &str) -> Result<Duration, String> {

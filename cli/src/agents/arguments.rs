@@ -17,7 +17,7 @@ use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
 use crate::stores::Choice;
 use crate::stores::project::root_of;
-use crate::values::json;
+use crate::values::{json, variable};
 
 use super::patterns::Pattern;
 use super::trust::User;
@@ -114,6 +114,11 @@ impl Files {
     pub(crate) fn folder(&self) -> &Path {
         let found = self.found.as_ref().map(|found| &*found.folder);
         self.agents.as_deref().or(found).unwrap_or(Path::new(AGENTS))
+    }
+
+    /// The file of settings that was named.
+    pub(crate) fn named_config(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| variable("CALLBOARD_CONFIG").map(PathBuf::from))
     }
 
     /// Whether there is no folder of agents, and none was named.

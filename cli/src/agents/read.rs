@@ -176,7 +176,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
 fn definitions(files: &Files) -> Vec<PathBuf> {
     let named = [files.models.as_ref(), files.mcp.as_ref()].into_iter().flatten();
     let named = named.chain(files.protected.iter().filter(|file| file.as_os_str() != "-")).cloned();
-    let named = named.chain(config::named(files)).chain([files.default_file(DEFAULT_CONFIG)]);
+    let named = named.chain(files.named_config()).chain([files.default_file(DEFAULT_CONFIG)]);
     let folders = [files.folder(), Path::new(AGENTS)].into_iter().chain(files.found.iter().map(|found| &*found.folder));
     let defaults = folders.flat_map(|folder| {
         let beside = [DEFAULT_CATALOG, DEFAULT_SERVERS, DEFAULT_CONFIG].map(|name| beside(folder, name));

@@ -18,6 +18,7 @@ use callboard::supervision::runs::{Replay, Run as State};
 use callboard::workflow::Workflow;
 
 use crate::command_line::command_line;
+use crate::config::people;
 use crate::conversations::check_none_is_open;
 use crate::exit::Exit;
 use crate::output::{self, note_words};
@@ -68,7 +69,8 @@ impl<'a> Session<'a> {
             builder = builder.storage(kept.store.shared());
         }
         let board = builder.start().await.map_err(Failure::of)?;
-        let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
+        let reachable =
+            if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
         Ok(Self { board, kept, arguments, agents, invalid, _reachable: reachable })
     }
 

@@ -2,10 +2,12 @@
 //!
 //! A setting has the value of its option, else of its variable, else of the file, else its default.
 
+pub(crate) mod log;
+pub(crate) mod people;
+mod precedence;
 pub(crate) mod serve;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use callboard::messages::visible;
 use callboard_agents::Roles;
@@ -19,9 +21,6 @@ use crate::exit::Exit;
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
 
-/// The variable that names the file, unless `--config` does.
-const VARIABLE: &str = "CALLBOARD_CONFIG";
-
 /// The settings of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
@@ -30,11 +29,8 @@ pub(crate) struct Config {
     pub(crate) serve: serve::Section,
     /// The roles of agents: those that are built in, and those below `roles`.
     pub(crate) roles: Roles,
-}
-
-/// The file that was named.
-pub(crate) fn named(files: &Files) -> Option<PathBuf> {
-    files.config.clone().or_else(|| variable(VARIABLE).map(PathBuf::from))
+    pub(crate) people: people::Section,
+    pub(crate) log: log::Section,
 }
 
 /// Reads the file that was named, or that of the project; without one nothing is set.
@@ -42,7 +38,7 @@ pub(crate) fn named(files: &Files) -> Option<PathBuf> {
 /// # Errors
 /// It is no file that may be read, or another user may have changed that of the project; the inner error is that it has defects.
 pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
-    let named = named(files);
+    let named = files.named_config();
     // One that somebody makes from now on is not used.
     let default = Some(files.default_file(DEFAULT_CONFIG)).filter(|file| file.symlink_metadata().is_ok());
     if let Some(default) = default.as_ref().filter(|_| named.is_none() && files.agents.is_none()) {
@@ -64,8 +60,10 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let mut fields = Fields::document("the configuration", document);
     let serve = fields.get("serve").and_then(|item| serve::Section::read(item, folder, found)).unwrap_or_default();
     let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
+    let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
+    let log = fields.get("log").and_then(|item| log::Section::read(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve, roles }
+    Config { file: None, serve, roles, people, log }
 }
 
 /// # Errors
@@ -83,23 +81,54 @@ fn check_trusted(file: &Path) -> Result<(), Failure> {
     Err(Failure::new(Exit::Denied, text))
 }
 
-/// What a variable of the environment is set to; an empty one is not set.
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The value of an option, else of a variable, else of the file.
-///
-/// # Errors
-/// The variable has a text that is none of its values.
-fn chosen<T>(
-    option: Option<T>,
-    name: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-    file: Option<T>,
-) -> Result<Option<T>, Failure> {
-    let Some(text) = variable(name).filter(|_| option.is_none()) else { return Ok(option.or(file)) };
-    let text = text.to_string_lossy();
-    let value = parse(&text).map_err(|problem| Failure::usage(visible(&format!("{name} is {text:?}: {problem}"))))?;
-    Ok(Some(value))
+    fn defects(text: &str) -> String {
+        let mut found = Found::default();
+        toml::read(text, "", &mut found, |document, found| sections(document, Path::new("/etc"), found));
+        Defects::of("callboard.toml", Some(text), found.into_defects()).to_string()
+    }
+
+    #[test]
+    fn what_is_not_a_setting_is_reported_with_its_place() {
+        for (text, expected) in [
+            (
+                "[serve]\nlisten = \"127.0.0.1:1\"\ntls_cert = \"c\"\ntrusted_proxies = [\"::1\"]\n[serve.limits]\nbody_time = \"1m\"\n",
+                "",
+            ),
+            (
+                "[people]\nann = { tokens = [\"laptop\"] }\n[log]\nformat = \"json\"\nfilter = \"info,callboard::audit=debug\"\n",
+                "",
+            ),
+            ("serve = 1", "1:9: the section `serve` must be a table, not an integer"),
+            (
+                "[serve]\ntrusted_proxies = [\"10.0.0.0/8\", \"proxy\"]",
+                "2:34: `trusted_proxies` must be a list of networks, not \"proxy\"",
+            ),
+            ("[serve]\ninsecure = \"yes\"", "2:12: `insecure` must be true or false, not \"yes\""),
+            (
+                "[serve.limits]\nheader_bytes = 100",
+                "2:16: `header_bytes` must be a whole number from 8192 to 1073741824, not 100",
+            ),
+            ("[serve.limits]\nanswer_time = \"2m\"", "2:15: `answer_time` must be a time up to \"1m\", not \"2m\""),
+            ("[serve.limits]\nbodies = 1", "2:1: the section `serve.limits` has no key \"bodies\""),
+            ("[people]\nann = { token = [\"laptop\"] }", "2:7: a person needs `tokens`"),
+            (
+                "[people]\nann = { tokens = [\"a\"] }\nbob = { tokens = [\"a\"] }",
+                "3:19: the token \"a\" is of \"ann\" too",
+            ),
+            ("[people]\n\"a/../b\" = { tokens = [] }", "2:1: "),
+            (
+                "[log]\nformat = \"jason\"",
+                "2:10: `format` must be \"text\" or \"json\", not \"jason\"; did you mean \"json\"?",
+            ),
+            ("[log]\nfilter = \"callboard=loud\"", "2:10: `filter` must be a filter, not \"callboard=loud\""),
+        ] {
+            let found = defects(text);
+            let expected = if expected.is_empty() { String::new() } else { format!("callboard.toml:{expected}") };
+            assert!(found.starts_with(&expected) && found.is_empty() == expected.is_empty(), "{text}: {found}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use callboard_documents::Found;
 use callboard_documents::toml::{Field, Fields, Item, boolean, count, duration, list, misfit, text};
 use callboard_server::{HttpLimits, Network};
 
-use super::chosen;
+use super::precedence::chosen;
 use crate::page::Failure;
 use crate::service::arguments::{Serve, address, origin};
 
@@ -75,15 +75,7 @@ impl Section {
     pub(crate) fn with(self, arguments: &Serve) -> Result<Settings, Failure> {
         let Serve { listen, public_url, tls_cert, tls_key, insecure, trusted_proxy, .. } = arguments;
         let proxies = (!trusted_proxy.is_empty()).then(|| trusted_proxy.clone());
-        let path = |text: &str| Ok(PathBuf::from(text));
-        let certificate = chosen(tls_cert.clone(), "CALLBOARD_TLS_CERT", path, self.tls_cert)?;
-        let key = chosen(tls_key.clone(), "CALLBOARD_TLS_KEY", path, self.tls_key)?;
-        let tls = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some([certificate, key]),
-            (None, None) => None,
-            (Some(_), None) => return Err(lacks("--tls-key", "the key of the certificate")),
-            (None, Some(_)) => return Err(lacks("--tls-cert", "the certificate of the key")),
-        };
+        let tls = self.tls(tls_cert.clone(), tls_key.clone())?;
         Ok(Settings {
             listen: chosen(*listen, "CALLBOARD_LISTEN", address, self.listen)?.unwrap_or(ADDRESS),
             public_url: chosen(public_url.clone(), "CALLBOARD_PUBLIC_URL", origin, self.public_url)?,
@@ -93,6 +85,27 @@ impl Section {
             proxies: chosen(proxies, "CALLBOARD_TRUSTED_PROXIES", networks, self.trusted_proxies)?.unwrap_or_default(),
             limits: self.limits,
         })
+    }
+}
+
+impl Section {
+    /// The files with the certificate and its key, if there are any; these come first.
+    ///
+    /// # Errors
+    /// There is one without the other.
+    pub(crate) fn tls(
+        &self,
+        certificate: Option<PathBuf>,
+        key: Option<PathBuf>,
+    ) -> Result<Option<[PathBuf; 2]>, Failure> {
+        let path = |text: &str| Ok(PathBuf::from(text));
+        let certificate = chosen(certificate, "CALLBOARD_TLS_CERT", path, self.tls_cert.clone())?;
+        match (certificate, chosen(key, "CALLBOARD_TLS_KEY", path, self.tls_key.clone())?) {
+            (Some(certificate), Some(key)) => Ok(Some([certificate, key])),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(lacks("--tls-key", "the key of the certificate")),
+            (None, Some(_)) => Err(lacks("--tls-cert", "the certificate of the key")),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `callboard runs …`: lists, shows, replays, compares, forks, removes and moves the runs of stores.
 
+mod all;
 mod check;
 mod delete;
 mod diff;
@@ -69,8 +70,13 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
         Runs::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
         Runs::Prune { filter, .. } => delete::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => delete::delete(&stores, runs).await,
+        Runs::Replay { all: true, against: Some(build), .. } => all::against(&stores, build).await,
+        Runs::Replay { all: true, common, .. } if common.json => Err(Failure::usage(
+            "--all prints a JSON object in each line, and is no JSON as a whole: leave --json out".to_owned(),
+        )),
+        Runs::Replay { all: true, .. } => all::all(&stores).await,
         Runs::Replay { run, turn, step, .. } => {
-            let loaded = stores.load(run).await?;
+            let loaded = stores.load(run.as_deref().unwrap_or_default()).await?;
             match turn {
                 Some(turn) => replay::at_turn(&loaded, *turn),
                 None if *step => replay::step_by_step(&loaded),

@@ -17,6 +17,16 @@ use crate::values::{json, time_span, words};
 /// How long `wait` waits by default.
 pub(crate) const WAIT: Duration = Duration::from_secs(600);
 
+/// How lines of the log are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object in each line
+    Json,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -44,8 +54,77 @@ pub(crate) struct Serve {
     /// The origin under which clients reach this server, such as https://agents.example.org, if it is not the address
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) public_url: Option<String>,
+    /// How the log on standard error is written; the variable CALLBOARD_LOG sets what is logged, such as info
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<Format>,
     #[command(flatten)]
     pub(crate) choice: Choice,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Context {
+    /// List the entries of a namespace
+    List {
+        /// The namespace
+        namespace: String,
+        /// Only those whose keys begin with this
+        #[arg(long, value_name = "TEXT")]
+        prefix: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Print the value of an entry
+    Get {
+        /// The namespace
+        namespace: String,
+        /// The key
+        key: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Set an entry
+    Set {
+        /// The namespace
+        namespace: String,
+        /// The key
+        key: String,
+        /// The value, as text; @FILE reads it from a file, @- from standard input
+        #[arg(value_parser = words)]
+        value: String,
+        /// How long the entry is kept: 30s, 90m, 12h or 7d; without it, until it is deleted
+        #[arg(long, value_name = "TIME", value_parser = time_span)]
+        ttl: Option<Duration>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete an entry
+    Delete {
+        /// The namespace
+        namespace: String,
+        /// The key
+        key: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+impl Context {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::List { common, .. }
+            | Self::Get { common, .. }
+            | Self::Set { common, .. }
+            | Self::Delete { common, .. } => common,
+        }
+    }
+
+    /// Whether the command writes to the shared context.
+    pub(crate) fn changes_entries(&self) -> bool {
+        match self {
+            Self::List { .. } | Self::Get { .. } => false,
+            Self::Set { .. } | Self::Delete { .. } => true,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ use callboard_server::{Server, Tokens};
 use rustix::process::geteuid;
 
 use crate::command_line::command_line;
+use crate::config::people;
 use crate::exit::Exit;
 use crate::page::{Failure, note};
 use crate::protection::refuses_decisions;
@@ -32,9 +33,10 @@ pub(crate) struct Reachable {
 impl Reachable {
     /// Listens on the socket of a board. Where that is not possible, a line on standard error reports it, and other
     /// processes see the board's runs but cannot act on them.
-    pub(crate) async fn start(board: &Callboard) -> Self {
+    pub(crate) async fn start(board: &Callboard, people: &people::Section) -> Self {
         let mut reachable = Self { stop: watch::Sender::new(false), serving: Vec::new() };
         let server = Server::new(board.clone(), Tokens::new(Env::system())).refuse_decisions(refuses_decisions);
+        let server = server.people(people.tokens());
         if let Err(error) = reachable.listen(&server, &name_of_board(board.id())).await {
             note(&format!("other processes cannot act on the runs of this one: {error}"));
         }

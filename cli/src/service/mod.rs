@@ -3,6 +3,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod boards;
+mod context;
 mod costs;
 mod decide;
 mod follow;
@@ -28,8 +29,8 @@ use crate::process::{block_on, print};
 use crate::stores::Common;
 
 use arguments::{
-    Answer, Approve, Cancel, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage, WAIT,
-    Wait, Watch,
+    Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
+    WAIT, Wait, Watch,
 };
 use turn_socket::TurnSocket;
 
@@ -122,6 +123,11 @@ pub(crate) fn watch(arguments: &Watch) -> ExitCode {
         }
         answer => page::print(answer, false),
     })
+}
+
+/// Runs `callboard context`.
+pub(crate) fn context(command: &Context) -> ExitCode {
+    printed(command.common().json, context::main(command))
 }
 
 /// Runs `callboard usage`.

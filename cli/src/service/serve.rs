@@ -19,11 +19,12 @@ use callboard_server::{Server, Tls};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
-use crate::agents::process_log;
 use crate::agents::watch::changed;
 use crate::command_line::{agents_options, command_line};
-use crate::config;
+use crate::config::{self, Config};
 use crate::exit::Exit;
+use crate::figures::Figures;
+use crate::logs;
 use crate::output::note_words;
 use crate::page::{Failure, Page, count, note, shown_path};
 use crate::person::is_anybody_here;
@@ -42,10 +43,11 @@ use super::tokens;
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let mut signals = Signals::new()?;
-    if let Some(remark) = load::remark(&arguments.files)? {
-        note(&remark);
-    }
-    let settings = config::read(&arguments.files)??.serve.with(&arguments)?;
+    let remark = load::remark(&arguments.files)?;
+    let Config { serve: settings, people, log, .. } = config::read(&arguments.files)??;
+    let settings = settings.with(&arguments)?;
+    logs::install(&log.with(&arguments)?);
+    remark.iter().for_each(|remark| note(remark));
     let address = settings.listen;
     let tls = settings.tls.as_ref().map(|files| open_tls(files, &arguments.files.root)).transpose()?;
     if !address.ip().is_loopback() && tls.is_none() && !settings.is_insecure {
@@ -66,16 +68,21 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         () = signals.next() => return Err(interrupted()),
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    process_log::show();
+    let figures = Figures::record();
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
     let board =
         loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
-    let mut reachable = Reachable::start(&board).await;
+    let mut reachable = Reachable::start(&board, &people).await;
     let served = async {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
         let url = url_of(address, tls.is_some());
         let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
-        server = server.limits(settings.limits).trusted_proxies(settings.proxies);
+        server = server.limits(settings.limits).trusted_proxies(settings.proxies).people(people.tokens());
+        let audit = server.audit_file(&stores.folder().join("service/audit.jsonl"));
+        server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
+        if let Some(figures) = &figures {
+            server = server.measured(figures.text());
+        }
         if !address.ip().is_unspecified() {
             // Clients name the address that they connect to.
             let own = server.public_origin(&url);

@@ -19,6 +19,7 @@ use callboard::supervision::runs::Run as State;
 use crate::agents::decide::{self, next_asked, settle, unless_closed};
 use crate::agents::process_log;
 use crate::agents::watch::{Watch, changed};
+use crate::config::people;
 use crate::exit::Exit;
 use crate::output::{self, note_words};
 use crate::page::{Failure, is_coloured, note};
@@ -72,7 +73,8 @@ impl<'a> Session<'a> {
         }
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(Failure::of)?;
-        let reachable = if kept.is_some() { Some(Reachable::start(&board).await) } else { None };
+        let reachable =
+            if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
         Ok(Self { board, kept, execution, watch: agents.watch, _reachable: reachable })
     }
 

@@ -399,3 +399,82 @@ fn an_mcp_client_uses_the_agents_of_a_server_as_tools() {
     assert_eq!((left.code, &*left.error), (Some(6), "error: the server has stopped\n"));
     drop(waiting);
 }
+
+#[test]
+fn a_server_logs_json_measures_and_keeps_entries() {
+    let project = Project::new();
+    let serving = Serving::start_with(&project, &["--log-format", "json"]);
+    let url = format!("http://{}", serving.address());
+    let id = sent(&project, "x");
+    project.model.answers("done");
+    assert_eq!(project.callboard(&["wait", &id]).code, Some(0));
+
+    let printed = |arguments: &[&str]| {
+        let printed = project.callboard(&[&["context"], arguments].concat());
+        (printed.code, printed.out, printed.error)
+    };
+    let none = (Some(3), String::new(), "error: there is no entry plan in notes\n".to_owned());
+    assert_eq!(printed(&["get", "notes", "plan"]), none);
+    let said = |text: &str| (Some(0), text.to_owned(), String::new());
+    assert_eq!(printed(&["set", "notes", "plan", "ship it", "--ttl", "1h"]), said("plan in notes is set\n"));
+    assert_eq!(printed(&["get", "notes", "plan"]), said("ship it\n"));
+    let listed = printed(&["list", "notes", "--prefix", "pl"]).1;
+    assert!(listed.lines().count() == 2 && listed.contains("plan"), "{listed}");
+    assert_eq!(printed(&["list", "notes", "--prefix", "x"]), said("there are no entries in notes\n"));
+    assert_eq!(printed(&["delete", "notes", "plan"]), said("plan in notes is deleted\n"));
+    assert_eq!(printed(&["delete", "notes", "plan"]), none);
+
+    let secret = fs::read_to_string(project.stores().join("service/owner-token")).unwrap();
+    let curl = |token: &str| {
+        let token = format!("Authorization: Bearer {token}");
+        output_of(Command::new("curl").args(["--silent", "--header", &token, &format!("{url}/v1/metrics")])).out
+    };
+    let text = curl(secret.trim());
+    let figures = families(&text);
+    assert_eq!(
+        figures["callboard_runs_total"],
+        ("counter".to_owned(), vec![("{outcome=\"finished\"}".to_owned(), 1.0)])
+    );
+    for name in ["callboard_turns_total", "callboard_handoffs_per_run", "callboard_board_runs"] {
+        assert!(figures.contains_key(name), "{name}: {text}");
+    }
+    assert_eq!(figures["callboard_handoff_latency_seconds"].0, "histogram");
+    let wrong = "cbt_0123456789";
+    curl(wrong);
+    let stopped = serving.stop();
+    let lines: Vec<Value> = stopped.error.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let has = |text: &str| lines.iter().any(|line| line["message"].as_str().is_some_and(|shown| shown.contains(text)));
+    assert!(has("the store is ") && has("stopping: "), "{}", stopped.error);
+    let refused = lines.iter().find(|line| line["status"] == 401).expect(&stopped.error);
+    assert_eq!((&refused["target"], &refused["path"]), (&json!("callboard::audit"), &json!("/v1/metrics")));
+    let log = fs::read_to_string(project.stores().join("service/audit.jsonl")).unwrap();
+    assert!(log.contains("/v1/context/notes/plan"), "{log}");
+    for text in [stopped.error, log] {
+        assert!(!text.contains(wrong) && !text.contains(secret.trim()), "{text}");
+    }
+}
+
+/// The families of a text for Prometheus, each with its type and its samples: labels and value. Each has one help and one type, before
+/// its samples.
+fn families(text: &str) -> std::collections::BTreeMap<String, (String, Vec<(String, f64)>)> {
+    let mut families = std::collections::BTreeMap::new();
+    let (mut helped, mut current) = (String::new(), String::new());
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            helped = help.split_once(' ').expect("it has a text").0.to_owned();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert_eq!(name, helped, "it has no help");
+            current = name.to_owned();
+            let earlier = families.insert(current.clone(), (kind.to_owned(), Vec::new()));
+            assert!(earlier.is_none(), "{name} is there twice");
+        } else {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = sample.split_at(sample.find('{').unwrap_or(sample.len()));
+            assert!(name.starts_with(&current), "{line} is not of {current}");
+            let value = value.parse().unwrap_or_else(|error| panic!("{error}: {line}"));
+            families.get_mut(&current).unwrap().1.push((labels.to_owned(), value));
+        }
+    }
+    families
+}

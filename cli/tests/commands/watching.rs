@@ -339,6 +339,14 @@ fn a_doctor_looks_at_what_agents_and_servers_need() {
     assert_eq!(found(&well, "models").0, "ok", "{}", well.out);
     let text = project.callboard(&["doctor"]).out;
     assert!(text.lines().any(|line| line.starts_with("ok       models   1 model, each with its key")), "{text}");
+    project.model.answers("ok");
+    let online = project.callboard(&["doctor", "--online", "--json"]);
+    assert_eq!(found(&online, "online"), ("ok".to_owned(), "the model m answers".to_owned()), "{}", online.out);
+    project.model.request();
+    let nowhere = "[[models]]\nname = \"m\"\nprovider = \"openai-compatible\"\nurl = \"http://127.0.0.1:9/v1\"\n";
+    write(&project.folder, "models.toml", nowhere);
+    let offline = project.callboard(&["doctor", "--online", "--json"]);
+    assert_eq!((offline.code, &*found(&offline, "online").0), (Some(1), "failed"), "{}", offline.out);
     write(&project.folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"nobody\"\n");
     let ill = project.callboard(&["doctor", "--json"]);
     assert_eq!((ill.code, &*found(&ill, "models").0), (Some(1), "failed"), "{}", ill.out);

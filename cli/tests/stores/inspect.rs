@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::runs::{Runs, make_store, released, runs, runs_command};
-use crate::support::{assert_visible, callboard, ended, output_of, short};
+use crate::support::{CALLBOARD, assert_visible, callboard, ended, output_of, short, write};
 
 fn store() -> (TempDir, Runs) {
     let folder = tempfile::tempdir().unwrap();
@@ -45,6 +45,49 @@ fn the_text_shows_runs_their_turns_and_their_differences() {
     insta::assert_snapshot!("replay_at_a_turn", shown(folder, &["replay", &printed, "--turn", "3"], 0));
     insta::assert_snapshot!("diff", shown(folder, &["diff", &printed, &other], 1));
     insta::assert_snapshot!("diff_with_itself", shown(folder, &["diff", &printed, &printed], 0));
+}
+
+#[test]
+fn all_runs_are_compared_with_what_another_build_makes_of_them() {
+    let (folder, ids) = store();
+    let place = tempfile::tempdir().unwrap();
+    let misprints = "s/\"printed: draft, polished\"/\"misprinted\"/g";
+    write(&place, "other.sh", &format!("#!/bin/sh\n'{CALLBOARD}' \"$@\" | sed '{misprints}'\n"));
+    write(&place, "failing.sh", "#!/bin/sh\necho 'error: it has no --all' >&2\nexit 2\n");
+    let against = |build: &str| runs(folder.path(), &["replay", "--all", "--against", build]);
+    let here = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+
+    let same = against(CALLBOARD);
+    assert_eq!((same.code, &*same.out), (Some(0), "4 runs, none differs\n"), "{}", same.error);
+    let other = against(&here("other.sh"));
+    let lines: Vec<&str> = other.out.lines().collect();
+    assert_eq!((other.code, lines.len(), lines[1]), (Some(1), 2, "4 runs, 1 differ"), "{} {}", other.out, other.error);
+    assert!(
+        lines[0].starts_with(&short(&ids.printed.to_string())) && lines[0].ends_with("\"misprinted\" there"),
+        "{}",
+        lines[0]
+    );
+    let failing = against(&here("failing.sh"));
+    assert!(
+        failing.code == Some(1) && failing.error.ends_with("has failed (exit status: 2): error: it has no --all\n"),
+        "{:?} {}",
+        failing.code,
+        failing.error
+    );
+    assert_eq!(against(&here("nothing")).code, Some(2));
+    let all = shown(folder.path(), &["replay", "--all"], 0);
+    let runs: Vec<Value> = all.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(runs.len() == 4 && runs.iter().all(|run| run["steps"].is_array()), "{all}");
+    assert_eq!(
+        read_error(folder.path(), &["replay", "--all", "--json"]),
+        "--all prints a JSON object in each line, and is no JSON as a whole: leave --json out"
+    );
+}
+
+/// The error of a command that prints JSON.
+fn read_error(folder: &Path, arguments: &[&str]) -> String {
+    let printed = runs(folder, arguments);
+    printed.json()["error"].as_str().unwrap().to_owned()
 }
 
 #[test]

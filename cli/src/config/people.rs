@@ -1,0 +1,50 @@
+//! `[people]`: who has which tokens.
+
+use std::collections::BTreeMap;
+
+use callboard_documents::toml::{DeValue, Fields, Item, list, mismatch, string};
+use callboard_documents::{Defect, Found};
+use callboard_text::{check_name, quoted};
+
+const EXAMPLE: &str = "write [people], and below it ann = { tokens = [\"laptop\"] }";
+/// The longest name of a person, in characters.
+const MAX_NAME: usize = 64;
+
+/// The people, by the names of their tokens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section(BTreeMap<String, String>);
+
+impl Section {
+    pub(super) fn read(item: &Item<'_>, found: &mut Found) -> Self {
+        let mut people = Self::default();
+        let DeValue::Table(table) = item.get_ref() else {
+            found.add(mismatch("the section `people`", "a table", item).advise(EXAMPLE));
+            return people;
+        };
+        for (person, item) in table.iter() {
+            if let Err(error) = check_name("person", person.get_ref(), MAX_NAME) {
+                found.add(Defect::new(&Some(person.span()), error.to_string()));
+            }
+            people.add(person.get_ref(), item, found);
+        }
+        people
+    }
+
+    fn add(&mut self, person: &str, item: &Item<'_>, found: &mut Found) {
+        let Some(mut fields) = Fields::of("a person", item, EXAMPLE, found) else { return };
+        let tokens = fields.required("tokens", EXAMPLE, found).map(|field| list(field, EXAMPLE, found));
+        for item in tokens.unwrap_or_default() {
+            let Some(token) = string("a token", "the name of one", item, found) else { continue };
+            if let Some(other) = self.0.insert(token.to_owned(), person.to_owned()) {
+                let problem = format!("the token {} is of {} too", quoted(token), quoted(&other));
+                found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
+            }
+        }
+        fields.close(found);
+    }
+
+    /// The tokens, each with its person.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (String, String)> + use<> {
+        self.0.clone().into_iter()
+    }
+}

@@ -1,0 +1,66 @@
+//! `callboard context`: the entries of the shared context, which agents read and write too.
+
+use serde_json::{Value, json};
+
+use callboard::messages::visible;
+
+use crate::page::{Failure, Page, lines_of, table};
+
+use super::arguments::Context;
+use super::boards::{ask_service, encoded};
+
+/// Reads or changes entries.
+pub(super) async fn main(command: &Context) -> Result<Page, Failure> {
+    let stores = command.common().choice.stores()?;
+    let ask = async |method, path: &str, body: Option<Value>| ask_service(&stores, (method, path), body.as_ref()).await;
+    match command {
+        Context::List { namespace, prefix, .. } => {
+            let prefix = prefix.as_deref().unwrap_or_default();
+            let path = format!("/v1/context/{}?prefix={}", encoded(namespace), encoded(prefix));
+            Ok(list(namespace, ask("GET", &path, None).await?))
+        }
+        Context::Get { namespace, key, .. } => {
+            let entry = ask("GET", &path_of(namespace, key), None).await?;
+            Ok(Page::new(format!("{}\n", entry["value"].as_str().unwrap_or_default()), entry))
+        }
+        Context::Set { namespace, key, value, ttl, .. } => {
+            let body = json!({ "value": value, "ttl_secs": ttl.map(|ttl| ttl.as_secs()) });
+            let entry = ask("PUT", &path_of(namespace, key), Some(body)).await?;
+            Ok(Page::new(format!("{} is set\n", shown(namespace, key)), entry))
+        }
+        Context::Delete { namespace, key, .. } => {
+            ask("DELETE", &path_of(namespace, key), None).await?;
+            Ok(Page::new(
+                format!("{} is deleted\n", shown(namespace, key)),
+                json!({ "namespace": namespace, "key": key }),
+            ))
+        }
+    }
+}
+
+fn path_of(namespace: &str, key: &str) -> String {
+    format!("/v1/context/{}/{}", encoded(namespace), encoded(key))
+}
+
+fn shown(namespace: &str, key: &str) -> String {
+    format!("{} in {}", visible(key), visible(namespace))
+}
+
+fn list(namespace: &str, found: Value) -> Page {
+    let mut drawn = table(["key", "written by", "updated", "expires"], &[]);
+    let entries = found["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for entry in entries {
+        let text = |field: &str| visible(entry[field].as_str().unwrap_or_default());
+        let time = |field: &str| text(field).replace('T', " ").chars().take(19).collect::<String>();
+        let expires = if entry["expires_at"].is_null() { "never".to_owned() } else { time("expires_at") };
+        drawn.add_row([text("key"), text("agent"), time("updated_at"), expires]);
+    }
+    let mut text = match entries {
+        [] => format!("there are no entries in {}\n", visible(namespace)),
+        _ => lines_of(&drawn),
+    };
+    if found["has_more"] == true {
+        text.push_str("there are more: name the beginning of their keys with --prefix\n");
+    }
+    Page::new(text, found)
+}
