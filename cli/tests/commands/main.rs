@@ -8,6 +8,7 @@ mod conversations;
 mod docs;
 mod invalid_agents;
 mod mcp;
+mod packaging;
 mod patterns;
 mod programs;
 mod protection;
