@@ -53,7 +53,9 @@ fn main() -> ExitCode {
         Arguments::Run(run) => unless_nested(|| agents::run(run)),
         Arguments::Serve(serve) => unless_nested(|| service::serve(serve)),
         Arguments::Mcp(mcp) => unless_nested(|| service::mcp(&mcp)),
-        Arguments::Send(send) => service::send(&send),
+        Arguments::Send(send) => {
+            service::send_within_turn(&send).unwrap_or_else(|| unless_nested(|| service::send(&send)))
+        }
         Arguments::Status(status) => service::status(&status),
         Arguments::Wait(wait) => service::wait(&wait),
         Arguments::Watch(watch) => service::watch(&watch),

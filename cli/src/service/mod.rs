@@ -23,7 +23,6 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::nested::unless_nested;
 use crate::page::{self, Failure, Page, json_line};
 use crate::process::{block_on, print};
 use crate::stores::Common;
@@ -44,12 +43,14 @@ pub(crate) fn mcp(arguments: &Mcp) -> ExitCode {
     printed(false, mcp::mcp(arguments))
 }
 
+/// Runs `callboard send` in the name of the agent whose turn has started this process; `None` if none has.
+pub(crate) fn send_within_turn(arguments: &Send) -> Option<ExitCode> {
+    within_turn(|turn| turn.send(arguments, WAIT)).map(|page| page::print(page, arguments.json))
+}
+
 /// Runs `callboard send`.
 pub(crate) fn send(arguments: &Send) -> ExitCode {
-    match within_turn(|turn| turn.send(arguments, WAIT)) {
-        Some(page) => page::print(page, arguments.json),
-        None => unless_nested(|| printed(arguments.json, send::send(arguments))),
-    }
+    printed(arguments.json, send::send(arguments))
 }
 
 /// Runs `callboard status`.
