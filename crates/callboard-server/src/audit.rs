@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use callboard::messages::{Timestamp, visible};
@@ -135,28 +135,47 @@ pub(crate) struct Recorder {
 }
 
 /// A request that is under way. It is recorded also if the client leaves before the response.
-struct Entry {
+pub(crate) struct Entry {
     audit: Arc<Audit>,
     at: Timestamp,
     sender: Sender,
-    from: Option<Peer>,
-    method: Method,
+    from: Option<Arc<str>>,
+    method: String,
     path: String,
     outcome: Option<(StatusCode, Option<ProblemCode>)>,
 }
 
+impl Entry {
+    /// A request that has come now, of this sender and from there.
+    pub(crate) fn begin(
+        audit: Arc<Audit>,
+        at: Timestamp,
+        (sender, from): (Sender, Option<Arc<str>>),
+        method: &str,
+        path: &str,
+    ) -> Self {
+        let path = visible(path).chars().take(MAX_PATH).collect();
+        Self { audit, at, sender, from, method: method.to_owned(), path, outcome: None }
+    }
+
+    /// Sets how it ended.
+    pub(crate) fn end(&mut self, status: StatusCode, code: Option<ProblemCode>) {
+        self.outcome = Some((status, code));
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
-        let changes = ![Method::GET, Method::HEAD].contains(&self.method);
+        let changes = !["GET", "HEAD"].contains(&&*self.method);
         let is_refused = self.outcome.is_some_and(|(status, _)| status.is_client_error() || status.is_server_error());
         if !changes && !is_refused {
             return;
         }
         let (who, person) = self.sender.0.get().map(|(who, person)| (&**who, person.as_deref())).unzip();
-        let (person, from) = (person.flatten(), self.from.as_ref().map(|from| &*from.shown));
+        let (person, from) = (person.flatten(), self.from.as_deref());
         let status = self.outcome.map(|(status, _)| status.as_u16());
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
-        let (method, path) = (self.method.as_str(), &self.path);
+        let (method, path) = (&self.method, &self.path);
         tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, "request");
         let line = json!({
             "at": self.at.to_string(), "who": who, "person": person, "from": from, "method": method, "path": path, "status": status, "code": code,
@@ -169,20 +188,15 @@ impl Drop for Entry {
 pub(crate) async fn record(State(recorder): State<Recorder>, mut request: Request, next: Next) -> Response {
     let sender = Sender::default();
     request.extensions_mut().insert(sender.clone());
-    let mut entry = Entry {
-        at: recorder.tokens.now(),
-        audit: recorder.audit,
-        sender,
-        from: request.extensions().get::<Peer>().cloned().map(|peer| peer.of(request.headers(), &recorder.proxies)),
-        method: request.method().clone(),
-        // Without the query: it may have a token.
-        path: visible(request.uri().path()).chars().take(MAX_PATH).collect(),
-        outcome: None,
-    };
+    let from = request.extensions().get::<Peer>().cloned();
+    let from = from.map(|peer| peer.of(request.headers(), &recorder.proxies).shown);
+    // The path is without the query, which may have a token.
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let mut entry = Entry::begin(recorder.audit, recorder.tokens.now(), (sender, from), method, path);
     let response = next.run(request).await;
     let (status, code) = (response.status(), response.extensions().get::<ProblemCode>().copied());
     recorder.answered.count(status, code);
-    entry.outcome = Some((status, code));
+    entry.end(status, code);
     response
 }
 

@@ -19,7 +19,7 @@ use callboard_server::private::{Client, listen};
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt as _;
 
@@ -130,6 +130,54 @@ async fn a_request_whose_client_leaves_is_recorded_without_a_status() {
     }
     let left = [json!("ci"), json!("POST"), json!(path), Value::Null, Value::Null];
     assert_eq!(lines(&log), [left]);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn requests_of_mcp_clients_that_are_programs_are_recorded_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let board = board().await;
+    let server = Server::new(board.clone(), Tokens::new(Env::system())).audit_file(&log).unwrap();
+    let place = folder.path().join("sockets");
+    let socket = listen(&place, "mcp").await.unwrap();
+    tokio::spawn(async move { server.serve_mcp(socket, std::future::pending()).await });
+    let (read, mut write) = tokio::io::split(Client::new(&place, "mcp").connect().await.unwrap());
+    let mut answers = BufReader::new(read).lines();
+    let begin =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let asker = json!({ "name": "agent_asker", "arguments": { "task": "secret text" } });
+    let messages = [
+        ("initialize", begin),
+        ("tools/list", json!({})),
+        ("tools/call", asker),
+        ("tools/call", json!({ "name": "agent_nobody\u{202e}", "arguments": {} })),
+        ("tools/call", json!({ "name": "agent_asker", "arguments": {} })),
+        ("tools/call", json!({ "name": "decide", "arguments": {} })),
+    ];
+    for (id, (method, params)) in messages.iter().enumerate() {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        answers.next_line().await.unwrap().unwrap();
+        if id == 0 {
+            write.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
+        }
+    }
+    let entry = |method: &str, path: &str, status: u16, code: Value| {
+        [json!("mcp"), json!(method), json!(path), json!(status), code]
+    };
+    let expected = [
+        entry("tools/call", "agent_asker", 200, Value::Null),
+        entry("tools/call", "agent_nobody\\u{202e}", 400, Value::Null),
+        entry("tools/call", "agent_asker", 400, json!("bad-request")),
+        entry("tools/call", "decide", 403, json!("missing-scope")),
+    ];
+    assert_eq!(lines(&log), expected);
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(
+        text.contains(&format!("\"from\":\"process {}\"", std::process::id())) && !text.contains("secret"),
+        "{text}"
+    );
     board.shutdown().await;
 }
 

@@ -21,7 +21,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities, ClientConfig,
     ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
     GetTaskParams, Implementation, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
-    ResourceContents, TaskPayload, TaskStatus,
+    ResourceContents, ServerNotification, SubscriptionFilter, TaskPayload, TaskStatus,
 };
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RequestContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -221,6 +221,81 @@ async fn an_approval_is_only_reported_with_the_command_that_decides() {
         assert_eq!(text(&result), "hello");
         client.cancel().await.unwrap();
     }
+    service.end().await;
+}
+
+#[tokio::test]
+async fn a_token_of_a_person_decides_about_runs_that_it_has_not_begun_and_no_other_token_does() {
+    let service = Service::start().await;
+    with_writer(&service).await;
+    let other = service.client("other", ALL);
+    let nobodys = service.client("nobodys", Scope::ALL);
+    let secret = service.tokens.add(TokenSpec::new("ann", Scope::ALL).owner("Ann")).unwrap();
+    let ann = Client { port: service.port, secret: Some(secret) };
+    let unscoped = service.tokens.add(TokenSpec::new("unscoped", ALL).owner("Ann")).unwrap();
+    let unscoped = Client { port: service.port, secret: Some(unscoped) };
+    let call = async |client: &Client, tool: &str, arguments: Value| {
+        ask(client, "tools/call", &json!({ "name": tool, "arguments": arguments }), &json!({})).await
+    };
+    let begin = async |client: &Client| {
+        let began = call(client, "agent_writer", json!({ "task": "write" })).await;
+        let structured = &began["result"]["structuredContent"];
+        let run = service.board.run(structured["request_id"].as_str().unwrap().parse().unwrap());
+        (run, structured["pending"][0]["id"].clone())
+    };
+    let (run, id) = begin(&other).await;
+    let decision = |decision: &str| json!({ "id": id, "decision": decision, "reason": "not now" });
+
+    for (client, why) in [
+        (
+            &nobodys,
+            "the token nobodys was not made for a person: `callboard tokens add NAME --owner PERSON` makes one that is",
+        ),
+        (&other, "the token other does not have the scope approve"),
+        (&unscoped, "the token unscoped does not have the scope approve"),
+    ] {
+        let tools = ask(client, "tools/list", &json!({}), &json!({})).await["result"]["tools"].to_string();
+        assert!(
+            tools.contains("agent_writer") && !tools.contains("\"decide\"") && !tools.contains("\"approvals\""),
+            "{tools}"
+        );
+        for (tool, arguments) in [("approvals", json!({})), ("decide", decision("approve"))] {
+            assert_eq!(call(client, tool, arguments).await["error"]["message"], why);
+        }
+    }
+    let tools = ask(&ann, "tools/list", &json!({}), &json!({})).await["result"]["tools"].to_string();
+    assert!(tools.contains("\"decide\"") && tools.contains("\"approvals\""), "{tools}");
+    let listed = call(&ann, "approvals", json!({})).await["result"]["structuredContent"].clone();
+    let approval = &listed["approvals"][0];
+    assert_eq!((&approval["id"], &approval["arguments"], &listed["not_listed"]), (&id, &json!("hello"), &json!(0)));
+
+    // What it has begun itself, it neither sees nor decides.
+    let (own, own_id) = begin(&ann).await;
+    let listed = call(&ann, "approvals", json!({})).await["result"]["structuredContent"]["approvals"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let refused = call(&ann, "decide", json!({ "id": own_id, "decision": "approve" })).await["result"].clone();
+    let expected = json!({ "code": "decisions-refused", "detail": "the token ann has begun the run that asks; another one decides" });
+    assert_eq!((&refused["isError"], &refused["structuredContent"]), (&json!(true), &expected));
+    assert_eq!(own.pending().await.len(), 1);
+
+    for (arguments, code) in [
+        (json!({ "id": "approval:1", "decision": "approve" }), "not-found"),
+        (json!({ "id": id, "decision": "perhaps" }), "bad-request"),
+        (json!({ "id": id, "decision": "approve", "arguments": "other" }), "bad-request"),
+    ] {
+        let refused = call(&ann, "decide", arguments).await["result"]["structuredContent"]["code"].clone();
+        assert_eq!(refused, code);
+    }
+    let decided = call(&ann, "decide", decision("approve")).await["result"]["structuredContent"].clone();
+    assert_eq!(decided, json!({ "id": id, "decision": "approved", "by": "ann" }));
+    assert_eq!(run.result().await.unwrap().output, "hello");
+    assert_eq!(call(&ann, "decide", decision("approve")).await["result"]["structuredContent"]["code"], "not-found");
+
+    let (run, id) = begin(&other).await;
+    let denied = call(&ann, "decide", json!({ "id": id, "decision": "deny", "reason": "not now" })).await;
+    assert_eq!(denied["result"]["structuredContent"]["decision"], "denied");
+    let result = run.result().await.unwrap();
+    assert!(!result.outcome.is_finished() && result.to_string().contains("not now"), "{result}");
     service.end().await;
 }
 
@@ -442,6 +517,29 @@ async fn clients_are_notified_when_agents_come_or_go() {
     assert!(tools.iter().any(|tool| tool.name == "agent_newcomer"), "{tools:?}");
     client.cancel().await.unwrap();
     service.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_listens_is_notified_of_tools_until_it_ends_or_the_server_stops() {
+    let service = Service::start().await;
+    let secret = token(&service, "client");
+    let [_, discover] = lifecycles();
+    let client = connect(&service, &secret, discover, User::default()).await;
+    let wanted = SubscriptionFilter::builder().tools_list_changed().resources_list_changed().build();
+    let mut first = client.listen(wanted.clone()).await.unwrap();
+    let mut second = client.listen(wanted).await.unwrap();
+    let tools = SubscriptionFilter::builder().tools_list_changed().build();
+    assert_eq!(*first.acknowledged(), tools, "of what there is no more is promised");
+    let came = AgentSpec::new("newcomer", |_: Turn| async { Ok(Command::new()) });
+    service.board.agents().spawn(came).await.unwrap();
+    for subscription in [&mut first, &mut second] {
+        let next = tokio::time::timeout(Duration::from_secs(20), subscription.next()).await.unwrap().unwrap();
+        assert!(matches!(next, Some(ServerNotification::ToolListChangedNotification(_))), "{next:?}");
+    }
+    first.cancel().await.unwrap();
+    service.stop_serving().await;
+    let next = tokio::time::timeout(Duration::from_secs(20), second.next()).await.unwrap();
+    assert!(!matches!(next, Ok(Some(_))), "{next:?}");
 }
 
 #[tokio::test]

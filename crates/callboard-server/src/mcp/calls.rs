@@ -47,9 +47,12 @@ impl Handler {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let caller = self.caller(&context.extensions, Scope::Delegate)?;
         let board = &self.context.board;
         let target = tools::targets(board).await.map_err(error)?.remove(&*params.name);
+        if let Some(target @ (Target::Approvals | Target::Decide)) = &target {
+            return self.decide(target, params.arguments, &context.extensions).await;
+        }
+        let caller = self.caller(&context.extensions, Scope::Delegate)?;
         let shown = || visible(&params.name.chars().take(MAX_MESSAGE).collect::<String>());
         let unknown = || ErrorData::invalid_params(format!("there is no tool {}", shown()), None);
         let target = target.ok_or_else(unknown)?;
@@ -337,7 +340,7 @@ fn shaped(run: RunId, text: String, structured: Value, is_error: bool) -> CallTo
 }
 
 /// The result of a call that began no run.
-fn refused(problem: &Problem) -> CallToolResponse {
+pub(super) fn refused(problem: &Problem) -> CallToolResponse {
     let mut result = CallToolResult::error(vec![ContentBlock::text(problem.detail.clone())]);
     result.structured_content = Some(json!({ "code": problem.code.as_str(), "detail": problem.detail }));
     result.into()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use callboard::messages::{Presence, RunId, visible};
 use rmcp::model::{
@@ -13,7 +14,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -22,6 +23,7 @@ use uuid::Uuid;
 
 use super::errors::error;
 use super::{resources, tools};
+use crate::audit::{Entry, Sender};
 use crate::context::Context;
 use crate::delegations::{MAX_KEY, idempotency_key, run_of};
 use crate::problem::{Problem, ProblemCode};
@@ -42,34 +44,46 @@ const INSTRUCTIONS: &str = "Each tool delegates a task to an agent or starts a w
 /// A session, or one request of a client that has none.
 pub(crate) struct Handler {
     pub(super) context: Arc<Context>,
-    /// Who sends all of its requests; by default each names its own.
-    caller: Option<(Caller, Uuid)>,
+    /// Whose requests all are; by default each names its sender.
+    connection: Option<Connection>,
     pub(super) calls: Semaphore,
     /// Ends when this is dropped.
     life: CancellationToken,
     _end: DropGuard,
 }
 
+/// A connection of one sender, whose requests are recorded one by one.
+struct Connection {
+    caller: Caller,
+    id: Uuid,
+    from: Arc<str>,
+}
+
 impl Handler {
     /// For requests over HTTP, each with its token.
     pub(super) fn of_requests(context: Arc<Context>) -> Self {
         let life = CancellationToken::new();
-        Self { context, caller: None, calls: Semaphore::new(MAX_CALLS), _end: life.clone().drop_guard(), life }
+        Self { context, connection: None, calls: Semaphore::new(MAX_CALLS), _end: life.clone().drop_guard(), life }
     }
 
     /// For a connection whose requests are all of one sender.
     #[cfg(unix)]
-    pub(super) fn of_connection(context: Arc<Context>, caller: Caller) -> Result<Self, getrandom::Error> {
+    pub(super) fn of_connection(
+        context: Arc<Context>,
+        caller: Caller,
+        from: Arc<str>,
+    ) -> Result<Self, getrandom::Error> {
         // Ids of its requests are those of no other connection, also of another process.
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
-        Ok(Self { caller: Some((caller, Uuid::new_v8(random))), ..Self::of_requests(context) })
+        let connection = Some(Connection { caller, id: Uuid::new_v8(random), from });
+        Ok(Self { connection, ..Self::of_requests(context) })
     }
 
     /// Who sends a request, if that may do what needs this scope.
     pub(super) fn caller(&self, extensions: &Extensions, scope: Scope) -> Result<Caller, ErrorData> {
         let of_request = || extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Caller>()).cloned();
-        let caller = self.caller.as_ref().map(|(caller, _)| caller.clone()).or_else(of_request);
+        let caller = self.connection.as_ref().map(|connection| connection.caller.clone()).or_else(of_request);
         let caller = caller.ok_or_else(|| ErrorData::internal_error("it is not known who sent the request", None))?;
         if caller.scopes.contains(&scope) {
             return Ok(caller);
@@ -99,13 +113,34 @@ impl Handler {
         if let Some(key) = in_header.or(in_meta) {
             return Ok(Some(run_of(caller, key)));
         }
-        let session = match &self.caller {
-            Some((_, connection)) => Some(connection.to_string()),
+        let session = match &self.connection {
+            Some(connection) => Some(connection.id.to_string()),
             None => parts.and_then(|parts| parts.headers.get("mcp-session-id")?.to_str().ok()).map(str::to_owned),
         };
         // No other key has a space. A number is not the text of its digits.
         Ok(session.map(|session| run_of(caller, &format!("{session} {}", json!(context.id)))))
     }
+
+    /// Has the audit log record a request of a connection; one over HTTP is recorded as such.
+    fn recorded(&self, method: &str, target: &str) -> Option<Entry> {
+        let Connection { caller, from, .. } = self.connection.as_ref()?;
+        let sender = Sender::default();
+        sender.is(caller);
+        let audit = Arc::clone(&self.context.audit);
+        Some(Entry::begin(audit, self.context.now(), (sender, Some(Arc::clone(from))), method, target))
+    }
+}
+
+/// Records how a request ended: with a result, which may have the code of a problem, or with an error, which may have one too.
+fn record(entry: Option<Entry>, answer: Result<Option<&Value>, &ErrorData>) {
+    let Some(mut entry) = entry else { return };
+    let (data, usual) = match answer {
+        Ok(structured) => (structured, StatusCode::OK),
+        Err(error) => (error.data.as_ref(), StatusCode::BAD_REQUEST),
+    };
+    let code = data.and_then(|data| data["code"].as_str());
+    let code = ProblemCode::ALL.iter().copied().find(|known| Some(known.as_str()) == code);
+    entry.end(code.map_or(usual, ProblemCode::status), code);
 }
 
 /// Returns after agents have come or gone; `false` once the board has ended.
@@ -136,14 +171,11 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // Who cannot call any sees none.
-        if self.caller(&context.extensions, Scope::Delegate).is_err() {
-            return Ok(ListToolsResult::default());
-        }
+        let Ok(caller) = self.caller(&context.extensions, Scope::Read) else { return Ok(ListToolsResult::default()) };
         let board = &self.context.board;
         let targets = tools::targets(board).await.map_err(error)?;
         let after = request.and_then(|request| request.cursor).unwrap_or_default();
-        let mut rest = targets.into_iter().filter(|(name, _)| *name > after).peekable();
+        let mut rest = targets.into_iter().filter(|(name, target)| *name > after && target.is_for(&caller)).peekable();
         let (mut tools, mut last) = (Vec::new(), None);
         for (name, target) in rest.by_ref().take(tools::PAGE) {
             last = Some(name.clone());
@@ -158,7 +190,14 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(request, context).await
+        let entry = self.recorded("tools/call", &request.name);
+        let answer = self.call(request, context).await;
+        let structured = match &answer {
+            Ok(CallToolResponse::Complete(result)) => result.structured_content.as_ref(),
+            Ok(_) | Err(_) => None,
+        };
+        record(entry, answer.as_ref().map(|_| structured));
+        answer
     }
 
     async fn get_task(
@@ -176,9 +215,15 @@ impl ServerHandler for Handler {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let caller = self.caller(&context.extensions, Scope::Delegate)?;
-        let (run, _) = self.own_run(&caller, &request.task_id).await?;
-        self.take_answers(&run, &caller, request.input_responses).await.map(drop)
+        let entry = self.recorded("tasks/update", &request.task_id);
+        let updating = async {
+            let caller = self.caller(&context.extensions, Scope::Delegate)?;
+            let (run, _) = self.own_run(&caller, &request.task_id).await?;
+            self.take_answers(&run, &caller, request.input_responses).await.map(drop)
+        };
+        let updated = updating.await;
+        record(entry, updated.as_ref().map(|()| None));
+        updated
     }
 
     async fn cancel_task(
@@ -186,10 +231,16 @@ impl ServerHandler for Handler {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let caller = self.caller(&context.extensions, Scope::Delegate)?;
-        let (run, _) = self.own_run(&caller, &request.task_id).await?;
-        let reason = format!("cancelled by {}", caller.by());
-        run.cancel(&reason).await.map(|_| ()).map_err(|it| error(it.into()))
+        let entry = self.recorded("tasks/cancel", &request.task_id);
+        let cancelling = async {
+            let caller = self.caller(&context.extensions, Scope::Delegate)?;
+            let (run, _) = self.own_run(&caller, &request.task_id).await?;
+            let reason = format!("cancelled by {}", caller.by());
+            run.cancel(&reason).await.map(|_| ()).map_err(|it| error(it.into()))
+        };
+        let cancelled = cancelling.await;
+        record(entry, cancelled.as_ref().map(|()| None));
+        cancelled
     }
 
     async fn list_resource_templates(

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::Handler;
+use crate::audit::Peer;
 use crate::lingering::Lingering;
 use crate::private::Listener;
 use crate::routes::Server;
@@ -31,8 +32,8 @@ impl Server {
         let context = self.renewed().context;
         let caller = Caller::process(NAME, [Scope::Read, Scope::Delegate]);
         let end = CancellationToken::new();
-        let connect = |stream, _| {
-            let handler = Handler::of_connection(Arc::clone(&context), caller.clone());
+        let connect = |stream, peer: Peer| {
+            let handler = Handler::of_connection(Arc::clone(&context), caller.clone(), peer.shown);
             let handler = handler.inspect_err(|error| {
                 tracing::error!(%error, "a connection was refused: the system gave no random bytes");
             });

@@ -1,8 +1,8 @@
 //! The Model Context Protocol: the agents and saved workflows of the board as tools, their runs as tasks, and journals as
 //! resources, for revisions up to 2026-07-28.
 //!
-//! What a client sends is untrusted, so each run that it begins is tainted. It decides nothing that a person is to decide:
-//! approvals are reported as waiting. The protocol itself is `rmcp`'s; this room bounds what reaches it (`http`, `sessions`),
+//! What a client sends is untrusted, so each run that it begins is tainted. Approvals are reported as waiting; a token that was made
+//! for a person, with the scope for it, decides about those of runs that it has not begun (`decisions`). The protocol itself is `rmcp`'s; this room bounds what reaches it (`http`, `sessions`),
 //! and says what the board has for it.
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use axum::{Extension, Router};
 use crate::context::Context;
 
 mod calls;
+mod decisions;
 mod errors;
 mod handler;
 mod http;

@@ -100,9 +100,9 @@ impl TokenSpec {
 /// What a token has beside its scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Terms {
+pub(crate) struct Terms {
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
+    pub(crate) owner: Option<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     namespaces: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,7 +218,7 @@ pub(crate) struct Caller {
     pub(crate) scopes: BTreeSet<Scope>,
     /// The person whose token it is, if the server knows them.
     pub(crate) person: Option<Arc<str>>,
-    terms: Terms,
+    pub(crate) terms: Terms,
     /// Whether it is this user, who reaches all namespaces.
     is_owner: bool,
     /// The hash of the token's secret; `None` for a process of this user, which has no token.
