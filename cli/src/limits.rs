@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use callboard::messages::{Complexity, Limits, visible};
+use callboard::messages::{Complexity, Cost, Limits, visible};
 use callboard_documents::json::{self, JsonError};
 
 use crate::values::{similar, text_in};
@@ -23,10 +23,11 @@ pub(crate) struct Figures {
     depth: Option<usize>,
     repeat_window: Option<usize>,
     attempts: Option<u32>,
+    cost: Option<Cost>,
 }
 
 /// The names of the limits in JSON.
-const NAMES: [&str; 6] = ["handoffs", "tokens", "agents", "depth", "repeat_window", "attempts"];
+const NAMES: [&str; 7] = ["handoffs", "tokens", "agents", "depth", "repeat_window", "attempts", "cost"];
 
 /// What the errors of JSON end with.
 const EXAMPLE: &str = r#"write limits as in '{"tokens": 50000}'"#;
@@ -43,6 +44,7 @@ impl Figures {
                 "depth" => figures.depth = Some(number(name, value, 0)?),
                 "repeat_window" => figures.repeat_window = Some(number(name, value, 0)?),
                 "attempts" => figures.attempts = Some(number(name, value, 1)?),
+                "cost" => figures.cost = Some(dollars(value)?),
                 _ => {
                     let tip = similar(name, NAMES).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
                     let known = NAMES.join(", ");
@@ -55,9 +57,24 @@ impl Figures {
 
     /// The object that has the same figures.
     fn object(&self) -> Value {
-        let Self { handoffs, tokens, agents, depth, repeat_window, attempts } = self;
-        let all = [json!(handoffs), json!(tokens), json!(agents), json!(depth), json!(repeat_window), json!(attempts)];
+        let Self { handoffs, tokens, agents, depth, repeat_window, attempts, cost } = self;
+        let cost = json!(cost.map(Cost::decimal));
+        let all =
+            [json!(handoffs), json!(tokens), json!(agents), json!(depth), json!(repeat_window), json!(attempts), cost];
         NAMES.into_iter().zip(all).filter(|(_, value)| !value.is_null()).collect()
+    }
+}
+
+/// A number of US dollars above zero: a text, which is exact, or a whole number.
+fn dollars(value: &Value) -> Result<Cost, String> {
+    let text = value.as_str().map(str::to_owned).or_else(|| value.as_u64().map(|dollars| dollars.to_string()));
+    let cost: Option<Cost> = text.and_then(|text| text.parse().ok());
+    match cost {
+        Some(Cost(0)) => Err("the limit cost has to be above zero: with 0 no model can be asked".to_owned()),
+        Some(cost) => Ok(cost),
+        None => Err(visible(&format!(
+            "the limit cost has to be a text of US dollars, not {value}; write it as in '{{\"cost\": \"2.50\"}}'"
+        ))),
     }
 }
 
@@ -94,7 +111,7 @@ impl LimitChoice {
         match self {
             Self::Class(class) => Limits::of(*class),
             Self::Figures(figures) => {
-                let Figures { handoffs, tokens, agents, depth, repeat_window, attempts } = figures;
+                let Figures { handoffs, tokens, agents, depth, repeat_window, attempts, cost } = figures;
                 Limits {
                     handoffs: handoffs.unwrap_or(before.handoffs),
                     tokens: tokens.unwrap_or(before.tokens),
@@ -102,6 +119,7 @@ impl LimitChoice {
                     depth: depth.unwrap_or(before.depth),
                     repeat_window: repeat_window.unwrap_or(before.repeat_window),
                     attempts: attempts.unwrap_or(before.attempts),
+                    cost: cost.or(before.cost),
                 }
             }
         }
@@ -145,11 +163,17 @@ mod tests {
     #[test]
     fn wrong_limits_are_refused_with_what_is_wrong_and_an_example() {
         let problem = |text: &str| limit_choice(text).unwrap_err();
-        let all = "the limits are handoffs, tokens, agents, depth, repeat_window, attempts; write limits as in '{\"tokens\": 50000}'";
+        let all = "the limits are handoffs, tokens, agents, depth, repeat_window, attempts, cost; write limits as in '{\"tokens\": 50000}'";
         assert_eq!(problem("{\"atempts\": 1}"), format!("there is no limit atempts; did you mean attempts?; {all}"));
         for (text, expected) in [
             ("{\"tokens\": \"many\"}", "the limit tokens has to be a whole number, not \"many\"; write limits as in "),
             ("{\"tokens\": -1}", "the limit tokens has to be a whole number, not -1; "),
+            (
+                "{\"cost\": 2.5}",
+                "the limit cost has to be a text of US dollars, not 2.5; write it as in '{\"cost\": \"2.50\"}'",
+            ),
+            ("{\"cost\": \"2,50\"}", "the limit cost has to be a text of US dollars, not \"2,50\"; "),
+            ("{\"cost\": 0}", "the limit cost has to be above zero: with 0 no model can be asked"),
             ("{\"attempts\": 4294967296}", "the limit attempts is too large: 4294967296"),
             ("{\"tokens\": 1", "the limits are not JSON: column 12: EOF while parsing an object; write limits as in "),
             ("{\"tokens\": 1, \"tokens\": 2}", "column 22: the key \"tokens\" is repeated; keep one of them"),
@@ -163,7 +187,7 @@ mod tests {
 
     #[test]
     fn zero_is_a_limit_of_what_a_run_can_do_without() {
-        for name in NAMES {
+        for name in NAMES.into_iter().filter(|name| *name != "cost") {
             let choice = limit_choice(&format!("{{\"{name}\": 0}}"));
             if ["handoffs", "depth", "repeat_window"].contains(&name) {
                 assert_eq!(choice.unwrap().argument(), format!("{{\"{name}\":0}}"));
@@ -177,15 +201,17 @@ mod tests {
 
     #[test]
     fn limits_are_written_as_they_are_read() {
-        for text in ["simple", "{\"handoffs\":2,\"tokens\":7}"] {
+        for text in ["simple", "{\"handoffs\":2,\"tokens\":7}", "{\"cost\":\"0.50\"}"] {
             assert_eq!(limit_choice(text).unwrap().argument(), text);
         }
     }
 
     #[test]
     fn single_limits_replace_those_that_they_name_and_a_class_replaces_all() {
-        let all = r#"{"handoffs": 1, "tokens": 2, "agents": 3, "depth": 4, "repeat_window": 5, "attempts": 6}"#;
-        let before = Limits { handoffs: 1, tokens: 2, agents: 3, depth: 4, repeat_window: 5, attempts: 6 };
+        let all =
+            r#"{"handoffs": 1, "tokens": 2, "agents": 3, "depth": 4, "repeat_window": 5, "attempts": 6, "cost": 7}"#;
+        let cost = Some(Cost(7_000_000_000));
+        let before = Limits { handoffs: 1, tokens: 2, agents: 3, depth: 4, repeat_window: 5, attempts: 6, cost };
         let over = |text: &str| limit_choice(text).unwrap().over(&before);
         assert_eq!(limit_choice(all).unwrap().of_new_run(), before);
         assert_eq!(over("{\"tokens\": 20}"), Limits { tokens: 20, ..before.clone() });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use callboard::messages::{Outcome, Refusal, RunEvent, RunResult, StateRules, Submission, Verdict, visible};
+use callboard::messages::{Cost, Outcome, Refusal, RunEvent, RunResult, StateRules, Submission, Verdict, visible};
 use callboard::supervision::runs::{Cause, Fork, Replay};
 use serde_json::json;
 
@@ -58,7 +58,7 @@ pub(crate) fn raised_limits(history: &[RunEvent], result: &RunResult) -> Option<
         Outcome::Refused(refusal) => Some(refusal),
         Outcome::Finished | Outcome::Failed { .. } | Outcome::Denied { .. } | Outcome::Cancelled { .. } => None,
     };
-    let mut raised: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut raised: BTreeMap<&'static str, u64> = BTreeMap::new();
     for refusal in failures.chain(outcome) {
         let Some((limit, needed)) = refusal.needed_limit() else { continue };
         let least = match refusal {
@@ -66,12 +66,27 @@ pub(crate) fn raised_limits(history: &[RunEvent], result: &RunResult) -> Option<
                 let used = result.metrics.tokens_spent.saturating_add(result.metrics.overrun);
                 with_reserve(used.saturating_add(*asked)).max(submission.limits().tokens.saturating_mul(2))
             }
+            Refusal::CostBudget { asked: Some(asked), .. } => {
+                let needed = result.metrics.usage.cost.0.saturating_add(asked.0);
+                let doubled = submission.limits().cost.unwrap_or_default().0.saturating_mul(2);
+                in_cents(needed.saturating_add(needed / 2)).max(doubled)
+            }
             _ => 0,
         };
         let to = raised.entry(limit).or_default();
         *to = needed.max(least).max(*to);
     }
-    (!raised.is_empty()).then(|| json!(raised).to_string())
+    let value = |(limit, to): (&'static str, u64)| match limit {
+        "cost" => (limit, json!(Cost(to).decimal())),
+        _ => (limit, json!(to)),
+    };
+    (!raised.is_empty()).then(|| json!(raised.into_iter().map(value).collect::<BTreeMap<_, _>>()).to_string())
+}
+
+/// Rounded up to a whole cent if it has one.
+fn in_cents(billionths: u64) -> u64 {
+    const CENT: u64 = 10_000_000;
+    if billionths < CENT { billionths } else { billionths.div_ceil(CENT).saturating_mul(CENT) }
 }
 
 /// Half as much again, in whole thousands if it has some.

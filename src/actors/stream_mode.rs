@@ -157,7 +157,14 @@ mod tests {
         let at = Timestamp::default();
         let notice = RunEvent::Noticed { turn: 1, text: "half done".into(), at };
         assert_eq!(modes(None, &notice), [StreamMode::Messages, StreamMode::Debug]);
-        let settled = RunEvent::Settled { turn: 1, ordinal: 0, usage: Some(Usage::of(1, 1)), at: Some(at) };
+        let settled = RunEvent::Settled {
+            turn: 1,
+            ordinal: 0,
+            usage: Some(Usage::of(1, 1)),
+            at: Some(at),
+            model: None,
+            is_of_run: false,
+        };
         assert_eq!(modes(None, &settled), [StreamMode::Debug]);
         let recovered = RunEvent::Recovered { at, new_process: true };
         assert_eq!(modes(None, &recovered), [StreamMode::Updates, StreamMode::Debug]);

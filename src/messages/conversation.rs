@@ -3,8 +3,10 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::AddAssign;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use callboard_text::quoted;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Json, Usage};
@@ -90,17 +92,48 @@ impl ToolCall {
 pub struct Cost(pub u64);
 
 impl Cost {
-    /// What a number of tokens costs at a price for a million of them.
+    /// What a number of tokens costs at a price for a million of them. A price counts to the millionth of a dollar.
     #[must_use]
     pub fn of(tokens: u64, dollars_per_million: f64) -> Self {
-        // A dollar per million tokens is a thousand billionths each. The cast saturates.
-        Self((tokens as f64 * dollars_per_million * 1_000.0).round() as u64)
+        // A millionth of a dollar per million tokens is a thousandth of a billionth each. The casts saturate.
+        let thousandths = u128::from(tokens) * u128::from((dollars_per_million * 1e6).round() as u64);
+        Self(u64::try_from((thousandths + 500) / 1_000).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the exact amount in US dollars, as it is written among [`Limits`](super::Limits): `2.50`, `0.000000001`.
+    #[must_use]
+    pub fn decimal(self) -> String {
+        let text = format!("{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        let least = text.len() - 7;
+        let shown = text.trim_end_matches('0').len().max(least);
+        text[..shown].to_owned()
     }
 
     /// Returns the cost in US dollars.
     #[must_use]
     pub fn dollars(self) -> f64 {
         self.0 as f64 / 1e9
+    }
+}
+
+impl FromStr for Cost {
+    type Err = String;
+
+    /// Reads US dollars: digits, and after a point up to nine more.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (dollars, billionths) = text.split_once('.').unwrap_or((text, "0"));
+        let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        let read = || {
+            let dollars: u64 = dollars.parse().ok()?;
+            let billionths: u64 = format!("{billionths:0<9}").parse().ok()?;
+            dollars.checked_mul(1_000_000_000)?.checked_add(billionths)
+        };
+        let is_amount = is_number(dollars) && is_number(billionths) && billionths.len() <= 9;
+        is_amount
+            .then(read)
+            .flatten()
+            .map(Self)
+            .ok_or_else(|| format!("{} is no amount of US dollars: write one as in \"2.50\"", quoted(text)))
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentName, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Decision, Envelope, Failure, Intent, Json,
-    Order, Outcome, Refusal, Resolution, Submission, Timestamp, TurnId, Update, Usage, Verdict,
+    AgentName, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Cost, Decision, Envelope, Failure, Intent,
+    Json, Order, Outcome, Refusal, Resolution, Submission, Timestamp, TurnId, Update, Usage, Verdict,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -75,11 +75,14 @@ pub enum RunEvent {
         ordinal: u32,
         /// The number of tokens that the turn asked for.
         tokens: u64,
-        /// Admitted, without agents, or refused with [`Refusal::TokenBudget`].
+        /// Admitted, without agents, or refused with [`Refusal::TokenBudget`] or [`Refusal::CostBudget`].
         verdict: Verdict,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
+        /// The most that the call may cost; `None` if the price of its model is not known.
+        #[serde(skip)]
+        cost: Option<Cost>,
     },
     /// A call reported what it used, or is known not to have been sent (`None`).
     Settled {
@@ -93,6 +96,12 @@ pub enum RunEvent {
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]
         at: Option<Timestamp>,
+        /// The name of the model that has answered; `None` if it is not known.
+        #[serde(skip)]
+        model: Option<Arc<str>>,
+        /// The usage is that of a run that the turn began, which has it among its own too.
+        #[serde(skip)]
+        is_of_run: bool,
     },
     /// A turn asked people a question that does not expire, and waits for [`RunEvent::Answered`].
     Asked {
@@ -420,6 +429,17 @@ pub enum RunEvent {
     },
 }
 
+/// A field of an event that is stored beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Beside {
+    /// [`RunEvent::Reserved`]: what the call may cost.
+    Cost(Cost),
+    /// [`RunEvent::Settled`]: the model.
+    Model(Arc<str>),
+    /// [`RunEvent::Settled`]: the usage is that of a run.
+    OfRun,
+}
+
 /// The turn of an event, by whatever reference the event is.
 macro_rules! turn_of {
     ($event:expr) => {
@@ -557,6 +577,37 @@ impl RunEvent {
     /// Mutable access to [`RunEvent::time_beside`].
     pub(crate) fn time_beside_mut(&mut self) -> Option<&mut Option<Timestamp>> {
         time_beside_of!(self)
+    }
+
+    /// The rest of the event that is stored beside it, because events of its kind had it not at first.
+    pub(crate) fn beside(&self) -> Option<Beside> {
+        match self {
+            Self::Reserved { cost, .. } => cost.map(Beside::Cost),
+            Self::Settled { is_of_run: true, .. } => Some(Beside::OfRun),
+            Self::Settled { model, .. } => model.clone().map(Beside::Model),
+            _ => None,
+        }
+    }
+
+    /// Puts back what was stored beside the event.
+    pub(crate) fn put_beside(&mut self, beside: Beside) {
+        match beside {
+            Beside::Cost(stored) => {
+                if let Self::Reserved { cost, .. } = self {
+                    *cost = Some(stored);
+                }
+            }
+            Beside::Model(stored) => {
+                if let Self::Settled { model, .. } = self {
+                    *model = Some(stored);
+                }
+            }
+            Beside::OfRun => {
+                if let Self::Settled { is_of_run, .. } = self {
+                    *is_of_run = true;
+                }
+            }
+        }
     }
 
     /// Mutable access to [`RunEvent::turn`].

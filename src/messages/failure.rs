@@ -66,6 +66,8 @@ pub enum FailureKind {
     Unregistered,
     /// It is unknown whether something that must not be repeated has happened: the turn ends.
     OutcomeUnknown,
+    /// Something outside needs a person first, such as the key or the payment of a provider: never tried again by itself.
+    NeedsPerson,
 }
 
 impl FailureKind {
@@ -81,7 +83,8 @@ impl FailureKind {
             | Self::InvalidCommand
             | Self::ChangedTurn
             | Self::Unregistered
-            | Self::OutcomeUnknown => false,
+            | Self::OutcomeUnknown
+            | Self::NeedsPerson => false,
         }
     }
 
@@ -97,7 +100,8 @@ impl FailureKind {
             | Self::Refused
             | Self::Denied
             | Self::Unregistered
-            | Self::OutcomeUnknown => format!("{self}: "),
+            | Self::OutcomeUnknown
+            | Self::NeedsPerson => format!("{self}: "),
         }
     }
 }
@@ -115,6 +119,7 @@ impl std::fmt::Display for FailureKind {
             Self::Denied => "denied",
             Self::Unregistered => "unregistered",
             Self::OutcomeUnknown => "outcome unknown",
+            Self::NeedsPerson => "a person is needed",
         })
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Cost;
+
 /// How much a task is expected to need; a preset of [`Limits`] (SEMANTICS 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,6 +57,44 @@ pub struct Limits {
     pub repeat_window: usize,
     /// Attempts of one turn before it ends in dead letters.
     pub attempts: u32,
+    /// What the calls of models may cost over the whole run; without a limit if unset. It is reserved before each call as tokens are, so a
+    /// model needs prices. In JSON it is a text of US dollars, such as `"2.50"`.
+    #[serde(with = "dollars", skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// The limit of money in JSON. A store has it beside the task (`task/form.rs`): here it has no bytes, as if it were skipped.
+mod dollars {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+    use crate::messages::Cost;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Whole(u64),
+    }
+
+    pub(super) fn serialize<S: Serializer>(cost: &Option<Cost>, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            cost.map(Cost::decimal).serialize(serializer)
+        } else {
+            serializer.serialize_unit()
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cost>, D::Error> {
+        if !deserializer.is_human_readable() {
+            return <()>::deserialize(deserializer).map(|()| None);
+        }
+        let text = match Option::deserialize(deserializer)? {
+            None => return Ok(None),
+            Some(Written::Text(text)) => text,
+            Some(Written::Whole(dollars)) => dollars.to_string(),
+        };
+        text.parse().map(Some).map_err(D::Error::custom)
+    }
 }
 
 impl Limits {
@@ -66,7 +106,15 @@ impl Limits {
             Complexity::Medium => (2, 25_000, 3),
             Complexity::Complex => (5, 150_000, 5),
         };
-        Self { handoffs, tokens, agents, depth: super::Chain::DEFAULT_MAX_DEPTH, repeat_window: 3, attempts: 3 }
+        Self {
+            handoffs,
+            tokens,
+            agents,
+            depth: super::Chain::DEFAULT_MAX_DEPTH,
+            repeat_window: 3,
+            attempts: 3,
+            cost: None,
+        }
     }
 }
 
@@ -84,8 +132,9 @@ impl From<Complexity> for Limits {
 
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { handoffs, tokens, agents, depth, .. } = self;
-        write!(f, "{handoffs} handoffs, {tokens} tokens, {agents} agents, delegation depth {depth}")
+        let Self { handoffs, tokens, agents, depth, cost, .. } = self;
+        write!(f, "{handoffs} handoffs, {tokens} tokens, {agents} agents, delegation depth {depth}")?;
+        cost.map_or(Ok(()), |cost| write!(f, ", {cost}"))
     }
 }
 
@@ -119,6 +168,19 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_money_is_exact_in_json() {
+        let limits = Limits { cost: Some(Cost(2_500_000_001)), ..Limits::default() };
+        let json = serde_json::to_value(&limits).unwrap();
+        assert_eq!(json["cost"], "2.500000001");
+        assert_eq!(serde_json::from_value::<Limits>(json).unwrap(), limits);
+        let read = |text: &str| serde_json::from_str::<Limits>(text).map(|limits| limits.cost);
+        assert_eq!(read("{\"cost\": 3}").unwrap(), Some(Cost(3_000_000_000)));
+        assert_eq!(read("{\"cost\": null}").unwrap(), None);
+        assert!(read("{\"cost\": 2.5}").is_err(), "a number with a point is not exact");
+        assert_eq!(serde_json::to_value(Limits::default()).unwrap().get("cost"), None);
+    }
 
     #[test]
     fn backoff_doubles_within_its_bounds() {

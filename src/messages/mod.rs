@@ -64,6 +64,7 @@ pub use dead_letter::DeadLetter;
 pub use delegation::{Answer, ContextStrategy, EarlierAnswer, LateAnswer, Order, Status};
 pub use durability::Durability;
 pub use ended_run::EndedRun;
+pub(crate) use event::Beside;
 pub use event::RunEvent;
 pub use failure::{Failure, FailureKind};
 pub use flow::Flow;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard_text::{cut, did_you_mean, quoted, visible_lines};
 use serde::{Deserialize, Serialize};
 
-use super::{AgentName, Chain, Wait};
+use super::{AgentName, Chain, Cost, Wait};
 
 /// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a
 /// failure: what was asked for has not happened, and the text has what to change. A handoff is refused after its turn has
@@ -188,6 +188,42 @@ pub enum Refusal {
         /// The question, as JSON text.
         question: String,
     },
+    /// What a call may cost does not fit what is left of the run's limit of money, or is not known (SEMANTICS 2).
+    #[error("{}", too_expensive(self))]
+    CostBudget {
+        /// What the run may cost in all ([`Limits::cost`](super::Limits::cost)).
+        budget: Cost,
+        /// What is spent, `unsettled` included.
+        spent: Cost,
+        /// The part of `spent` that was set aside for calls that never reported, by attempts that are over.
+        unsettled: Cost,
+        /// What is set aside for calls of attempts that are under way.
+        reserved: Cost,
+        /// The most that the call may cost; `None` if that is not known.
+        asked: Option<Cost>,
+    },
+}
+
+fn too_expensive(refusal: &Refusal) -> String {
+    let Refusal::CostBudget { budget, spent, unsettled, reserved, asked } = refusal else { return String::new() };
+    let Some(asked) = asked else {
+        return format!(
+            "the run may cost {budget}, and what this may cost is not known: give the model prices, or the workflow a `cost` \
+             among its limits"
+        );
+    };
+    let (never_reported, settle) = match unsettled {
+        Cost(0) => (String::new(), ""),
+        _ => (
+            format!(", of which {unsettled} by calls that never reported"),
+            "settle or release them before the attempt ends, or ",
+        ),
+    };
+    format!(
+        "{asked} more does not fit the {budget} that the run may cost ({spent} spent{never_reported}, {reserved} reserved); \
+         {settle}{}",
+        raise(refusal.needed_limit())
+    )
 }
 
 fn shown_cycle(cycle: &[Wait]) -> String {
@@ -197,9 +233,13 @@ fn shown_cycle(cycle: &[Wait]) -> String {
 /// The lines that raise a limit of a task to what is asked for.
 fn raise(needed: Option<(&'static str, u64)>) -> String {
     let Some((limit, to)) = needed else { return String::new() };
+    let (json, rust) = match limit {
+        "cost" => (format!("\"{}\"", Cost(to).decimal()), format!("Some(Cost({to}))")),
+        _ => (to.to_string(), to.to_string()),
+    };
     format!(
-        "raise `limits.{limit}` of the task: --limits '{{\"{limit}\": {to}}}' on the command line, \
-         .limits(Limits {{ {limit}: {to}, ..Limits::default() }}) in Rust"
+        "raise `limits.{limit}` of the task: --limits '{{\"{limit}\": {json}}}' on the command line, \
+         .limits(Limits {{ {limit}: {rust}, ..Limits::default() }}) in Rust"
     )
 }
 
@@ -214,7 +254,7 @@ fn shown(chain: &Chain) -> String {
 
 impl Refusal {
     /// The limit of the run that was too low, by the name of its field in [`Limits`](super::Limits), and how high it has to be for
-    /// what was asked. `None` if no limit of the run was why.
+    /// what was asked; `cost` in billionths of a dollar. `None` if no limit of the run was why.
     #[must_use]
     pub fn needed_limit(&self) -> Option<(&'static str, u64)> {
         match self {
@@ -224,7 +264,11 @@ impl Refusal {
             Self::TokenBudget { spent, reserved, asked, is_delegated: false, .. } => {
                 Some(("tokens", spent.saturating_add(*reserved).saturating_add(*asked)))
             }
-            Self::TokenBudget { is_delegated: true, .. }
+            Self::CostBudget { spent, reserved, asked: Some(asked), .. } => {
+                Some(("cost", spent.0.saturating_add(reserved.0).saturating_add(asked.0)))
+            }
+            Self::CostBudget { asked: None, .. }
+            | Self::TokenBudget { is_delegated: true, .. }
             | Self::AlreadyInChain { .. }
             | Self::RepeatedHandoff { .. }
             | Self::BreakerOpen { .. }
@@ -276,6 +320,7 @@ impl Refusal {
             Self::DeadlinePassed => "DeadlinePassed",
             Self::ShuttingDown => "ShuttingDown",
             Self::QuestionExpired { .. } => "QuestionExpired",
+            Self::CostBudget { .. } => "CostBudget",
         }
     }
 }

@@ -98,7 +98,7 @@ impl Agent for WorkflowAgent {
         let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(self.limits.clone());
         task.durability = turn.task().durability;
         task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
-        let reserved = turn.reserve_for(self.limits.tokens, true).await?;
+        let reserved = turn.reserve_for_run(self.limits.tokens, self.limits.cost).await?;
         // The run may exist from here on, also if the turn is stopped before the acknowledgement arrives.
         let mut begun = Begun { run: board.run(id), has_ended: false };
         let result = match board.submit_for(&turn, task).await {

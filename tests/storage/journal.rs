@@ -9,7 +9,8 @@ use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Journal, Key};
 use serde_json::json;
 
-const LONG: Limits = Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3, repeat_window: 3, attempts: 3 };
+const LONG: Limits =
+    Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3, repeat_window: 3, attempts: 3, cost: None };
 
 /// Counts up to its task's number, one turn each, and asks a question at `pause`.
 async fn board(world: &World, durability: Durability, pause: Option<u64>) -> Callboard {

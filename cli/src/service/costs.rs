@@ -1,4 +1,4 @@
-//! `callboard usage`: what runs have used, by day, agent and who gave them.
+//! `callboard usage`: what runs have used, by day, agent, model and who gave them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::arguments::Usage;
 use super::boards::{ask_service, encoded};
 
 /// Rows are added up by these.
-const KEYS: [&str; 3] = ["day", "agent", "from_agent"];
+const KEYS: [&str; 4] = ["day", "agent", "model", "from_agent"];
 /// What is added up.
 const SUMS: [&str; 4] = ["delegations", "input_tokens", "output_tokens", "cost_nanodollars"];
 
@@ -31,26 +31,36 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
         }
     }
     let rows = added_up(&pages);
-    let mut drawn = table(["day", "agent", "from", "runs", "input tokens", "output tokens", "cost"], &[3, 4, 5, 6]);
+    let mut drawn =
+        table(["day", "agent", "model", "from", "runs", "input tokens", "output tokens", "cost"], &[4, 5, 6, 7]);
     for row in &rows {
-        let [day, agent, from] = KEYS.map(|key| visible(row[key].as_str().unwrap_or_default()));
+        let [day, agent, model, from] = KEYS.map(|key| visible(row[key].as_str().unwrap_or_default()));
         let [runs, input, output, cost] = SUMS.map(|key| row[key].as_u64().unwrap_or_default());
-        drawn.add_row([day, agent, from, grouped(runs), grouped(input), grouped(output), Cost(cost).to_string()]);
+        drawn.add_row([
+            day,
+            agent,
+            model,
+            from,
+            grouped(runs),
+            grouped(input),
+            grouped(output),
+            Cost(cost).to_string(),
+        ]);
     }
     let text = if rows.is_empty() { "nothing was used\n".to_owned() } else { lines_of(&drawn) };
     Ok(Page::new(text, json!({ "usage": rows })))
 }
 
-/// The rows, newest day first, each day, agent and giver once.
+/// The rows, newest day first, each day, agent, model and giver once.
 fn added_up(rows: &[Value]) -> Vec<Value> {
-    let mut sums: BTreeMap<[Option<&str>; 3], [u64; 4]> = BTreeMap::new();
+    let mut sums: BTreeMap<[Option<&str>; 4], [u64; 4]> = BTreeMap::new();
     for row in rows {
         let sum = sums.entry(KEYS.map(|key| row[key].as_str())).or_default();
         for (sum, key) in sum.iter_mut().zip(SUMS) {
             *sum = sum.saturating_add(row[key].as_u64().unwrap_or_default());
         }
     }
-    let row = |(keys, sums): ([Option<&str>; 3], [u64; 4])| {
+    let row = |(keys, sums): ([Option<&str>; 4], [u64; 4])| {
         let keys = KEYS.iter().zip(keys).map(|(key, value)| ((*key).to_owned(), json!(value)));
         keys.chain(SUMS.iter().zip(sums).map(|(key, sum)| ((*key).to_owned(), json!(sum)))).collect()
     };
@@ -65,7 +75,7 @@ mod tests {
     fn a_day_that_is_on_two_pages_is_one_row() {
         let row = |day: &str, from: Option<&str>, runs: u64| {
             json!({
-                "day": day, "agent": "a", "from_agent": from, "delegations": runs, "input_tokens": 10 * runs,
+                "day": day, "agent": "a", "model": "m", "from_agent": from, "delegations": runs, "input_tokens": 10 * runs,
                 "output_tokens": runs, "cost_nanodollars": 7,
             })
         };

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::meta::MetaTool;
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream};
+use super::prices::Prices;
 
 /// Answers without thinking and without a network: it gives tasks to the agents that it knows of, or uses the tools that it can
 /// use without thinking, and then repeats what it was asked and what it was told. Always the same.
@@ -38,6 +39,10 @@ const MAX_TASKS: usize = 3;
 impl Model for FakeModel {
     fn name(&self) -> &str {
         "fake"
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        Some(Prices { input: 0.0, output: 0.0 })
     }
 
     fn call(&self, request: ModelRequest) -> ModelStream {

@@ -40,6 +40,7 @@ mod meta;
 mod model;
 mod output;
 mod permission;
+mod prices;
 #[cfg(all(unix, feature = "process"))]
 mod process;
 #[cfg(not(all(unix, feature = "process")))]

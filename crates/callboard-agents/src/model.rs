@@ -10,6 +10,7 @@ use callboard::messages::{Cost, Message, ToolCall, Usage};
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
+use super::prices::Prices;
 use super::tool::ToolSpec;
 
 /// A language model: something that is given a conversation and says how it goes on.
@@ -41,6 +42,12 @@ pub trait Model: Any + Send + Sync + 'static {
     /// Asks. Nothing is sent before the stream is polled, and the call is given up when it is dropped. The last event of a
     /// call that went well is [`ModelEvent::Ended`]; an error ends the stream.
     fn call(&self, request: ModelRequest) -> ModelStream;
+
+    /// What its calls cost at most, for a million tokens: of several models that may answer, the highest prices. `None` if a price is not
+    /// known (the default); a run whose money is limited then refuses to ask it.
+    fn prices(&self) -> Option<Prices> {
+        None
+    }
 
     /// Whether the other one asks the same model at the same place in the same way (false). What is known of it and its
     /// connections go on with a catalog that is read again ([`Models::after`](super::Models::after)).
@@ -187,8 +194,10 @@ pub enum ModelErrorKind {
     Malformed,
     /// The provider refuses the request: asking again is of no use.
     Rejected,
-    /// There is no key for the provider, or it takes ours no more.
+    /// There is no key for the provider, or it takes ours no more. A person has to act: it is never asked again by itself.
     Unauthorised,
+    /// The provider wants payment first, or the quota of our account is used up. A person has to act, as above.
+    Unpaid,
 }
 
 impl ModelErrorKind {
@@ -197,7 +206,7 @@ impl ModelErrorKind {
     pub const fn is_worth_another_try(self) -> bool {
         match self {
             Self::NotSent | Self::RateLimited(_) | Self::Unavailable => true,
-            Self::CutOff | Self::Malformed | Self::Rejected | Self::Unauthorised => false,
+            Self::CutOff | Self::Malformed | Self::Rejected | Self::Unauthorised | Self::Unpaid => false,
         }
     }
 
@@ -205,7 +214,7 @@ impl ModelErrorKind {
     #[must_use]
     pub const fn is_free(self) -> bool {
         match self {
-            Self::NotSent | Self::RateLimited(_) | Self::Rejected | Self::Unauthorised => true,
+            Self::NotSent | Self::RateLimited(_) | Self::Rejected | Self::Unauthorised | Self::Unpaid => true,
             Self::Unavailable | Self::CutOff | Self::Malformed => false,
         }
     }
@@ -215,7 +224,22 @@ impl ModelErrorKind {
     pub const fn is_transient(self) -> bool {
         match self {
             Self::NotSent | Self::RateLimited(_) | Self::Unavailable | Self::CutOff | Self::Malformed => true,
-            Self::Rejected | Self::Unauthorised => false,
+            Self::Rejected | Self::Unauthorised | Self::Unpaid => false,
+        }
+    }
+
+    /// Returns whether a person has to act before the provider answers: its key or its payment is wrong. A turn that fails of this
+    /// waits, and its run needs attention.
+    #[must_use]
+    pub const fn needs_person(self) -> bool {
+        match self {
+            Self::Unauthorised | Self::Unpaid => true,
+            Self::NotSent
+            | Self::RateLimited(_)
+            | Self::Unavailable
+            | Self::CutOff
+            | Self::Malformed
+            | Self::Rejected => false,
         }
     }
 }

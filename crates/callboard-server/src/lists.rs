@@ -190,11 +190,14 @@ pub(crate) async fn dead_letters(State(context): Shared, RawQuery(query): RawQue
     Ok(Json(json!({ "dead_letters": letters, "next": null })))
 }
 
-/// Answers with what the runs of a page have used, by day, agent and token.
+/// A day, an agent, a model, and who gave the task.
+type UsedBy = (String, AgentName, Option<String>, Option<AgentName>);
+
+/// Answers with what the runs of a page have used, by day, agent, model and token.
 pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
     let page = Page::of_usage(query.as_deref())?;
     let mut budget = Budget::new(&context, page.before).await?;
-    let mut used: BTreeMap<(String, AgentName, Option<AgentName>), (u64, Usage)> = BTreeMap::new();
+    let mut used: BTreeMap<UsedBy, (u64, Usage)> = BTreeMap::new();
     let mut next = None;
     while let Some((listed, is_over)) = budget.next().await? {
         if !page.reaches(&listed.place) {
@@ -210,18 +213,25 @@ pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> 
             Ok(fold) => {
                 let submission = fold.submission();
                 let day: String = submission.at.to_string().chars().take(DAY).collect();
-                let key = (day, submission.agent.clone(), submission.task.from_agent.clone());
-                let (runs, usage) = used.entry(key).or_default();
-                *runs += 1;
-                *usage += fold.metrics().usage;
+                let by_agents = fold.used_by_agents();
+                // A run that has used nothing is counted with its first agent.
+                let nothing = by_agents.is_empty().then(|| (&submission.agent, None, Usage::default()));
+                for (agent, model, usage) in by_agents.into_iter().chain(nothing) {
+                    let key =
+                        (day.clone(), agent.clone(), model.map(str::to_owned), submission.task.from_agent.clone());
+                    let (runs, sum) = used.entry(key).or_default();
+                    *runs += 1;
+                    *sum += usage;
+                }
             }
             Err(error) => skip(listed.place.1, &error),
         }
     }
-    let rows = used.into_iter().rev().map(|((day, agent, from), (runs, usage))| {
+    let rows = used.into_iter().rev().map(|((day, agent, model, from), (runs, usage))| {
         json!({
             "day": day,
             "agent": agent,
+            "model": model,
             "from_agent": from,
             "delegations": runs,
             "input_tokens": usage.input_tokens,

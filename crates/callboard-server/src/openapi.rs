@@ -185,7 +185,7 @@ fn operation(route: &Route) -> Option<Operation> {
         }
         ("GET", "/v1/usage") => {
             let page = page("usage", schema("Usage"));
-            Operation::of("What delegations have used, by day, agent and token", page)
+            Operation::of("What delegations have used, by day, agent, model and token", page)
                 .query(&[("page", false), ("since", false)])
         }
         ("GET", "/v1/metrics") => {
@@ -311,9 +311,9 @@ fn schemas() -> Value {
             "is_untrusted": { "type": "boolean" }, "value": text,
         }), &["namespace", "key", "agent", "revision", "is_untrusted"]),
         "Usage": object(&json!({
-            "day": { "type": "string", "format": "date" }, "agent": text, "from_agent": or_null, "delegations": { "type": "integer" },
+            "day": { "type": "string", "format": "date" }, "agent": text, "model": or_null, "from_agent": or_null, "delegations": { "type": "integer" },
             "input_tokens": { "type": "integer" }, "output_tokens": { "type": "integer" }, "cost_nanodollars": { "type": "integer" },
-        }), &["day", "agent", "from_agent", "delegations", "input_tokens", "output_tokens", "cost_nanodollars"]),
+        }), &["day", "agent", "model", "from_agent", "delegations", "input_tokens", "output_tokens", "cost_nanodollars"]),
         "Schedule": object(&json!({
             "name": text, "state": { "enum": ["active", "paused", "stopped", "ended"] }, "reason": or_null, "cron": text,
             "time_zone": text, "at": { "type": "string", "format": "date-time" }, "every_ms": { "type": "integer" },

@@ -25,7 +25,8 @@ async fn board() -> Callboard {
         .agent("coder", |_: Turn| async { Ok(Command::output("fixed")) })
         .workflow("team", &inner, Complexity::Simple)
         .agent("spends", |turn: Turn| async move {
-            turn.reserve(100).await?.settle(Usage::of(30, 12));
+            turn.reserve(100).await?.settle_by("large", Usage::of(20, 10));
+            turn.reserve(100).await?.settle(Usage::of(10, 2));
             Ok(Command::new())
         })
         .agent("asks", |_: Turn| async {
@@ -101,7 +102,7 @@ async fn a_run_continues_after_a_conflict_with_the_values_of_a_person() {
 }
 
 #[tokio::test]
-async fn usage_is_added_up_by_day_agent_and_token() {
+async fn usage_is_added_up_by_day_agent_model_and_token() {
     let board = board().await;
     let local = Local::over(&board);
     for to in ["spends", "coder", "spends"] {
@@ -117,11 +118,17 @@ async fn usage_is_added_up_by_day_agent_and_token() {
         .unwrap()
         .iter()
         .map(|row| {
-            json!([row["agent"], row["from_agent"], row["delegations"], row["input_tokens"], row["output_tokens"]])
+            let tokens = [&row["input_tokens"], &row["output_tokens"]];
+            json!([row["agent"], row["model"], row["from_agent"], row["delegations"], tokens])
         })
         .collect();
-    let expected =
-        [json!(["spends", "ci", 2, 60, 24]), json!(["spends", null, 1, 30, 12]), json!(["coder", "ci", 1, 0, 0])];
+    let expected = [
+        json!(["spends", "large", "ci", 2, [40, 20]]),
+        json!(["spends", "large", null, 1, [20, 10]]),
+        json!(["spends", null, "ci", 2, [20, 4]]),
+        json!(["spends", null, null, 1, [10, 2]]),
+        json!(["coder", null, "ci", 1, [0, 0]]),
+    ];
     assert_eq!((rows, &page["next"]), (expected.to_vec(), &Value::Null));
     assert_eq!(local.get("/v1/usage?since=2999-01-01").await.1["usage"], json!([]));
     assert_eq!(local.get("/v1/usage?agent=x").await.0, 400);

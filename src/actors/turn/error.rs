@@ -41,6 +41,13 @@ impl TurnError {
         Self { failure: Failure::new(FailureKind::Terminal, text.into()) }
     }
 
+    /// Creates an error that only a person can remove, such as an unpaid bill: the run waits until somebody has the turn begin
+    /// again, and no attempt is made before that (SEMANTICS 2).
+    #[must_use]
+    pub fn needs_person(text: impl Into<String>) -> Self {
+        Self { failure: Failure::new(FailureKind::NeedsPerson, text.into()) }
+    }
+
     /// What the agent is made of has broken, such as its process: it counts as a panic does, and the agent is rebuilt.
     #[must_use]
     pub fn broken(text: impl Into<String>) -> Self {

@@ -6,8 +6,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use crate::messages::Usage;
-use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
+use crate::messages::{Cost, Usage};
+use crate::supervision::runs::rules::requests::{Settled, TurnReply, TurnRequest};
 
 use super::error::unexpected;
 use super::shared::Waiting;
@@ -21,14 +21,28 @@ impl Turn {
     /// # Errors
     /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget).
     pub async fn reserve(&self, tokens: u64) -> Result<Reservation, TurnError> {
-        self.reserve_for(tokens, false).await
+        self.reserve_for(tokens, None, false).await
     }
 
-    /// As [`Turn::reserve`], for calls that continue over attempts: the reservation of an earlier attempt is taken over.
-    pub(crate) async fn reserve_for(&self, tokens: u64, continues: bool) -> Result<Reservation, TurnError> {
-        match self.request(u32::MAX, TurnRequest::Reserve { tokens, continues }).await? {
-            TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number, is_new: true }),
-            TurnReply::TakenOver(number) => Ok(Reservation { turn: self.clone(), number, is_new: false }),
+    /// As [`Turn::reserve`], with the most that the call may cost: where money is limited, a call without it is refused.
+    ///
+    /// # Errors
+    /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget), [`Refusal::CostBudget`](crate::messages::Refusal::CostBudget).
+    pub async fn reserve_priced(&self, tokens: u64, cost: Option<Cost>) -> Result<Reservation, TurnError> {
+        self.reserve_for(tokens, cost, false).await
+    }
+
+    /// Reserves for a run that the turn begins and that continues over attempts: the reservation of an earlier attempt is taken over.
+    pub(crate) async fn reserve_for_run(&self, tokens: u64, cost: Option<Cost>) -> Result<Reservation, TurnError> {
+        self.reserve_for(tokens, cost, true).await
+    }
+
+    async fn reserve_for(&self, tokens: u64, cost: Option<Cost>, is_of_run: bool) -> Result<Reservation, TurnError> {
+        let request = TurnRequest::Reserve { tokens, cost, continues: is_of_run };
+        let reserved = |number, is_new| Ok(Reservation { turn: self.clone(), number, is_new, is_of_run });
+        match self.request(u32::MAX, request).await? {
+            TurnReply::Reserved(Ok(number)) => reserved(number, true),
+            TurnReply::TakenOver(number) => reserved(number, false),
             TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
             reply => Err(unexpected(&reply)),
         }
@@ -44,12 +58,19 @@ pub struct Reservation {
     number: u32,
     /// No earlier attempt has used any of it.
     is_new: bool,
+    /// It is for a run that the turn begins.
+    is_of_run: bool,
 }
 
 impl Reservation {
     /// The call has reported what it used. It is sent at once; await it to know that it counts.
     pub fn settle(self, usage: Usage) -> Settlement {
-        Settlement::begin(self, Some(usage))
+        Settlement::begin(self, Settled { usage: Some(usage), ..Settled::default() })
+    }
+
+    /// As [`Reservation::settle`], with the name of the model that has answered.
+    pub fn settle_by(self, model: &str, usage: Usage) -> Settlement {
+        Settlement::begin(self, Settled { usage: Some(usage), model: Some(model.into()), ..Settled::default() })
     }
 
     /// The call was not begun: the tokens are released, unless an earlier attempt had begun it.
@@ -62,7 +83,7 @@ impl Reservation {
     /// The call is known not to have been sent: the tokens are given back. It is sent at once; await it to know that it
     /// counts.
     pub fn release(self) -> Settlement {
-        Settlement::begin(self, None)
+        Settlement::begin(self, Settled::default())
     }
 }
 
@@ -73,19 +94,20 @@ impl Reservation {
 #[derive(Debug)]
 pub struct Settlement {
     reservation: Reservation,
-    usage: Option<Usage>,
+    settled: Settled,
     reply: oneshot::Receiver<TurnReply>,
 }
 
 impl Settlement {
-    fn begin(reservation: Reservation, usage: Option<Usage>) -> Self {
-        let reply = Self::send(&reservation, usage);
-        Self { reservation, usage, reply }
+    fn begin(reservation: Reservation, settled: Settled) -> Self {
+        let settled = Settled { is_of_run: reservation.is_of_run, ..settled };
+        let reply = Self::send(&reservation, settled.clone());
+        Self { reservation, settled, reply }
     }
 
-    fn send(reservation: &Reservation, usage: Option<Usage>) -> oneshot::Receiver<TurnReply> {
+    fn send(reservation: &Reservation, settled: Settled) -> oneshot::Receiver<TurnReply> {
         let (sender, reply) = oneshot::channel();
-        reservation.turn.send(reservation.number, TurnRequest::Settle(usage), Some(sender));
+        reservation.turn.send(reservation.number, TurnRequest::Settle(settled), Some(sender));
         reply
     }
 }
@@ -95,7 +117,7 @@ impl IntoFuture for Settlement {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { reservation, usage, mut reply } = self;
+        let Self { reservation, settled, mut reply } = self;
         async move {
             let _waiting = Waiting::begin(&reservation.turn.shared);
             loop {
@@ -105,7 +127,7 @@ impl IntoFuture for Settlement {
                     // The run's supervisor was restarted; settling twice has no further effect.
                     Err(_) => tokio::task::yield_now().await,
                 }
-                reply = Self::send(&reservation, usage);
+                reply = Self::send(&reservation, settled.clone());
             }
         }
         .boxed()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Handoffs, Task};
 use crate::messages::state::Schema;
-use crate::messages::{AgentName, Authority, Durability, Json, Limits, Plan, RunId};
+use crate::messages::{AgentName, Authority, Cost, Durability, Json, Limits, Plan, RunId};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Task")]
@@ -39,6 +39,8 @@ struct Later {
     approval_ttl: Option<Duration>,
     from_agent: Option<AgentName>,
     reference: Option<Arc<str>>,
+    /// The limit of money of `limits`.
+    cost: Option<Cost>,
 }
 
 /// [`Later`] in a store. The first two variants have the bytes of an `Option`, which is what older versions wrote.
@@ -56,14 +58,25 @@ enum StoredLater {
         from_agent: Option<AgentName>,
         reference: Option<Arc<str>>,
     },
+    Money {
+        deadline: Option<Duration>,
+        approval_ttl: Option<Duration>,
+        from_agent: Option<AgentName>,
+        reference: Option<Arc<str>>,
+        cost: Cost,
+    },
 }
 
 impl Serialize for Later {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { deadline, approval_ttl, from_agent, reference } = self;
+        let Self { deadline, approval_ttl, from_agent, reference, cost } = self;
         let (deadline, approval_ttl) = (*deadline, *approval_ttl);
         if serializer.is_human_readable() {
             return deadline.serialize(serializer);
+        }
+        if let Some(cost) = *cost {
+            let (from_agent, reference) = (from_agent.clone(), reference.clone());
+            return StoredLater::Money { deadline, approval_ttl, from_agent, reference, cost }.serialize(serializer);
         }
         match (deadline, approval_ttl) {
             _ if from_agent.is_some() || reference.is_some() => {
@@ -88,7 +101,10 @@ impl<'de> Deserialize<'de> for Later {
             StoredLater::Deadline(deadline) => Self { deadline: Some(deadline), ..Self::default() },
             StoredLater::Times { deadline, approval_ttl } => Self { deadline, approval_ttl, ..Self::default() },
             StoredLater::All { deadline, approval_ttl, from_agent, reference } => {
-                Self { deadline, approval_ttl, from_agent, reference }
+                Self { deadline, approval_ttl, from_agent, reference, cost: None }
+            }
+            StoredLater::Money { deadline, approval_ttl, from_agent, reference, cost } => {
+                Self { deadline, approval_ttl, from_agent, reference, cost: Some(cost) }
             }
         })
     }
@@ -139,7 +155,8 @@ impl From<Task> for Form {
             reference,
         } = task;
         let in_json = (InJson(approval_ttl), InJson(from_agent.clone()), InJson(reference.clone()));
-        let deadline = Later { deadline, approval_ttl, from_agent, reference };
+        let cost = limits.as_ref().and_then(|limits| limits.cost);
+        let deadline = Later { deadline, approval_ttl, from_agent, reference, cost };
         let (approval_ttl, from_agent, reference) = in_json;
         Self {
             body,
@@ -164,7 +181,8 @@ impl From<Task> for Form {
 impl From<Form> for Task {
     fn from(form: Form) -> Self {
         let Form { body, to, input, limits, deadline, durability, schema, plan, id, handoffs, .. } = form;
-        let Later { deadline, approval_ttl, from_agent, reference } = deadline;
+        let Later { deadline, approval_ttl, from_agent, reference, cost } = deadline;
+        let limits = limits.map(|limits| Limits { cost: cost.or(limits.cost), ..limits });
         Self {
             body,
             to,
@@ -199,6 +217,7 @@ mod tests {
             Task::new("x").deadline(hour),
             Task::new("x").approval_ttl(minute).reference("group/project#7"),
             Task::new("x").deadline(hour).approval_ttl(minute),
+            Task::new("x").limits(Limits { cost: Some(Cost(1)), ..Limits::default() }),
         ] {
             let json = serde_json::to_value(&task).unwrap();
             assert_eq!(serde_json::from_value::<Task>(json).unwrap(), task);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::messages::{AgentName, Durability, RunEvent, RunId, Timestamp};
+use crate::messages::{AgentName, Beside, Durability, RunEvent, RunId, Timestamp};
 
 pub(crate) use self::letters::LetterNote;
 pub(crate) use self::listed::Listing;
@@ -27,12 +27,22 @@ struct JournalRecord {
     events: Vec<RunEvent>,
     /// The times of those events that have them here ([`RunEvent::time_beside`]), in order.
     times: Vec<Option<Timestamp>>,
+    /// What else is stored beside events ([`RunEvent::beside`]), with the index of the event.
+    beside: Vec<(u32, Beside)>,
 }
 
 /// A [`JournalRecord`] of events that stay where they are.
 #[derive(Serialize)]
 struct JournalRecordOf<'a> {
     events: &'a [RunEvent],
+    times: Vec<Option<Timestamp>>,
+    beside: Vec<(u32, Beside)>,
+}
+
+/// A [`JournalRecord`] of version 2.
+#[derive(Deserialize)]
+struct TimedRecord {
+    events: Vec<RunEvent>,
     times: Vec<Option<Timestamp>>,
 }
 
@@ -44,21 +54,30 @@ struct UntimedRecord {
 
 impl Stored for JournalRecord {
     const SCHEMA: u16 = 1;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "journal-record";
 
     fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
-        let untimed = |UntimedRecord { events }| Self { events, times: Vec::new() };
-        (version == 1).then(|| payload.read().map(untimed))
+        let of = |events, times| Self { events, times, beside: Vec::new() };
+        match version {
+            1 => Some(payload.read().map(|UntimedRecord { events }| of(events, Vec::new()))),
+            2 => Some(payload.read().map(|TimedRecord { events, times }| of(events, times))),
+            _ => None,
+        }
     }
 }
 
 impl JournalRecord {
-    /// The events, each with its time.
-    fn timed(self) -> Vec<RunEvent> {
-        let Self { mut events, times } = self;
+    /// The events, each with its time and what else is beside it.
+    fn whole(self) -> Vec<RunEvent> {
+        let Self { mut events, times, beside } = self;
         for (beside, time) in events.iter_mut().filter_map(RunEvent::time_beside_mut).zip(times) {
             *beside = time;
+        }
+        for (index, beside) in beside {
+            if let Some(event) = events.get_mut(index as usize) {
+                event.put_beside(beside);
+            }
         }
         events
     }
@@ -66,7 +85,12 @@ impl JournalRecord {
 
 impl<'a> JournalRecordOf<'a> {
     fn new(events: &'a [RunEvent]) -> Self {
-        Self { events, times: events.iter().filter_map(RunEvent::time_beside).copied().collect() }
+        let beside = (0..).zip(events).filter_map(|(index, event)| Some((index, event.beside()?)));
+        Self {
+            events,
+            times: events.iter().filter_map(RunEvent::time_beside).copied().collect(),
+            beside: beside.collect(),
+        }
     }
 }
 
@@ -166,7 +190,7 @@ impl Journal {
     /// # Errors
     /// It cannot be read.
     pub(super) fn decode(payload: &[u8]) -> Result<Vec<RunEvent>, CodecError> {
-        codec::decode(payload).map(JournalRecord::timed)
+        codec::decode(payload).map(JournalRecord::whole)
     }
 
     /// The run whose journal a stream is.
@@ -580,9 +604,9 @@ fn run_of(key: &Key) -> Option<RunId> {
 mod tests {
     use super::*;
     use crate::messages::{
-        Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Decision, Effect, Envelope,
-        Failure, FailureKind, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task, Terms,
-        Timestamp, TraceId, TurnId, Usage, Verdict,
+        Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Cost, Decision, Effect, Envelope,
+        Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task,
+        Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -648,8 +672,8 @@ mod tests {
             RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_tainted: true, at: None },
             RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
             RunEvent::DelegationExpired { turn, ordinal, at },
-            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing, at: Some(at) },
-            RunEvent::Settled { turn, ordinal, usage, at: Some(at) },
+            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing, at: Some(at), cost: None },
+            RunEvent::Settled { turn, ordinal, usage, at: Some(at), model: None, is_of_run: false },
             RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },
             RunEvent::Answered { turn, ordinal, answer: Json::null(), by: "ann".into(), at },
             RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope.clone()), at },
@@ -697,20 +721,25 @@ mod tests {
         events
     }
 
-    /// As the record is read, before the events get their times back.
+    /// As the record is read, before the events get back what is beside them.
     fn stored(events: Vec<RunEvent>) -> JournalRecord {
-        let times = JournalRecordOf::new(&events).times;
-        let untimed = |mut event: RunEvent| {
+        let JournalRecordOf { times, beside, .. } = JournalRecordOf::new(&events);
+        let alone = |mut event: RunEvent| {
             event.time_beside_mut().map(Option::take);
+            match &mut event {
+                RunEvent::Reserved { cost, .. } => *cost = None,
+                RunEvent::Settled { model, is_of_run, .. } => (*model, *is_of_run) = (None, false),
+                _ => {}
+            }
             event
         };
-        JournalRecord { events: events.into_iter().map(untimed).collect(), times }
+        JournalRecord { events: events.into_iter().map(alone).collect(), times, beside }
     }
 
     #[test]
     fn events_that_had_no_time_at_first_have_it_beside_them_and_older_records_have_none() {
         let mut events = every_event();
-        assert_eq!(stored(events.clone()).timed(), events);
+        assert_eq!(stored(events.clone()).whole(), events);
         assert_eq!(
             Journal::events_in(&codec::encode_as::<JournalRecord>(&JournalRecordOf::new(&events))),
             Some(events.clone())
@@ -819,6 +848,39 @@ mod tests {
         ];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
         crate::testing::golden::check(folder, &stored(events));
+    }
+
+    #[test]
+    fn the_bytes_of_events_about_money_and_of_tasks_with_a_money_limit_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (run, agent) = (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap());
+        let limits = Limits { cost: Some(Cost(2_500_000_000)), ..Limits::default() };
+        let task = Task::new("x").limits(limits).deadline(Duration::from_secs(9));
+        let (cast, chain) = (Vec::new(), Chain::default());
+        let submission = Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at };
+        let (turn, usage) = (1, Some(Usage { cost: Cost(300_000), ..Usage::of(300, 20) }));
+        let [spent, unsettled, reserved] = [1, 0, 2].map(Cost);
+        let priced = Refusal::CostBudget { budget: Cost(3), spent, unsettled, reserved, asked: Some(Cost(4)) };
+        let reserved =
+            |ordinal, verdict, cost| RunEvent::Reserved { turn, ordinal, tokens: 400, verdict, at: Some(at), cost };
+        let events = vec![
+            RunEvent::Submitted(Arc::new(submission)),
+            reserved(0, Verdict::Admitted(Vec::new()), Some(Cost(400_000))),
+            RunEvent::Settled { turn, ordinal: 0, usage, at: Some(at), model: Some("large".into()), is_of_run: false },
+            RunEvent::Settled { turn, ordinal: 9, usage, at: Some(at), model: None, is_of_run: true },
+            reserved(1, Verdict::Refused(priced), Some(Cost(4))),
+            RunEvent::AttemptFailed {
+                turn,
+                attempt: 1,
+                failure: Failure::new(FailureKind::NeedsPerson, "no money"),
+                retry_at: at,
+                at,
+            },
+        ];
+        let stored = stored(events.clone());
+        assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/money");
+        crate::testing::golden::check(folder, &stored);
     }
 
     #[test]

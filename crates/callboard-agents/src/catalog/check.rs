@@ -3,7 +3,9 @@
 use callboard_documents::{Defect, Place};
 use callboard_text::{did_you_mean, is_unseen, nearest, quoted};
 
-use super::entry::{ModelEntry, Prices};
+use crate::prices::Prices;
+
+use super::entry::ModelEntry;
 
 /// The checked parts of a model, with their positions in the text.
 pub(crate) struct Facts<'a> {

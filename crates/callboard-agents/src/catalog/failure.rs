@@ -39,14 +39,18 @@ pub(super) fn after(error: &ModelErrorKind, has_spoken: bool, retries: u32, poli
         | ModelErrorKind::CutOff
         | ModelErrorKind::Malformed
         | ModelErrorKind::Rejected
-        | ModelErrorKind::Unauthorised => Then::Again(backoff),
+        | ModelErrorKind::Unauthorised
+        | ModelErrorKind::Unpaid => Then::Again(backoff),
     }
 }
 
 /// The signal of an error to a breaker: a provider that limits or refuses requests is available.
 pub(super) fn signal(error: ModelErrorKind) -> Signal {
     match error {
-        ModelErrorKind::RateLimited(_) | ModelErrorKind::Rejected | ModelErrorKind::Unauthorised => Signal::Neutral,
+        ModelErrorKind::RateLimited(_)
+        | ModelErrorKind::Rejected
+        | ModelErrorKind::Unauthorised
+        | ModelErrorKind::Unpaid => Signal::Neutral,
         ModelErrorKind::NotSent | ModelErrorKind::Unavailable | ModelErrorKind::CutOff | ModelErrorKind::Malformed => {
             Signal::Failure
         }
@@ -55,13 +59,14 @@ pub(super) fn signal(error: ModelErrorKind) -> Signal {
 
 /// The error of a call in which every model has failed: that of the only model, or all of them combined. Its kind is that of the
 /// first error for which a later try may succeed, so that, say, a model without a key does not make a temporary failure
-/// permanent.
+/// permanent; else that of the first one that a person can remove.
 pub(super) fn together(mut failed: Vec<(Arc<str>, ModelError)>) -> ModelError {
     if failed.len() == 1 {
         return failed.remove(0).1;
     }
-    let kind = failed.iter().map(|(_, error)| error.kind).find(|kind| kind.is_transient());
-    let kind = kind.or(failed.first().map(|(_, error)| error.kind)).unwrap_or(ModelErrorKind::NotSent);
+    let kinds = || failed.iter().map(|(_, error)| error.kind);
+    let kind = kinds().find(|kind| kind.is_transient()).or_else(|| kinds().find(|kind| kind.needs_person()));
+    let kind = kind.or_else(|| kinds().next()).unwrap_or(ModelErrorKind::NotSent);
     let errors = failed.iter().map(|(model, error)| format!("{model}: {error}")).collect::<Vec<_>>().join("; ");
     let is_free = failed.last().is_none_or(|(_, error)| error.is_free);
     ModelError { is_free, ..ModelError::new(kind, format!("none of {} models has answered: {errors}", failed.len())) }
@@ -76,7 +81,8 @@ mod tests {
     fn kinds() -> impl Strategy<Value = ModelErrorKind> {
         use ModelErrorKind::*;
         let limited = prop::option::of(0..100_u64).prop_map(|wait| RateLimited(wait.map(Duration::from_secs)));
-        let others = prop::sample::select(vec![NotSent, Unavailable, CutOff, Malformed, Rejected, Unauthorised]);
+        let others =
+            prop::sample::select(vec![NotSent, Unavailable, CutOff, Malformed, Rejected, Unauthorised, Unpaid]);
         prop_oneof![limited, others]
     }
 
@@ -118,6 +124,9 @@ mod tests {
         assert_eq!(both.kind, ModelErrorKind::Unavailable);
         assert_eq!(both.text, "none of 2 models has answered: m: no key; m: down");
         assert!(!both.is_free, "the last one may have counted tokens");
+        let unpaid =
+            vec![failed(ModelErrorKind::Rejected, "no such model"), failed(ModelErrorKind::Unpaid, "pay first")];
+        assert_eq!(together(unpaid).kind, ModelErrorKind::Unpaid, "a person can remove it");
         let limited =
             vec![failed(ModelErrorKind::CutOff, "cut"), failed(ModelErrorKind::RateLimited(None), "slow down")];
         assert!(together(limited).is_free, "the first one was reported before");

@@ -29,9 +29,10 @@ use futures::{FutureExt, StreamExt};
 
 use super::model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 
+pub use crate::prices::Prices;
 use check::Facts;
 pub use choice::ModelChoice;
-pub use entry::{ModelEntry, Prices};
+pub use entry::ModelEntry;
 use gate::Gate;
 pub use policy::CallPolicy;
 pub use registry::ModelsError;
@@ -231,6 +232,15 @@ impl Model for Chosen {
 
     fn call(&self, request: ModelRequest) -> ModelStream {
         call::call(&self.registry, self.candidates.clone(), request)
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        let mut prices =
+            self.candidates.iter().map(|listed| listed.entry.prices.or_else(|| listed.entry.model.prices()));
+        prices.try_fold(Prices { input: 0.0, output: 0.0 }, |highest, prices| {
+            let Prices { input, output } = prices?;
+            Some(Prices { input: highest.input.max(input), output: highest.output.max(output) })
+        })
     }
 }
 

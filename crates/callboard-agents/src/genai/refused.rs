@@ -133,6 +133,8 @@ impl ErrorBuilder {
     fn status(&self, status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
         let message = message(body);
         let kind = match status.as_u16() {
+            402 => return self.unpaid(&status.to_string(), &message),
+            400 | 403 | 429 if is_about_payment(body) => return self.unpaid(&status.to_string(), &message),
             429 => ModelErrorKind::RateLimited(retry_after(headers)),
             // 529 is Anthropic's status for an overload.
             408 | 500..=599 => ModelErrorKind::Unavailable,
@@ -149,7 +151,8 @@ impl ErrorBuilder {
             | ModelErrorKind::CutOff
             | ModelErrorKind::Malformed
             | ModelErrorKind::Rejected
-            | ModelErrorKind::Unauthorised => format!("refuses the request ({status})"),
+            | ModelErrorKind::Unauthorised
+            | ModelErrorKind::Unpaid => format!("refuses the request ({status})"),
         };
         let error = self.because(kind, &what, &message);
         // The request was refused before it was processed.
@@ -166,6 +169,7 @@ impl ErrorBuilder {
             return self.because(ModelErrorKind::CutOff, &format!("broke off ({word})"), &message);
         }
         let kind = match word {
+            _ if is_about_payment(&body.to_string()) => return self.unpaid(word, &message),
             "authentication_error"
             | "permission_error"
             | "invalid_api_key"
@@ -194,6 +198,14 @@ impl ErrorBuilder {
         self.because(ModelErrorKind::Unauthorised, &what, why)
     }
 
+    fn unpaid(&self, word: &str, why: &str) -> ModelError {
+        self.because(
+            ModelErrorKind::Unpaid,
+            &format!("wants payment, or the quota of the account is used up ({word})"),
+            why,
+        )
+    }
+
     fn because(&self, kind: ModelErrorKind, what: &str, why: &str) -> ModelError {
         let whose = match &self.model.address {
             Some(address) => format!("{} at {}", self.model.provider.name(), address.shown()),
@@ -208,6 +220,21 @@ impl ErrorBuilder {
         let text = format!("{whose} {text}");
         ModelError::new(kind, shortened(&text))
     }
+}
+
+/// Whether an error is about the account's money and not about the rate of its requests, which may have the same status: OpenAI answers
+/// 429 for both, and Anthropic 400 for an empty balance. The words are those of the error's code, or of its message.
+fn is_about_payment(body: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "insufficient_quota",
+        "insufficient_balance",
+        "Insufficient Balance",
+        "billing_error",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "credit balance is too low",
+    ];
+    WORDS.iter().any(|word| body.contains(word))
 }
 
 /// The message in a provider's error body, if the body has the usual form.

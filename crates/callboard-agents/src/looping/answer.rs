@@ -41,15 +41,17 @@ impl AgentLoop {
         request: ModelRequest,
         needed: u64,
     ) -> impl Future<Output = Result<Json, TurnError>> + Send + 'a {
+        let most = Usage::of(request.estimated_tokens(), request.max_tokens.into());
+        let cost = self.settings.model.prices().map(|prices| prices.of(most));
         let request = Box::new(request);
         async move {
-            let reserved = host.reserve(needed).await?;
+            let reserved = host.reserve(needed, cost).await?;
             let mut heard = Heard { text: String::new(), calls: Vec::new(), size: 0, reserved };
             let mut answer = self.settings.model.call(*request);
             while let Some(event) = answer.next().await {
                 match self.hear(host, event, &mut heard)? {
                     Next::Listen => {}
-                    Next::Reserve => heard.reserved = host.reserve(needed).await?,
+                    Next::Reserve => heard.reserved = host.reserve(needed, cost).await?,
                     Next::Done(reply) => return Ok(reply),
                 }
             }
@@ -102,6 +104,9 @@ impl AgentLoop {
 
     fn failed(&self, error: &ModelError) -> TurnError {
         let text = format!("model {}: {error}", self.settings.model.name());
+        if error.kind.needs_person() {
+            return TurnError::needs_person(text);
+        }
         // Attempts are close together.
         let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
         if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
@@ -113,7 +118,7 @@ impl Heard {
         let ModelAnswer { stop, usage, model, cost, is_estimate } = answer;
         let usage = Usage { cost: cost.unwrap_or_default(), ..usage };
         if let Some(reserved) = self.reserved.take() {
-            drop(reserved.settle(usage));
+            drop(reserved.settle_by(&model, usage));
         }
         let (text, calls) = (std::mem::take(&mut self.text).into(), std::mem::take(&mut self.calls));
         let reply = Reply { text, calls, stop, usage, is_estimate, model, cost };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard::actors::{Reservation, TurnError};
 use callboard::messages::{
-    Action, AgentEvent, Authority, Command, Handoffs, Intent, Json, OnUnknown, Reconciled, Refusal,
+    Action, AgentEvent, Authority, Command, Cost, Handoffs, Intent, Json, OnUnknown, Reconciled, Refusal,
 };
 use futures::future::BoxFuture;
 
@@ -50,8 +50,8 @@ pub(super) trait Host: Send + Sync {
     /// The reading of the board's clock; `None` without a board, where tools have no breakers.
     fn now(&self) -> Option<Duration>;
 
-    /// Reserves tokens for one call of a model; `None` without a board.
-    fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
+    /// Reserves tokens for one call of a model, and what it may cost, if that is known; `None` without a board.
+    fn reserve(&self, tokens: u64, cost: Option<Cost>) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
 
     /// Creates an agent, or changes one. `Err` within is an answer for the model.
     fn make_agent(

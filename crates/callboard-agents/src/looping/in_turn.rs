@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::actors::{DelegationError, Reservation, Turn, TurnError};
-use callboard::messages::{Action, AgentEvent, Authority, Command, Handoffs, Json, Refusal};
+use callboard::messages::{Action, AgentEvent, Authority, Command, Cost, Handoffs, Json, Refusal};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -92,8 +92,8 @@ impl Host for InTurn<'_> {
         Some(self.0.now())
     }
 
-    fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
-        self.0.reserve(tokens).map(|reserved| reserved.map(Some)).boxed()
+    fn reserve(&self, tokens: u64, cost: Option<Cost>) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
+        self.0.reserve_priced(tokens, cost).map(|reserved| reserved.map(Some)).boxed()
     }
 
     fn make_agent(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use callboard::actors::{Reservation, TurnError};
 use callboard::env::Env;
-use callboard::messages::{Action, AgentEvent, Authority, Command, Handoffs, Json, Refusal};
+use callboard::messages::{Action, AgentEvent, Authority, Command, Cost, Handoffs, Json, Refusal};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
@@ -96,7 +96,7 @@ impl Host for Alone {
         None
     }
 
-    fn reserve(&self, _: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
+    fn reserve(&self, _: u64, _: Option<Cost>) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
         ready(Ok(None)).boxed()
     }
 

@@ -94,6 +94,25 @@ async fn a_provider_that_wants_us_to_wait_for_long_is_not_asked_again_in_the_tur
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_or_a_bill_that_a_provider_refuses_waits_for_a_person_and_is_never_asked_again_by_itself() {
+    for kind in [ModelErrorKind::Unauthorised, ModelErrorKind::Unpaid] {
+        let model = ScriptedModel::named("m").fails(kind, "the account is empty").says("done");
+        let models = Models::of(&Env::repeatable(1), [ModelEntry::of(model.clone())]).unwrap();
+        let chosen = models.chosen(&ModelChoice::of("m")).unwrap();
+        let board = builder().with(agent(LEAD, chosen, &Tools::new())).start().await.unwrap();
+        let run = board.submit(Task::new("x")).await.unwrap();
+        run.next_pending_where(|open| matches!(open, Pending::Attention { .. })).await.unwrap();
+        let (_, why) = people::attention(&run).await.remove(0);
+        assert_eq!((why.as_str(), model.requests().len()), ("model m: the account is empty", 1));
+        let metrics = run.read().await.unwrap().metrics();
+        assert_eq!((metrics.tokens_spent, metrics.retries), (0, 0), "the call is known to be free");
+        assert_eq!(people::restart_turns(&board, &run).await, 1);
+        assert_eq!(run.result().await.unwrap().output, "done");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
     let count = Arc::new(AtomicU32::new(0));
     let used = Arc::clone(&count);

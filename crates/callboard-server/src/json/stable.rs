@@ -59,6 +59,11 @@ fn field(owner: &str, name: &'static str) -> (&'static str, Unit) {
         ("TokenBudget", "unsettled") => ("unsettled_tokens", Unit::Plain),
         ("TokenBudget", "reserved") => ("reserved_tokens", Unit::Plain),
         ("TokenBudget", "asked") => ("asked_tokens", Unit::Plain),
+        ("CostBudget", "budget") => ("budget_usd", Unit::Dollars),
+        ("CostBudget", "spent") => ("spent_usd", Unit::Dollars),
+        ("CostBudget", "unsettled") => ("unsettled_usd", Unit::Dollars),
+        ("CostBudget", "reserved") => ("reserved_usd", Unit::Dollars),
+        ("CostBudget", "asked") => ("asked_usd", Unit::Dollars),
         _ => (name, Unit::Plain),
     }
 }

@@ -514,7 +514,7 @@ impl Engine {
     fn spend(&mut self, (run, turn): Key, tokens: u64) {
         self.requests += 1;
         let verdict = Verdict::Admitted(Vec::new());
-        let reserved = RunEvent::Reserved { turn, ordinal: self.requests, tokens, verdict, at: None };
+        let reserved = RunEvent::Reserved { turn, ordinal: self.requests, tokens, verdict, at: None, cost: None };
         self.apply(run, &reserved, WorkedOut::default());
     }
 
@@ -755,6 +755,7 @@ fn worlds() -> impl Strategy<Value = World> {
         depth,
         repeat_window,
         attempts: 1,
+        cost: None,
     });
     let consent = prop_oneof![12 => Just(Consent::Auto), 1 => Just(Consent::Ask), 1 => Just(Consent::Deny)];
     let consent = prop::collection::vec(consent, AGENTS);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{
-    Action, AgentName, Answer, Command, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal, RequestId,
+    Action, AgentName, Answer, Command, Cost, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal, RequestId,
     Resolution, Usage,
 };
 
@@ -93,11 +93,13 @@ pub(crate) enum TurnRequest {
     Reserve {
         /// The number of tokens.
         tokens: u64,
+        /// The most that the call may cost, if that is known.
+        cost: Option<Cost>,
         /// The call continues over attempts: the reservation of an earlier attempt is taken over.
         continues: bool,
     },
-    /// Settle a reservation with the tokens used.
-    Settle(Option<Usage>),
+    /// Settle a reservation with what was used.
+    Settle(Settled),
     /// Check whether the guard would admit this command's handoff.
     CheckHandoff(Arc<Command>),
     /// Create an agent for the rest of the run, or change one that the asking agent has created.
@@ -136,6 +138,17 @@ impl TurnRequest {
             | Self::Notice(_) => false,
         }
     }
+}
+
+/// What a call has reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// `None` if it is known not to have been sent.
+    pub(crate) usage: Option<Usage>,
+    /// The model that has answered, if it is known.
+    pub(crate) model: Option<Arc<str>>,
+    /// It is the usage of a run that the turn began.
+    pub(crate) is_of_run: bool,
 }
 
 /// The reply to a request of a turn.

@@ -34,7 +34,7 @@ pub(crate) fn decide(
         | FailureKind::Denied
         | FailureKind::InvalidCommand
         | FailureKind::OutcomeUnknown => AfterFailure::GiveUp,
-        FailureKind::ChangedTurn | FailureKind::Unregistered => AfterFailure::NeedAttention,
+        FailureKind::ChangedTurn | FailureKind::Unregistered | FailureKind::NeedsPerson => AfterFailure::NeedAttention,
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout => {
             if attempt.0 >= attempts {
                 AfterFailure::GiveUp
@@ -56,7 +56,8 @@ pub(crate) fn signal(kind: FailureKind) -> Signal {
         | FailureKind::Denied
         | FailureKind::ChangedTurn
         | FailureKind::OutcomeUnknown
-        | FailureKind::Unregistered => Signal::Neutral,
+        | FailureKind::Unregistered
+        | FailureKind::NeedsPerson => Signal::Neutral,
     }
 }
 
@@ -76,7 +77,7 @@ mod tests {
         for kind in [FailureKind::Terminal, FailureKind::InvalidCommand] {
             assert_eq!((after(kind, 1), signal(kind)), (AfterFailure::GiveUp, Signal::Neutral));
         }
-        for kind in [FailureKind::ChangedTurn, FailureKind::Unregistered] {
+        for kind in [FailureKind::ChangedTurn, FailureKind::Unregistered, FailureKind::NeedsPerson] {
             assert_eq!((after(kind, 1), signal(kind)), (AfterFailure::NeedAttention, Signal::Neutral));
         }
     }

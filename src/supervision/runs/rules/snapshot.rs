@@ -11,6 +11,7 @@ use crate::storage::codec::{self, CodecError, Payload, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 
+use super::budget::Money;
 use super::history::in_order_of_effect;
 use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
 
@@ -21,6 +22,16 @@ pub(in crate::supervision::runs) struct Snapshot {
     last: Sequence,
     run: Run,
     /// The conversation of the run, which is not part of the run's own stored form.
+    conversing: Option<Box<Conversing>>,
+    /// What is stored beside the run's budget.
+    money: Option<Box<Money>>,
+}
+
+/// A snapshot of version 2: a run had no limit of money, and nothing was known of models.
+#[derive(Deserialize)]
+struct SnapshotV2 {
+    last: Sequence,
+    run: Run,
     conversing: Option<Box<Conversing>>,
 }
 
@@ -37,18 +48,23 @@ struct SnapshotOf<'a> {
     last: Sequence,
     run: &'a Run,
     conversing: Option<&'a Conversing>,
+    money: Option<&'a Money>,
 }
 
 impl Stored for Snapshot {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "run-snapshot";
 
     fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
         match version {
             1 => {
                 let read = payload.read::<SnapshotV1>();
-                Some(read.map(|SnapshotV1 { last, run }| Self { last, run, conversing: None }))
+                Some(read.map(|SnapshotV1 { last, run }| Self { last, run, conversing: None, money: None }))
+            }
+            2 => {
+                let read = payload.read::<SnapshotV2>();
+                Some(read.map(|SnapshotV2 { last, run, conversing }| Self { last, run, conversing, money: None }))
             }
             _ => None,
         }
@@ -75,7 +91,12 @@ impl Cadence {
 
     /// The run as bytes to store.
     pub(in crate::supervision::runs) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run, conversing: run.conversing() });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf {
+            last,
+            run,
+            conversing: run.conversing(),
+            money: run.budget().money(),
+        });
         (self.events, self.last_bytes) = (0, bytes.len());
         bytes
     }
@@ -138,11 +159,11 @@ pub(in crate::supervision::runs) async fn read(
 ) -> Result<Parts, StorageError> {
     // An unreadable snapshot is ignored: the journal has everything.
     let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
-    if let Some(Snapshot { last, run, conversing }) = snapshot {
+    if let Some(Snapshot { last, run, conversing, money }) = snapshot {
         let mut tail = journal.read_from(id, last).await?;
         // The record that the snapshot was taken after must exist; otherwise the snapshot is ahead of its journal.
         if tail.first == Some(last) {
-            let base = Some(run.with_conversing(conversing).with_rules(rules.clone()));
+            let base = Some(run.with_conversing(conversing).with_money(money).with_rules(rules.clone()));
             return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
         }
     }
@@ -237,8 +258,9 @@ mod tests {
     use std::time::Duration;
 
     use crate::messages::{
-        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, ConversationId, Envelope, Failure, FailureKind,
-        Intent, Json, Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Verdict,
+        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, ConversationId, Cost, Envelope, Failure,
+        FailureKind, Intent, Json, Limits, Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Usage,
+        Verdict,
     };
     use serde_json::json;
     use uuid::Uuid;
@@ -257,7 +279,14 @@ mod tests {
         let order = Order { tokens: Some(50), deadline: Some(Duration::from_secs(9)), ..Order::new("lead", "review") };
         let events = vec![
             RunEvent::Submitted(Arc::new(submission)),
-            RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()), at: None },
+            RunEvent::Reserved {
+                turn: 1,
+                ordinal: 0,
+                tokens: 40,
+                verdict: Verdict::Admitted(Vec::new()),
+                at: None,
+                cost: None,
+            },
             RunEvent::TurnEnded {
                 turn: 1,
                 agent: lead.clone(),
@@ -282,7 +311,7 @@ mod tests {
     #[test]
     fn a_run_read_from_its_snapshot_continues_as_the_run_itself() {
         let run = run();
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: None });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: None, money: None });
         let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
         let at = Timestamp::from_millis(1_767_225_600_001);
         let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
@@ -351,7 +380,8 @@ mod tests {
             };
             let (mut run, mut history) = (planned(), Vec::new());
             while run.result().is_none() {
-                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: None });
+                let bytes =
+                    codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: None, money: None });
                 let mut read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
                 assert_eq!(format!("{run:?}"), format!("{read:?}"));
                 let open: Vec<u32> = run.open_turns().collect();
@@ -378,14 +408,14 @@ mod tests {
     fn the_bytes_of_a_snapshot_are_golden() {
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &Snapshot { last: 4, run: without_figures(run()), conversing: None },
+            &Snapshot { last: 4, run: without_figures(run()), conversing: None, money: None },
         );
     }
 
     #[test]
     fn the_bytes_of_a_snapshot_with_the_figures_of_turns_are_golden() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/figures");
-        crate::testing::golden::check(folder, &Snapshot { last: 4, run: run(), conversing: None });
+        crate::testing::golden::check(folder, &Snapshot { last: 4, run: run(), conversing: None, money: None });
     }
 
     #[test]
@@ -407,7 +437,7 @@ mod tests {
             at: None,
         });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
-        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None });
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None, money: None });
     }
 
     #[test]
@@ -422,7 +452,7 @@ mod tests {
         let run = run.with_conversing(None);
         assert!(conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
-        crate::testing::golden::check(folder, &Snapshot { last: 6, run, conversing });
+        crate::testing::golden::check(folder, &Snapshot { last: 6, run, conversing, money: None });
     }
 
     #[test]
@@ -449,7 +479,42 @@ mod tests {
         run.step(&RunEvent::Answered { turn, ordinal: 4, answer: "red".into(), by: "ann".into(), at });
         run.step(&RunEvent::QuestionExpired { turn, ordinal: 5, at });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
-        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None });
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None, money: None });
+    }
+
+    #[test]
+    fn a_run_with_a_limit_of_money_continues_from_its_snapshot_and_its_bytes_are_golden() {
+        let (turn, at) = (1, Timestamp::from_millis(1_767_225_600_000));
+        let limits = Limits { cost: Some(Cost(2_500_000_000)), ..Limits::default() };
+        let (agent, run) = (AgentName::new("lead").unwrap(), RunId(Uuid::from_u128(7)));
+        let (task, cast, chain) = (Task::new("fix").limits(limits), Vec::new(), Chain::default());
+        let submission = Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at };
+        let usage = Some(Usage { cost: Cost(300_000), ..Usage::of(300, 20) });
+        let reserved = |ordinal| {
+            let (verdict, cost) = (Verdict::Admitted(Vec::new()), Some(Cost(400_000)));
+            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict, at: Some(at), cost }
+        };
+        let settled = |ordinal, model: Option<&str>| {
+            let (model, is_of_run) = (model.map(Arc::from), model.is_none());
+            RunEvent::Settled { turn, ordinal, usage, at: Some(at), model, is_of_run }
+        };
+        let mut events = vec![RunEvent::Submitted(Arc::new(submission))];
+        events.extend((0..3).map(reserved));
+        events.extend([settled(0, Some("large")), settled(1, None)]);
+        let mut run = Run::of(events, &StateRules::default()).unwrap().without_figures();
+        let (last, money) = (6, run.budget().money());
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run: &run, conversing: None, money });
+        let Snapshot { run: read, money, .. } = codec::decode(&bytes).unwrap();
+        let mut read = read.with_money(money.clone()).with_rules(StateRules::default());
+        assert_eq!(format!("{run:?}"), format!("{read:?}"));
+        run.step(&settled(2, Some("small")));
+        read.step(&settled(2, Some("small")));
+        assert_eq!(run.used_by_agents(), read.used_by_agents());
+        let models: Vec<_> =
+            read.used_by_agents().into_iter().map(|(_, model, usage)| (model, usage.total())).collect();
+        assert_eq!(models, [(Some("large"), 320), (Some("small"), 320)]);
+        let snapshot = codec::decode::<Snapshot>(&bytes).unwrap();
+        crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/money"), &snapshot);
     }
 
     /// The golden check compares values; a run's debug form shows all of it.

@@ -232,6 +232,7 @@ async fn each_status_has_its_kind() {
         (529, "", Unavailable),
         (401, "", Unauthorised),
         (403, "", Unauthorised),
+        (402, "", Unpaid),
         (400, "", Rejected),
         (404, "", Rejected),
         (422, "", Rejected),
@@ -244,6 +245,24 @@ async fn each_status_has_its_kind() {
             let error = error(&model).await;
             assert_eq!(error.kind, kind, "{status}: {error}");
             assert!(error.text.contains("because\\u{1b}[31m"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_account_without_money_is_told_from_a_limit_of_the_rate() {
+    let (rate, quota) = (r#"{"error":{"code":"rate_limit_exceeded"}}"#, r#"{"error":{"code":"insufficient_quota"}}"#);
+    let credit = r#"{"error":{"message":"Your credit balance is too low to access the API."}}"#;
+    for (status, body, kind) in [
+        (429, rate, ModelErrorKind::RateLimited(None)),
+        (429, quota, ModelErrorKind::Unpaid),
+        (400, credit, ModelErrorKind::Unpaid),
+        (402, "{}", ModelErrorKind::Unpaid),
+    ] {
+        let server = Server::start(Format::ALL.map(|_| fails(status, "", body))).await;
+        for model in Format::ALL.map(|format| model(format, &server.url)) {
+            let error = error(&model).await;
+            assert_eq!((error.kind, error.is_free), (kind, true), "{status}: {error}");
         }
     }
 }

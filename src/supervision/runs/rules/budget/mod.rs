@@ -1,4 +1,6 @@
-//! The tokens of one run: reserved before a call, settled after it (SEMANTICS 2).
+//! The tokens and the money of one run: reserved before a call, settled after it (SEMANTICS 2).
+
+mod money;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,8 +8,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Mutant;
-use crate::messages::{Refusal, Usage};
+use crate::messages::{Cost, Limits, Refusal, Usage};
 use crate::supervision::runs::rules::requests::RequestKey;
+
+pub(in crate::supervision::runs) use self::money::{Money, Used, UsedBy};
 
 /// The key of a reservation: the turn's number and the request's ordinal in it.
 pub(crate) type ReservationKey = (u32, u32);
@@ -16,7 +20,7 @@ pub(crate) type ReservationKey = (u32, u32);
 /// provider reports beyond that is `overrun`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Budget {
-    tokens: Tokens,
+    tokens: Account,
     overrun: u64,
     /// Sorted by key: a run has few open reservations, most runs have one.
     open: Vec<(ReservationKey, OpenReservation)>,
@@ -26,22 +30,26 @@ pub(crate) struct Budget {
     /// The ordinal of the next reservation. Stored with the run.
     #[serde(skip)]
     next: u32,
+    /// `None` without a limit of money, until a call has reported. Stored beside the run.
+    #[serde(skip)]
+    money: Option<Box<Money>>,
 }
 
+/// Tokens, or billionths of a dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Tokens {
+struct Account {
     limit: u64,
     spent: u64,
-    /// Tokens held for calls of running attempts.
+    /// Held for calls of running attempts.
     reserved: u64,
-    /// Tokens held for calls that have not reported and whose attempts are over. The calls may have been made, so the tokens
-    /// count as spent until the calls report.
+    /// Held for calls that have not reported and whose attempts are over. The calls may have been made, so this counts as spent
+    /// until the calls report.
     unsettled: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SubBudget {
-    tokens: Tokens,
+    tokens: Account,
     within: Option<RequestKey>,
 }
 
@@ -53,14 +61,14 @@ struct OpenReservation {
     is_over: bool,
 }
 
-impl Tokens {
+impl Account {
     fn left(&self) -> u64 {
         self.limit - self.spent - self.reserved - self.unsettled
     }
 
     /// Counts the part of `used` that the reservation covers; returns the rest.
-    fn settle(&mut self, held: &OpenReservation, used: u64) -> u64 {
-        *(if held.is_over { &mut self.unsettled } else { &mut self.reserved }) -= held.tokens;
+    fn settle(&mut self, held: u64, is_over: bool, used: u64) -> u64 {
+        *(if is_over { &mut self.unsettled } else { &mut self.reserved }) -= held;
         let counted = used.min(self.left());
         self.spent += counted;
         used - counted
@@ -79,7 +87,23 @@ impl Budget {
     /// A budget of this many tokens.
     #[must_use]
     pub(crate) fn new(limit: u64) -> Self {
-        Self { tokens: Tokens { limit, ..Tokens::default() }, ..Self::default() }
+        Self { tokens: Account { limit, ..Account::default() }, ..Self::default() }
+    }
+
+    /// The budget of a run with these limits.
+    #[must_use]
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self { money: limits.cost.map(|limit| Box::new(Money::limited(limit))), ..Self::new(limits.tokens) }
+    }
+
+    /// What is stored beside the run.
+    pub(in crate::supervision::runs) fn money(&self) -> Option<&Money> {
+        self.money.as_deref()
+    }
+
+    /// Puts back what was stored beside the run.
+    pub(in crate::supervision::runs) fn put_money(&mut self, money: Option<Box<Money>>) {
+        self.money = money;
     }
 
     /// The ordinal that the next reservation will have.
@@ -95,7 +119,7 @@ impl Budget {
 
     /// Gives a delegation a budget of its own, within `within` if there is one.
     pub(crate) fn open_sub_budget(&mut self, key: RequestKey, limit: u64, within: Option<RequestKey>) {
-        self.sub_budgets.insert(key, SubBudget { tokens: Tokens { limit, ..Tokens::default() }, within });
+        self.sub_budgets.insert(key, SubBudget { tokens: Account { limit, ..Account::default() }, within });
     }
 
     /// Closes the budget of a delegation that is over. Its calls that have not reported yet count against the enclosing budget.
@@ -121,8 +145,31 @@ impl Budget {
         self.tokens.check(tokens, false)
     }
 
-    /// Sets tokens aside; call only after [`Budget::check`].
-    pub(crate) fn reserve(&mut self, key: ReservationKey, sub_budget: Option<RequestKey>, tokens: u64) {
+    /// As [`Budget::check`], and that a call of this cost fits the run's limit of money. A call of unknown cost fits no limit.
+    ///
+    /// # Errors
+    /// [`Refusal::TokenBudget`], [`Refusal::CostBudget`].
+    pub(crate) fn check_call(
+        &self,
+        sub_budget: Option<RequestKey>,
+        tokens: u64,
+        cost: Option<Cost>,
+    ) -> Result<(), Refusal> {
+        self.check(sub_budget, tokens)?;
+        self.money.as_ref().map_or(Ok(()), |money| money.check(cost))
+    }
+
+    /// Sets tokens and money aside; call only after [`Budget::check_call`].
+    pub(crate) fn reserve(
+        &mut self,
+        key: ReservationKey,
+        sub_budget: Option<RequestKey>,
+        tokens: u64,
+        cost: Option<Cost>,
+    ) {
+        if let Some(money) = &mut self.money {
+            money.reserve(key, cost);
+        }
         let tokens = if Mutant::ReserveNothing.is_injected() { 0 } else { tokens };
         self.each(sub_budget, |counted| counted.reserved += tokens);
         let held = OpenReservation { tokens, sub_budget, is_over: false };
@@ -140,14 +187,17 @@ impl Budget {
     /// An attempt of the turn is over, however it ended: its reservations become `unsettled`.
     pub(crate) fn end_attempt(&mut self, turn: u32) {
         let of_turn = self.of_turn(turn);
-        let open = self.open[of_turn].iter_mut().map(|(_, held)| held).filter(|held| !held.is_over);
-        let ended: Vec<OpenReservation> = open
-            .map(|held| {
+        let open = self.open[of_turn].iter_mut().filter(|(_, held)| !held.is_over);
+        let ended: Vec<(ReservationKey, OpenReservation)> = open
+            .map(|(key, held)| {
                 held.is_over = true;
-                *held
+                (*key, *held)
             })
             .collect();
-        for OpenReservation { tokens, sub_budget, .. } in ended {
+        for (key, OpenReservation { tokens, sub_budget, .. }) in ended {
+            if let Some(money) = &mut self.money {
+                money.end_attempt(key);
+            }
             self.each(sub_budget, |counted| {
                 counted.reserved -= tokens;
                 counted.unsettled += tokens;
@@ -157,19 +207,39 @@ impl Budget {
 
     /// Replaces a reservation by what was used; `None` when the call is known not to have been sent. A reservation that
     /// is unknown or settled already changes nothing.
-    pub(crate) fn settle(&mut self, key: ReservationKey, usage: Option<Usage>) {
+    pub(in crate::supervision::runs) fn settle(&mut self, key: ReservationKey, usage: Option<Usage>, by: UsedBy<'_>) {
         let Ok(at) = self.place_of(key) else { return };
         let (_, held) = self.open.remove(at);
         let used = usage.unwrap_or_default().total();
         // The run's account is the last, so this is its overrun.
         let mut overrun = 0;
-        self.each(held.sub_budget, |counted| overrun = counted.settle(&held, used));
+        self.each(held.sub_budget, |counted| overrun = counted.settle(held.tokens, held.is_over, used));
         self.overrun += overrun;
-        self.usage += usage.unwrap_or_default();
+        if let Some(money) = &mut self.money {
+            money.settle(key, held.is_over, usage.unwrap_or_default().cost);
+        }
+        if let Some(usage) = usage {
+            self.usage += usage;
+            self.money.get_or_insert_default().add(usage, by);
+        }
+    }
+
+    /// What agents have used of each model, and the part of the usage of which neither is known, because an earlier version has
+    /// stored it.
+    #[must_use]
+    pub(in crate::supervision::runs) fn used(&self) -> (&[Used], Usage) {
+        let known = self.money.as_ref().map(|money| money.known()).unwrap_or_default();
+        let Usage { input_tokens, output_tokens, cost } = self.usage;
+        let unknown = Usage {
+            input_tokens: input_tokens.saturating_sub(known.input_tokens),
+            output_tokens: output_tokens.saturating_sub(known.output_tokens),
+            cost: Cost(cost.0.saturating_sub(known.cost.0)),
+        };
+        (self.money.as_ref().map(|money| money.used()).unwrap_or_default(), unknown)
     }
 
     /// Calls `count` for the sub-budget, every budget that encloses it, and the run's.
-    fn each(&mut self, sub_budget: Option<RequestKey>, mut count: impl FnMut(&mut Tokens)) {
+    fn each(&mut self, sub_budget: Option<RequestKey>, mut count: impl FnMut(&mut Account)) {
         let mut next = sub_budget;
         while let Some(sub_budget) = next.and_then(|key| self.sub_budgets.get_mut(&key)) {
             count(&mut sub_budget.tokens);
@@ -226,13 +296,17 @@ mod reference;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use crate::messages::AgentName;
+
     use super::*;
 
     #[test]
     fn the_limit_itself_is_allowed_and_the_next_token_is_not() {
         let mut budget = Budget::new(10);
         assert!(budget.check(None, 10).is_ok());
-        budget.reserve((1, 0), None, 10);
+        budget.reserve((1, 0), None, 10, None);
         let refusal = budget.check(None, 1).unwrap_err();
         assert_eq!(
             refusal.to_string(),
@@ -244,8 +318,8 @@ mod tests {
     #[test]
     fn what_an_attempt_leaves_unsettled_is_as_good_as_spent_until_it_reports() {
         let mut budget = Budget::new(100);
-        budget.reserve((1, 0), None, 80);
-        budget.reserve((2, 0), None, 5);
+        budget.reserve((1, 0), None, 80, None);
+        budget.reserve((2, 0), None, 5, None);
         budget.end_attempt(1);
         budget.end_attempt(1);
         assert_eq!(
@@ -254,7 +328,7 @@ mod tests {
              settle or release them before the attempt ends, or raise `limits.tokens` of the task: \
              --limits '{\"tokens\": 101}' on the command line, .limits(Limits { tokens: 101, ..Limits::default() }) in Rust"
         );
-        budget.settle((1, 0), Some(Usage::of(7, 3)));
+        budget.settle((1, 0), Some(Usage::of(7, 3)), UsedBy::Run);
         assert_eq!(budget.check(None, 85), Ok(()));
         assert_eq!(budget.check(None, 86).unwrap_err().name(), "TokenBudget");
     }
@@ -273,15 +347,46 @@ mod tests {
             ),
             "{more_than_the_outer_one_has:?}"
         );
-        budget.reserve((3, 0), Some(inner), 30);
-        budget.reserve((3, 1), Some(outer), 20);
+        budget.reserve((3, 0), Some(inner), 30, None);
+        budget.reserve((3, 1), Some(outer), 20, None);
         assert_eq!(budget.check(Some(inner), 1).unwrap_err().name(), "TokenBudget");
         assert!(budget.check(None, 50).is_ok(), "the run has more");
         budget.close_sub_budget(inner);
-        budget.settle((3, 0), Some(Usage::of(10, 0)));
+        budget.settle((3, 0), Some(Usage::of(10, 0)), UsedBy::Run);
         assert_eq!(budget.check(Some(outer), 20), Ok(()));
         let refused = budget.check(Some(outer), 21).unwrap_err();
         assert!(matches!(refused, Refusal::TokenBudget { budget: 50, spent: 10, reserved: 20, .. }), "{refused:?}");
         assert_eq!((budget.spent(), budget.overrun()), (30, 0));
+    }
+
+    #[test]
+    fn money_is_held_before_a_call_and_settled_after_it_as_tokens_are() {
+        let limits = Limits { cost: Some(Cost(2_500_000_000)), ..Limits::default() };
+        let (mut budget, agent) = (Budget::of(&limits), AgentName::new("a").unwrap());
+        let model = Arc::from("m");
+        let dollars = |nanos| Some(Cost(nanos));
+        assert_eq!(budget.check_call(None, 1, dollars(2_500_000_000)), Ok(()));
+        budget.reserve((1, 0), None, 1, dollars(2_000_000_000));
+        budget.reserve((1, 1), None, 1, dollars(300_000_000));
+        budget.end_attempt(1);
+        assert_eq!(
+            budget.check_call(None, 1, dollars(200_000_001)).unwrap_err().to_string(),
+            "$0.2000 more does not fit the $2.50 that the run may cost ($2.30 spent, of which $2.30 by calls that never \
+             reported, $0 reserved); settle or release them before the attempt ends, or raise `limits.cost` of the task: \
+             --limits '{\"cost\": \"2.500000001\"}' on the command line, \
+             .limits(Limits { cost: Some(Cost(2500000001)), ..Limits::default() }) in Rust"
+        );
+        let usage = Usage { cost: Cost(400_000_000), ..Usage::of(7, 3) };
+        budget.settle((1, 0), Some(usage), UsedBy::Agent(&agent, Some(&model)));
+        budget.settle((1, 1), None, UsedBy::Agent(&agent, Some(&model)));
+        assert_eq!(budget.check_call(None, 1, dollars(2_100_000_000)), Ok(()));
+        assert_eq!(budget.check_call(None, 1, dollars(2_100_000_001)).unwrap_err().name(), "CostBudget");
+        assert_eq!(
+            budget.check_call(None, 1, None).unwrap_err().to_string(),
+            "the run may cost $2.50, and what this may cost is not known: give the model prices, or the workflow a `cost` \
+             among its limits"
+        );
+        let (used, unknown) = budget.used();
+        assert_eq!((used.len(), used[0].usage, unknown), (1, usage, Usage::default()));
     }
 }

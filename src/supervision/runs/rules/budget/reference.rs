@@ -149,7 +149,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                     prop_assert_eq!(budget.check(sub_budget(from), tokens).err(), refused.clone());
                     match refused {
                         None => {
-                            budget.reserve((turn, model.calls.len() as u32), sub_budget(from), tokens);
+                            budget.reserve((turn, model.calls.len() as u32), sub_budget(from), tokens, None);
                             model.calls.push(Call { turn, tokens, path, state: State::UnderWay });
                         }
                         Some(Refusal::TokenBudget { is_delegated: false, .. }) => _ = seen.insert("refused by the run"),
@@ -164,7 +164,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                     let is_open = state != State::Settled;
                     prop_assert_eq!(budget.held(key), is_open.then_some(tokens));
                     let usage = used.map(|(input_tokens, output_tokens)| Usage::of(input_tokens, output_tokens));
-                    budget.settle(key, usage);
+                    budget.settle(key, usage, UsedBy::Run);
                     match state {
                         State::Settled => _ = seen.insert("settled twice"),
                         State::AttemptOver => _ = seen.insert("reported after its attempt"),
@@ -184,7 +184,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                         }
                     }
                 }
-                Action::Settle { .. } => budget.settle((0, 0), Some(Usage::of(1, 1))),
+                Action::Settle { .. } => budget.settle((0, 0), Some(Usage::of(1, 1)), UsedBy::Run),
                 Action::EndAttempt { turn } => {
                     budget.end_attempt(turn);
                     for call in model.calls.iter_mut().filter(|call| (call.turn, call.state) == (turn, State::UnderWay))

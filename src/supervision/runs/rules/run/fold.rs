@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::messages::state::{Delta, RunFigures, StateError, StateRules};
 use crate::messages::{
     AgentName, Alone, ConversationId, Json, RequestId, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId,
-    Verdict,
+    Usage, Verdict,
 };
-use crate::supervision::runs::rules::budget::Budget;
+use crate::supervision::runs::rules::budget::{Budget, Money};
 use crate::supervision::runs::rules::requests::RequestKey;
 use crate::workflow::graph::Graph;
 use serde::{Deserialize, Serialize};
@@ -191,6 +191,16 @@ impl Run {
         }
     }
 
+    /// Returns what each agent has used of each model, without the runs that its turns began: those have it among their own. The model is
+    /// `None` if it is not known; of what an earlier version has stored, the agent is that of the submission.
+    #[must_use]
+    pub fn used_by_agents(&self) -> Vec<(&AgentName, Option<&str>, Usage)> {
+        let (used, unknown) = self.budget.used();
+        let known = used.iter().map(|used| (&used.agent, used.model.as_deref(), used.usage));
+        let unknown = (unknown != Usage::default()).then_some((&self.submission.agent, None, unknown));
+        known.chain(unknown).collect()
+    }
+
     /// The run's figures for turns that are admitted now.
     #[must_use]
     pub(crate) fn figures(&self) -> RunFigures {
@@ -244,6 +254,12 @@ impl Run {
     /// Its part in a conversation, for a snapshot.
     pub(in crate::supervision::runs) fn conversing(&self) -> Option<&Conversing> {
         self.conversing.as_deref()
+    }
+
+    /// The run with what is stored beside its budget, from a snapshot.
+    pub(in crate::supervision::runs) fn with_money(mut self, money: Option<Box<Money>>) -> Self {
+        self.budget.put_money(money);
+        self
     }
 
     /// The run with its part in a conversation, from a snapshot.

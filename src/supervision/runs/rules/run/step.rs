@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::messages::state::{Delta, StateRules};
 use crate::messages::{
     AgentName, Answer, AskedOutcome, ContextStrategy, Json, Order, Outcome, Refusal, RunEvent, State, Submission,
-    Update, Verdict,
+    Update, Usage, Verdict,
 };
-use crate::supervision::runs::rules::budget::Budget;
+use crate::supervision::runs::rules::budget::{Budget, ReservationKey, UsedBy};
 use crate::supervision::runs::rules::once;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
@@ -39,7 +39,7 @@ impl Run {
             rules: rules.clone(),
             sequence: 1,
             tally: Tally::default(),
-            budget: Budget::new(submission.limits().tokens),
+            budget: Budget::of(submission.limits()),
             branches: Branches::default(),
             turns: OpenTurns::new(),
             last_at: submission.at,
@@ -81,8 +81,8 @@ impl Run {
     pub(crate) fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut, effects: &mut Vec<Effect>) {
         self.sequence += 1;
         if self.result.is_some() {
-            if let RunEvent::Settled { turn, ordinal, usage, at: _ } = event {
-                self.budget.settle((*turn, *ordinal), *usage);
+            if let RunEvent::Settled { turn, ordinal, usage, at: _, model, is_of_run } = event {
+                self.settled((*turn, *ordinal), *usage, model.as_ref(), *is_of_run);
             }
             return;
         }
@@ -139,14 +139,16 @@ impl Run {
                     self.answered(RequestKey { turn: *turn, ordinal: *ordinal }, answer, Vec::new(), effects);
                 }
             }
-            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _ } => {
+            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _, cost } => {
                 self.budget.reserved_up_to(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
                     let sub_budget = self.turns.get(*turn).and_then(|open| self.branch_of(open).brief.sub_budget);
-                    self.budget.reserve((*turn, *ordinal), sub_budget, *tokens);
+                    self.budget.reserve((*turn, *ordinal), sub_budget, *tokens, *cost);
                 }
             }
-            RunEvent::Settled { turn, ordinal, usage, at: _ } => self.budget.settle((*turn, *ordinal), *usage),
+            RunEvent::Settled { turn, ordinal, usage, at: _, model, is_of_run } => {
+                self.settled((*turn, *ordinal), *usage, model.as_ref(), *is_of_run);
+            }
             RunEvent::Asked { turn, ordinal, question, nonce, at } => {
                 let (question, nonce, asked_at) = (question.clone(), *nonce, *at);
                 self.turns.record(
@@ -336,6 +338,12 @@ impl Run {
             }
         }
         self.drain_agenda(effects);
+    }
+
+    /// A call has reported. That of a turn that has ended since counts as used by the run's first agent.
+    fn settled(&mut self, call: ReservationKey, usage: Option<Usage>, model: Option<&Arc<str>>, is_of_run: bool) {
+        let agent = self.turns.get(call.0).map_or(&self.submission.agent, OpenTurn::agent);
+        self.budget.settle(call, usage, if is_of_run { UsedBy::Run } else { UsedBy::Agent(agent, model) });
     }
 
     /// Drops the records of a turn that no longer match its requests.

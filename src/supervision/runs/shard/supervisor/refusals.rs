@@ -2,7 +2,7 @@
 
 use crate::messages::{PendingId, QuestionId, RequestId, RunId, TurnId};
 use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError};
-use crate::supervision::runs::rules::requests::{RequestKey, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{RequestKey, Settled, TurnReply, TurnRequest};
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 
 /// Answers a message for a run that is not in memory: it has ended, or never existed.
@@ -10,7 +10,7 @@ pub(super) fn refuse(run: RunId, message: RunMessage) {
     let id = |number| TurnId { run, number };
     match message {
         RunMessage::Request { key, request, reply, .. } => {
-            if let TurnRequest::Settle(usage) = request {
+            if let TurnRequest::Settle(Settled { usage, .. }) = request {
                 tracing::warn!(parent: None, turn = %id(key.turn), ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
             }
             reply.map(|reply| reply.send(TurnReply::Gone));

@@ -7,7 +7,7 @@ use crate::messages::{Consent, Intent, RunEvent, Verdict};
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::once::{self, Decided};
-use crate::supervision::runs::rules::requests::{Attempt, RequestKey, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{Attempt, RequestKey, Settled, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Effect, Once, Record};
 use crate::supervision::runs::shard::live::{LiveRun, OnCommit};
 
@@ -23,9 +23,9 @@ pub(super) fn on_request(
 ) {
     let RequestKey { turn: number, ordinal } = key;
     let at = context.now.wall;
-    if let TurnRequest::Settle(usage) = request {
+    if let TurnRequest::Settle(Settled { usage, model, is_of_run }) = request {
         // A call may report after its turn has ended.
-        live.absorb(RunEvent::Settled { turn: number, ordinal, usage, at: Some(at) });
+        live.absorb(RunEvent::Settled { turn: number, ordinal, usage, at: Some(at), model, is_of_run });
         live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Done)));
         return;
     }
@@ -37,18 +37,19 @@ pub(super) fn on_request(
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
-        TurnRequest::Reserve { tokens, continues } => {
+        TurnRequest::Reserve { tokens, cost, continues } => {
             if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues) {
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
             }
             let ordinal = live.run.budget().next_reservation();
-            let answer = live.run.budget().check(live.run.branch_of(turn).brief.sub_budget, tokens);
+            let sub_budget = live.run.branch_of(turn).brief.sub_budget;
+            let answer = live.run.budget().check_call(sub_budget, tokens, cost);
             let verdict = match &answer {
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
             };
-            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at) });
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at), cost });
             let answer = TurnReply::Reserved(answer.map(|()| ordinal));
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
         }
