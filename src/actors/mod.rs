@@ -4,7 +4,7 @@
 //
 // 1. What the others share. `events`, `stream_mode`: events of runs for watchers, and which of them a watcher gets.
 //    `metrics`, `instruments`: the board's metrics, and what records them. `delayed_message`, `periodic`: what an actor sends
-//    to itself later, or has done at intervals. `kept_agents`: dynamic agents that outlive their run. `shard_queues`: which
+//    to itself later, or has done at intervals. `day_limiter`: what may be used in a day. `kept_agents`: dynamic agents that outlive their run. `shard_queues`: which
 //    run supervisor owns which run. `taint`: whether a turn works with untrusted input.
 // 2. `context`, `approvals`: services with an actor of their own: shared memory, and questions of consent.
 // 3. `turn`: what an agent is given: its input and view, and requests to its run, a file for each kind of request.
@@ -16,6 +16,7 @@ mod agent;
 mod agent_actor;
 pub mod approvals;
 pub(crate) mod context;
+mod day_limiter;
 mod delayed_message;
 pub(crate) mod events;
 mod gauges;
@@ -48,6 +49,8 @@ pub use turn::{
 
 pub(crate) use agent::AgentMsg;
 pub(crate) use agent_actor::{AgentActor, Arguments as AgentArguments};
+pub(crate) use day_limiter::DayLimiter;
+pub use day_limiter::DayLimits;
 pub(crate) use gauges::{GaugeSources, Gauges};
 pub(crate) use router::{ApprovalPolicy, HostedAgent, LedgerLimits, Router, RouterActor, RouterParts};
 pub(crate) use scheduler::{AgentSnapshot, AgentStatus, Scheduler, SchedulerConfig};

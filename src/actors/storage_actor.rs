@@ -13,6 +13,7 @@ use crate::supervision::actor_point;
 use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
 use crate::supervision::runs::conversing::ConversationQueue;
 
+use super::day_limiter::DayLimiter;
 use super::periodic::{Ended, Periodic};
 use super::scheduler::Scheduler;
 
@@ -29,6 +30,7 @@ pub(crate) struct Arguments {
     pub(crate) conversation_retention: Duration,
     pub(crate) every: Duration,
     pub(crate) claims: Claims,
+    pub(crate) day_limiter: Arc<DayLimiter>,
     /// The error with which the store stopped.
     pub(crate) store_failure: Arc<OnceLock<StorageError>>,
 }
@@ -110,7 +112,11 @@ impl Actor for StorageActor {
                 let (claims, fence) = (arguments.claims.clone(), *fence);
                 tokio::spawn(async move { me.cast(StorageActorMsg::Renewed(claims.renew(fence).await)) });
             }
-            StorageActorMsg::Renewed(Ok(renewed)) => *fence = renewed,
+            StorageActorMsg::Renewed(Ok(renewed)) => {
+                if std::mem::replace(fence, renewed) != renewed {
+                    arguments.day_limiter.give_up_blocks();
+                }
+            }
             StorageActorMsg::Renewed(Err(error)) => {
                 tracing::warn!(%error, "the claim on the board's runs was not renewed");
             }
@@ -129,6 +135,9 @@ impl Actor for StorageActor {
         state: &mut StorageActorState,
     ) -> Result<(), ActorProcessingErr> {
         state.arguments.env.slow_fault_point("storage.stop").await?;
+        if let Err(error) = state.arguments.day_limiter.close().await {
+            tracing::warn!(%error, "what the board had set aside of the day's limits stays spent until another board settles it");
+        }
         state.arguments.claims.release(state.fence).await;
         Ok(())
     }

@@ -83,6 +83,9 @@ pub enum RunEvent {
         /// The most that the call may cost; `None` if the price of its model is not known.
         #[serde(skip)]
         cost: Option<Cost>,
+        /// If a limit of a day counts the call: the day, from 1970-01-01, and the board of whose part of that limit it is.
+        #[serde(skip)]
+        charged: Option<(u32, Arc<str>)>,
     },
     /// A call reported what it used, or is known not to have been sent (`None`).
     Settled {
@@ -438,6 +441,8 @@ pub(crate) enum Beside {
     Model(Arc<str>),
     /// [`RunEvent::Settled`]: the usage is that of a run.
     OfRun,
+    /// [`RunEvent::Reserved`]: what the call may cost, and the day and board that it is charged to.
+    Charged { cost: Option<Cost>, day: u32, board: Arc<str> },
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -582,6 +587,9 @@ impl RunEvent {
     /// The rest of the event that is stored beside it, because events of its kind had it not at first.
     pub(crate) fn beside(&self) -> Option<Beside> {
         match self {
+            Self::Reserved { cost, charged: Some((day, board)), .. } => {
+                Some(Beside::Charged { cost: *cost, day: *day, board: Arc::clone(board) })
+            }
             Self::Reserved { cost, .. } => cost.map(Beside::Cost),
             Self::Settled { is_of_run: true, .. } => Some(Beside::OfRun),
             Self::Settled { model, .. } => model.clone().map(Beside::Model),
@@ -605,6 +613,11 @@ impl RunEvent {
             Beside::OfRun => {
                 if let Self::Settled { is_of_run, .. } = self {
                     *is_of_run = true;
+                }
+            }
+            Beside::Charged { cost: stored, day, board } => {
+                if let Self::Reserved { cost, charged, .. } = self {
+                    (*cost, *charged) = (stored, Some((day, board)));
                 }
             }
         }

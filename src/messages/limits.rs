@@ -138,6 +138,16 @@ impl fmt::Display for Limits {
     }
 }
 
+/// What may be used in a day; the next call that does not fit is refused ([`Refusal::DayLimit`](super::Refusal::DayLimit)). The default limits
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PerDay {
+    /// Tokens of model calls, input and output together.
+    pub tokens: Option<u64>,
+    /// What the calls may cost: with such a limit, each model needs prices.
+    pub cost: Option<Cost>,
+}
+
 /// The wait before a retry: doubles from `first` up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {

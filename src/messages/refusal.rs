@@ -202,6 +202,51 @@ pub enum Refusal {
         /// The most that the call may cost; `None` if that is not known.
         asked: Option<Cost>,
     },
+    /// A call does not fit what is left of a limit of the day, or what it may cost is not known (SEMANTICS 2).
+    #[error("{}", over_a_day(self))]
+    DayLimit {
+        /// `the board`, `agent` and a name, or the name of a requester outside the board.
+        whose: Box<str>,
+        /// The day, as `2026-01-31`.
+        day: Box<str>,
+        /// How many tokens may be used in a day, or billionths of a dollar.
+        limit: u64,
+        /// What is used of it, with what boards have set aside for their calls.
+        used: u64,
+        /// The most that the call may use; `None` if what it may cost is not known.
+        asked: Option<u64>,
+        /// The limit is one of money.
+        is_money: bool,
+    },
+}
+
+/// The part of the text of [`Refusal::DayLimit`] about whose limit it is, and where that is raised.
+fn over_a_day(refusal: &Refusal) -> String {
+    let Refusal::DayLimit { whose, day, limit, used, asked, is_money } = refusal else { return String::new() };
+    let place = match &**whose {
+        "the board" => "in [limits] of callboard.toml (Builder::day_limits in Rust)",
+        agent if agent.starts_with("agent ") => "in [agent.limits] of its file (AgentSpec::per_day in Rust)",
+        _ => "of the token (`callboard tokens add`)",
+    };
+    let (whose, next) = (cut(whose), "or try again the next day");
+    match (is_money, asked) {
+        (true, None) => format!(
+            "{whose} may cost {} a day, and what this may cost is not known: give the model prices",
+            Cost(*limit)
+        ),
+        (true, Some(asked)) => {
+            let [limit, used, asked] = [*limit, *used, *asked].map(Cost);
+            format!(
+                "{whose} may cost {limit} a day, and on {day} it has cost or set aside {used}: {asked} more does not fit; raise \
+                 `cost_per_day` {place}, {next}"
+            )
+        }
+        (false, asked) => format!(
+            "{whose} may use {limit} tokens a day, and on {day} it has used or set aside {used}: {} more do not fit; raise \
+             `tokens_per_day` {place}, {next}",
+            asked.unwrap_or_default()
+        ),
+    }
 }
 
 fn too_expensive(refusal: &Refusal) -> String {
@@ -267,7 +312,8 @@ impl Refusal {
             Self::CostBudget { spent, reserved, asked: Some(asked), .. } => {
                 Some(("cost", spent.0.saturating_add(reserved.0).saturating_add(asked.0)))
             }
-            Self::CostBudget { asked: None, .. }
+            Self::DayLimit { .. }
+            | Self::CostBudget { asked: None, .. }
             | Self::TokenBudget { is_delegated: true, .. }
             | Self::AlreadyInChain { .. }
             | Self::RepeatedHandoff { .. }
@@ -321,6 +367,7 @@ impl Refusal {
             Self::ShuttingDown => "ShuttingDown",
             Self::QuestionExpired { .. } => "QuestionExpired",
             Self::CostBudget { .. } => "CostBudget",
+            Self::DayLimit { .. } => "DayLimit",
         }
     }
 }

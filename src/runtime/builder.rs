@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::approvals::Channel;
-use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
+use crate::actors::{AgentSpec, ApprovalPolicy, DayLimits, IntoAgent, PolicyQuestion};
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
@@ -171,6 +171,21 @@ impl Builder {
     /// ```
     pub fn capacity(mut self, change: impl FnOnce(Capacity) -> Capacity) -> Self {
         self.settings.capacity = change(self.settings.capacity);
+        self
+    }
+
+    /// What may be used in a day: by all boards of the store together, and by each requester outside of it. An agent's limit is
+    /// [`AgentSpec::per_day`]. A call counts on the day on which it begins (SEMANTICS 2).
+    ///
+    /// ```
+    /// # use callboard::prelude::*;
+    /// use callboard::messages::{Cost, PerDay};
+    /// let limit = PerDay { tokens: Some(2_000_000), cost: Some("20.00".parse::<Cost>()?) };
+    /// let builder = Callboard::builder().day_limits(|days| days.board(limit));
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn day_limits(mut self, change: impl FnOnce(DayLimits) -> DayLimits) -> Self {
+        self.settings.day_limits = change(self.settings.day_limits);
         self
     }
 

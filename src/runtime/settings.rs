@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::actors::LedgerLimits;
 use crate::actors::context::ContextStore;
+use crate::actors::{DayLimits, LedgerLimits};
 use crate::messages::{Backoff, Complexity, Durability, OnUnknown, Task};
 use crate::supervision::runs::breaker::BreakerPolicy;
 
@@ -28,6 +28,7 @@ pub(super) struct Settings {
     pub(super) capacity: Capacity,
     pub(super) retention: Retention,
     pub(super) timings: Timings,
+    pub(super) day_limits: DayLimits,
 }
 
 impl Default for Settings {
@@ -47,6 +48,7 @@ impl Default for Settings {
             capacity: Capacity::default(),
             retention: Retention::default(),
             timings: Timings::default(),
+            day_limits: DayLimits::default(),
         }
     }
 }

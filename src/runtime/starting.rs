@@ -11,8 +11,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, GatewayActor};
 use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
-    AgentSpec, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts, Scheduler, SchedulerConfig,
-    ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
+    AgentSpec, DayLimiter, GaugeSources, Gauges, PolicyQuestion, Router, RouterActor, RouterParts, Scheduler,
+    SchedulerConfig, ShardQueues, StorageActor, StorageActorArguments, StorageActorMsg,
 };
 use crate::env::Env;
 use crate::storage::board_store::BoardStore;
@@ -54,12 +54,19 @@ impl Builder {
         let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
+        let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
+        let day_limiter = Arc::new(DayLimiter::new(
+            (env.clone(), journal.clone(), durability, rules.clone()),
+            claims.owner(),
+            settings.day_limits.clone(),
+        ));
         let config = SchedulerConfig {
             permits: settings.capacity.pool,
             ready_bound: settings.capacity.ready_per_agent,
             offline_after: settings.timings.offline_after,
             stuck_after: settings.timings.stuck_after,
             reconcile_within: settings.timings.reconcile_within,
+            day_limiter: Arc::clone(&day_limiter),
         };
         let scheduler = Scheduler::new(env.clone(), Arc::clone(&facts), context.clone(), config);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
@@ -77,7 +84,6 @@ impl Builder {
         let run_permits = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
-        let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
             let arguments = StorageActorArguments {
@@ -90,6 +96,7 @@ impl Builder {
                 conversation_retention: settings.retention.conversations,
                 every: settings.retention.every,
                 claims: claims.clone(),
+                day_limiter,
             };
             move || (StorageActor, arguments.clone())
         });

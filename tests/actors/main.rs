@@ -10,6 +10,7 @@ mod common;
 mod consent;
 mod consent_terms;
 mod context;
+mod days;
 mod delegations;
 mod denials;
 mod expiring;

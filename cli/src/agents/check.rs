@@ -18,7 +18,7 @@ use crate::workflow::check::{defects_json, exit};
 
 use super::arguments::Check;
 use super::built_in::{FAKE, NAME_ONE};
-use super::load::has_shell;
+use super::load::{has_shell, of_unpriced, unpriced};
 use super::read::{self, Invalid, Mcp, Read};
 use crate::quote::quoted;
 
@@ -45,7 +45,9 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
             Ok(definition) => {
                 let mut row = row(&source.origin, &definition);
                 row["defects"] = json!([]);
-                if let Some(Err(found)) = models.as_ref().ok().map(|models| models_of(models, &definition, source)) {
+                let of_models = models.as_ref().ok().map(|models| models_of(models, &definition, source));
+                let of_prices = || of_unpriced(models.as_ref().ok()?, &definition, source, None);
+                if let Some(found) = of_models.and_then(Result::err).or_else(of_prices) {
                     report.add_defects(&found);
                     row["defects"] = defects_json(&found).into();
                 }
@@ -82,6 +84,8 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         Ok(None) => {}
         Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
     }
+    let unpriced = unpriced(&definitions.iter().flatten().cloned().collect::<Vec<_>>(), models.as_ref().ok(), None);
+    let config = config.and_then(|config| config.check_prices(&unpriced).map(|()| config));
     match &config {
         Ok(Config { file: Some(file), .. }) => {
             report.rows.push(json!({ "kind": "config", "file": file, "defects": [] }))

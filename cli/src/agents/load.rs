@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use callboard::AgentSpec;
 use callboard::messages::visible;
-use callboard_agents::{AgentFolder, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice};
+use callboard_agents::{
+    AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, Models,
+};
+use callboard_documents::Defect;
 
 use crate::page::{Failure, note};
 
@@ -31,6 +34,8 @@ pub(crate) struct LoadedAgents {
     pub(crate) own: Vec<String>,
     /// The folder's agents that are left out.
     pub(crate) invalid: InvalidAgents,
+    /// The agents with a model whose price is not known, and these models.
+    pub(crate) unpriced: Vec<(String, String)>,
 }
 
 /// Whether an agent with a model may run commands.
@@ -104,12 +109,75 @@ pub(crate) async fn load(
             visible(&quoted_path(&elsewhere))
         ));
     }
+    let with_own_limit = sources.iter().filter(|source| !is_refused(source));
+    check_own_limits(with_own_limit, folder.current_models(), named)?;
+    let unpriced = unpriced(&definitions, folder.current_models(), named);
     let left = left.iter().map(|name| (*name).to_owned()).collect();
     let built_in = BuiltIns::of(definitions, tools, named, left, folder.current_models());
     let own = built_in.definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(folder.current_models()).map_err(Failure::usage)?);
     let names = names_of(&built_in);
-    Ok(LoadedAgents { names, own, specs, invalid, watch: Some(Watch::new(folder, built_in)) })
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, watch: Some(Watch::new(folder, built_in)) })
+}
+
+/// The agents with a model whose price is not known, and these models.
+pub(super) fn unpriced(
+    definitions: &[Definition],
+    models: Option<&Models>,
+    named: Option<&str>,
+) -> Vec<(String, String)> {
+    let of_agent = |definition: &Definition| {
+        let model = unpriced_model(definition, models?, named)?;
+        Some((definition.name.to_string(), model))
+    };
+    definitions.iter().filter_map(of_agent).collect()
+}
+
+/// # Errors
+/// A file limits the money of its agent, and the price of the agent's model is not known.
+fn check_own_limits<'s>(
+    sources: impl Iterator<Item = &'s DefinitionSource>,
+    models: Option<&Models>,
+    named: Option<&str>,
+) -> Result<(), Failure> {
+    let Some(models) = models else { return Ok(()) };
+    for source in sources {
+        let definitions = Definition::reader().all(std::slice::from_ref(source));
+        let unpriced =
+            definitions.iter().flatten().find_map(|definition| of_unpriced(models, definition, source, named));
+        if let Some(defects) = unpriced {
+            return Err(Failure::usage(format!("1 defect\n\n{defects}")));
+        }
+    }
+    Ok(())
+}
+
+/// The defect of an agent whose money is limited, and whose model has no known price.
+pub(super) fn of_unpriced(
+    models: &Models,
+    definition: &Definition,
+    source: &DefinitionSource,
+    named: Option<&str>,
+) -> Option<Defects> {
+    const KEY: &str = "cost_per_day";
+    definition.per_day.cost?;
+    let model = unpriced_model(definition, models, named)?;
+    let text = String::from_utf8_lossy(&source.bytes);
+    let from = text.find("[agent.limits]").unwrap_or_default();
+    let place = text[from..].find(KEY).map(|start| from + start..from + start + KEY.len());
+    let problem = format!("money is limited, and the price of the model {model} is not known");
+    let defect =
+        Defect::new(&place, problem).advise("give it `prices` in models.toml, or limit tokens_per_day instead");
+    Some(Defects::of(&source.origin, Some(&text), vec![defect]))
+}
+
+/// The model of an agent, if its price is not known.
+fn unpriced_model(definition: &Definition, models: &Models, named: Option<&str>) -> Option<String> {
+    if definition.process.is_some() || named == Some(FAKE) {
+        return None;
+    }
+    let model = model(models, definition, named).ok()?;
+    model.prices().is_none().then(|| model.name().to_owned())
 }
 
 /// The names, roles and capabilities of the agents of a folder, and the names of the built-in agents beside them.

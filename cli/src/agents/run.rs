@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     if let Some(remark) = load::remark(&arguments.files)?.filter(|_| !arguments.quiet) {
         note(&remark);
     }
-    config::read(&arguments.files)??;
+    let config = config::read(&arguments.files)??;
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     let loaded = tokio::select! {
         biased;
@@ -47,13 +47,15 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         }
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let LoadedAgents { specs, watch, own, names, invalid } = loaded;
+    let LoadedAgents { specs, watch, own, names, invalid, unpriced } = loaded;
+    config.check_prices(&unpriced)?;
+    check_prices(arguments, &unpriced)?;
     let wanted = arguments.to.iter().chain(arguments.pattern.participants());
     wanted.filter(|wanted| !names.contains(&***wanted)).try_for_each(|wanted| invalid.check(wanted))?;
     // Other unfinished runs of the store are left to the processes that started them.
     // A model that speaks faster than the terminal is written would lose words of its progress.
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).capacity(|it| it.watch_buffer(8_192));
-    let mut builder = specs.into_iter().fold(builder, Builder::with);
+    let mut builder = specs.into_iter().fold(builder, Builder::with).day_limits(|days| config.limits.of_days(days));
     if arguments.limits == Some(Allowance::Judged) {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());
     }
@@ -62,6 +64,19 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     }
     let session = Session::start(builder, kept, arguments, (own, invalid)).await?;
     session.see_through(signals, workflow, watch).await
+}
+
+/// Refuses a limit of money for agents whose models have no known price: each call would be refused.
+fn check_prices(arguments: &Run, unpriced: &[(String, String)]) -> Result<(), Failure> {
+    let limits = match &arguments.limits {
+        Some(Allowance::Named(choice)) => choice.of_new_run(),
+        Some(Allowance::Judged) | None => return Ok(()),
+    };
+    let Some((agent, model)) = limits.cost.and(unpriced.first()) else { return Ok(()) };
+    Err(Failure::usage(visible(&format!(
+        "--limits has a cost, and the price of the model {model} of agent {agent} is not known: give it `prices` in models.toml, or \
+         leave the cost out"
+    ))))
 }
 
 /// Refuses limits for a run that is resumed: a run gets its limits when it begins.

@@ -9,7 +9,7 @@ use crate::page::Failure;
 use super::arguments::Files;
 use super::built_in::{BuiltIns, FAKE, model, teammate};
 use super::invalid::InvalidAgents;
-use super::load::{LoadedAgents, names_of};
+use super::load::{LoadedAgents, names_of, unpriced};
 use super::read;
 
 /// The agent that receives a task unless another one is named.
@@ -40,8 +40,10 @@ pub(super) fn load(
     };
     let specs: Result<Vec<_>, String> = definitions.iter().map(spec).collect();
     let mut specs = specs.map_err(Failure::usage)?;
+    let unpriced = unpriced(&definitions, Some(&models), named);
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     let built_in = BuiltIns::of(definitions, tools, named, Default::default(), Some(&models));
     specs.extend(built_in.specs(Some(&models)).map_err(Failure::usage)?);
-    Ok(LoadedAgents { names: names_of(&built_in), own, specs, invalid: InvalidAgents::default(), watch: None })
+    let (names, invalid) = (names_of(&built_in), InvalidAgents::default());
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, watch: None })
 }

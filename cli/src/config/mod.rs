@@ -2,10 +2,12 @@
 //!
 //! A setting has the value of its option, else of its variable, else of the file, else its default.
 
+pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod people;
 mod precedence;
 pub(crate) mod serve;
+mod values;
 
 use std::path::Path;
 
@@ -31,6 +33,19 @@ pub(crate) struct Config {
     pub(crate) roles: Roles,
     pub(crate) people: people::Section,
     pub(crate) log: log::Section,
+    pub(crate) limits: limits::Section,
+    /// The text of the file, for defects that are found later.
+    text: String,
+}
+
+impl Config {
+    /// # Errors
+    /// Money is limited, and the price of a model of these agents is not known: the names of agents, each with that of its model.
+    pub(crate) fn check_prices(&self, unpriced: &[(String, String)]) -> Result<(), Invalid> {
+        let Some(defect) = self.limits.unpriced(unpriced) else { return Ok(()) };
+        let origin = self.file.clone().unwrap_or_default();
+        Err(Invalid { defects: Defects::of(&origin, Some(&self.text), vec![defect]), origin })
+    }
 }
 
 /// Reads the file that was named, or that of the project; without one nothing is set.
@@ -50,7 +65,7 @@ pub(crate) fn read(files: &Files) -> Result<Result<Config, Invalid>, Failure> {
         sections(document, Path::new(&origin).parent().unwrap_or(Path::new("")), found)
     });
     Ok(match found.or(read) {
-        Ok(config) => Ok(Config { file: Some(origin), ..config }),
+        Ok(config) => Ok(Config { file: Some(origin), text, ..config }),
         Err(list) => Err(Invalid { defects: Defects::of(&origin, Some(&text), list), origin }),
     })
 }
@@ -62,8 +77,9 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
     let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
     let log = fields.get("log").and_then(|item| log::Section::read(item, found)).unwrap_or_default();
+    let limits = fields.get("limits").and_then(|item| limits::Section::read(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve, roles, people, log }
+    Config { file: None, serve, roles, people, log, limits, text: String::new() }
 }
 
 /// # Errors

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use callboard_documents::Found;
-use callboard_documents::toml::{Field, Fields, Item, boolean, count, duration, list, misfit, text};
+use callboard_documents::toml::{Fields, Item, boolean, count, duration, list, misfit, text};
 use callboard_server::{HttpLimits, Network};
 
 use super::precedence::chosen;
+use super::values::parsed;
 use crate::page::Failure;
 use crate::service::arguments::{Serve, address, origin};
 
@@ -142,22 +143,6 @@ fn limits(item: &Item<'_>, found: &mut Found) -> HttpLimits {
     }
     fields.close(found);
     limits
-}
-
-/// A text that `parse` takes; `None`, and a defect with its advice, if it takes it not.
-fn parsed<T>(
-    (key, item): Field<'_>,
-    expected: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-    found: &mut Found,
-) -> Option<T> {
-    let defect = misfit(key, expected, item);
-    match item.get_ref().as_str().map(parse) {
-        Some(Ok(value)) => return Some(value),
-        Some(Err(advice)) => found.add(defect.advise(advice)),
-        None => found.add(defect),
-    }
-    None
 }
 
 fn network(text: &str) -> Result<Network, String> {

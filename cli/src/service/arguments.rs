@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use callboard::messages::Cost;
 use callboard_server::{Network, Server};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -373,6 +374,12 @@ pub(crate) enum Tokens {
         /// How many requests it may send in a minute; without it, any number
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
         requests_a_minute: Option<u32>,
+        /// How many tokens of models its delegations may use in a day; without it, any number
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+        tokens_per_day: Option<u64>,
+        /// What its delegations may cost in a day, in US dollars, as 2.50; without it, that is not limited
+        #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+        cost_per_day: Option<Cost>,
         #[command(flatten)]
         choice: Choice,
         /// Print JSON, for programs
@@ -418,6 +425,13 @@ const MAX_KEY: usize = 128;
 fn key(text: &str) -> Result<String, String> {
     let is_key = (1..=MAX_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     is_key.then(|| text.to_owned()).ok_or_else(|| format!("it is 1 to {MAX_KEY} visible ASCII characters"))
+}
+
+fn dollars(text: &str) -> Result<Cost, String> {
+    match text.parse()? {
+        Cost(0) => Err("it has to be above zero: no model could be asked".to_owned()),
+        cost => Ok(cost),
+    }
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {

@@ -21,7 +21,7 @@ use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::watch::changed;
 use crate::command_line::{agents_options, command_line};
-use crate::config::{self, Config};
+use crate::config;
 use crate::exit::Exit;
 use crate::figures::Figures;
 use crate::logs;
@@ -44,8 +44,9 @@ use super::tokens;
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let mut signals = Signals::new()?;
     let remark = load::remark(&arguments.files)?;
-    let Config { serve: settings, people, log, .. } = config::read(&arguments.files)??;
-    let settings = settings.with(&arguments)?;
+    let mut config = config::read(&arguments.files)??;
+    let (people, log) = (std::mem::take(&mut config.people), std::mem::take(&mut config.log));
+    let (settings, limits) = (std::mem::take(&mut config.serve).with(&arguments)?, config.limits.clone());
     logs::install(&log.with(&arguments)?);
     remark.iter().for_each(|remark| note(remark));
     let address = settings.listen;
@@ -68,8 +69,12 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         () = signals.next() => return Err(interrupted()),
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
+    config.check_prices(&loaded.unpriced)?;
+    let of_tokens = tokens.clone();
     let figures = Figures::record();
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+    let builder =
+        builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
     let board =
         loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let mut reachable = Reachable::start(&board, &people).await;

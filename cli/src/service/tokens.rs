@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use callboard::env::Env;
+use callboard::messages::{Cost, PerDay};
 use callboard_server::{Scope as Allowed, TokenError, TokenSpec, Tokens as Kept};
 
 use crate::exit::Exit;
@@ -28,9 +29,22 @@ pub(super) fn failure(error: TokenError) -> Failure {
 pub(super) fn main(command: &Tokens) -> Result<Page, Failure> {
     match command {
         Tokens::List { choice, .. } => list(&open(&choice.stores()?)?),
-        Tokens::Add { name, scope, lifetime, owner, namespace, requests_a_minute, choice, .. } => {
+        Tokens::Add {
+            name,
+            scope,
+            lifetime,
+            owner,
+            namespace,
+            requests_a_minute,
+            tokens_per_day,
+            cost_per_day,
+            choice,
+            ..
+        } => {
             let scopes = if scope.is_empty() { vec![Allowed::Read, Allowed::Delegate] } else { allowed(scope) };
-            let mut spec = TokenSpec::new(name, scopes).namespaces(namespace.iter().map(String::as_str));
+            let per_day = PerDay { tokens: *tokens_per_day, cost: *cost_per_day };
+            let mut spec =
+                TokenSpec::new(name, scopes).namespaces(namespace.iter().map(String::as_str)).per_day(per_day);
             if let Some(lifetime) = lifetime {
                 spec = spec.lifetime(*lifetime);
             }
@@ -93,6 +107,8 @@ fn list(tokens: &Kept) -> Result<Page, Failure> {
             "owner": token.owner,
             "namespaces": token.namespaces,
             "requests_a_minute": token.requests_a_minute,
+            "tokens_per_day": token.per_day.tokens,
+            "cost_per_day": token.per_day.cost.map(Cost::decimal),
         }));
     }
     let text = if rows.is_empty() { "there are no tokens\n".to_owned() } else { lines_of(&drawn) };

@@ -9,6 +9,7 @@ use callboard::prelude::*;
 
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::watch::Watch;
+use crate::config::{self, limits};
 use crate::page::Failure;
 use crate::quote::quoted;
 
@@ -20,6 +21,8 @@ pub(crate) struct Agents {
     pub(crate) specs: Vec<AgentSpec>,
     /// Reloads the agents of the folder when their files change; `None` without a folder.
     pub(crate) watch: Option<Watch>,
+    /// What may be used in a day.
+    pub(crate) limits: limits::Section,
 }
 
 /// An agent for each name of the cast: its program on the command line, else the folder's agent of this name, else the program for all
@@ -41,11 +44,19 @@ pub(crate) async fn agents(
         missing.into_iter().try_for_each(|agent| loaded.invalid.check(agent))?;
     }
     let mut specs = programs(&execution.agent, cast, is_known)?;
+    let limits = match execution.folder.files(workflows).filter(|_| folder.is_some()) {
+        Some(files) => {
+            let config = config::read(&files)??;
+            config.check_prices(folder.as_ref().map(|loaded| &*loaded.unpriced).unwrap_or_default())?;
+            config.limits
+        }
+        None => limits::Section::default(),
+    };
     let watch = folder.and_then(|loaded| {
         specs.extend(loaded.specs);
         loaded.watch
     });
-    Ok(Agents { specs, watch })
+    Ok(Agents { specs, watch, limits })
 }
 
 /// The agents of the folder, without those whose names programs of the command line have; `None` without a folder. Their tools may not

@@ -72,6 +72,7 @@ impl<'a> Session<'a> {
             process_log::show();
         }
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
+        let builder = builder.day_limits(|days| agents.limits.of_days(days));
         let board = builder.start().await.map_err(Failure::of)?;
         let reachable =
             if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };

@@ -104,3 +104,51 @@ fn settings_that_another_user_may_have_changed_are_not_used() {
         assert_eq!(run(&["--config", "../named.toml"]).code, Some(2));
     }
 }
+
+#[test]
+fn a_limit_of_money_for_a_model_without_prices_is_an_error_with_its_place() {
+    let models = "[[models]]\nname = \"m\"\nprovider = \"openai-compatible\"\nurl = \"http://127.0.0.1:9/v1\"\n";
+    let of_agent = "[agent]\nname = \"a\"\n\n[agent.limits]\ncost_per_day = \"1.00\"\n";
+    let task = ["run", "x", "--to", "a", "--ephemeral"];
+    let folder =
+        folder_with(&[AGENT, ("models.toml", models), ("callboard.toml", "[limits]\ncost_per_day = \"2.50\"\n")]);
+    let at = "callboard.toml:2:16: money is limited, and the price of the model m of agent a is not known";
+    for arguments in [&task[..], &["check"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let refused = callboard(&folder, arguments);
+        let text = refused.out + &refused.error;
+        assert!(refused.code == Some(2) && text.contains(at) && text.contains("^"), "{arguments:?}: {text}");
+    }
+    let folder = folder_with(&[("agents/a.toml", of_agent), ("models.toml", models)]);
+    let at = "a.toml:5:1: money is limited, and the price of the model m is not known";
+    for arguments in [&task[..], &["check"]] {
+        let refused = callboard(&folder, arguments);
+        let text = refused.out + &refused.error;
+        assert!(refused.code == Some(2) && text.contains(at), "{arguments:?}: {text}");
+    }
+    let free = callboard(&folder, &[&task[..], &["--model", "fake", "--limits", "{\"cost\": \"0.01\"}"]].concat());
+    assert_eq!(free.code, Some(0), "what costs nothing needs no prices: {}", free.error);
+    let folder = folder_with(&[AGENT, ("models.toml", models)]);
+    let refused = callboard(&folder, &[&task[..], &["--limits", "{\"cost\": \"0.01\"}"]].concat());
+    let why = "error: --limits has a cost, and the price of the model m of agent a is not known: give it `prices` in models.toml";
+    assert!(refused.code == Some(2) && refused.error.contains(why), "{}", refused.error);
+}
+
+#[test]
+fn a_limit_of_a_day_refuses_what_does_not_fit_over_several_processes_and_says_what_to_raise() {
+    let folder =
+        folder_with(&[AGENT, ("callboard.toml", "[limits]\ntime_zone = \"Europe/Berlin\"\ntokens_per_day = 12000\n")]);
+    let run = || callboard(&folder, &["run", "x", "--to", "a", "--model", "fake", "--store", "data"]);
+    let first = run();
+    assert_eq!(first.code, Some(0), "{}", first.error);
+    write(&folder, "callboard.toml", "[limits]\ntokens_per_day = 12000\n");
+    let refused = run();
+    let why = "raise `tokens_per_day` in [limits] of callboard.toml";
+    assert!(refused.code == Some(1) && refused.error.contains(why), "{:?} {}", refused.code, refused.error);
+    write(&folder, "callboard.toml", "[limits]\ntime_zone = \"Europe/Berlni\"\n");
+    let unknown = callboard(&folder, &["check"]);
+    assert!(
+        unknown.out.contains("callboard.toml:2:13") || unknown.error.contains("callboard.toml:2:13"),
+        "{}",
+        unknown.out
+    );
+}

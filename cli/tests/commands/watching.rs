@@ -174,7 +174,7 @@ done
 }
 
 #[test]
-fn what_runs_have_used_is_shown_by_day_agent_and_who_gave_them() {
+fn what_runs_have_used_is_shown_by_day_agent_model_and_who_gave_them() {
     let project = Project::new();
     let serving = Serving::start(&project);
     assert_eq!(project.callboard(&["usage"]).out, "nothing was used\n");
@@ -186,11 +186,11 @@ fn what_runs_have_used_is_shown_by_day_agent_and_who_gave_them() {
     let used = project.callboard(&["usage", "--since", "2026-01-01", "--json"]).json();
     let row = &used["usage"][0];
     assert_eq!(
-        [&row["agent"], &row["from_agent"], &row["delegations"]],
-        [&json!("writer"), &json!("owner"), &json!(2)]
+        [&row["agent"], &row["model"], &row["from_agent"], &row["delegations"]],
+        [&json!("writer"), &json!("m"), &json!("owner"), &json!(2)]
     );
     let drawn = project.callboard(&["usage"]);
-    assert!(drawn.out.lines().count() == 2 && drawn.out.contains("writer  owner"), "{}", drawn.out);
+    assert!(drawn.out.lines().count() == 2 && drawn.out.contains("writer  m      owner"), "{}", drawn.out);
     let wrong = project.callboard(&["usage", "--since", "yester day"]);
     assert!(wrong.code == Some(2) && wrong.error.contains("`since`"), "{}", wrong.error);
     serving.stop();

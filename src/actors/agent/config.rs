@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::turn::TurnSettings;
-use crate::messages::{Authority, OnUnknown};
+use crate::messages::{Authority, OnUnknown, PerDay};
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct AgentConfig {
     pub(crate) question_ttl: Option<Duration>,
     /// Dynamic agents that it creates may be kept after their run.
     pub(crate) keeps_agents: bool,
+    /// What it may use in a day.
+    pub(crate) per_day: PerDay,
 }
 
 impl AgentConfig {
@@ -37,6 +39,7 @@ impl AgentConfig {
             on_unknown: self.on_unknown,
             question_ttl: self.question_ttl,
             keeps_agents: self.keeps_agents,
+            per_day: self.per_day,
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actors::context::MAX_NAMESPACE;
 use crate::actors::turn::TurnError;
-use crate::messages::{AgentName, Authority, MAX_AGENT_NAME, NameError, OnUnknown};
+use crate::messages::{AgentName, Authority, MAX_AGENT_NAME, NameError, OnUnknown, PerDay};
 
 use super::into_agent::{IntoAgent, or_alone, typed};
 use super::{AgentConfig, Description, Factory, Mode, RestartWindow};
@@ -51,6 +51,7 @@ pub struct AgentSpec {
     on_unknown: Option<OnUnknown>,
     question_ttl: Option<Duration>,
     keeps_agents: bool,
+    per_day: PerDay,
 }
 
 impl AgentSpec {
@@ -95,6 +96,7 @@ impl AgentSpec {
             on_unknown: None,
             question_ttl: None,
             keeps_agents: false,
+            per_day: PerDay::default(),
         }
     }
 
@@ -141,6 +143,7 @@ impl AgentSpec {
             on_unknown: self.on_unknown,
             question_ttl: self.question_ttl,
             keeps_agents: self.keeps_agents,
+            per_day: self.per_day,
         }
     }
 
@@ -164,6 +167,13 @@ impl AgentSpec {
     #[must_use]
     pub fn question_ttl(mut self, ttl: Duration) -> Self {
         self.question_ttl = Some(ttl);
+        self
+    }
+
+    /// What its turns, and those of agents that it makes, may use in a day over all runs and boards of the store (no limit; SEMANTICS 2).
+    #[must_use]
+    pub fn per_day(mut self, limit: PerDay) -> Self {
+        self.per_day = limit;
         self
     }
 

@@ -44,6 +44,7 @@ use crate::env::Env;
 use crate::supervision::runs::facts::SharedFacts;
 
 use super::context::ContextStore;
+use super::day_limiter::DayLimiter;
 use super::events::Hub;
 use super::kept_agents::KeptAgents;
 use super::turn::TurnServices;
@@ -71,7 +72,7 @@ pub(crate) struct Scheduler {
 }
 
 /// The limits of what runs and waits at once, and timeouts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SchedulerConfig {
     /// Permits of the pool: how many turns of all agents run at once.
     pub(crate) permits: usize,
@@ -83,12 +84,15 @@ pub(crate) struct SchedulerConfig {
     pub(crate) stuck_after: Duration,
     /// The timeout of finding out the outcome of an effect.
     pub(crate) reconcile_within: Duration,
+    /// What may be used in a day.
+    pub(crate) day_limiter: Arc<DayLimiter>,
 }
 
 impl Scheduler {
     /// Panics outside a tokio runtime.
     pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, config: SchedulerConfig) -> Arc<Self> {
-        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within } = config;
+        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within, day_limiter } =
+            config;
         let kept_agents = Arc::new(KeptAgents::new(Arc::clone(context.storage())));
         Arc::new(Self {
             state: Mutex::new(State::new(permits)),
@@ -98,7 +102,13 @@ impl Scheduler {
             ready_bound,
             offline_after,
             stuck_after,
-            services: TurnServices { context: Arc::new(context), hub: Arc::default(), kept_agents, reconcile_within },
+            services: TurnServices {
+                context: Arc::new(context),
+                hub: Arc::default(),
+                kept_agents,
+                reconcile_within,
+                day_limiter,
+            },
             capacity_changed: Notify::new(),
             earlier_deadline: Arc::default(),
         })

@@ -6,11 +6,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
+use crate::actors::day_limiter::DayHold;
 use crate::messages::{Cost, Usage};
 use crate::supervision::runs::rules::requests::{Settled, TurnReply, TurnRequest};
 
 use super::error::unexpected;
-use super::shared::Waiting;
+use super::shared::{TurnShared, Waiting};
 use super::{Turn, TurnError};
 
 impl Turn {
@@ -38,14 +39,34 @@ impl Turn {
     }
 
     async fn reserve_for(&self, tokens: u64, cost: Option<Cost>, is_of_run: bool) -> Result<Reservation, TurnError> {
-        let request = TurnRequest::Reserve { tokens, cost, continues: is_of_run };
-        let reserved = |number, is_new| Ok(Reservation { turn: self.clone(), number, is_new, is_of_run });
-        match self.request(u32::MAX, request).await? {
-            TurnReply::Reserved(Ok(number)) => reserved(number, true),
-            TurnReply::TakenOver(number) => reserved(number, false),
-            TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
-            reply => Err(unexpected(&reply)),
+        // A run that the turn begins has its own calls charged.
+        let held = if is_of_run { None } else { self.hold_of_day(tokens, cost).await? };
+        let charged = held.as_ref().map(DayHold::charged);
+        let request = TurnRequest::Reserve { tokens, cost, charged, continues: is_of_run };
+        let (number, is_new) = match self.request(u32::MAX, request).await? {
+            TurnReply::Reserved(Ok(number)) => (number, true),
+            TurnReply::TakenOver(number) => (number, false),
+            TurnReply::Reserved(Err(refusal)) => {
+                if let Some(held) = held {
+                    held.settle(None);
+                }
+                return Err(refusal.into());
+            }
+            reply => return Err(unexpected(&reply)),
+        };
+        Ok(Reservation { turn: self.clone(), number, is_new, is_of_run, held })
+    }
+
+    /// Sets the call aside of what may be used in the day; `None` if no limit of a day counts it.
+    async fn hold_of_day(&self, tokens: u64, cost: Option<Cost>) -> Result<Option<DayHold>, TurnError> {
+        let TurnShared { day_limiter, per_day, ready, .. } = &*self.shared;
+        if !day_limiter.counts(*per_day) {
+            return Ok(None);
         }
+        let _waiting = Waiting::begin(&self.shared);
+        let held = day_limiter.hold(ready, *per_day, tokens, cost).await;
+        held.map_err(|error| TurnError::transient(format!("the limits of the day cannot be read: {error}")))?
+            .map_err(TurnError::from)
     }
 }
 
@@ -60,6 +81,8 @@ pub struct Reservation {
     is_new: bool,
     /// It is for a run that the turn begins.
     is_of_run: bool,
+    /// Its part of what may be used in the day.
+    held: Option<DayHold>,
 }
 
 impl Reservation {
@@ -99,7 +122,10 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    fn begin(reservation: Reservation, settled: Settled) -> Self {
+    fn begin(mut reservation: Reservation, settled: Settled) -> Self {
+        if let Some(held) = reservation.held.take() {
+            held.settle(settled.usage);
+        }
         let settled = Settled { is_of_run: reservation.is_of_run, ..settled };
         let reply = Self::send(&reservation, settled.clone());
         Self { reservation, settled, reply }

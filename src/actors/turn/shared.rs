@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::actors::context::{ContextAccess, ContextStore};
+use crate::actors::day_limiter::DayLimiter;
 use crate::actors::events::Hub;
 use crate::actors::kept_agents::KeptAgents;
 use crate::actors::taint::TurnTaint;
-use crate::messages::{OnUnknown, State};
+use crate::messages::{OnUnknown, PerDay, State};
 use crate::supervision::runs::dispatch::ReadyTurn;
 
 use super::stop::StopSignal;
@@ -23,6 +24,8 @@ pub(in crate::actors) struct TurnServices {
     pub(in crate::actors) kept_agents: Arc<KeptAgents>,
     /// The timeout of finding out the outcome of an effect.
     pub(in crate::actors) reconcile_within: Duration,
+    /// What may be used in a day.
+    pub(in crate::actors) day_limiter: Arc<DayLimiter>,
 }
 
 /// The part of an agent's configuration that its turns use.
@@ -35,6 +38,8 @@ pub(in crate::actors) struct TurnSettings {
     pub(in crate::actors) question_ttl: Option<Duration>,
     /// Dynamic agents that it creates may be kept after their run.
     pub(in crate::actors) keeps_agents: bool,
+    /// What it may use in a day.
+    pub(in crate::actors) per_day: PerDay,
 }
 
 pub(in crate::actors) struct TurnShared {
@@ -47,6 +52,8 @@ pub(in crate::actors) struct TurnShared {
     /// The store of kept agents, if the agent may keep the ones that it creates.
     pub(super) kept_agents: Option<Arc<KeptAgents>>,
     pub(super) reconcile_within: Duration,
+    pub(super) day_limiter: Arc<DayLimiter>,
+    pub(super) per_day: PerDay,
     /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Created at first use; most turns do not use it.
@@ -68,7 +75,7 @@ pub(in crate::actors) struct TurnShared {
 
 impl TurnShared {
     pub(in crate::actors) fn new(ready: Box<ReadyTurn>, services: &TurnServices, settings: TurnSettings) -> Self {
-        let TurnSettings { namespaces, on_unknown, question_ttl, keeps_agents } = settings;
+        let TurnSettings { namespaces, on_unknown, question_ttl, keeps_agents, per_day } = settings;
         Self {
             ready,
             store: Arc::clone(&services.context),
@@ -78,6 +85,8 @@ impl TurnShared {
             question_ttl,
             kept_agents: keeps_agents.then(|| Arc::clone(&services.kept_agents)),
             reconcile_within: services.reconcile_within,
+            day_limiter: Arc::clone(&services.day_limiter),
+            per_day,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
             state: OnceLock::new(),

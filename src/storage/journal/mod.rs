@@ -373,7 +373,7 @@ impl Journal {
         self.write_note(key, value, Expected::Any).map(|written| written.map(|_| ())).boxed()
     }
 
-    fn delete(&self, key: Key) -> StorageFuture<()> {
+    pub(crate) fn delete(&self, key: Key) -> StorageFuture<()> {
         let storage = Arc::clone(&self.storage);
         async move {
             match storage.get(&key).await? {
@@ -494,15 +494,22 @@ impl Journal {
     /// What the store reports.
     pub async fn board_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
         let Some((owner, _)) = self.owner_of(run).await? else { return Ok(None) };
-        let board = Self::board(&owner);
+        Ok(self.is_alive(&owner).await?.then_some(owner))
+    }
+
+    /// Whether the board of this name holds its claim.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) async fn is_alive(&self, board: &str) -> Result<bool, StorageError> {
+        let board = Self::board(board);
         match self.storage.claim(&board, LOOKING, 1).await {
             Ok(fence) => {
                 // Refused if somebody else looks at the same time.
                 let _ = self.storage.release(&board, fence).await;
-                Ok(None)
+                Ok(false)
             }
-            Err(StorageError::Held { owner, .. }) if owner == LOOKING => Ok(None),
-            Err(StorageError::Held { .. }) => Ok(Some(owner)),
+            Err(StorageError::Held { owner, .. }) => Ok(owner != LOOKING),
             Err(error) => Err(error),
         }
     }
@@ -672,7 +679,15 @@ mod tests {
             RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_tainted: true, at: None },
             RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
             RunEvent::DelegationExpired { turn, ordinal, at },
-            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing, at: Some(at), cost: None },
+            RunEvent::Reserved {
+                turn,
+                ordinal,
+                tokens: 400,
+                verdict: Verdict::Nothing,
+                at: Some(at),
+                cost: None,
+                charged: None,
+            },
             RunEvent::Settled { turn, ordinal, usage, at: Some(at), model: None, is_of_run: false },
             RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },
             RunEvent::Answered { turn, ordinal, answer: Json::null(), by: "ann".into(), at },
@@ -727,7 +742,7 @@ mod tests {
         let alone = |mut event: RunEvent| {
             event.time_beside_mut().map(Option::take);
             match &mut event {
-                RunEvent::Reserved { cost, .. } => *cost = None,
+                RunEvent::Reserved { cost, charged, .. } => (*cost, *charged) = (None, None),
                 RunEvent::Settled { model, is_of_run, .. } => (*model, *is_of_run) = (None, false),
                 _ => {}
             }
@@ -861,8 +876,15 @@ mod tests {
         let (turn, usage) = (1, Some(Usage { cost: Cost(300_000), ..Usage::of(300, 20) }));
         let [spent, unsettled, reserved] = [1, 0, 2].map(Cost);
         let priced = Refusal::CostBudget { budget: Cost(3), spent, unsettled, reserved, asked: Some(Cost(4)) };
-        let reserved =
-            |ordinal, verdict, cost| RunEvent::Reserved { turn, ordinal, tokens: 400, verdict, at: Some(at), cost };
+        let reserved = |ordinal, verdict, cost| RunEvent::Reserved {
+            turn,
+            ordinal,
+            tokens: 400,
+            verdict,
+            at: Some(at),
+            cost,
+            charged: None,
+        };
         let events = vec![
             RunEvent::Submitted(Arc::new(submission)),
             reserved(0, Verdict::Admitted(Vec::new()), Some(Cost(400_000))),
@@ -880,6 +902,25 @@ mod tests {
         let stored = stored(events.clone());
         assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/money");
+        crate::testing::golden::check(folder, &stored);
+    }
+
+    #[test]
+    fn the_bytes_of_events_about_limits_of_a_day_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let reserved = |ordinal, verdict, cost| {
+            let charged = Some((20_454, "board".into()));
+            RunEvent::Reserved { turn: 1, ordinal, tokens: 400, verdict, at: Some(at), cost, charged }
+        };
+        let (whose, day, asked) = ("the board".into(), "2026-01-01".into(), Some(3));
+        let refused = Refusal::DayLimit { whose, day, limit: 7, used: 5, asked, is_money: true };
+        let events = vec![
+            reserved(0, Verdict::Admitted(Vec::new()), Some(Cost(3))),
+            reserved(1, Verdict::Refused(refused), None),
+        ];
+        let stored = stored(events.clone());
+        assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/day_limits");
         crate::testing::golden::check(folder, &stored);
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use callboard::actors::{AgentSpec, Mode};
-use callboard::messages::{AgentName, Authority, ConversationStrategy, Json, OnUnknown};
+use callboard::messages::{AgentName, Authority, ConversationStrategy, Json, OnUnknown, PerDay};
 
 use super::builtin_agents::BuiltIn;
 use super::catalog::ModelChoice;
@@ -73,6 +73,8 @@ pub struct Definition {
     pub concurrency: usize,
     /// How long a turn may take (10 minutes).
     pub timeout: Duration,
+    /// What it may use in a day, over all runs; without a limit by default.
+    pub per_day: PerDay,
     /// How often it may be rebuilt, and within which time (5 in 60 s).
     pub restarts: (u32, Duration),
     /// The most tokens of one turn; by default those of the run.
@@ -140,6 +142,7 @@ impl Definition {
             timeout: Duration::from_secs(600),
             restarts: (5, Duration::from_secs(60)),
             tokens: None,
+            per_day: PerDay::default(),
             namespaces: None,
             authority: Authority::ALL,
             passed_context: ConversationStrategy::default(),
@@ -168,6 +171,7 @@ impl Definition {
             .concurrency(self.concurrency)
             .timeout(self.timeout)
             .restarts(max, within)
+            .per_day(self.per_day)
             .authority(self.authority);
         if let Some(on_unknown) = self.on_unknown {
             spec = spec.on_unknown(on_unknown);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{AgentName, NameError, Timestamp};
+use callboard::messages::{AgentName, Cost, NameError, PerDay, Timestamp};
 use callboard_text::check_name;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,14 @@ impl TokenSpec {
         self
     }
 
+    /// Sets what its delegations may use in a day: where the board asks for it ([`Tokens::per_day_of`]), more is refused.
+    #[must_use]
+    pub fn per_day(mut self, limit: PerDay) -> Self {
+        self.terms.tokens_per_day = limit.tokens;
+        self.terms.nanodollars_per_day = limit.cost.map(|cost| cost.0);
+        self
+    }
+
     /// Sets after what time, from its addition, it expires.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
@@ -107,6 +115,16 @@ pub(crate) struct Terms {
     namespaces: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests_a_minute: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_day: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nanodollars_per_day: Option<u64>,
+}
+
+impl Terms {
+    fn per_day(&self) -> PerDay {
+        PerDay { tokens: self.tokens_per_day, cost: self.nanodollars_per_day.map(Cost) }
+    }
 }
 
 /// A token that is known, without its secret.
@@ -126,6 +144,8 @@ pub struct Token {
     pub namespaces: BTreeSet<String>,
     /// How many requests it may send in a minute; `None` if that is not limited.
     pub requests_a_minute: Option<u32>,
+    /// What its delegations may use in a day.
+    pub per_day: PerDay,
     /// Whether its secret is kept for commands of the same user ([`Tokens::owner_secret`]).
     pub is_owner: bool,
 }
@@ -339,6 +359,7 @@ impl Tokens {
             owner: known.terms.owner.clone(),
             namespaces: known.terms.namespaces.clone(),
             requests_a_minute: known.terms.requests_a_minute,
+            per_day: known.terms.per_day(),
             is_owner: known.is_owner,
         };
         Ok(self.shared.known.read().iter().map(token).collect())
@@ -397,6 +418,15 @@ impl Tokens {
     /// A new id.
     pub(crate) fn id(&self) -> Uuid {
         self.env.id()
+    }
+
+    /// Returns what the delegations of the token of this name may use in a day, for
+    /// [`DayLimits::requesters`](callboard::actors::DayLimits::requesters); without a limit if there is no such token.
+    #[must_use]
+    pub fn per_day_of(&self, name: &str) -> PerDay {
+        // What cannot be read now has changed nothing.
+        let _ = self.refresh();
+        self.shared.known.read().get(name).map(|known| known.terms.per_day()).unwrap_or_default()
     }
 
     /// The time by which tokens expire.

@@ -225,7 +225,9 @@ fn a_file_that_others_may_use_or_that_is_none_is_refused() {
 #[test]
 fn the_terms_of_a_token_are_there_after_a_restart() {
     let (_folder, file) = place();
+    let per_day = PerDay { tokens: Some(7), cost: Some(Cost(9)) };
     let spec = TokenSpec::new("ci", [Scope::Read]).owner("ann").namespaces(["codebase", "pm"]).requests_a_minute(30);
+    let spec = spec.per_day(per_day);
     let secret = open(&file).add(spec).unwrap();
     let plain = open(&file).add(TokenSpec::new("plain", [])).unwrap();
     let tokens = open(&file);
@@ -233,6 +235,10 @@ fn the_terms_of_a_token_are_there_after_a_restart() {
     assert_eq!((listed[0].owner.as_deref(), listed[0].requests_a_minute), (Some("ann"), Some(30)));
     assert_eq!(listed[0].namespaces, ["codebase", "pm"].map(str::to_owned).into());
     assert_eq!((&listed[1].owner, listed[1].namespaces.len(), listed[1].requests_a_minute), (&None, 0, None));
+    assert_eq!(
+        ["ci", "plain", "none"].map(|name| tokens.per_day_of(name)),
+        [per_day, PerDay::default(), PerDay::default()]
+    );
     let caller = |secret: &str| tokens.caller(secret).unwrap().unwrap();
     assert!(caller(&secret).reaches("pm") && !caller(&secret).reaches("p") && !caller(&plain).reaches("pm"));
     assert!(caller(&tokens.owner_secret().unwrap()).reaches("anything"));

@@ -25,6 +25,7 @@
 pub(crate) mod breaker;
 pub(crate) mod budget;
 pub(crate) mod conversation;
+pub(crate) mod day_ledger;
 pub(crate) mod decide;
 pub(crate) mod directory;
 pub(crate) mod errors;

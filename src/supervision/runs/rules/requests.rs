@@ -95,6 +95,8 @@ pub(crate) enum TurnRequest {
         tokens: u64,
         /// The most that the call may cost, if that is known.
         cost: Option<Cost>,
+        /// The day and the board that it is charged to, if a limit of a day counts it.
+        charged: Option<(u32, Arc<str>)>,
         /// The call continues over attempts: the reservation of an earlier attempt is taken over.
         continues: bool,
     },

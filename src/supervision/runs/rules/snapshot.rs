@@ -286,6 +286,7 @@ mod tests {
                 verdict: Verdict::Admitted(Vec::new()),
                 at: None,
                 cost: None,
+                charged: None,
             },
             RunEvent::TurnEnded {
                 turn: 1,
@@ -492,7 +493,7 @@ mod tests {
         let usage = Some(Usage { cost: Cost(300_000), ..Usage::of(300, 20) });
         let reserved = |ordinal| {
             let (verdict, cost) = (Verdict::Admitted(Vec::new()), Some(Cost(400_000)));
-            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict, at: Some(at), cost }
+            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict, at: Some(at), cost, charged: None }
         };
         let settled = |ordinal, model: Option<&str>| {
             let (model, is_of_run) = (model.map(Arc::from), model.is_none());

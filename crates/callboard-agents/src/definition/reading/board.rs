@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_documents::toml::{Fields, Item, count, duration};
+use callboard::messages::{Cost, PerDay};
+use callboard_documents::toml::{Fields, Item, count, duration, misfit};
 use callboard_documents::{Defect, Found, Place, Placed};
 
 use super::fields::{texts, values};
@@ -55,10 +56,28 @@ pub(super) fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut F
         found.add(Defect::new(&tokens.place, problem).advise(advice));
     }
     definition.tokens = tokens.map(|tokens| tokens.value.into());
+    let tokens_per_day = fields.field("tokens_per_day").and_then(|field| count(field, found));
+    let cost_per_day = fields.field("cost_per_day");
+    if let Some((key, item)) = cost_per_day.filter(|_| definition.process.is_some()) {
+        let problem =
+            format!("`{key}` is for agents that think: what the calls of a program cost is not known before them");
+        found.add(Defect::new(&Some(item.span()), problem).advise("limit tokens_per_day instead"));
+    }
+    let cost_per_day = cost_per_day.and_then(|field| dollars(field, found));
+    definition.per_day = PerDay { tokens: tokens_per_day.map(|tokens| tokens.value.into()), cost: cost_per_day };
     if let Some(restarts) = fields.get("restarts").and_then(|item| restarts(item, found)) {
         definition.restarts = restarts;
     }
     fields.close(found);
+}
+
+/// An amount of US dollars as a text, which is exact.
+fn dollars((key, item): (&str, &Item<'_>), found: &mut Found) -> Option<Cost> {
+    let cost = item.get_ref().as_str().and_then(|text| text.parse().ok()).filter(|cost: &Cost| cost.0 > 0);
+    if cost.is_none() {
+        found.add(misfit(key, "an amount of US dollars above zero", item).advise(format!("write {key} = \"2.50\"")));
+    }
+    cost
 }
 
 fn restarts(item: &Item<'_>, found: &mut Found) -> Option<(u32, Duration)> {

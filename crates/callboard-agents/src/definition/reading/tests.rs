@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use callboard::actors::Mode;
-use callboard::messages::{Authority, ConversationStrategy, OnUnknown};
+use callboard::messages::{Authority, ConversationStrategy, Cost, OnUnknown, PerDay};
 use serde_json::json;
 
 use super::*;
@@ -342,7 +342,24 @@ fn the_page_of_programs_has_every_setting_of_one_and_nothing_else() {
             assert!(!validator.is_valid(&as_json(&text)), "{text}");
         }
     }
+    let limits = of_programs.pointer_mut("/properties/agent/properties/limits/properties").unwrap();
+    limits.as_object_mut().unwrap().remove("cost_per_day");
+    let text = "[agent]\nname = \"a\"\nprocess = { command = [\"a\"] }\nlimits = { cost_per_day = \"1.00\" }";
+    assert!(defects(text).contains("`cost_per_day` is for agents that think"), "{}", defects(text));
     each_key(&of_programs, &as_json(example), "");
+}
+
+#[test]
+fn a_limit_of_a_day_is_exact() {
+    let limits = |text: &str| Definition::from_toml("a", &format!("[agent]\nname = \"a\"\n[agent.limits]\n{text}"));
+    let read = limits("tokens_per_day = 7\ncost_per_day = \"2.000000001\"").unwrap();
+    assert_eq!(read.per_day, PerDay { tokens: Some(7), cost: Some(Cost(2_000_000_001)) });
+    for wrong in
+        ["cost_per_day = 2.5", "cost_per_day = \"two\"", "cost_per_day = \"0\"", "cost_per_day = \"1.0000000001\""]
+    {
+        let defects = limits(wrong).unwrap_err().to_string();
+        assert!(defects.contains("`cost_per_day` must be an amount of US dollars above zero"), "{defects}");
+    }
 }
 
 #[test]

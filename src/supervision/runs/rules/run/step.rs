@@ -139,7 +139,7 @@ impl Run {
                     self.answered(RequestKey { turn: *turn, ordinal: *ordinal }, answer, Vec::new(), effects);
                 }
             }
-            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _, cost } => {
+            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _, cost, charged: _ } => {
                 self.budget.reserved_up_to(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
                     let sub_budget = self.turns.get(*turn).and_then(|open| self.branch_of(open).brief.sub_budget);

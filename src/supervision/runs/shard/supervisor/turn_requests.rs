@@ -37,7 +37,7 @@ pub(super) fn on_request(
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
-        TurnRequest::Reserve { tokens, cost, continues } => {
+        TurnRequest::Reserve { tokens, cost, charged, continues } => {
             if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues) {
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
@@ -49,7 +49,7 @@ pub(super) fn on_request(
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
             };
-            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at), cost });
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at), cost, charged });
             let answer = TurnReply::Reserved(answer.map(|()| ordinal));
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
         }

@@ -1,0 +1,20 @@
+//! Values that sections read from texts.
+
+use callboard_documents::Found;
+use callboard_documents::toml::{Field, misfit};
+
+/// A text that `parse` takes; `None`, and a defect with its advice, if it takes it not.
+pub(super) fn parsed<T>(
+    (key, item): Field<'_>,
+    expected: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+    found: &mut Found,
+) -> Option<T> {
+    let defect = misfit(key, expected, item);
+    match item.get_ref().as_str().map(parse) {
+        Some(Ok(value)) => return Some(value),
+        Some(Err(advice)) => found.add(defect.advise(advice)),
+        None => found.add(defect),
+    }
+    None
+}
