@@ -1,4 +1,4 @@
-//! `callboard schedule`: tasks that `callboard serve` starts at times.
+//! `callboard schedule`: tasks that `callboard serve` starts at times, or with the deliveries of webhooks.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(crate) struct Add {
     #[command(flatten)]
     when: When,
     /// The time zone of --cron, or of a time without an offset, such as Europe/Berlin; by default UTC
-    #[arg(long, value_name = "ZONE", conflicts_with = "every")]
+    #[arg(long, value_name = "ZONE", conflicts_with_all = ["every", "webhook"])]
     time_zone: Option<String>,
     #[command(flatten)]
     target: Target,
@@ -64,6 +64,9 @@ pub(crate) struct Add {
     /// The limits of each run: simple, medium, complex, or JSON such as '{"tokens": 50000}'; @FILE reads them from a file
     #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
     limits: Option<LimitChoice>,
+    /// The secret that the sender of the webhook signs with, as @FILE, or @- for standard input; by default a new one, which is printed once
+    #[arg(long, value_name = "TEXT", value_parser = words, requires = "webhook")]
+    secret: Option<String>,
     /// What happens at a time while the last run has not ended
     #[arg(long, value_enum, default_value = "skip")]
     overlap: Overlap,
@@ -90,6 +93,17 @@ struct When {
     /// An interval: 30s, 90m, 12h or 7d
     #[arg(long, value_name = "TIME", value_parser = time_span)]
     every: Option<Duration>,
+    /// Each delivery of another service that is signed so
+    #[arg(long, value_enum, value_name = "SIGNATURE")]
+    webhook: Option<Signature>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Signature {
+    /// Standard Webhooks: webhook-id, webhook-timestamp and webhook-signature
+    Standard,
+    /// GitHub: X-GitHub-Delivery and X-Hub-Signature-256
+    Github,
 }
 
 /// Who does it: one of these.
@@ -146,7 +160,7 @@ impl Schedule {
 impl Add {
     /// The schedule as the server takes it.
     fn definition(&self) -> Value {
-        let Self { name, task, when: When { cron, at, every }, time_zone, target, input, limits, .. } = self;
+        let Self { name, task, when: When { cron, at, every, webhook }, time_zone, target, input, limits, .. } = self;
         let Target { to, workflow } = target;
         let mut request = Map::from_iter([("body".to_owned(), json!(task))]);
         let mut definition = Map::from_iter([("name".to_owned(), json!(name))]);
@@ -161,6 +175,12 @@ impl Add {
         set(&mut definition, "time_zone", time_zone.as_ref().map(|zone| json!(zone)));
         set(&mut definition, "at", at.as_ref().map(|at| json!(at)));
         set(&mut definition, "every_ms", every.map(|every| json!(every.as_secs().saturating_mul(1_000))));
+        let signature = webhook.map(|signature| match signature {
+            Signature::Standard => json!("standard"),
+            Signature::Github => json!("github"),
+        });
+        set(&mut definition, "webhook", signature);
+        set(&mut definition, "secret", self.secret.as_ref().map(|secret| json!(secret.trim_end())));
         set(&mut definition, "task", Some(request.into()));
         let overlap = match self.overlap {
             Overlap::Skip => "skip",
@@ -190,7 +210,11 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
         }
         Schedule::Add(add) => {
             let schedule = ask("POST", "/v1/schedules", Some(&add.definition())).await?;
-            let text = format!("{}  fires next at {}\n", visible(&add.name), time(&schedule["next_at"]));
+            let name = visible(&add.name);
+            let text = match schedule["secret"].as_str() {
+                Some(secret) => format!("{name}  receives POST {}\nsecret {}\n", path_of(&add.name), visible(secret)),
+                None => format!("{name}  fires next at {}\n", time(&schedule["next_at"])),
+            };
             let done = Some(format!("the schedule {} is added", visible(&add.name)));
             Ok(Page { done, ..Page::new(text, schedule) })
         }
@@ -204,7 +228,11 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
         }
         Schedule::Resume(Named { name, .. }) => {
             let schedule = ask("POST", &of(name, "/resume"), None).await?;
-            Ok(Page::new(format!("{}  fires next at {}\n", visible(name), time(&schedule["next_at"])), schedule))
+            let text = match schedule["next_at"].as_str() {
+                Some(_) => format!("{}  fires next at {}\n", visible(name), time(&schedule["next_at"])),
+                None => format!("{}  receives POST {}\n", visible(name), path_of(name)),
+            };
+            Ok(Page::new(text, schedule))
         }
         Schedule::Run(Named { name, .. }) => {
             let delegation = ask("POST", &of(name, "/run"), None).await?;
@@ -217,6 +245,11 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
             Ok(Page::new(format!("the schedule {} is removed\n", visible(name)), json!({ "removed": name })))
         }
     }
+}
+
+/// The path that a webhook is delivered to.
+fn path_of(webhook: &str) -> String {
+    format!("/v1/webhooks/{}", encoded(webhook))
 }
 
 fn listed(schedules: &Value) -> String {
@@ -253,7 +286,8 @@ fn shown(schedule: &Value) -> String {
         ("owner", text(&schedule["owner"])),
         ("task", visible(&schedule["task"].to_string())),
     ];
-    lines.iter().map(|(name, value)| format!("{name:<8} {value}").trim_end().to_owned() + "\n").collect()
+    let lines = lines.iter().filter(|(_, value)| !value.is_empty());
+    lines.map(|(name, value)| format!("{name:<8} {value}").trim_end().to_owned() + "\n").collect()
 }
 
 fn text(value: &Value) -> String {
@@ -268,6 +302,9 @@ fn state(schedule: &Value) -> String {
 }
 
 fn when(schedule: &Value) -> String {
+    if schedule["webhook"].is_string() {
+        return format!("webhook {}", text(&schedule["webhook"]));
+    }
     match (schedule["cron"].as_str(), schedule["every_ms"].as_u64()) {
         (Some(line), _) => format!("{} {}", visible(line), text(&schedule["time_zone"])),
         (None, Some(ms)) => {

@@ -56,6 +56,11 @@ fn a_schedule_is_added_shown_paused_resumed_run_and_removed() {
         [&shown["state"], &shown["started"], &shown["owner"], &shown["task"]],
         [&json!("active"), &json!(1), &json!("owner"), &json!({ "body": "count the runs", "to": "writer" })]
     );
+    let hook = schedule(&["add", "on push", "read it", "--to", "writer", "--webhook", "github"]);
+    let secret = hook.out.strip_prefix("on push  receives POST /v1/webhooks/on%20push\nsecret whsec_");
+    assert_eq!(secret.map(str::len), Some(45), "{} {}", hook.out, hook.error);
+    assert!(schedule(&["list"]).out.contains("on push   active  webhook github"), "{}", schedule(&["list"]).out);
+    assert_eq!(schedule(&["remove", "on push"]).out, "the schedule on push is removed\n");
     let mut within = project.command(&["schedule", "remove", "new year"]);
     within.env("CALLBOARD_RUN", "x");
     assert_eq!(crate::support::output_of(within).code, Some(4), "within the turn of an agent");

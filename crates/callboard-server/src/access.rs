@@ -22,6 +22,8 @@ pub enum Access {
     Open,
     /// Those whose token has this scope.
     Scope(Scope),
+    /// Those whose request is signed with the secret of a webhook. It has no token.
+    Signature,
 }
 
 /// How requests arrive.

@@ -123,6 +123,11 @@ impl Sender {
     pub(crate) fn is(&self, caller: &Caller) {
         let _ = self.0.set((Arc::clone(&caller.name), caller.person.clone()));
     }
+
+    /// A webhook, whose requests have no token.
+    pub(crate) fn is_webhook(&self, name: &str) {
+        let _ = self.0.set((format!("webhook {name}").into(), None));
+    }
 }
 
 /// What requests are recorded with: where, and the clock.

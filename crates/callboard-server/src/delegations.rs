@@ -56,6 +56,11 @@ impl Request {
         Self::deserialize(task).map_err(|error| Problem::bad(format!("the task: {error}")))
     }
 
+    /// The same with an input from outside.
+    pub(crate) fn with_untrusted(self, input: Value) -> Self {
+        Self { input: Some(input), is_untrusted: true, ..self }
+    }
+
     pub(crate) async fn task(self, context: &Context, caller: &Caller) -> Result<Task, Problem> {
         let mut task = Task::new(&self.body);
         if let Some(name) = &self.workflow {

@@ -122,6 +122,14 @@ impl Folder {
         self.file(name)?.map(|file| contents(&file, &self.path.join(name))).transpose()
     }
 
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), FolderError> {
+        match unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(FolderError::io(&self.path.join(name), error)),
+        }
+    }
+
     /// Replaces a file, or creates it: after a crash it has either the old content or the new.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);

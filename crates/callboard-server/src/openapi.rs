@@ -230,12 +230,19 @@ fn operation(route: &Route) -> Option<Operation> {
         ("POST", "/v1/schedules") => {
             let definition = json!({
                 "name": text(), "cron": text(), "time_zone": text(), "at": text(),
-                "every_ms": { "type": "integer", "minimum": 0 }, "task": { "type": "object" },
+                "every_ms": { "type": "integer", "minimum": 0 }, "webhook": { "enum": ["standard", "github"] },
+                "secret": text(), "task": { "type": "object" },
                 "overlap": { "enum": ["skip", "queue", "replace"] }, "missed": { "enum": ["run_once", "run_all", "skip"] },
                 "max_missed": number(),
             });
             let created = Operation::of("Creates a schedule", schema("Schedule"));
             Operation { status: 201, ..created.body(body(&definition, &["name", "task"])) }
+        }
+        ("POST", "/v1/webhooks/{name}") => {
+            let started = json!({ "request_id": { "type": ["string", "null"] }, "status": { "const": "ack" } });
+            Operation::of("Delivers to a webhook, with a signature", object(&started, &["request_id", "status"]))
+                .body(any())
+                .accepted()
         }
         ("GET", "/v1/schedules/{name}") => Operation::of("A schedule", schema("Schedule")),
         ("DELETE", "/v1/schedules/{name}") => {
@@ -317,12 +324,13 @@ fn schemas() -> Value {
         "Schedule": object(&json!({
             "name": text, "state": { "enum": ["active", "paused", "stopped", "ended"] }, "reason": or_null, "cron": text,
             "time_zone": text, "at": { "type": "string", "format": "date-time" }, "every_ms": { "type": "integer" },
+            "webhook": { "enum": ["standard", "github"] }, "secret": text,
             "overlap": { "enum": ["skip", "queue", "replace"] }, "missed": { "enum": ["run_once", "run_all", "skip"] },
             "max_missed": { "type": ["integer", "null"] }, "owner": text,
             "created_at": { "type": "string", "format": "date-time" }, "next_at": or_null, "waiting": { "type": "integer" },
             "started": { "type": "integer" }, "skipped": { "type": "integer" }, "last": { "type": ["object", "null"] },
             "task": { "type": "object" },
-        }), &["name", "state", "reason", "overlap", "missed", "owner", "next_at", "waiting", "started", "skipped", "last"]),
+        }), &["name", "state", "reason", "owner", "next_at", "waiting", "started", "skipped", "last"]),
         "Pending": object(&json!({
             "id": text, "kind": { "enum": ["approval", "question", "node", "attention"] }, "request_id": text,
             "expires_at": or_null,
@@ -402,7 +410,7 @@ fn described(route: &Route, operation: Operation) -> Value {
         described["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
     }
     match route.access {
-        Access::Open => described["security"] = json!([]),
+        Access::Open | Access::Signature => described["security"] = json!([]),
         Access::Scope(scope) => described["x-scope"] = scope.to_string().into(),
     }
     described

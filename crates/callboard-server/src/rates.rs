@@ -1,4 +1,4 @@
-//! How many requests a token has sent in a minute.
+//! How many requests a token has sent in a minute, and how many deliveries a webhook has received.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,17 @@ use crate::tokens::Caller;
 /// The time in which requests are counted. It begins with the first one that is not in the time before.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The requests of the tokens that have a limit, by the people whose they are, or by their names.
+/// The requests of the tokens that have a limit, by the people whose they are or by their names, and the deliveries of webhooks.
 #[derive(Clone, Default)]
-pub(crate) struct Rates(Arc<Mutex<BTreeMap<Arc<str>, Window>>>);
+pub(crate) struct Rates(Arc<Mutex<BTreeMap<Key, Window>>>);
+
+type Key = (Counted, Arc<str>);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Counted {
+    Token,
+    Webhook,
+}
 
 struct Window {
     began: Timestamp,
@@ -26,8 +34,24 @@ impl Rates {
     /// Counts a request, unless the token has sent too many.
     pub(crate) fn count(&self, caller: &Caller, now: Timestamp) -> Result<(), Problem> {
         let Some(limit) = caller.requests_a_minute() else { return Ok(()) };
+        self.add((Counted::Token, Arc::clone(caller.by())), limit, now).map_err(|retry_after| {
+            let detail = format!("the token {} may send {limit} requests a minute", caller.name);
+            Problem { retry_after: Some(retry_after), ..Problem::new(ProblemCode::Overloaded, detail) }
+        })
+    }
+
+    /// Counts a delivery, unless the webhook has received too many.
+    pub(crate) fn count_webhook(&self, name: &str, limit: u32, now: Timestamp) -> Result<(), Problem> {
+        self.add((Counted::Webhook, name.into()), limit, now).map_err(|retry_after| {
+            let detail = format!("a webhook receives at most {limit} deliveries a minute");
+            Problem { retry_after: Some(retry_after), ..Problem::new(ProblemCode::Overloaded, detail) }
+        })
+    }
+
+    /// Adds one, or returns how long the minute still lasts.
+    fn add(&self, key: Key, limit: u32, now: Timestamp) -> Result<(), Duration> {
         let mut windows = self.0.lock();
-        let window = windows.entry(Arc::clone(caller.by())).or_insert(Window { began: now, requests: 0 });
+        let window = windows.entry(key).or_insert(Window { began: now, requests: 0 });
         // The wall clock may have been set back.
         if now < window.began || now.since(window.began) >= MINUTE {
             *window = Window { began: now, requests: 0 };
@@ -36,9 +60,7 @@ impl Rates {
             window.requests += 1;
             return Ok(());
         }
-        let detail = format!("the token {} may send {limit} requests a minute", caller.name);
-        let retry_after = Some(MINUTE.saturating_sub(now.since(window.began)));
-        Err(Problem { retry_after, ..Problem::new(ProblemCode::Overloaded, detail) })
+        Err(MINUTE.saturating_sub(now.since(window.began)))
     }
 }
 

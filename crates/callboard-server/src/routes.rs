@@ -96,6 +96,7 @@ const TABLE: &[(Route, Handler)] = &[
     (post("/v1/schedules/{name}/pause", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::pause)),
     (post("/v1/schedules/{name}/resume", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::resume)),
     (post("/v1/schedules/{name}/run", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, schedules::run)),
+    (post("/v1/webhooks/{name}", Access::Signature), || on(MethodFilter::POST, schedules::webhooks::deliver)),
     (get("/v1/pending", Access::Scope(Scope::Read)), || on(MethodFilter::GET, people::list)),
     (post("/v1/pending/{id}", Access::Scope(Scope::Approve)), || on(MethodFilter::POST, people::answer)),
 ];

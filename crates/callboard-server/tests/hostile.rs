@@ -218,8 +218,20 @@ fn of_routes(service: &Service, secret: &str) -> Vec<(String, u16)> {
         for origin in ["http://evil.example", "https://localhost", "null", "file://", "http://agents.example.org"] {
             add(&line, "localhost", &format!("{token}Origin: {origin}\r\n"), "", 403);
         }
-        if access == Access::Open {
-            continue;
+        match access {
+            Access::Open => continue,
+            // It is not signed, whatever else it has.
+            Access::Signature => {
+                for headers in &credentials {
+                    add(&line, "localhost", headers, "{}", 401);
+                }
+                for (content_type, body, _) in bodies() {
+                    let status = if body.len() > 256 * 1024 { 413 } else { 401 };
+                    add(&line, "localhost", &format!("{token}Content-Type: {content_type}\r\n"), &body, status);
+                }
+                continue;
+            }
+            Access::Scope(_) => {}
         }
         for headers in &credentials {
             add(&line, "localhost", headers, "", 401);

@@ -12,10 +12,12 @@ use callboard::runtime::RunError;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::rules::{Overlap, decide, due};
 use super::stored::{Fired, Firing, Read, Schedule, Schedules, Status};
+use super::when::When;
 use crate::context::Context;
 use crate::delegations::{self, Request};
 use crate::problem::{Problem, ProblemCode};
@@ -115,7 +117,7 @@ impl Starter<'_> {
     /// Starts what a schedule has due, and returns when it has something due again.
     async fn look_at(&self, read: &Read, ends: &mut Ends) -> Result<Option<Timestamp>, Problem> {
         let (schedule, now) = (&read.schedule, self.context.now());
-        if schedule.status != Status::Active {
+        if schedule.status != Status::Active || matches!(schedule.when, When::Webhook(_)) {
             return Ok(None);
         }
         let mut after = schedule.clone();
@@ -170,7 +172,7 @@ impl Starter<'_> {
         if let Some(replaced) = replaced.filter(|replaced| *replaced != run) {
             replace(context, schedule, replaced).await?;
         }
-        submit(context, schedule, &caller, run).await?;
+        submit(context, schedule, &caller, run, None).await?;
         Ok(run)
     }
 }
@@ -232,13 +234,23 @@ pub(super) async fn make_room(context: &Context, schedule: &Schedule) -> Result<
     }
 }
 
-/// Submits the task of a schedule as this run, unless it is there already.
-pub(super) async fn submit(context: &Context, schedule: &Schedule, caller: &Caller, run: RunId) -> Result<(), Problem> {
+/// Submits the task of a schedule as this run, with what was delivered as its input; `false` if the run is there already.
+pub(super) async fn submit(
+    context: &Context,
+    schedule: &Schedule,
+    caller: &Caller,
+    run: RunId,
+    delivered: Option<Value>,
+) -> Result<bool, Problem> {
     let request = Request::read(&schedule.task)?;
     if delegations::known(context, Some(run)).await?.is_some() {
-        return Ok(());
+        return Ok(false);
     }
+    let request = match delivered {
+        Some(payload) => request.with_untrusted(payload),
+        None => request,
+    };
     let task = request.task(context, caller).await?.id(run);
     context.board.try_submit(task).await?;
-    Ok(())
+    Ok(true)
 }

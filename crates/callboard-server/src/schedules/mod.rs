@@ -1,12 +1,14 @@
-//! Schedules: tasks that are started at times, with the grant that their owner has then.
+//! Schedules: tasks that are started at times or by webhooks, with the grant that their owner has then.
 //!
-//! `when` has the times, and `rules` decides what is done at a moment; both are pure. `firing` starts the runs, `stored` has what is
+//! `when` has the times, `rules` decides what is done at a moment, and `signatures` checks deliveries; all are pure. `firing` starts the runs, `stored` has what is
 //! kept, and the routes are here.
 
 mod firing;
 mod firings;
 mod rules;
+mod signatures;
 mod stored;
+pub(crate) mod webhooks;
 mod when;
 
 use axum::extract::State;
@@ -21,6 +23,7 @@ use serde_json::{Value, json};
 use self::firing::{granted, make_room, submit};
 use self::rules::Progress;
 use self::stored::{Definition, Fired, Firing, Read, Schedule, Schedules, Status};
+use self::when::When;
 use crate::body::{Body, Name};
 use crate::context::{Context, Shared};
 use crate::delegations::{Request, accepted, shown_run};
@@ -59,16 +62,27 @@ pub(crate) async fn create(
     Extension(caller): Extension<Caller>,
     Body(definition): Body<Definition>,
 ) -> Result<Response, Problem> {
-    if !context.firings.is_running() {
+    if !context.firings.is_running() && !definition.is_webhook() {
         return Err(Problem::new(ProblemCode::Unavailable, "this server does not start the runs of schedules"));
     }
     let refused = |why: String| Problem::new(ProblemCode::Refused, why);
+    let given = definition.secret.clone();
     let schedule = definition.schedule(caller.token(), context.id(), context.now()).map_err(refused)?;
     // What is wrong with the task is better known now than at its time.
     Request::read(&schedule.task)?.task(&context, &caller).await?;
-    Schedules::of(&context.board).add(&schedule).await?;
+    let is_webhook = matches!(schedule.when, When::Webhook(_));
+    // First: nothing could be delivered to a webhook without its secret.
+    let secret = if is_webhook { Some(webhooks::keep_secret(&context, schedule.id, given)?) } else { None };
+    if let Err(problem) = Schedules::of(&context.board).add(&schedule).await {
+        webhooks::forget_secret(&context, &schedule);
+        return Err(problem);
+    }
     let location = format!("schedules/{}", encoded(&schedule.name));
-    Ok((StatusCode::CREATED, [(LOCATION, location)], shown(&context, &schedule)?).into_response())
+    let Json(mut created) = shown(&context, &schedule)?;
+    if let Some(secret) = secret {
+        created["secret"] = json!(secret);
+    }
+    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(created)).into_response())
 }
 
 /// Deletes a schedule. Runs that it has started continue.
@@ -81,6 +95,7 @@ pub(crate) async fn delete(
     for _ in 0..TRIES {
         let read = find_own(&context, &name, &caller).await?;
         if store.delete(&read).await? {
+            webhooks::forget_secret(&context, &read.schedule);
             return Ok(StatusCode::NO_CONTENT);
         }
     }
@@ -120,7 +135,7 @@ pub(crate) async fn resume(
             Status::Ended => return Err("it has no time left".to_owned()),
         }
         let rule = schedule.when.rule()?;
-        if rule.next(now).is_none() {
+        if rule.next(now).is_none() && !matches!(schedule.when, When::Webhook(_)) {
             return Err("its time has passed; delete it, and create another".to_owned());
         }
         let Progress { started, skipped, .. } = schedule.progress;
@@ -144,13 +159,9 @@ pub(crate) async fn run(
     let now = context.now();
     let run = schedule.run_by_hand(now);
     make_room(&context, &schedule).await?;
-    submit(&context, &schedule, &owner, run).await?;
+    submit(&context, &schedule, &owner, run, None).await?;
     let firing = Firing { planned_at: now, at: now, outcome: Fired::Started(run) };
-    change(&context, &name, &caller, |schedule| {
-        schedule.record(firing.clone());
-        Ok(())
-    })
-    .await?;
+    record(&context, &schedule, &firing).await?;
     Ok(accepted(&format!("../../delegations/{run}"), shown_run(&context, run).await?))
 }
 
@@ -171,6 +182,20 @@ async fn change(
         }
     }
     Err(contended(name))
+}
+
+/// Records a run that was started by hand or by a delivery. It is there also if that cannot be recorded.
+async fn record(context: &Context, schedule: &Schedule, firing: &Firing) -> Result<(), Problem> {
+    let store = Schedules::of(&context.board);
+    for _ in 0..TRIES {
+        let Some(read) = store.get(&schedule.name).await?.filter(|read| read.schedule.id == schedule.id) else { break };
+        let mut changed = read.schedule.clone();
+        changed.record(firing.clone());
+        if store.change(&read, &changed).await? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn contended(name: &str) -> Problem {

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::rules::{Missed, Overlap, Progress};
+use super::signatures::Scheme;
 use super::when::{Asked, When};
 use crate::json::time;
 use crate::problem::{Problem, ProblemCode};
@@ -98,6 +99,9 @@ pub(crate) struct Definition {
     time_zone: Option<String>,
     at: Option<String>,
     every_ms: Option<u64>,
+    webhook: Option<Scheme>,
+    /// That which the sender of a webhook signs with; a new one by default.
+    pub(crate) secret: Option<String>,
     pub(crate) task: Value,
     #[serde(default)]
     overlap: Overlap,
@@ -116,12 +120,16 @@ enum AskedMissed {
 }
 
 impl Definition {
+    pub(crate) fn is_webhook(&self) -> bool {
+        self.webhook.is_some()
+    }
+
     /// The schedule that it defines, for an owner.
     ///
     /// # Errors
     /// What is wrong with it, for people.
     pub(crate) fn schedule(self, owner: TokenRef, id: Uuid, now: Timestamp) -> Result<Schedule, String> {
-        let Self { name, cron, time_zone, at, every_ms, task, overlap, missed, max_missed } = self;
+        let Self { name, cron, time_zone, at, every_ms, webhook, secret, task, overlap, missed, max_missed } = self;
         check_name(SCHEDULE, &name, MAX_NAME).map_err(|error| error.to_string())?;
         if task.to_string().len() > MAX_TASK {
             return Err(format!("the task has more than {MAX_TASK} bytes"));
@@ -143,7 +151,19 @@ impl Definition {
             }
             _ => {}
         }
-        let when = When::of(Asked { cron, time_zone, at, every_ms }, now)?;
+        match (webhook, &secret) {
+            (None, None) => {}
+            (None, Some(_)) => return Err("`secret` is for a `webhook`".to_owned()),
+            (Some(_), _) if (missed, overlap) != (Missed::RunOnce, Overlap::Skip) => {
+                return Err("a webhook has no `overlap` and no `missed`: each delivery is a run".to_owned());
+            }
+            (Some(_), _) if task.get("input").is_some() => {
+                return Err("the task of a webhook has no `input`: that is the body of a delivery".to_owned());
+            }
+            (Some(scheme), Some(secret)) => scheme.check_secret(secret)?,
+            (Some(_), None) => {}
+        }
+        let when = When::of(Asked { cron, time_zone, at, every_ms, webhook }, now)?;
         Ok(Schedule {
             version: VERSION,
             id,
@@ -171,6 +191,11 @@ impl Schedule {
     /// The run that a person starts at a time.
     pub(crate) fn run_by_hand(&self, at: Timestamp) -> RunId {
         self.run_of("by hand", &at.as_millis().to_be_bytes())
+    }
+
+    /// The run of a delivery.
+    pub(crate) fn run_of_delivery(&self, id: &str) -> RunId {
+        self.run_of("delivery", id.as_bytes())
     }
 
     fn run_of(&self, kind: &str, key: &[u8]) -> RunId {
@@ -215,10 +240,13 @@ impl Schedule {
             }
             When::At(at) => shown["at"] = json!(time(*at)),
             When::Every { ms, from: _ } => shown["every_ms"] = json!(ms),
+            When::Webhook(scheme) => shown["webhook"] = json!(scheme.name()),
         }
-        shown["overlap"] = json!(self.overlap);
-        shown["missed"] = json!(missed);
-        shown["max_missed"] = json!(most);
+        if !matches!(self.when, When::Webhook(_)) {
+            shown["overlap"] = json!(self.overlap);
+            shown["missed"] = json!(missed);
+            shown["max_missed"] = json!(most);
+        }
         shown["owner"] = json!(self.owner.name);
         shown["created_at"] = json!(time(self.created_at));
         shown["next_at"] = json!(next.map(time));
@@ -387,8 +415,9 @@ mod tests {
         every.record(Firing { planned_at: at, at, outcome: Fired::Refused("no".to_owned()) });
         every.status = Status::Stopped { reason: "revoked".to_owned() };
         let at = schedule(json!({ "name": "c", "at": "2026-02-01T00:00:00Z", "task": task }));
+        let webhook = schedule(json!({ "name": "d", "webhook": "github", "task": task }));
         let golden = include_str!("../../tests/golden/schedules-1.jsonl");
-        let all = [cron, every, at];
+        let all = [cron, every, at, webhook];
         let bytes: String = all.iter().map(|it| serde_json::to_string(it).unwrap() + "\n").collect();
         assert_eq!(bytes, golden);
         for (line, schedule) in golden.lines().zip(all) {
@@ -403,7 +432,13 @@ mod tests {
         let other = Schedule { id: Uuid::from_u128(8), ..one.clone() };
         let at = Timestamp::from_millis;
         assert_eq!(one.run_at(at(1)), Schedule { name: "b".to_owned(), ..one.clone() }.run_at(at(1)));
-        let runs = [one.run_at(at(1)), one.run_at(at(2)), other.run_at(at(1)), one.run_by_hand(at(1))];
-        assert_eq!(runs.into_iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+        let runs = [
+            one.run_at(at(1)),
+            one.run_at(at(2)),
+            other.run_at(at(1)),
+            one.run_by_hand(at(1)),
+            one.run_of_delivery("1"),
+        ];
+        assert_eq!(runs.into_iter().collect::<std::collections::BTreeSet<_>>().len(), 5);
     }
 }

@@ -13,6 +13,8 @@ use jiff::tz::{self, AmbiguousOffset, TimeZone};
 use jiff::{Timestamp as Moment, Zoned};
 use serde::{Deserialize, Serialize};
 
+use super::signatures::Scheme;
+
 /// The shortest and the longest interval, in milliseconds.
 const MIN_EVERY: u64 = 1_000;
 const MAX_EVERY: u64 = 366 * 24 * 60 * 60 * 1_000;
@@ -35,22 +37,30 @@ pub(crate) enum When {
         ms: u64,
         from: Timestamp,
     },
+    /// With each delivery that is signed so.
+    Webhook(Scheme),
 }
 
-/// When a schedule is to fire, as a request has it: one of `cron`, `at` and `every_ms`.
+/// When a schedule is to fire, as a request has it: one of `cron`, `at`, `every_ms` and `webhook`.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) cron: Option<String>,
     pub(crate) time_zone: Option<String>,
     pub(crate) at: Option<String>,
     pub(crate) every_ms: Option<u64>,
+    pub(crate) webhook: Option<Scheme>,
 }
 
 /// What [`When`] says, read.
 pub(crate) enum Rule {
     Cron(Box<Cron>, TimeZone),
     At(Timestamp),
-    Every { ms: u64, from: Timestamp },
+    Every {
+        ms: u64,
+        from: Timestamp,
+    },
+    /// At no time.
+    Delivered,
 }
 
 impl When {
@@ -60,23 +70,28 @@ impl When {
     /// What is wrong with it, for people.
     pub(crate) fn of(asked: Asked, now: Timestamp) -> Result<Self, String> {
         let when = match asked {
-            Asked { cron: Some(line), time_zone, at: None, every_ms: None } => {
+            Asked { cron: None, time_zone: None, at: None, every_ms: None, webhook: Some(scheme) } => {
+                return Ok(Self::Webhook(scheme));
+            }
+            Asked { cron: Some(line), time_zone, at: None, every_ms: None, webhook: None } => {
                 Self::Cron { line, time_zone: time_zone.unwrap_or_else(|| UTC.to_owned()) }
             }
-            Asked { cron: None, time_zone, at: Some(at), every_ms: None } => {
+            Asked { cron: None, time_zone, at: Some(at), every_ms: None, webhook: None } => {
                 Self::At(time_of(&at, time_zone.as_deref())?)
             }
-            Asked { cron: None, time_zone: None, at: None, every_ms: Some(ms) } => Self::Every { ms, from: now },
-            Asked { cron: None, time_zone: Some(_), at: None, every_ms: Some(_) } => {
+            Asked { cron: None, time_zone: None, at: None, every_ms: Some(ms), webhook: None } => {
+                Self::Every { ms, from: now }
+            }
+            Asked { cron: None, time_zone: Some(_), at: None, every_ms: Some(_), webhook: None } => {
                 return Err("an interval has no `time_zone`".to_owned());
             }
-            _ => return Err("a schedule has one of `cron`, `at` and `every_ms`".to_owned()),
+            _ => return Err("a schedule has one of `cron`, `at`, `every_ms` and `webhook`".to_owned()),
         };
         if when.rule()?.next(now).is_none() {
             return Err(match &when {
                 Self::Cron { line, .. } => format!("the line {} never fires", quoted(line)),
                 Self::At(at) => format!("{at} has passed: it is {now}"),
-                Self::Every { .. } => "the interval never ends".to_owned(),
+                Self::Every { .. } | Self::Webhook(_) => "it never fires".to_owned(),
             });
         }
         Ok(when)
@@ -97,6 +112,7 @@ impl When {
                 Err(format!("an interval has at most {MAX_EVERY} ms (366 days), and not {ms}"))
             }
             Self::Every { ms, from } => Ok(Rule::Every { ms: *ms, from: *from }),
+            Self::Webhook(_) => Ok(Rule::Delivered),
         }
     }
 }
@@ -112,6 +128,7 @@ impl Rule {
                 let next = from.as_millis().checked_add(ms.checked_mul(passed + 1)?)?;
                 Some(Timestamp::from_millis(next))
             }
+            Self::Delivered => None,
         }
     }
 
@@ -124,6 +141,7 @@ impl Rule {
                 let passed = until.as_millis().checked_sub(from.as_millis())? / ms;
                 (passed > 0).then(|| Timestamp::from_millis(from.as_millis() + ms * passed))
             }
+            Self::Delivered => None,
         }
     }
 
@@ -325,8 +343,8 @@ mod tests {
         an interval has at least 1000 ms, and not 999
         an interval has at most 31622400000 ms (366 days), and not 18446744073709551615
         an interval has no `time_zone`
-        a schedule has one of `cron`, `at` and `every_ms`
-        a schedule has one of `cron`, `at` and `every_ms`
+        a schedule has one of `cron`, `at`, `every_ms` and `webhook`
+        a schedule has one of `cron`, `at`, `every_ms` and `webhook`
         "#);
     }
 }

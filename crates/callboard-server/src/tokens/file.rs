@@ -10,6 +10,7 @@ use callboard::messages::Timestamp;
 use callboard_documents::json;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::{Known, Scope, Terms, TokenError, hash};
 use crate::folders::{Folder, FolderError, contents};
@@ -18,6 +19,11 @@ use crate::folders::{Folder, FolderError, contents};
 const VERSION: u32 = 1;
 /// The file beside it with the secret of the owner's token.
 const OWNER_FILE: &str = "owner-token";
+
+/// The file with the secret of a webhook.
+fn webhook_file(webhook: Uuid) -> String {
+    format!("webhook-{webhook}")
+}
 
 pub(super) type Table = BTreeMap<Arc<str>, Known>;
 
@@ -91,6 +97,19 @@ impl TokenFile {
     pub(super) fn owner_secret(&self, locked: &Locked) -> Result<Option<String>, TokenError> {
         let bytes = locked.0.read(OWNER_FILE)?;
         Ok(bytes.and_then(|bytes| Some(String::from_utf8(bytes).ok()?.trim().to_owned())))
+    }
+
+    pub(super) fn webhook_secret(&self, webhook: Uuid) -> Result<Option<String>, TokenError> {
+        let bytes = Folder::open(&self.folder)?.read(&webhook_file(webhook))?;
+        Ok(bytes.and_then(|bytes| Some(String::from_utf8(bytes).ok()?.trim_end().to_owned())))
+    }
+
+    pub(super) fn write_webhook_secret(&self, webhook: Uuid, secret: &str) -> Result<(), TokenError> {
+        Ok(Folder::create(&self.folder)?.write(&webhook_file(webhook), format!("{secret}\n").as_bytes())?)
+    }
+
+    pub(super) fn remove_webhook_secret(&self, webhook: Uuid) -> Result<(), TokenError> {
+        Ok(Folder::open(&self.folder)?.remove(&webhook_file(webhook))?)
     }
 
     pub(super) fn write_owner_secret(&self, locked: &Locked, secret: &str) -> Result<(), TokenError> {

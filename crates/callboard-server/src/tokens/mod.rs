@@ -195,6 +195,8 @@ struct Shared {
     known: RwLock<BTreeMap<Arc<str>, Known>>,
     /// Counts changes after which event streams look whether their token is still there.
     changes: watch::Sender<u64>,
+    /// The secrets of webhooks, where there is no file.
+    webhooks: RwLock<BTreeMap<Uuid, String>>,
     #[cfg(unix)]
     file: Option<file::TokenFile>,
 }
@@ -415,6 +417,35 @@ impl Tokens {
         })
     }
 
+    /// Keeps the secret of a webhook, in clear: a signature is checked with it. With a file it has one of its own beside that, with
+    /// mode 0600.
+    pub(crate) fn keep_webhook_secret(&self, webhook: Uuid, secret: &str) -> Result<(), TokenError> {
+        #[cfg(unix)]
+        if let Some(file) = &self.shared.file {
+            return file.write_webhook_secret(webhook, secret);
+        }
+        self.shared.webhooks.write().insert(webhook, secret.to_owned());
+        Ok(())
+    }
+
+    /// The secret of a webhook; `None` if none is kept.
+    pub(crate) fn webhook_secret(&self, webhook: Uuid) -> Result<Option<String>, TokenError> {
+        #[cfg(unix)]
+        if let Some(file) = &self.shared.file {
+            return file.webhook_secret(webhook);
+        }
+        Ok(self.shared.webhooks.read().get(&webhook).cloned())
+    }
+
+    pub(crate) fn forget_webhook_secret(&self, webhook: Uuid) -> Result<(), TokenError> {
+        #[cfg(unix)]
+        if let Some(file) = &self.shared.file {
+            return file.remove_webhook_secret(webhook);
+        }
+        self.shared.webhooks.write().remove(&webhook);
+        Ok(())
+    }
+
     /// A new id.
     pub(crate) fn id(&self) -> Uuid {
         self.env.id()
@@ -503,10 +534,15 @@ impl Tokens {
     }
 }
 
-fn new_secret() -> Result<String, TokenError> {
+/// Bytes for a secret.
+pub(crate) fn random() -> Result<[u8; 32], TokenError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(TokenError::Random)?;
-    Ok(random.iter().fold(PREFIX.to_owned(), |secret, byte| format!("{secret}{byte:02x}")))
+    Ok(random)
+}
+
+fn new_secret() -> Result<String, TokenError> {
+    Ok(random()?.iter().fold(PREFIX.to_owned(), |secret, byte| format!("{secret}{byte:02x}")))
 }
 
 /// The first 16 digits of a hash.

@@ -1,0 +1,132 @@
+//! Webhooks: schedules whose runs are started by signed deliveries of other services, in place of times.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use callboard_documents::json;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::firing::{granted, submit};
+use super::signatures::secret_of;
+use super::stored::{Fired, Firing, Read, Schedule, Schedules, Status};
+use super::when::When;
+use crate::audit::Sender;
+use crate::body::Name;
+use crate::context::{Context, Shared};
+use crate::problem::{Problem, ProblemCode};
+use crate::tokens::random;
+
+/// The most bytes of a delivery.
+const MAX_BODY: usize = 256 * 1024;
+/// How long a delivery may take to arrive.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// How many deliveries of one webhook are checked in a minute.
+const MAX_A_MINUTE: u32 = 600;
+/// The event that GitHub sends when a webhook is made.
+const PING: (&str, &str) = ("x-github-event", "ping");
+
+/// Starts the run of a delivery, or finds the one that the same delivery has started.
+pub(crate) async fn deliver(State(context): Shared, Name(name): Name, request: Request) -> Result<Response, Problem> {
+    let store = Schedules::of(&context.board);
+    let found = store.get(&name).await?;
+    let found = found.and_then(|found| match found.schedule.when {
+        When::Webhook(scheme) => Some((found, scheme)),
+        When::Cron { .. } | When::At(_) | When::Every { .. } => None,
+    });
+    // All names that no webhook has share one count.
+    let counted = if found.is_some() { name.as_str() } else { "" };
+    context.rates.count_webhook(counted, MAX_A_MINUTE, context.now())?;
+    let sender = request.extensions().get::<Sender>().cloned();
+    let (parts, body) = request.into_parts();
+    let body = read(&parts.headers, body).await?;
+    // Whoever has no secret does not find out which webhooks there are, or what was wrong.
+    let Some((Read { schedule, .. }, scheme)) = found else { return Err(unsigned(&name, "there is no such webhook")) };
+    let secret = context.tokens.webhook_secret(schedule.id).map_err(|error| Problem::of_tokens(&error))?;
+    let secret = secret.ok_or_else(|| unsigned(&name, "its secret is not kept here"))?;
+    let id = scheme.check(&secret, &parts.headers, &body, context.now()).map_err(|why| unsigned(&name, why))?;
+    if let Some(sender) = sender {
+        sender.is_webhook(&name);
+    }
+    let conflict = |why: String| Problem::new(ProblemCode::Conflict, why);
+    match &schedule.status {
+        Status::Active => {}
+        Status::Paused => return Err(conflict("the webhook is paused".to_owned())),
+        Status::Stopped { reason } => return Err(conflict(reason.clone())),
+        Status::Ended => return Err(conflict("the webhook has ended".to_owned())),
+    }
+    let payload = payload(&parts.headers, &body)?;
+    if parts.headers.get(PING.0).is_some_and(|event| event == PING.1) {
+        return Ok(accepted(&Value::Null));
+    }
+    let owner = granted(&context, &schedule.owner)?.map_err(conflict)?;
+    let run = schedule.run_of_delivery(&id);
+    if submit(&context, &schedule, &owner, run, Some(payload)).await? {
+        let now = context.now();
+        let firing = Firing { planned_at: now, at: now, outcome: Fired::Started(run) };
+        super::record(&context, &schedule, &firing).await?;
+    }
+    Ok(accepted(&json!(run)))
+}
+
+fn accepted(run: &Value) -> Response {
+    (StatusCode::ACCEPTED, Json(json!({ "request_id": run, "status": "ack" }))).into_response()
+}
+
+/// Refuses a delivery; the log has the reason.
+fn unsigned(name: &str, why: &str) -> Problem {
+    tracing::warn!(name, why, "a delivery was refused");
+    let detail =
+        "the delivery is not signed with the secret of a webhook of this name, or its time is not that of the clock";
+    Problem::new(ProblemCode::Unauthenticated, detail)
+}
+
+async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let too_large = || Problem::new(ProblemCode::TooLarge, format!("the body has more than {MAX_BODY} bytes"));
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > MAX_BODY as u64) {
+        return Err(too_large());
+    }
+    // Without a length, one byte more shows that there are too many.
+    let Ok(read) = timeout(MAX_TIME, to_bytes(body, MAX_BODY)).await else {
+        let detail = format!("the body did not arrive within {} s", MAX_TIME.as_secs());
+        return Err(Problem::new(ProblemCode::RequestTimeout, detail));
+    };
+    read.map_err(
+        |error| if length.is_none() { too_large() } else { Problem::bad(format!("the body was cut off: {error}")) },
+    )
+}
+
+/// The body of a delivery, as JSON.
+fn payload(headers: &HeaderMap, body: &[u8]) -> Result<Value, Problem> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        let detail = "the body is to be JSON, with the header `Content-Type: application/json`";
+        return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
+    }
+    json::parse(body).map_err(|error| Problem::bad(format!("the body is no JSON: {error}")))
+}
+
+/// The secret of a webhook: that which its sender gave to a person, or a new one.
+pub(super) fn keep_secret(context: &Context, id: Uuid, given: Option<String>) -> Result<String, Problem> {
+    let kept = match given {
+        Some(given) => Ok(given),
+        None => random().map(secret_of),
+    };
+    let kept = kept.and_then(|secret| context.tokens.keep_webhook_secret(id, &secret).map(|()| secret));
+    kept.map_err(|error| Problem::of_tokens(&error))
+}
+
+/// Forgets the secret of a webhook that is gone.
+pub(super) fn forget_secret(context: &Context, schedule: &Schedule) {
+    if let (When::Webhook(_), Err(error)) = (&schedule.when, context.tokens.forget_webhook_secret(schedule.id)) {
+        tracing::error!(%error, "the secret of a webhook that was deleted is still there");
+    }
+}
