@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -15,7 +14,6 @@ use callboard::env::Env;
 use callboard::messages::{RunId, visible};
 use callboard_server::private::{self, Client, ClientError};
 use callboard_server::{Server, Tokens};
-use rustix::process::geteuid;
 
 use crate::command_line::command_line;
 use crate::config::people;
@@ -98,18 +96,10 @@ fn name_of(kind: &str, stores: &Stores) -> String {
     format!("{kind}-{digits}.sock")
 }
 
-/// The folders that may have a socket. Processes of one user may be started with different environments.
-fn folders() -> [PathBuf; 3] {
-    let user = geteuid().as_raw();
-    [private::folder(), format!("/run/user/{user}/callboard").into(), format!("/tmp/callboard-{user}").into()]
-}
-
 /// A client of the socket of this name.
 fn client(name: &str) -> Client {
-    let [preferred, others @ ..] = folders();
-    let has = |folder: &Path| folder.join(name).symlink_metadata().is_ok();
-    let folder = if has(&preferred) { None } else { others.into_iter().find(|folder| has(folder)) };
-    Client::new(&folder.unwrap_or(preferred), name)
+    let found = private::folders().into_iter().find(|folder| folder.join(name).symlink_metadata().is_ok());
+    Client::new(&found.unwrap_or_else(private::folder), name)
 }
 
 /// A client of the board with this id.

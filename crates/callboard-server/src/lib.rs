@@ -32,8 +32,6 @@ mod entries;
 mod etags;
 mod events;
 mod figures;
-#[cfg(unix)]
-mod folders;
 mod inbox;
 mod index;
 pub mod json;
@@ -67,7 +65,7 @@ mod workflows;
 
 pub use access::Access;
 #[cfg(unix)]
-pub use folders::FolderError;
+pub use callboard_private::FolderError;
 pub use limits::HttpLimits;
 pub use origins::OriginError;
 pub use problem::{Problem, ProblemCode};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+#[cfg(unix)]
+use callboard_private::Listener;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -14,6 +16,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -21,8 +25,6 @@ use tokio::task::JoinSet;
 use crate::audit::Peer;
 use crate::context::Context;
 use crate::lingering::Lingering;
-#[cfg(unix)]
-use crate::private::Listener;
 use crate::routes::Server;
 use crate::schedules;
 
@@ -50,6 +52,20 @@ impl Accept for TcpListener {
         // Events are small, and each is to arrive at once.
         let _ = stream.set_nodelay(true);
         Ok(Some((stream, Peer { shown: peer.to_string().into(), address: Some(peer.ip()) })))
+    }
+}
+
+#[cfg(unix)]
+impl Accept for Listener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<Option<(UnixStream, Peer)>> {
+        let Some(stream) = self.accept().await? else { return Ok(None) };
+        let from = match stream.peer_cred().ok().and_then(|peer| peer.pid()) {
+            Some(process) => format!("process {process}"),
+            None => "a process".to_owned(),
+        };
+        Ok(Some((stream, Peer { shown: from.into(), address: None })))
     }
 }
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use callboard::env::Clock;
 use callboard::storage::{Sled, StorageError};
+use callboard_private::SocketFile;
 
 use crate::handshake::{self, introduce};
 use crate::holder::Holder;
 use crate::locks::lock_folder;
-use crate::sockets::{self, SocketFile};
+use crate::sockets;
 
 /// How long a process that starts waits for the one that is opening or closing the store.
 pub(crate) const AT_START: Duration = Duration::from_secs(10);

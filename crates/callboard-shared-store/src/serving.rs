@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::storage::{Change, Storage as _, StorageError, Watch};
+use callboard_private::is_of_this_user;
 use futures::future::{AbortHandle, BoxFuture, abortable};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -19,7 +20,6 @@ use tokio::time::timeout;
 use crate::handshake::{Hello, PATIENCE};
 use crate::holder::Holder;
 use crate::request::{Answer, Request};
-use crate::sockets::is_of_this_user;
 use crate::wire::{Wire as _, read_frame, write_frame};
 
 /// The calls of one process that are read before the first of them is answered.

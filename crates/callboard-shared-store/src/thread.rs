@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::{io, mem};
 
 use callboard::storage::StorageError;
+use callboard_private::is_of_this_user;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -16,7 +17,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::asking::{Call, Ended, Job, Unanswered, ask};
 use crate::opening::{self, Here, LATER, Opened};
 use crate::serving::Server;
-use crate::sockets::is_of_this_user;
 use crate::store::{Core, Mode};
 
 /// How long calls that are under way when the store closes may take.

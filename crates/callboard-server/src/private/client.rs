@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
+use callboard_private::{Folder, FolderError, is_of_this_user, path_of};
 use futures::{Stream, StreamExt as _};
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -16,8 +17,6 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::messages::{Message, Reader};
-use super::socket::{is_own, path_of};
-use crate::folders::{Folder, FolderError};
 
 /// How long an answer may take to begin: longer than the server takes at most.
 const MAX_TIME: Duration = Duration::from_secs(70);
@@ -168,11 +167,7 @@ impl Client {
             }
             Err(error) => return Err(FolderError::io(&self.path, error).into()),
         };
-        match is_own(&stream) {
-            Ok(true) => Ok(stream),
-            Ok(false) => Err(ClientError::Foreign(self.path.clone())),
-            Err(error) => Err(FolderError::io(&self.path, error).into()),
-        }
+        if is_of_this_user(&stream) { Ok(stream) } else { Err(ClientError::Foreign(self.path.clone())) }
     }
 }
 

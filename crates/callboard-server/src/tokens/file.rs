@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Known, Scope, Terms, TokenError, hash};
-use crate::folders::{Folder, FolderError, contents};
+use callboard_private::{Folder, FolderError, contents};
 
 /// The version of the file's format.
 const VERSION: u32 = 1;

@@ -172,7 +172,7 @@ pub enum TokenError {
     /// The folder of the tokens, or a file in it, is not this user's alone, or cannot be read or written.
     #[cfg(unix)]
     #[error(transparent)]
-    Folder(#[from] crate::folders::FolderError),
+    Folder(#[from] callboard_private::FolderError),
     /// The file was written by something else. It is not overwritten.
     #[error("{path} holds no tokens: {why}; correct it, or remove it and add the tokens again", path = path.display())]
     Damaged {

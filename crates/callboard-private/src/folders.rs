@@ -50,13 +50,15 @@ pub enum FolderError {
 }
 
 impl FolderError {
-    pub(crate) fn io(path: &Path, error: impl Into<io::Error>) -> Self {
+    /// Returns the error of a call of the system that concerns `path`.
+    pub fn io(path: &Path, error: impl Into<io::Error>) -> Self {
         Self::Io { path: path.to_owned(), error: error.into() }
     }
 }
 
 /// A folder of this user with the mode 0700. It is used through a handle, so that it cannot be replaced meanwhile.
-pub(crate) struct Folder {
+#[derive(Debug)]
+pub struct Folder {
     handle: File,
     path: PathBuf,
 }
@@ -68,7 +70,10 @@ const FILE_MODE: u32 = 0o600;
 
 impl Folder {
     /// Opens a folder, which is created first if it is missing.
-    pub(crate) fn create(path: &Path) -> Result<Self, FolderError> {
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn create(path: &Path) -> Result<Self, FolderError> {
         let created = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path);
         match (created, Self::open(path)) {
             (Err(error), Err(FolderError::Io { .. })) => Err(FolderError::io(path, error)),
@@ -77,7 +82,10 @@ impl Folder {
     }
 
     /// Opens a folder.
-    pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
         // Without a slash at the end, which would have a link followed.
         let path: PathBuf = path.components().collect();
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -90,18 +98,26 @@ impl Folder {
         Ok(Self { handle, path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the path that it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Waits until no other holder of the folder, in this process or another, has the lock. It is held while this value lives.
-    pub(crate) fn locked(self) -> Result<Self, FolderError> {
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn locked(self) -> Result<Self, FolderError> {
         self.handle.lock().map_err(|error| FolderError::io(&self.path, error))?;
         Ok(self)
     }
 
     /// Opens a file for reading; `None` if there is none.
-    pub(crate) fn file(&self, name: &str) -> Result<Option<File>, FolderError> {
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn file(&self, name: &str) -> Result<Option<File>, FolderError> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.handle, name, flags, Mode::empty()) {
@@ -117,8 +133,11 @@ impl Folder {
         Ok(Some(file))
     }
 
-    /// Reads a file; `None` if there is none.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
+    /// Reads a file of at most 4 MiB; `None` if there is none.
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
         self.file(name)?.map(|file| contents(&file, &self.path.join(name))).transpose()
     }
 
@@ -131,7 +150,10 @@ impl Folder {
     }
 
     /// Replaces a file, or creates it: after a crash it has either the old content or the new.
-    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
         let new = format!("{name}.new");
         let written = || -> io::Result<()> {
@@ -151,8 +173,11 @@ impl Folder {
     }
 }
 
-/// Reads a file to its end.
-pub(crate) fn contents(file: &File, path: &Path) -> Result<Vec<u8>, FolderError> {
+/// Reads a file of at most 4 MiB to its end.
+///
+/// # Errors
+/// See [`FolderError`].
+pub fn contents(file: &File, path: &Path) -> Result<Vec<u8>, FolderError> {
     let mut bytes = Vec::new();
     match file.take(MAX_FILE + 1).read_to_end(&mut bytes) {
         Ok(_) if bytes.len() as u64 > MAX_FILE => {
