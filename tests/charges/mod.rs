@@ -54,7 +54,7 @@ pub(crate) fn builder(folder: &Path) -> Builder {
                 let charge = async {
                     (&*charges).write_all(line.as_bytes())?;
                     // It takes its time to answer: here most of the kills strike.
-                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
                     Ok::<_, std::io::Error>(())
                 };
                 turn.effect("charge").target(&turn.id().to_string()).run(charge).await?;
