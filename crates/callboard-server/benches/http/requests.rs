@@ -57,7 +57,8 @@ fn compare(report: &mut Report, builder: Builder, count: usize, names: [&'static
         (Client::connect(port, &secret).await, Client::connect(bare_port, &secret).await)
     });
     let body = json!({ "to": "echo", "body": "work" });
-    for (name, clock) in names.into_iter().zip([cpu, wall]) {
+    let clocks: [(&'static str, fn() -> f64); 2] = [("µs CPU", cpu), ("µs", wall)];
+    for (name, (unit, clock)) in names.into_iter().zip(clocks) {
         let [value, reference] = interleaved(
             ROUNDS,
             [
@@ -68,7 +69,7 @@ fn compare(report: &mut Report, builder: Builder, count: usize, names: [&'static
         report.add(Line {
             name,
             value: value * 1e6,
-            unit: if clock == cpu as fn() -> f64 { "µs CPU" } else { "µs" },
+            unit,
             reference: Some(("a bare axum handler", reference * 1e6)),
             target: Target::RatioAtMost(1.5, None),
         });
@@ -139,7 +140,7 @@ pub(crate) fn acknowledgement(report: &mut Report) {
         let store = Sled::open(folder.path().join("store")).unwrap();
         let board = builder.storage(store).start().await.unwrap();
         for number in 0..AGENTS {
-            board.submit(Task::new("think").to(&*format!("agent-{number}"))).await.unwrap();
+            board.submit(Task::new("think").to(&format!("agent-{number}"))).await.unwrap();
         }
         let _all = thinking.acquire_many(AGENTS as u32).await.unwrap();
         let tokens = Tokens::new(Env::system());
