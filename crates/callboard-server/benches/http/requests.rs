@@ -20,6 +20,8 @@ use crate::report::{Line, Report, Target};
 
 const ROUNDS: usize = 9;
 
+type Clock = fn() -> f64;
+
 fn builder() -> Builder {
     Callboard::builder().agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
 }
@@ -57,8 +59,7 @@ fn compare(report: &mut Report, builder: Builder, count: usize, names: [&'static
         (Client::connect(port, &secret).await, Client::connect(bare_port, &secret).await)
     });
     let body = json!({ "to": "echo", "body": "work" });
-    let clocks: [(&'static str, fn() -> f64); 2] = [("µs CPU", cpu), ("µs", wall)];
-    for (name, (unit, clock)) in names.into_iter().zip(clocks) {
+    for (name, (unit, clock)) in names.into_iter().zip([("µs CPU", cpu as Clock), ("µs", wall)]) {
         let [value, reference] = interleaved(
             ROUNDS,
             [
@@ -79,7 +80,7 @@ fn compare(report: &mut Report, builder: Builder, count: usize, names: [&'static
 /// The time of a task that is submitted, and whose result is read until it is there, in seconds.
 fn pairs(
     runtime: &Runtime,
-    clock: fn() -> f64,
+    clock: Clock,
     count: usize,
     client: &mut Client,
     [submit, result]: [&str; 2],
