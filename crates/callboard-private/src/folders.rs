@@ -142,7 +142,10 @@ impl Folder {
     }
 
     /// Removes a file, if it is there.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), FolderError> {
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn remove(&self, name: &str) -> Result<(), FolderError> {
         match unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(FolderError::io(&self.path.join(name), error)),
