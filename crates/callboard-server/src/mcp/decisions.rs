@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::calls::refused;
 use super::errors::error;
 use super::handler::Handler;
-use super::tools::{self, Target};
+use super::tools::{self, Target, may_decide};
 use crate::people::shown;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
@@ -40,11 +40,6 @@ struct DecisionArguments {
 enum Decision {
     Approve,
     Deny,
-}
-
-/// Whether a token may decide about runs of others.
-pub(super) fn may_decide(caller: &Caller) -> bool {
-    caller.scopes.contains(&Scope::Approve) && caller.terms.owner.is_some()
 }
 
 impl Handler {

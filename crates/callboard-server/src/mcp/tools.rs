@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::decisions::may_decide;
 use crate::body::present;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
@@ -34,6 +33,11 @@ pub(super) enum Target {
     RunResult,
     Approvals,
     Decide,
+}
+
+/// Whether a token may decide about runs of others.
+pub(super) fn may_decide(caller: &Caller) -> bool {
+    caller.scopes.contains(&Scope::Approve) && caller.terms.owner.is_some()
 }
 
 impl Target {
