@@ -231,8 +231,9 @@ impl Parts<'_> {
 }
 
 /// What is wrong with an answer.
-fn check(answer: &Answer, secret: &str) -> Result<(), String> {
-    if answer.status == 0 || answer.status < 400 || answer.body.is_empty() {
+fn check(request: &[u8], answer: &Answer, secret: &str) -> Result<(), String> {
+    // What follows the head of an answer to HEAD is the answer to another request, which the damage to this one has made.
+    if answer.status < 400 || answer.body.is_empty() || request.starts_with(b"HEAD ") {
         return Ok(());
     }
     if answer.header("content-type") == Some("application/problem+json") {
@@ -274,7 +275,7 @@ async fn requests_by_chance_do_what_their_answers_say() {
         }
         *statuses.entry(answer.status).or_default() += 1;
         let shown = || String::from_utf8_lossy(&request).chars().take(600).collect::<String>();
-        campaign.count(check(&answer, &secret).map_err(|why| format!("{why}: {:?}\n{answer:?}", shown())));
+        campaign.count(check(&request, &answer, &secret).map_err(|why| format!("{why}: {:?}\n{answer:?}", shown())));
     }
     assert_eq!(client.get("/v1/health").await.json(), json!({ "status": "ok" }));
     let runs: BTreeSet<_> = service.board.runs().await.unwrap().iter().map(|run| run.id().to_string()).collect();
