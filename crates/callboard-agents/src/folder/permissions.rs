@@ -48,8 +48,8 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
         let names: Vec<_> = effects.iter().map(|effect| effect.name()).collect();
         more.push(format!("effects {}", names.join(", ")));
     }
-    if let Some(now) = now.granted().filter(|_| !now.grant.is_within(&before.grant)) {
-        more.push(now);
+    if !now.grant.is_within(&before.grant) {
+        more.push(now.granted().unwrap_or_else(|| "no role, whose grant bounds what its file says".to_owned()));
     }
     let passed = |of: &Definition| {
         of.process

@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 
+use crate::meta::MetaTool;
 use crate::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 
 use super::AgentLoop;
@@ -30,7 +31,10 @@ impl AgentLoop {
             return ready(Ok(Answered::error(error.0))).boxed();
         }
         let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
-        let scope = ToolScope { variables: self.settings.grant.variables(), ..scope };
+        // What a command delegates is a use of `Task`.
+        let may_delegate = self.meta_there(host).any(|(tool, _)| *tool == MetaTool::Task);
+        let turn = scope.turn.filter(|_| may_delegate);
+        let scope = ToolScope { turn, variables: self.settings.grant.variables(), ..scope };
         let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
         let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
         let may_repeat = self.settings.idempotent.contains(&entry.spec.name);

@@ -113,7 +113,8 @@ impl<'a> Conversation<'a> {
         grant: &'a AgentGrant,
     ) -> Self {
         let (begun, begins) = mpsc::channel(MAX_OPEN);
-        let socket = process.socket.as_ref().map(|socket| socket.open(turn));
+        let may_delegate = grant.has(MetaTool::Task.asked());
+        let socket = process.socket.as_ref().filter(|_| may_delegate).map(|socket| socket.open(turn, None));
         Self {
             process,
             turn,

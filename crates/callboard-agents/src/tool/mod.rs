@@ -90,7 +90,8 @@ pub struct ToolScope {
     pub key: Arc<str>,
     /// The shared context with the agent's grants; there is none outside a board.
     pub context: Option<ContextAccess>,
-    /// The turn, as the programs see it that the tool starts ([`Turn::for_programs`]); there is none outside a board.
+    /// The turn, as the programs see it that the tool starts ([`Turn::for_programs`]); there is none outside a board, and for an
+    /// agent that does not have the tool `Task`.
     pub turn: Option<Turn>,
     /// The variables of the environment that the agent's role grants, of which those that end with `*` stand for all that begin so;
     /// `None` for an agent that is compiled in, whose tools decide themselves.

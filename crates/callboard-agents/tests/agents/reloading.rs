@@ -326,6 +326,7 @@ async fn tools_that_are_had_only_by_name_and_effects_of_another_mode_are_permitt
         (text("build", ""), text("general", r#""look", "Task", "ToolSearch""#), None),
         (role("specialist"), role("developer"), Some("role developer grants tools: all")),
         (role("developer"), role("specialist"), None),
+        (role("specialist"), text("build", ""), Some("no role")),
         (text("build", ""), role("admin"), Some("role admin grants tools: all")),
         (text("build", r#""agent_create""#), text("build", r#""agent_create""#) + "limits.concurrency = 2\n", None),
     ] {

@@ -148,6 +148,22 @@ async fn tools_pass_on_the_variables_that_the_role_grants_also_of_dynamic_agents
 }
 
 #[tokio::test(start_paused = true)]
+async fn programs_of_tools_delegate_only_for_agents_that_have_the_tool_task() {
+    let probe = tool("probe", "Reports whether there is a turn.", Effect::Reads, |_: Nothing, scope| async move {
+        Ok(scope.turn.is_some().to_string().into())
+    });
+    let tools = Tools::new().with(probe).unwrap();
+    for (allowed, expected) in [("\"probe\", \"Task\"", "true"), ("\"probe\"", "false")] {
+        let text = format!("[agent]\nname = \"a\"\n[agent.capabilities]\nallowed_tools = [{allowed}]\n");
+        let model = ScriptedModel::new().calls("probe", json!({})).says("done");
+        let board = builder().with(agent(&text, model.clone(), &tools)).start().await.unwrap();
+        finish(&board, Task::new("x")).await;
+        assert_eq!(tool_answers(&model.requests()[1]), [expected], "{allowed}");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dynamic_agent_has_at_most_what_the_role_of_its_maker_grants() {
     let used = Arc::default();
     let tools = tools(&used);

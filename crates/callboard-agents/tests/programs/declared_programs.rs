@@ -11,13 +11,13 @@ use std::sync::Arc;
 use crate::common::{builder, people};
 use crate::outside::{AT_MOST, reaped};
 use callboard::env::Env;
-use callboard::messages::{Limits, Message};
+use callboard::messages::{Limits, Message, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::supervision::tree::ActorState;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{
-    AgentFolder, CatalogFile, Definition, LlmAgent, ModelEntry, Models, ProcessAgent, Reload, Team, Tools,
+    AgentFolder, CatalogFile, Definition, LlmAgent, ModelEntry, Models, ProcessAgent, Reload, Roles, Team, Tools,
 };
 use rustix::process::Pid;
 use serde_json::{Value, json};
@@ -450,4 +450,42 @@ async fn a_program_continues_whatever_becomes_of_the_models() {
     assert_eq!(lines[1..], ["teller.toml: unchanged"]);
     assert_eq!(reported(&output(&board, Task::new("x")).await).1, pid, "it was not begun anew");
     board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_delegates_by_the_socket_of_its_turn_only_if_its_role_grants_that() {
+    const DELEGATES: &str = r#"
+import socket
+by_socket = socket.socket(fileno=os.dup(3))
+answers = by_socket.makefile()
+turn = hear()
+by_socket.sendall(b'{"id":1,"type":"delegate","to":"other","body":"x"}\n')
+answer = json.loads(answers.readline())
+end(turn, answer.get("kind", answer["type"]))
+# The answer comes as a turn of its own.
+end(hear(), "later")
+"#;
+    let roles = Roles::from_toml("callboard.toml", "[roles.alone]\ntools = [\"reads\"]").unwrap();
+    for (role, expected) in [("alone", "closed"), ("cli", "delegated")] {
+        let worker = format!(
+            "[agent]\nname = \"worker\"\n[agent.announces]\nrole = \"{role}\"\n[agent.process]\ncommand = [\"python3\", \"worker.py\"]\n"
+        );
+        let folder = folder(&[
+            ("worker.py", DELEGATES),
+            ("agents/worker.toml", &worker),
+            ("agents/other.toml", "[agent]\nname = \"other\"\n"),
+        ]);
+        let model = ScriptedModel::new().says("done");
+        let mut agents = agents(&folder, &model).roles(&roles);
+        let board = start(&mut agents).await;
+        let run = board.submit(Task::new("x").to("worker")).await.unwrap();
+        ended(&run).await;
+        let history = run.history().await.unwrap();
+        let first = history.iter().find_map(|event| match event {
+            RunEvent::TurnEnded { agent, command, .. } if agent.as_str() == "worker" => Some(&command.output),
+            _ => None,
+        });
+        assert_eq!(first.unwrap().clone().unwrap(), expected, "{role}");
+        board.shutdown().await;
+    }
 }

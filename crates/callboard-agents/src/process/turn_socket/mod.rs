@@ -46,15 +46,23 @@ const WAIT: Duration = Duration::from_secs(1);
 /// The socket of a program. Requests are refused unless a turn is open.
 #[derive(Debug)]
 pub(crate) struct TurnSocket {
-    turn: Arc<watch::Sender<Option<Turn>>>,
+    turn: Arc<watch::Sender<Option<Opened>>>,
     waits: Arc<Notify>,
     serving: JoinHandle<()>,
+}
+
+/// The turn in whose name requests are answered.
+#[derive(Clone, Debug)]
+struct Opened {
+    turn: Turn,
+    /// What taints it before it delegates.
+    taint: Option<&'static str>,
 }
 
 /// The socket while a turn is open.
 #[derive(Debug)]
 pub(crate) struct OpenSocket {
-    turn: Arc<watch::Sender<Option<Turn>>>,
+    turn: Arc<watch::Sender<Option<Opened>>>,
     waits: Arc<Notify>,
 }
 
@@ -69,9 +77,10 @@ impl TurnSocket {
         Ok((Self { turn, waits, serving }, other.into()))
     }
 
-    /// Answers requests in the name of this turn until the result is dropped.
-    pub(crate) fn open(&self, turn: &Turn) -> OpenSocket {
-        self.turn.send_replace(Some(turn.for_programs()));
+    /// Answers requests in the name of this turn until the result is dropped. `taint` names what the programs are if they may have
+    /// read untrusted input: the turn is tainted before it delegates for them.
+    pub(crate) fn open(&self, turn: &Turn, taint: Option<&'static str>) -> OpenSocket {
+        self.turn.send_replace(Some(Opened { turn: turn.for_programs(), taint }));
         OpenSocket { turn: Arc::clone(&self.turn), waits: Arc::clone(&self.waits) }
     }
 }
@@ -103,7 +112,7 @@ pub(crate) fn pass(program: &mut std::process::Command, end: OwnedFd) -> io::Res
 }
 
 /// Answers the lines of a program until it has closed its end.
-async fn serve(stream: UnixStream, mut turn: watch::Receiver<Option<Turn>>, waits: Arc<Notify>) {
+async fn serve(stream: UnixStream, mut turn: watch::Receiver<Option<Opened>>, waits: Arc<Notify>) {
     let (input, mut output) = stream.into_split();
     let mut lines = Lines::new(input, MAX_REQUEST);
     let mut session: Option<Session> = None;
@@ -148,10 +157,11 @@ async fn serve(stream: UnixStream, mut turn: watch::Receiver<Option<Turn>>, wait
     }
 }
 
-fn session_of(turn: &mut watch::Receiver<Option<Turn>>, waits: &Arc<Notify>) -> Option<Session> {
-    let turn = turn.borrow_and_update().clone()?;
+fn session_of(turn: &mut watch::Receiver<Option<Opened>>, waits: &Arc<Notify>) -> Option<Session> {
+    let Opened { turn, taint } = turn.borrow_and_update().clone()?;
     Some(Session {
         turn,
+        taint,
         waits: Arc::clone(waits),
         requests: 0,
         open: FuturesUnordered::new(),
@@ -163,7 +173,7 @@ fn session_of(turn: &mut watch::Receiver<Option<Turn>>, waits: &Arc<Notify>) -> 
 async fn answer(
     line: &[u8],
     session: &mut Option<Session>,
-    turn: &mut watch::Receiver<Option<Turn>>,
+    turn: &mut watch::Receiver<Option<Opened>>,
     waits: &Arc<Notify>,
 ) -> Answer {
     let request = match read(line) {
@@ -197,6 +207,7 @@ type Outcome = Result<Json, DelegationError>;
 /// What the programs of one turn have asked for.
 struct Session {
     turn: Turn,
+    taint: Option<&'static str>,
     waits: Arc<Notify>,
     requests: u32,
     /// Delegations for which the turn waits. The result is missing if no program has asked for it for a while.
@@ -231,6 +242,9 @@ impl Session {
                 Answer::failed(Some(id), Kind::Unfit, why)
             }
             Request::Delegate { id, to, body, input, tokens, deadline_seconds, reference, wait } => {
+                if let Some(source) = self.taint {
+                    self.turn.taint(source);
+                }
                 let mut delegation = self.turn.delegate(&to, &body);
                 if let Some(input) = input {
                     delegation = delegation.input(input);

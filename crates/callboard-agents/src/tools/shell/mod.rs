@@ -206,7 +206,9 @@ impl ShellExec {
     /// Starts a command, and waits for it on a thread of its own.
     async fn start(self, command: String, key: Option<Arc<str>>, turn: Option<Turn>) -> Result<Running, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
-        let socket = turn.map(|turn| TurnSocket::new().map(|(socket, end)| ((socket.open(&turn), socket), end)));
+        // The command may have read input from the network before it delegates.
+        let taint = (!self.is_trusted).then_some("ShellExec");
+        let socket = turn.map(|turn| TurnSocket::new().map(|(socket, end)| ((socket.open(&turn, taint), socket), end)));
         let (socket, end) = socket.transpose().map_err(failed)?.unzip();
         let (output, input) = io::pipe().map_err(failed)?;
         let rest = output.try_clone().map_err(failed)?;
