@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use libc::c_int;
 
-use crate::calls::done;
+use crate::calls::{done, unless_gone};
 use crate::mounts::{bind_on, c_path, make_read_only, move_mount, open_tree};
 
 /// A path and what covers it.
@@ -20,7 +20,7 @@ pub(super) struct Covered {
     /// The folders between it and what stays visible in it, each after the one that contains it.
     between: Vec<CString>,
     /// What stays visible in it, with room for its mount.
-    visible: Vec<(CString, Cover, c_int)>,
+    visible: Vec<(CString, Cover, Option<c_int>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,28 +44,34 @@ impl Covered {
             place: c_path(place)?,
             cover: Cover::of(place)?,
             between: between.into_iter().filter_map(c_path).collect(),
-            visible: within.filter_map(|path| Some((c_path(path)?, Cover::of(path)?, -1))).collect(),
+            visible: within.filter_map(|path| Some((c_path(path)?, Cover::of(path)?, None))).collect(),
         })
     }
 
+    /// Leaves out what was removed meanwhile.
     #[allow(unsafe_code, reason = "system calls")]
     pub(super) fn hide(&mut self) -> io::Result<()> {
         if self.cover == Cover::File {
-            return bind_on(c"/dev/null", &self.place);
+            return unless_gone(bind_on(c"/dev/null", &self.place)).map(drop);
         }
         for (path, _, mount) in &mut self.visible {
-            *mount = open_tree(path)?;
+            *mount = unless_gone(open_tree(path))?;
         }
         let (kind, data) = (c"tmpfs".as_ptr(), c"mode=0700,size=64k,nr_inodes=64".as_ptr());
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         // SAFETY: texts that live through the call.
-        done(unsafe { libc::mount(kind, self.place.as_ptr(), kind, flags, data.cast()) })?;
+        let mounted = done(unsafe { libc::mount(kind, self.place.as_ptr(), kind, flags, data.cast()) });
+        if unless_gone(mounted)?.is_none() {
+            return Ok(());
+        }
         for folder in &self.between {
             Cover::Folder.create(folder)?;
         }
         for (path, cover, mount) in &self.visible {
-            cover.create(path)?;
-            move_mount(*mount, path)?;
+            if let Some(mount) = mount {
+                cover.create(path)?;
+                move_mount(*mount, path)?;
+            }
         }
         make_read_only(&self.place)
     }

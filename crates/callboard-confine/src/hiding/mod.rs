@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::calls::{done, done_long};
+use crate::calls::{done, done_long, unless_gone};
 use crate::capabilities::drop_capabilities;
 use crate::identity::Identity;
 use crate::mounts::{Mounted, bind, bind_link, c_path, make_read_only};
@@ -72,7 +72,7 @@ fn is_of_a_moment(error: &io::Error) -> bool {
 }
 
 impl Hiding {
-    /// Hides these files and folders, by absolute paths; what does not exist is left out. `visible` is in hidden folders and can be read
+    /// Hides these files and folders, by absolute paths; what does not exist when the program starts is left out. `visible` is in hidden folders and can be read
     /// all the same, or connected to. A program of the superuser may besides write only in the folder that it starts in and in `writable`.
     ///
     /// # Errors
@@ -152,10 +152,10 @@ impl Hiding {
             make_read_only(path)?;
         }
         for folder in &self.pins {
-            bind(folder)?;
+            unless_gone(bind(folder))?;
         }
         for link in &self.links {
-            bind_link(link)?;
+            unless_gone(bind_link(link))?;
         }
         for covered in &mut self.covers {
             covered.hide()?;
@@ -229,4 +229,32 @@ fn works() -> io::Result<()> {
     let nothing = unsafe { nothing.pre_exec(enter) };
     let status = nothing.status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("a program ended with {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn what_is_removed_before_the_program_starts_is_left_out() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("folder");
+        fs::create_dir_all(folder.join("state/visible")).unwrap();
+        let (socket, link) = (folder.join("socket"), folder.join("link"));
+        drop(UnixListener::bind(&socket).unwrap());
+        symlink(folder.join("state"), &link).unwrap();
+        let kept = base.path().join("kept");
+        fs::write(&kept, "secret").unwrap();
+        let hides = [socket, folder.join("state"), link, kept.clone()];
+        let Ok(hiding) = Hiding::of(&hides, &[folder.join("state/visible")], &[]) else { return };
+        fs::remove_dir_all(&folder).unwrap();
+        let mut shell = Command::new("cat");
+        let output = hidden(shell.arg(&kept), hiding).output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    }
 }
