@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use callboard::messages::visible;
 
 /// The header in which proxies list the clients of a request, the nearest last.
@@ -58,13 +58,16 @@ fn number(address: IpAddr) -> u128 {
 }
 
 /// The client of a request that came from `peer`: the last address that a proxy of the list reports, and that is none of them. Nobody
-/// else's word counts, because clients can send the header too.
+/// else's word counts, because clients can send the header too. If a proxy reports no address, it is the client itself.
 pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
-    let values: Vec<&str> = headers.get_all(FORWARDED).iter().map(|value| value.to_str().unwrap_or_default()).collect();
-    let mut reported = values.iter().rev().flat_map(|value| value.rsplit(','));
+    let values: Vec<&[u8]> = headers.get_all(FORWARDED).iter().map(HeaderValue::as_bytes).collect();
+    // Entries are read one by one: what a client wrote before them, in whatever bytes, hides none that a proxy has appended.
+    let mut reported = values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
     let mut client = peer.to_canonical();
     while proxies.iter().any(|proxy| proxy.contains(client)) {
-        let Some(address) = reported.next().and_then(|text| address(text.trim())) else { break };
+        let Some(address) = reported.next().and_then(|entry| address(str::from_utf8(entry).ok()?.trim())) else {
+            break;
+        };
         client = address.to_canonical();
     }
     client
@@ -113,7 +116,7 @@ mod tests {
         let of = |peer: &str, headers: &[&str]| {
             let mut map = HeaderMap::new();
             for header in headers {
-                map.append(FORWARDED, header.parse().unwrap());
+                map.append(FORWARDED, HeaderValue::from_bytes(header.as_bytes()).unwrap());
             }
             client(peer.parse().unwrap(), &map, &proxies).to_string()
         };
@@ -125,6 +128,9 @@ mod tests {
         assert_eq!(of("10.0.0.1", &["1.2.3.4", "203.0.113.1, 10.0.0.2"]), "203.0.113.1", "two proxies");
         assert_eq!(of("10.0.0.1", &["1.2.3.4, nobody, 10.0.0.2"]), "10.0.0.2", "no address is no client");
         assert_eq!(of("10.0.0.1", &["10.0.0.3"]), "10.0.0.3");
+        assert_eq!(of("10.0.0.1", &["é, 203.0.113.1"]), "203.0.113.1", "a client cannot hide by its bytes");
+        assert_eq!(of("10.0.0.1", &["é", "203.0.113.1, 10.0.0.2"]), "203.0.113.1");
+        assert_eq!(of("10.0.0.1", &["203.0.113.1, é"]), "10.0.0.1", "the proxy reported no address");
         for (text, expected) in
             [("[2001:db8::1]:99", "2001:db8::1"), ("[2001:db8::1]", "2001:db8::1"), ("192.0.2.1:99", "192.0.2.1")]
         {

@@ -213,10 +213,12 @@ async fn the_log_names_where_a_request_comes_from() {
     let server = Server::new(board.clone(), Tokens::new(Env::system())).audit_file(&log).unwrap();
     let server = server.trusted_proxies(["127.0.0.0/8".parse().unwrap()]);
     tokio::spawn(async move { server.serve(behind, std::future::pending()).await });
-    for (address, expected) in [(proxied, Some("203.0.113.7")), (address, None)] {
+    for (address, forged, expected) in
+        [(proxied, "192.0.2.1", Some("203.0.113.7")), (proxied, "é", Some("203.0.113.7")), (address, "192.0.2.1", None)]
+    {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let own = stream.local_addr().unwrap().to_string();
-        let header = "X-Forwarded-For: 192.0.2.1, 203.0.113.7";
+        let header = format!("X-Forwarded-For: {forged}, 203.0.113.7");
         let request = format!("GET /v1/agents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream.read_to_end(&mut Vec::new()).await.unwrap();
