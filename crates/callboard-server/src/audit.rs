@@ -124,9 +124,9 @@ impl Sender {
         let _ = self.0.set((Arc::clone(&caller.name), caller.person.clone()));
     }
 
-    /// A webhook, whose requests have no token.
-    pub(crate) fn is_webhook(&self, name: &str) {
-        let _ = self.0.set((format!("webhook {name}").into(), None));
+    /// A webhook, whose requests have no token, and the person whose it is.
+    pub(crate) fn is_webhook(&self, name: &str, person: Option<&Arc<str>>) {
+        let _ = self.0.set((format!("webhook {name}").into(), person.cloned()));
     }
 }
 
@@ -193,8 +193,12 @@ impl Drop for Entry {
 pub(crate) async fn record(State(recorder): State<Recorder>, mut request: Request, next: Next) -> Response {
     let sender = Sender::default();
     request.extensions_mut().insert(sender.clone());
-    let from = request.extensions().get::<Peer>().cloned();
-    let from = from.map(|peer| peer.of(request.headers(), &recorder.proxies).shown);
+    let from = request.extensions_mut().remove::<Peer>().map(|peer| {
+        let peer = peer.of(request.headers(), &recorder.proxies);
+        let from = Arc::clone(&peer.shown);
+        request.extensions_mut().insert(peer);
+        from
+    });
     // The path is without the query, which may have a token.
     let (method, path) = (request.method().as_str(), request.uri().path());
     let mut entry = Entry::begin(recorder.audit, recorder.tokens.now(), (sender, from), method, path);

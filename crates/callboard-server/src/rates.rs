@@ -1,6 +1,7 @@
-//! How many requests a token has sent in a minute, and how many deliveries a webhook has received.
+//! How many requests a token has sent in a minute, how many deliveries a webhook has received, and how many of an address are arriving.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,17 @@ use crate::tokens::Caller;
 /// The time in which requests are counted. It begins with the first one that is not in the time before.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The requests of the tokens that have a limit, by the people whose they are or by their names, and the deliveries of webhooks.
+/// How long to wait until a delivery of the same address has arrived.
+const ARRIVES: Duration = Duration::from_secs(1);
+
+/// What is counted.
 #[derive(Clone, Default)]
-pub(crate) struct Rates(Arc<Mutex<BTreeMap<Key, Window>>>);
+pub(crate) struct Rates {
+    /// The requests of the tokens that have a limit, by the people whose they are or by their names, and the deliveries of webhooks.
+    windows: Arc<Mutex<BTreeMap<Key, Window>>>,
+    /// How many deliveries of an address are arriving, so that nobody knows yet whether they are signed.
+    arriving: Arc<Mutex<BTreeMap<Option<IpAddr>, usize>>>,
+}
 
 type Key = (Counted, Arc<str>);
 
@@ -23,6 +32,22 @@ type Key = (Counted, Arc<str>);
 enum Counted {
     Token,
     Webhook,
+}
+
+/// A delivery that is arriving.
+pub(crate) struct Arriving {
+    rates: Rates,
+    address: Option<IpAddr>,
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let mut arriving = self.rates.arriving.lock();
+        let rest = arriving.remove(&self.address).unwrap_or_default().saturating_sub(1);
+        if rest > 0 {
+            arriving.insert(self.address, rest);
+        }
+    }
 }
 
 struct Window {
@@ -48,9 +73,22 @@ impl Rates {
         })
     }
 
+    /// Admits a delivery of an address, unless too many of it are arriving. Those without an address have one count.
+    pub(crate) fn arrive(&self, address: Option<IpAddr>, most: usize) -> Result<Arriving, Problem> {
+        let address = address.map(counted);
+        let mut arriving = self.arriving.lock();
+        let count = arriving.entry(address).or_default();
+        if *count >= most {
+            let detail = format!("at most {most} deliveries of an address arrive at the same time");
+            return Err(Problem { retry_after: Some(ARRIVES), ..Problem::new(ProblemCode::Overloaded, detail) });
+        }
+        *count += 1;
+        Ok(Arriving { rates: self.clone(), address })
+    }
+
     /// Adds one, or returns how long the minute still lasts.
     fn add(&self, key: Key, limit: u32, now: Timestamp) -> Result<(), Duration> {
-        let mut windows = self.0.lock();
+        let mut windows = self.windows.lock();
         let window = windows.entry(key).or_insert(Window { began: now, requests: 0 });
         // The wall clock may have been set back.
         if now < window.began || now.since(window.began) >= MINUTE {
@@ -61,6 +99,14 @@ impl Rates {
             return Ok(());
         }
         Err(MINUTE.saturating_sub(now.since(window.began)))
+    }
+}
+
+/// What an address counts as: whoever has one of IPv6 usually has all of its network of 64 bits.
+fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -93,5 +139,21 @@ mod tests {
         });
         let at = |caller: &Caller| rates.count(caller, Timestamp::from_millis(1000)).is_ok();
         assert_eq!([at(&one), at(&other), at(&one), at(&other)], [true, true, false, false], "both are of one person");
+    }
+
+    #[test]
+    fn deliveries_of_an_address_are_counted_while_they_arrive() {
+        let rates = Rates::default();
+        let arrive = |address: &str| rates.arrive(address.parse().ok(), 2);
+        let held = [arrive("192.0.2.1").unwrap(), arrive("::ffff:192.0.2.1").unwrap()];
+        let problem = arrive("192.0.2.1").err().unwrap();
+        assert_eq!((problem.code, problem.retry_after), (ProblemCode::Overloaded, Some(Duration::from_secs(1))));
+        let network = [arrive("2001:db8::1").unwrap(), arrive("2001:db8::ffff:1").unwrap()];
+        assert!(arrive("2001:db8::2").is_err(), "its network is one sender");
+        assert!(arrive("192.0.2.2").is_ok() && arrive("2001:db8:0:1::1").is_ok() && arrive("none").is_ok());
+        drop(held);
+        assert!(arrive("192.0.2.1").is_ok());
+        drop(network);
+        assert!(rates.arriving.lock().is_empty(), "nothing is kept of those that have arrived");
     }
 }

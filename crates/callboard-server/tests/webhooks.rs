@@ -14,6 +14,7 @@ use axum::http::Request;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
+use futures::FutureExt as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -175,20 +176,81 @@ async fn deliveries_that_are_not_signed_with_the_secret_of_now_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deliveries_are_bounded_in_number_before_they_are_checked() {
+async fn requests_that_are_not_signed_use_up_nothing_of_a_webhook_and_show_no_names() {
     let world = World::new();
     let service = world.serve().await;
     let secret = create(&service, "github").await;
-    for name in ["github", "nobody"] {
-        for _ in 0..600 {
-            assert_eq!(deliver(&service, name, &[], BODY).await.0, 401);
-        }
+    let forged = of_github(&secret, "m", "another body");
+    let (known, unknown) = (deliver(&service, "github", &forged, BODY), deliver(&service, "nobody", &forged, BODY));
+    assert_eq!(known.await, unknown.await);
+    // Without a secret, a name has the key of nobody.
+    let nobodys = of_standard(&format!("whsec_{}", STANDARD.encode([0; 32])), "m", NOW, BODY);
+    assert_eq!(deliver(&service, "nobody", &nobodys, BODY).await.0, 401);
+    for _ in 0..600 {
+        assert_eq!(deliver(&service, "github", &forged, BODY).await.0, 401);
     }
     let signed = of_github(&secret, "m", BODY);
-    assert_eq!(deliver(&service, "github", &signed, BODY).await.0, 429);
-    assert_eq!(deliver(&service, "somebody", &[], BODY).await.0, 429, "unknown names have one count");
+    for _ in 0..600 {
+        assert_eq!(deliver(&service, "github", &signed, BODY).await.0, 202);
+    }
+    let (status, problem) = deliver(&service, "github", &signed, BODY).await;
+    assert_eq!((status, &problem["detail"]), (429, &json!("a webhook receives at most 600 deliveries a minute")));
+    assert_eq!(deliver(&service, "github", &forged, BODY).await.0, 401, "who has no secret does not see that");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(deliver(&service, "github", &signed, BODY).await.0, 202);
+    service.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_has_64_requests_arrive_at_a_time() {
+    let world = World::new();
+    let service = world.serve().await;
+    let secret = create(&service, "github").await;
+    let slow = |name: &str| {
+        let request = Request::post(format!("/v1/webhooks/{name}")).header("Host", "localhost");
+        let body = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+        Box::pin(service.send(request.body(body).unwrap()))
+    };
+    let mut slow: Vec<_> = ["github", "nobody"].into_iter().cycle().take(64).map(slow).collect();
+    assert!(slow.iter_mut().all(|request| request.now_or_never().is_none()));
+    let signed = of_github(&secret, "m", BODY);
+    let (known, unknown) = (deliver(&service, "github", &signed, BODY), deliver(&service, "nobody", &signed, BODY));
+    let (known, unknown) = (known.await, unknown.await);
+    assert_eq!((known.0, &known), (429, &unknown));
+    slow.pop();
+    assert_eq!(deliver(&service, "github", &signed, BODY).await.0, 202);
+    for request in slow {
+        assert_eq!(request.await.0, 408, "it has 10 s");
+    }
+    service.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_counts_as_a_request_of_the_token_that_owns_its_webhook_and_of_its_person() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let mut service = world.serve().await;
+    let server = Server::new(service.board.clone(), world.tokens.clone()).audit_file(&log).unwrap();
+    service.router = server.people(["ci", "laptop"].map(|token| (token.to_owned(), "bob".to_owned()))).router();
+    let [ci, laptop] = ["ci", "laptop"].map(|name| {
+        world.tokens.add(TokenSpec::new(name, [Scope::Delegate, Scope::Read]).requests_a_minute(3)).unwrap()
+    });
+    let body = json!({ "name": "github", "webhook": "github", "task": { "to": "echo", "body": "x" } });
+    let (_, created) = service.send_as(&ci, "POST", "/v1/schedules", &body).await;
+    let secret = created["secret"].as_str().unwrap();
+    for id in ["1", "2"] {
+        assert_eq!(deliver(&service, "github", &of_github(secret, id, BODY), BODY).await.0, 202);
+    }
+    let (status, problem) = deliver(&service, "github", &of_github(secret, "3", BODY), BODY).await;
+    assert_eq!((status, &problem["detail"]), (429, &json!("the token ci may send 3 requests a minute")));
+    let (status, _) = service.send_as(&laptop, "GET", "/v1/schedules", &Value::Null).await;
+    assert_eq!(status, 429, "both tokens are of one person");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(deliver(&service, "github", &of_github(secret, "3", BODY), BODY).await.0, 202);
+    let log = fs::read_to_string(&log).unwrap();
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["who"], &last["person"]), (&json!("webhook github"), &json!("bob")));
     service.end().await;
 }
 

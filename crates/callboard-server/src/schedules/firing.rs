@@ -193,7 +193,8 @@ impl Ends {
 /// What the owner of a schedule may do now: the inner error is why its schedules stop.
 pub(super) fn granted(context: &Context, owner: &TokenRef) -> Result<Result<Caller, String>, Problem> {
     let found = context.tokens.named(owner).map_err(|error| Problem::of_tokens(&error))?;
-    Ok(found.and_then(|caller| {
+    Ok(found.and_then(|mut caller| {
+        caller.person = context.people.get(&*caller.name).cloned();
         let has_scope = caller.scopes.contains(&Scope::Delegate);
         let why = || format!("the token {} does not have the scope {}", caller.name, Scope::Delegate);
         if has_scope { Ok(caller) } else { Err(why()) }

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::firing::{granted, submit};
-use super::signatures::secret_of;
-use super::stored::{Fired, Firing, Read, Schedule, Schedules, Status};
+use super::signatures::{Scheme, secret_of};
+use super::stored::{Fired, Firing, Schedule, Schedules, Status};
 use super::when::When;
-use crate::audit::Sender;
+use crate::audit::{Peer, Sender};
 use crate::body::Name;
 use crate::context::{Context, Shared};
 use crate::problem::{Problem, ProblemCode};
@@ -27,33 +27,26 @@ use crate::tokens::random;
 const MAX_BODY: usize = 256 * 1024;
 /// How long a delivery may take to arrive.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// How many deliveries of one webhook are checked in a minute.
+/// How many deliveries a webhook receives in a minute. Those that are not signed are no deliveries of it.
 const MAX_A_MINUTE: u32 = 600;
+/// How many requests of one address may be read at a time, before their signature is checked.
+const MAX_ARRIVING: usize = 64;
 /// The event that GitHub sends when a webhook is made.
 const PING: (&str, &str) = ("x-github-event", "ping");
 
 /// Starts the run of a delivery, or finds the one that the same delivery has started.
 pub(crate) async fn deliver(State(context): Shared, Name(name): Name, request: Request) -> Result<Response, Problem> {
-    let store = Schedules::of(&context.board);
-    let found = store.get(&name).await?;
-    let found = found.and_then(|found| match found.schedule.when {
-        When::Webhook(scheme) => Some((found, scheme)),
-        When::Cron { .. } | When::At(_) | When::Every { .. } => None,
-    });
-    // All names that no webhook has share one count.
-    let counted = if found.is_some() { name.as_str() } else { "" };
-    context.rates.count_webhook(counted, MAX_A_MINUTE, context.now())?;
+    let address = request.extensions().get::<Peer>().and_then(|peer| peer.address);
+    let arriving = context.rates.arrive(address, MAX_ARRIVING)?;
     let sender = request.extensions().get::<Sender>().cloned();
     let (parts, body) = request.into_parts();
     let body = read(&parts.headers, body).await?;
-    // Whoever has no secret does not find out which webhooks there are, or what was wrong.
-    let Some((Read { schedule, .. }, scheme)) = found else { return Err(unsigned(&name, "there is no such webhook")) };
-    let secret = context.tokens.webhook_secret(schedule.id).map_err(|error| Problem::of_tokens(&error))?;
-    let secret = secret.ok_or_else(|| unsigned(&name, "its secret is not kept here"))?;
-    let id = scheme.check(&secret, &parts.headers, &body, context.now()).map_err(|why| unsigned(&name, why))?;
+    let (schedule, id) = signed(&context, &name, &parts.headers, &body).await?;
+    drop(arriving);
     if let Some(sender) = sender {
-        sender.is_webhook(&name);
+        sender.is_webhook(&name, context.people.get(&*schedule.owner.name));
     }
+    context.rates.count_webhook(&name, MAX_A_MINUTE, context.now())?;
     let conflict = |why: String| Problem::new(ProblemCode::Conflict, why);
     match &schedule.status {
         Status::Active => {}
@@ -66,6 +59,7 @@ pub(crate) async fn deliver(State(context): Shared, Name(name): Name, request: R
         return Ok(accepted(&Value::Null));
     }
     let owner = granted(&context, &schedule.owner)?.map_err(conflict)?;
+    context.rates.count(&owner, context.now())?;
     let run = schedule.run_of_delivery(&id);
     if submit(&context, &schedule, &owner, run, Some(payload)).await? {
         let now = context.now();
@@ -73,6 +67,37 @@ pub(crate) async fn deliver(State(context): Shared, Name(name): Name, request: R
         super::record(&context, &schedule, &firing).await?;
     }
     Ok(accepted(&json!(run)))
+}
+
+/// The webhook of this name, and the id of the delivery. Whoever has no secret finds out neither which webhooks there are nor what was
+/// wrong, and not by the time of the answer either: signatures of both schemes are checked, also where there is no webhook.
+async fn signed(
+    context: &Context,
+    name: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(Schedule, String), Problem> {
+    const UNKNOWN: &str = "there is no such webhook, or its secret is not kept here";
+    let found = Schedules::of(&context.board).get(name).await?.map(|found| found.schedule);
+    let webhook = found.and_then(|schedule| match schedule.when {
+        When::Webhook(scheme) => Some((schedule, scheme)),
+        When::Cron { .. } | When::At(_) | When::Every { .. } => None,
+    });
+    let (id, scheme) = webhook.as_ref().map(|(schedule, scheme)| (schedule.id, *scheme)).unzip();
+    let secret = context.tokens.webhook_secret(id.unwrap_or_default()).map_err(|error| Problem::of_tokens(&error))?;
+    let now = context.now();
+    let check = |any: Scheme| match &secret {
+        Some(secret) if scheme == Some(any) => any.check(secret, headers, body, now),
+        // In vain, for the time that it takes.
+        Some(_) | None => any.check(&secret_of([0; 32]), headers, body, now).and(Err(UNKNOWN)),
+    };
+    let (standard, github) = (check(Scheme::Standard), check(Scheme::Github));
+    let (schedule, id) = match webhook {
+        Some((schedule, Scheme::Standard)) => (schedule, standard),
+        Some((schedule, Scheme::Github)) => (schedule, github),
+        None => return Err(unsigned(name, UNKNOWN)),
+    };
+    Ok((schedule, id.map_err(|why| unsigned(name, why))?))
 }
 
 fn accepted(run: &Value) -> Response {
