@@ -47,6 +47,7 @@ impl Turn {
     /// The turn for requests of programs: those that the next request starts, which has to be a step or an effect, or those that the whole
     /// turn is about. It may be used while the work of that step runs. Its requests, at most 64, are identified by their order among
     /// themselves, so they do not change the order of the turn's own requests; a step that is answered from the journal makes none of them.
+    /// Of a turn for programs this is the same one: steps that run at the same time keep the numbers of their own.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -67,8 +68,9 @@ impl Turn {
     /// ```
     #[must_use]
     pub fn for_programs(&self) -> Self {
-        let block = Block::of(self.shared.next_ordinal.load(Ordering::Relaxed));
-        Self { shared: Arc::clone(&self.shared), block: Some(Arc::new(block)) }
+        let block = self.block.clone();
+        let block = block.unwrap_or_else(|| Arc::new(Block::of(self.shared.next_ordinal.load(Ordering::Relaxed))));
+        Self { shared: Arc::clone(&self.shared), block: Some(block) }
     }
 }
 

@@ -276,6 +276,30 @@ mod shell {
     }
 
     #[tokio::test]
+    async fn commands_that_run_at_the_same_time_make_requests_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let client = format!("{SOCKET}import sys\nprint(delegated('coder', input=sys.argv[1])['body']['did'])");
+        std::fs::write(folder.path().join("client.py"), client).unwrap();
+        let shell = ShellExec::new(&Root::open(folder.path()).unwrap());
+        let lead = AgentSpec::new("lead", move |turn: Turn| {
+            let shell = shell.clone();
+            async move {
+                let commands = ["one", "two"].map(|part| {
+                    let command = json!({ "command": format!("python3 client.py {part} 2>&1") });
+                    let used = shell.call(command.into(), scope(&turn));
+                    // Both intents are journaled before either of the commands begins.
+                    turn.effect("shell").run(async move { used.await.map(|output| output.text) })
+                });
+                Ok(Command::output(Json::of(futures::future::try_join_all(commands).await?)?))
+            }
+        });
+        let board = builder().with(lead).with(coder()).start().await.unwrap();
+        let printed = output(&board, Task::new("x").to("lead")).await;
+        assert_eq!(printed, json!(["exit code 0\none\n", "exit code 0\ntwo\n"]));
+        board.shutdown().await;
+    }
+
+    #[tokio::test]
     async fn a_command_of_the_shell_delegates_and_a_repeated_turn_makes_the_same_requests() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("client.py"), format!("{SOCKET}print(delegated('coder')['body']['from'])"))
