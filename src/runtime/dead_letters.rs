@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
+use crate::messages::{AgentName, DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
 use crate::storage::{LetterNote, StorageError};
 use crate::supervision::runs::fork::{self, ForkError};
 
@@ -72,11 +72,19 @@ impl DeadLettersHandle {
     /// # Errors
     /// [`ForkError::NoLetter`]; see [`ForkError`].
     pub async fn retry(&self, letter: TurnId) -> Result<RunHandle, ForkError> {
+        self.retry_for(letter, None).await
+    }
+
+    /// As [`DeadLettersHandle::retry`], for a requester outside of the board, as [`Fork::from_agent`](crate::supervision::runs::Fork::from_agent).
+    ///
+    /// # Errors
+    /// [`ForkError::NoLetter`]; see [`ForkError`].
+    pub async fn retry_for(&self, letter: TurnId, from_agent: Option<AgentName>) -> Result<RunHandle, ForkError> {
         let permit =
             Arc::clone(&self.callboard.board.run_permits).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let board = self.callboard.clone();
         // In a task of its own: if the caller is dropped, no run is journaled without being begun.
-        let retried = tokio::spawn(async move { board.retry_letter(letter, permit).await });
+        let retried = tokio::spawn(async move { board.retry_letter(letter, from_agent, permit).await });
         retried.await.unwrap_or(Err(Unacknowledged::Retry(letter).into()))
     }
 
@@ -108,7 +116,12 @@ impl DeadLettersHandle {
 }
 
 impl Callboard {
-    async fn retry_letter(&self, letter: TurnId, permit: OwnedSemaphorePermit) -> Result<RunHandle, ForkError> {
+    async fn retry_letter(
+        &self,
+        letter: TurnId,
+        from_agent: Option<AgentName>,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(letter.run).await?.events;
         let is_letter = |event: &RunEvent| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == letter.number);
@@ -127,7 +140,7 @@ impl Callboard {
             self.take_if_left(run).await;
             return Ok(handle);
         }
-        let submission = fork::submission(original, run, board.env.now().wall);
+        let submission = fork::submission(original, (run, board.env.now().wall), from_agent);
         let events = fork::fork(&history, letter.number, submission, &board.rules);
         let mut events = events.ok_or(ForkError::NoLetter(letter))?;
         // The fork reads what its run had read, and its own messages follow those that are there when it ends.

@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use callboard::messages::{AgentName, Limits, RunId, Task, TurnId, visible};
+use callboard::messages::{Limits, RunId, Task, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Fork, Run};
 use serde::Deserialize;
@@ -77,7 +77,7 @@ impl Request {
         task.limits = self.limits;
         task.deadline = self.deadline_ms.map(Duration::from_millis);
         task.reference = self.reference.map(Into::into);
-        task.from_agent = AgentName::new(&caller.name).ok();
+        task.from_agent = Some(caller.requester()?);
         task.is_untrusted = self.is_untrusted || !caller.scopes.contains(&Scope::Admin);
         Ok(task)
     }
@@ -226,7 +226,7 @@ pub(crate) async fn retry(
             letters.last().ok_or_else(none)?.turn
         }
     };
-    began(&context, &caller, context.board.dead_letters().retry(letter).await?).await
+    began(&context, &caller, context.board.dead_letters().retry_for(letter, Some(caller.requester()?)).await?).await
 }
 
 /// From where a delegation is forked, and what is changed.
@@ -254,7 +254,8 @@ pub(crate) async fn fork(
         let detail = "the task of this delegation is trusted: another `input` needs the scope admin";
         return Err(Problem::new(ProblemCode::MissingScope, detail));
     }
-    let fork = Fork { input: input.map(Into::into), limits, ..Fork::default() };
+    let from_agent = Some(caller.requester()?);
+    let fork = Fork { input: input.map(Into::into), limits, from_agent, ..Fork::default() };
     began(&context, &caller, context.board.fork(run.id(), turn, fork).await?).await
 }
 

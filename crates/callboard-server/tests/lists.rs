@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use callboard::messages::{AgentName, PerDay, Refusal, Usage};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
-use callboard_server::Scope;
+use callboard_server::{Scope, TokenSpec};
 use serde_json::{Value, json};
 
 use counted::Counted;
@@ -195,6 +196,41 @@ async fn a_fork_of_a_trusted_task_takes_another_input_from_administrators_alone(
     let (_, forked) = writer.post(&format!("/v1/delegations/{run}/fork"), &[], &json!({ "turn": 1 })).await;
     let keys: Vec<&String> = forked.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["request_id", "status"], "it may not read");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_fork_and_a_retry_count_against_the_day_of_the_token_that_asks_for_them() {
+    let spends = |turn: Turn| async move {
+        turn.reserve(6).await?.settle(Usage::of(6, 0)).await?;
+        match turn.input_json().as_str() {
+            Some("fail") => Err(TurnError::terminal("it is down")),
+            _ => Ok(Command::output("done")),
+        }
+    };
+    let limit_of = |name: &AgentName| match name.as_str() {
+        "bot" => PerDay { tokens: Some(20), cost: None },
+        _ => PerDay::default(),
+    };
+    let builder = Callboard::builder().agent("spends", spends);
+    let board = builder.day_limits(|days| days.requesters(limit_of)).start().await.unwrap();
+    let [ann, bot] = ["ann", "bot"].map(|name| Local::of(&board, TokenSpec::new(name, Scope::ALL)));
+    let finished = delegate(&board, &ann, &json!({ "to": "spends", "body": "work" })).await;
+    let failed = delegate(&board, &ann, &json!({ "to": "spends", "body": "fail" })).await;
+    let (fork, retry) = (format!("/v1/delegations/{finished}/fork"), format!("/v1/delegations/{failed}/retry"));
+    let begin = async |path: &str, body: Value| {
+        let (status, begun) = bot.post(path, &[], &body).await;
+        assert_eq!((status, &begun["from_agent"]), (202, &json!("bot")), "{begun}");
+        board.run(begun["request_id"].as_str().unwrap().parse().unwrap()).result().await.unwrap().outcome
+    };
+    assert!(begin(&fork, json!({ "turn": 1 })).await.is_finished());
+    assert_eq!(begin(&retry, json!({})).await.to_string(), "failed: it is down");
+    assert!(begin(&fork, json!({ "turn": 1 })).await.is_finished());
+    let refused = begin(&fork, json!({ "turn": 1 })).await;
+    assert!(
+        matches!(&refused, Outcome::Refused(Refusal::DayLimit { whose, used: 18, .. }) if &**whose == "bot"),
+        "{refused}"
+    );
     board.shutdown().await;
 }
 

@@ -291,7 +291,15 @@ async fn a_token_of_a_person_decides_about_runs_that_it_has_not_begun_and_no_oth
     assert_eq!(run.result().await.unwrap().output, "hello");
     assert_eq!(call(&ann, "decide", decision("approve")).await["result"]["structuredContent"]["code"], "not-found");
 
+    // What it has forked is its own, whoever began the run that was there before.
     let (run, id) = begin(&other).await;
+    let fork = format!("/v1/delegations/{}/fork", run.id());
+    let forked = ann.post(&fork, &json!({ "turn": 1 })).await.json();
+    let forked = service.board.run(forked["request_id"].as_str().unwrap().parse().unwrap());
+    let asked = forked.next_pending().await.unwrap().unwrap().id();
+    let refused = call(&ann, "decide", json!({ "id": asked, "decision": "approve" })).await["result"].clone();
+    assert_eq!(refused["structuredContent"], expected);
+
     let denied = call(&ann, "decide", json!({ "id": id, "decision": "deny", "reason": "not now" })).await;
     assert_eq!(denied["result"]["structuredContent"]["decision"], "denied");
     let result = run.result().await.unwrap();

@@ -74,7 +74,7 @@ impl Handler {
             Ok(task) => task,
             Err(problem) => return Ok(refused(&problem)),
         };
-        task.from_agent = AgentName::new(&caller.name).ok();
+        task.from_agent = Some(caller.requester().map_err(error)?);
         let run = match params.request_state {
             // A call that is continued.
             Some(state) => {

@@ -16,6 +16,8 @@ use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::problem::Problem;
+
 #[cfg(unix)]
 mod file;
 #[cfg(all(test, unix))]
@@ -266,6 +268,12 @@ impl Caller {
     /// In whose name it decides, and who is counted: the person, or the token itself.
     pub(crate) fn by(&self) -> &Arc<str> {
         self.person.as_ref().unwrap_or(&self.name)
+    }
+
+    /// In whose name it gives tasks.
+    pub(crate) fn requester(&self) -> Result<AgentName, Problem> {
+        // Without a name, what the tasks use would count against no limit of the token.
+        AgentName::new(&self.name).map_err(|error| Problem::internal(&error))
     }
 
     /// What refers to its token.

@@ -42,6 +42,10 @@ pub struct Fork {
     pub limits: Option<Limits>,
     /// The fork leaves its messages in the conversation of the run, if that has one, after those that are there when it ends.
     pub is_in_conversation: bool,
+    /// Who asks for the fork from outside of the board, as [`Task::from_agent`](crate::messages::Task::from_agent) of a task: the
+    /// requester of the run that is forked did not ask for the fork, which neither counts against their limits of a day nor
+    /// reports to them.
+    pub from_agent: Option<AgentName>,
 }
 
 /// Why [`Callboard::fork`](crate::Callboard::fork), [`Callboard::migrate`](crate::Callboard::migrate) or
@@ -153,6 +157,13 @@ impl Fork {
         self
     }
 
+    /// Sets who asks for the fork from outside of the board ([`Fork::from_agent`]).
+    #[must_use]
+    pub fn from_agent(mut self, name: AgentName) -> Self {
+        self.from_agent = Some(name);
+        self
+    }
+
     /// The first events of the run `run`, forked from `history` at a turn, whether that has ended or not: the turn is open in it,
     /// with nothing recorded and with what this changes. `at` is the time of the fork.
     ///
@@ -176,7 +187,7 @@ impl Fork {
             return Err(ForkError::NoTurn { turn, last });
         }
         let from = TurnId { run: original.run, number: turn };
-        let mut submission = submission(original, run, at);
+        let mut submission = submission(original, (run, at), self.from_agent.clone());
         if let Some(limits) = &self.limits {
             submission.task.limits = Some(limits.clone());
         }
@@ -189,7 +200,7 @@ impl Fork {
         if self.limits.is_some() {
             check_limits(&copy.new)?;
         }
-        let Fork { input, update, limits: _, is_in_conversation } = self.clone();
+        let Fork { input, update, limits: _, is_in_conversation, from_agent: _ } = self.clone();
         events.push(RunEvent::Forked { turn: name, from, input, update, at });
         if is_in_conversation {
             events.extend(entry(history));
@@ -208,11 +219,15 @@ impl Fork {
     }
 }
 
-/// The submission of a fork.
+/// The submission of a fork that `from_agent` asks for.
 #[must_use]
-pub(crate) fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submission {
+pub(crate) fn submission(
+    original: &Submission,
+    (run, at): (RunId, Timestamp),
+    from_agent: Option<AgentName>,
+) -> Submission {
     let mut submission = Submission { run, at, ..original.clone() };
-    submission.task.id = None;
+    (submission.task.id, submission.task.from_agent) = (None, from_agent);
     submission
 }
 
@@ -271,7 +286,9 @@ pub(crate) fn migrate(
     let mut history = in_order_of_effect(history.to_vec());
     history.retain(continues);
     let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
-    let mut submission = Submission { cast, ..submission(original, run, at) };
+    // It continues for whoever asked for the run.
+    let from_agent = original.task.from_agent.clone();
+    let mut submission = Submission { cast, ..submission(original, (run, at), from_agent) };
     submission.task.plan = Some(plan);
     // No turn has this number, so only turns that do not begin alike are left out.
     let copy = copy_around(&history, 0, history.len(), submission, rules).ok_or(ForkError::Trimmed)?;
