@@ -180,8 +180,8 @@ impl AgentFolder {
     }
 
     /// Takes no change that permits an agent more than when the folder was loaded: tools, effects or namespaces that it did not
-    /// have, a mode with more of them, uses of tools that people are no longer asked about, `idempotent` for more tools, or an
-    /// `on_unknown` that leaves more to it; nor a model that is asked at another address, of another provider or with the key of another variable. A new agent may
+    /// have, a mode with more of them, uses of tools that people are no longer asked about, `idempotent` for more tools, higher or no
+    /// limits of tokens and money, or an `on_unknown` that leaves more to it; nor a model that is asked at another address, of another provider or with the key of another variable. A new agent may
     /// have what some agent had; where there was none, none may come. It is for folders that tools of agents can write in. All else may change.
     ///
     /// ```

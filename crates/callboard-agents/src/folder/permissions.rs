@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use callboard::messages::{Effect, OnUnknown};
+use callboard::messages::{Effect, OnUnknown, PerDay};
 use callboard_text::quoted;
 
 use crate::catalog::Models;
@@ -62,7 +62,20 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
     let run = vec![Arc::from("run")];
     let namespaces = |of: &Definition| of.namespaces.clone().unwrap_or_else(|| run.clone());
     add(&mut more, "namespaces", new(&namespaces(now), &namespaces(before)));
+    for ((limit, had), (_, has)) in limits(before).into_iter().zip(limits(now)) {
+        match (had, has) {
+            (Some(_), None) => more.push(format!("no limit `{limit}`")),
+            (Some(had), Some(has)) if had < has => more.push(format!("a higher limit `{limit}`")),
+            (Some(_) | None, _) => {}
+        }
+    }
     more
+}
+
+/// What an agent may use at most, by the keys of its file.
+fn limits(of: &Definition) -> [(&'static str, Option<u64>); 3] {
+    let PerDay { tokens, cost } = of.per_day;
+    [("tokens", of.tokens), ("tokens_per_day", tokens), ("cost_per_day", cost.map(|cost| cost.0))]
 }
 
 /// Adds the tools that are newly permitted.

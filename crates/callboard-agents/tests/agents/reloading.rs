@@ -254,6 +254,8 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
             "capabilities.on_unknown = \"ask\"",
             "capabilities.authority = [\"reads\", \"executes\"]",
             "context.namespaces = [\"run\"]",
+            "limits.tokens = 50000",
+            "limits.tokens_per_day = 100000",
         ];
         let key = |line: &str| line.split(' ').next().unwrap().to_owned();
         let kept = usual.iter().filter(|line| key(line) != key(changed.trim_start_matches('-')));
@@ -275,6 +277,9 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
         ("capabilities.on_unknown = \"report\"", "`on_unknown = \"report\"`"),
         ("context.namespaces = [\"run\", \"secrets\"]", "namespaces \"secrets\""),
         ("capabilities.authority = [\"reads\", \"executes\", \"sends\"]", "effects sends"),
+        ("limits.tokens = 50001", "a higher limit `tokens`"),
+        ("-limits.tokens_per_day", "no limit `tokens_per_day`"),
+        ("limits.tokens_per_day = 100001", "a higher limit `tokens_per_day`"),
     ] {
         write(&files, "poet.toml", &text(change));
         let reported = reload(&board, &mut agents).await;
