@@ -43,7 +43,7 @@ impl Callboard {
     /// led there count against its depth, and it cannot delegate back to an agent that waits for it. It is known by the turn: a turn
     /// that is begun again after a crash finds the run that it had begun. It is cancelled when the turn is. Its state is its own,
     /// and so are its events, its questions and its approvals: `board.runs()` has it. While it lasts, the turn holds neither
-    /// permit nor slot.
+    /// permit nor slot. What it uses counts against the limits of a day of whoever asked for the asking run.
     ///
     /// A run that has not finished fails the turn for good, with its reason.
     ///
@@ -74,9 +74,10 @@ impl Callboard {
 
     /// Submits a run for a turn that waits for it. A run that an earlier attempt submitted is found.
     async fn submit_for(&self, turn: &Turn, mut task: Task) -> Result<RunHandle, SubmitError> {
-        // The run has at most the turn's authority, and the participants of the turn's chain are in its own.
+        // The run has at most the turn's authority, the participants of the turn's chain are in its own, and what it uses counts
+        // against the limits of the same requester.
         (task.grant, task.is_untrusted) = (turn.authority(), turn.is_tainted());
-        task.handoffs = turn.task().handoffs;
+        (task.handoffs, task.from_agent) = (turn.task().handoffs, turn.task().from_agent.clone());
         // A workflow without agents has no target.
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();

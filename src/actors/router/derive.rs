@@ -34,7 +34,7 @@ pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed
 
 /// The messages of a task that was delegated from outside.
 fn of_submission(submission: &Submission) -> Vec<Placed> {
-    let Some(from_agent) = &submission.task.from_agent else { return Vec::new() };
+    let Some(from_agent) = submission.requester() else { return Vec::new() };
     let Submission { run, trace, task, agent, at, .. } = submission;
     let request_id = RequestId::of_run(*run);
     let request = InboxMessage::Request {
@@ -60,13 +60,13 @@ fn of_submission(submission: &Submission) -> Vec<Placed> {
 
 /// The message about the end of a run that was delegated from outside.
 pub(super) fn of_end(run: &Run) -> Option<Placed> {
-    let Submission { task, agent, .. } = &**run.submission();
-    let (result, to_agent) = (run.result()?, task.from_agent.clone()?);
+    let submission = run.submission();
+    let (result, to_agent) = (run.result()?, submission.requester()?.clone());
     let (status, detail) = ended(&result.outcome);
     let at = run.last_at();
     let message = InboxMessage::Status {
         request_id: RequestId::of_run(run.id()),
-        from_agent: agent.clone(),
+        from_agent: submission.agent.clone(),
         to_agent,
         status,
         detail,
@@ -120,7 +120,7 @@ fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<Inbox
     let turn = run.turn(turn)?;
     let (request_id, asker) = match run.delegation_of(turn) {
         Some(asked) => asked,
-        None => (RequestId::of_run(run.id()), run.submission().task.from_agent.as_ref()?),
+        None => (RequestId::of_run(run.id()), run.submission().requester()?),
     };
     Some(InboxMessage::Status {
         request_id,

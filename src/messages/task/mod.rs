@@ -302,6 +302,12 @@ impl Submission {
         self.task.owner(&self.agent)
     }
 
+    /// Who is notified of it as the requester of a delegation from outside. A run that a turn has submitted counts against the limits of that
+    /// requester, and is none of their delegations.
+    pub(crate) fn requester(&self) -> Option<&AgentName> {
+        self.task.from_agent.as_ref().filter(|_| self.chain.is_empty())
+    }
+
     /// Returns what the run may use at most: the task's limits, or those of a complex task if it has none.
     #[must_use]
     pub fn limits(&self) -> &Limits {
