@@ -241,6 +241,9 @@ fn over_a_day(refusal: &Refusal) -> String {
                  `cost_per_day` {place}, {next}"
             )
         }
+        (false, _) if *limit == 0 => {
+            format!("{whose} may use no tokens: its limit of a day is 0, as that of a token that was revoked")
+        }
         (false, asked) => format!(
             "{whose} may use {limit} tokens a day, and on {day} it has used or set aside {used}: {} more do not fit; raise \
              `tokens_per_day` {place}, {next}",

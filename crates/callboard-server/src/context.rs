@@ -18,7 +18,7 @@ use crate::proxies::Network;
 use crate::rates::Rates;
 use crate::schedules::Firings;
 use crate::streams::Streams;
-use crate::tokens::Tokens;
+use crate::tokens::{Caller, Tokens};
 
 /// The board and the settings of the server.
 #[derive(Clone)]
@@ -73,6 +73,14 @@ impl Context {
     /// The person whose token this is, or the token.
     pub(crate) fn by<'a>(&'a self, token: &'a str) -> &'a str {
         self.people.get(token).map_or(token, |person| person)
+    }
+
+    /// Whether a token is the caller's or another one of their person, by what the server knows and by the owners of both tokens.
+    pub(crate) fn is_of_person(&self, token: &str, caller: &Caller) -> bool {
+        let owner = self.tokens.owner_of(token);
+        let theirs = [Some(self.by(token)), owner.as_deref()];
+        let own = [Some(&**caller.by()), caller.terms.owner.as_deref()];
+        theirs.iter().flatten().any(|name| own.contains(&Some(name)))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -274,9 +274,17 @@ async fn a_token_of_a_person_decides_about_runs_that_it_has_not_begun_and_no_oth
     let listed = call(&ann, "approvals", json!({})).await["result"]["structuredContent"]["approvals"].clone();
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     let refused = call(&ann, "decide", json!({ "id": own_id, "decision": "approve" })).await["result"].clone();
-    let expected = json!({ "code": "decisions-refused", "detail": "the token ann has begun the run that asks; another one decides" });
+    let expected = json!({ "code": "decisions-refused", "detail": "the person of the token ann has begun the run that asks, by this token or another; somebody else decides" });
     assert_eq!((&refused["isError"], &refused["structuredContent"]), (&json!(true), &expected));
     assert_eq!(own.pending().await.len(), 1);
+
+    // Nor what another token of its owner has begun.
+    let (_, id_of_other_token) = begin(&unscoped).await;
+    let listed = call(&ann, "approvals", json!({})).await["result"]["structuredContent"]["approvals"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let refused =
+        call(&ann, "decide", json!({ "id": id_of_other_token, "decision": "approve" })).await["result"].clone();
+    assert_eq!(refused["structuredContent"], expected);
 
     for (arguments, code) in [
         (json!({ "id": "approval:1", "decision": "approve" }), "not-found"),

@@ -101,7 +101,10 @@ impl Handler {
         let is_it = |pending: &&Pending| pending.id() == id && matches!(pending, Pending::Approval(_));
         let approval = pending.iter().find(is_it).ok_or_else(unknown)?;
         if self.has_begun(caller, approval.run()).await? {
-            let detail = format!("the token {} has begun the run that asks; another one decides", caller.name);
+            let detail = format!(
+                "the person of the token {} has begun the run that asks, by this token or another; somebody else decides",
+                caller.name
+            );
             return Err(Problem::new(ProblemCode::DecisionsRefused, detail));
         }
         let (response, word) = match decision {
@@ -117,7 +120,7 @@ impl Handler {
 
     /// Whether the token, or another one of its person, has begun the run, or the first one of those that led to it.
     async fn has_begun(&self, caller: &Caller, run: RunId) -> Result<bool, Problem> {
-        let is_by = |from: &AgentName| self.context.by(from.as_str()) == &**caller.by();
+        let is_by = |from: &AgentName| self.context.is_of_person(from.as_str(), caller);
         let is_own = |task: &Task| task.from_agent.as_ref().is_some_and(is_by);
         let fold = self.context.board.run(run).read().await?;
         // A run that a turn has begun has the trace of that turn's run, and the first one has its own id as trace.

@@ -15,10 +15,8 @@ use crate::lingering::Lingering;
 use crate::private::Listener;
 use crate::routes::Server;
 use crate::serving::accept_all;
-use crate::tokens::{Caller, Scope};
+use crate::tokens::{Caller, MCP, Scope};
 
-/// In whose name such clients delegate.
-const NAME: &str = "mcp";
 /// The most connections at a time. More wait until one ends.
 const MAX_CONNECTIONS: usize = 64;
 /// How long connections may take to end.
@@ -30,7 +28,7 @@ impl Server {
     /// are at most 64 connections. The socket's file is removed at the end.
     pub async fn serve_mcp(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let context = self.renewed().context;
-        let caller = Caller::process(NAME, [Scope::Read, Scope::Delegate]);
+        let caller = Caller::process(MCP, [Scope::Read, Scope::Delegate]);
         let end = CancellationToken::new();
         let connect = |stream, peer: Peer| {
             let handler = Handler::of_connection(Arc::clone(&context), caller.clone(), peer.shown);

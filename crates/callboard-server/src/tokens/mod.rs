@@ -159,8 +159,8 @@ pub enum TokenError {
     /// Its name breaks a rule of names.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Its name is that of this user's own token.
-    #[error("{OWNER} is the name of this user's own token; choose another name")]
+    /// Its name is that of this user's own token, or of this user's MCP clients.
+    #[error("{OWNER} and {MCP} are the names of this user's own processes; choose another name")]
     Reserved,
     /// Another token has its name.
     #[error("there is a token {0}; revoke it first, or choose another name")]
@@ -294,6 +294,10 @@ impl Caller {
 
 /// The name of this user's own token, and of this user's processes.
 const OWNER: &str = "owner";
+/// The name of this user's clients of the Model Context Protocol, which have no token.
+pub(crate) const MCP: &str = "mcp";
+/// Names of processes, which no token has.
+const RESERVED: [&str; 2] = [OWNER, MCP];
 /// The longest name of a token, in characters: it is the requester of its delegations, and so named as agents are.
 const MAX_NAME: usize = AgentName::MAX;
 /// How often an event stream looks whether its token has expired, or another process has revoked it.
@@ -330,7 +334,7 @@ impl Tokens {
     pub fn add(&self, spec: TokenSpec) -> Result<String, TokenError> {
         let TokenSpec { name, scopes, lifetime, terms } = spec;
         check_name("token", &name, MAX_NAME)?;
-        if name == OWNER {
+        if RESERVED.contains(&&*name) {
             return Err(TokenError::Reserved);
         }
         let secret = new_secret()?;
@@ -460,12 +464,23 @@ impl Tokens {
     }
 
     /// Returns what the delegations of the token of this name may use in a day, for
-    /// [`DayLimits::requesters`](callboard::actors::DayLimits::requesters); without a limit if there is no such token.
+    /// [`DayLimits::requesters`](callboard::actors::DayLimits::requesters): nothing if there is no such token. Processes of this user
+    /// have no token, and no limit.
     #[must_use]
     pub fn per_day_of(&self, name: &str) -> PerDay {
         // What cannot be read now has changed nothing.
         let _ = self.refresh();
-        self.shared.known.read().get(name).map(|known| known.terms.per_day()).unwrap_or_default()
+        match self.shared.known.read().get(name) {
+            Some(known) => known.terms.per_day(),
+            None if RESERVED.contains(&name) => PerDay::default(),
+            None => PerDay { tokens: Some(0), cost: None },
+        }
+    }
+
+    /// The person who answers for the token of this name.
+    pub(crate) fn owner_of(&self, name: &str) -> Option<String> {
+        let _ = self.refresh();
+        self.shared.known.read().get(name)?.terms.owner.clone()
     }
 
     /// The time by which tokens expire.

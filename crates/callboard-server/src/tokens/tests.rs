@@ -41,7 +41,9 @@ fn a_secret_is_known_until_its_token_is_revoked_or_expires() {
     }
     assert!(matches!(tokens.add(TokenSpec::new("ann", [])), Err(TokenError::Exists(name)) if name == "ann"));
     assert!(matches!(tokens.add(TokenSpec::new("a\u{202e}b", [])), Err(TokenError::Name(_))));
-    assert!(matches!(tokens.add(TokenSpec::new("owner", [])), Err(TokenError::Reserved)));
+    for name in ["owner", "mcp"] {
+        assert!(matches!(tokens.add(TokenSpec::new(name, [])), Err(TokenError::Reserved)));
+    }
     assert!(matches!(tokens.owner_secret(), Err(TokenError::InMemory)));
     assert!(tokens.revoke("ann").unwrap() && !tokens.revoke("ann").unwrap());
     assert_eq!(name_of(&tokens, &secret), None);
@@ -236,12 +238,15 @@ fn the_terms_of_a_token_are_there_after_a_restart() {
     assert_eq!(listed[0].namespaces, ["codebase", "pm"].map(str::to_owned).into());
     assert_eq!((&listed[1].owner, listed[1].namespaces.len(), listed[1].requests_a_minute), (&None, 0, None));
     assert_eq!(
-        ["ci", "plain", "none"].map(|name| tokens.per_day_of(name)),
-        [per_day, PerDay::default(), PerDay::default()]
+        ["ci", "plain", "mcp", "owner"].map(|name| tokens.per_day_of(name)),
+        [per_day, PerDay::default(), PerDay::default(), PerDay::default()]
     );
     let caller = |secret: &str| tokens.caller(secret).unwrap().unwrap();
     assert!(caller(&secret).reaches("pm") && !caller(&secret).reaches("p") && !caller(&plain).reaches("pm"));
     assert!(caller(&tokens.owner_secret().unwrap()).reaches("anything"));
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches("\"terms\"").count(), 1, "only where there are some: {text}");
+    let nothing = PerDay { tokens: Some(0), cost: None };
+    assert!(tokens.revoke("plain").unwrap());
+    assert_eq!(["plain", "none"].map(|name| tokens.per_day_of(name)), [nothing; 2]);
 }
