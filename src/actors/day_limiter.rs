@@ -3,9 +3,11 @@
 //!
 //! A board takes a block of the day's ledger when its calls need one, by a write that the ledger's revision guards, and settles its blocks when
 //! it ends. The blocks of a board that was killed stay spent until another board needs a block: that one finds the claim of the first
-//! expired, and settles the blocks with what the journals of its runs have.
+//! expired, and settles the blocks with what the journals of its runs have. A board that was only paused takes its blocks back with its
+//! next change of the ledger, with what it has used meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -184,11 +186,11 @@ impl DayLimiter {
         let unknown = accounts.iter().find(|(_, limit)| limit.cost.is_some() && cost.is_none());
         if let Some((account, limit)) = unknown {
             let limit = PerDay { tokens: None, ..*limit };
-            return Ok(Err(account.refusal(&date(self.day()), &limit, Amount::default(), tokens, None)));
+            return Ok(Err(account.refusal(&date(self.today()), &limit, Amount::default(), tokens, None)));
         }
         let mut has_settled = false;
         let day = loop {
-            let day = self.day();
+            let day = self.today();
             if self.reserve(day, &accounts, amount) {
                 break day;
             }
@@ -238,15 +240,21 @@ impl DayLimiter {
         accounts
     }
 
-    fn day(&self) -> u32 {
-        (self.limits.day_of)(self.env.now().wall)
+    /// The day on which a call counts. It is not left for an earlier one, as if the clock is set back: the blocks would be forgotten.
+    fn today(&self) -> u32 {
+        let day = (self.limits.day_of)(self.env.now().wall);
+        let mut today = self.today.lock();
+        if today.day < day {
+            *today = Today { day, ..Today::default() };
+        }
+        today.day
     }
 
-    /// Whether the blocks had room for it: it is set aside then.
+    /// Whether the blocks of the day had room for it: it is set aside then.
     fn reserve(&self, day: u32, accounts: &Accounts, amount: Amount) -> bool {
         let mut today = self.today.lock();
         if today.day != day {
-            *today = Today { day, ..Today::default() };
+            return false;
         }
         let blocks = &mut today.blocks;
         let fits = |(account, limit): &(DayAccount, PerDay)| {
@@ -261,12 +269,14 @@ impl DayLimiter {
         fit
     }
 
-    /// What the blocks need more.
+    /// What the blocks of the day need more; nothing if the day is over.
     fn lacking(&self, day: u32, accounts: &Accounts, amount: Amount) -> Vec<(DayAccount, PerDay, Amount)> {
         let today = self.today.lock();
-        let blocks = (today.day == day).then_some(&today.blocks);
+        if today.day != day {
+            return Vec::new();
+        }
         let lacking = |(account, limit): &(DayAccount, PerDay)| {
-            let block = blocks.and_then(|blocks| blocks.get(account)).copied().unwrap_or_default();
+            let block = today.blocks.get(account).copied().unwrap_or_default();
             Some((account.clone(), *limit, block.lacks(limit, amount)?))
         };
         accounts.iter().filter_map(lacking).collect()
@@ -309,6 +319,12 @@ impl DayLimiter {
                 None => (DayLedger::default(), Expected::Absent),
                 Some(entry) => (decoded(&key, &entry.value)?, Expected::Revision(entry.revision)),
             };
+            {
+                let today = self.today.lock();
+                if today.day == day {
+                    ledger.rejoin(&self.board, &today.blocks);
+                }
+            }
             let changed = match change(&mut ledger) {
                 Ok(changed) => changed,
                 Err(refused) => return Ok(Err(refused)),
@@ -350,11 +366,11 @@ impl DayLimiter {
             }
             let Some(used) = self.used_by(day, &board).await? else { continue };
             let settle = |ledger: &mut DayLedger| {
-                ledger.settle(&board, &used);
-                Ok::<_, std::convert::Infallible>(())
+                ledger.settle_gone(&board, &used);
+                Ok::<_, Infallible>(())
             };
+            // Its uses are kept: if it lives and is killed later, they are counted again.
             has_settled |= self.change(day, settle).await?.is_ok();
-            self.forget_uses(day, &board).await?;
         }
         Ok(has_settled)
     }
@@ -403,9 +419,20 @@ impl DayLimiter {
         Ok(())
     }
 
-    /// The board's claim was lost, so another board may have settled its blocks: what is left of them is not used any more.
-    pub(crate) fn give_up_blocks(&self) {
-        self.today.lock().blocks.values_mut().for_each(Block::close);
+    /// The board's claim was lost, so another board may have settled its blocks: what is left of them is not used any more, and the
+    /// ledger gets what they were used for since.
+    pub(crate) fn give_up_blocks(self: &Arc<Self>) {
+        let day = {
+            let mut today = self.today.lock();
+            today.blocks.values_mut().for_each(Block::close);
+            today.day
+        };
+        let limiter = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = limiter.change(day, |_| Ok::<_, Infallible>(())).await {
+                tracing::warn!(%error, "what was used of the day's limits is not in the ledger until this board needs more of them");
+            }
+        });
     }
 
     /// Settles the blocks of this board, which ends.
@@ -421,7 +448,7 @@ impl DayLimiter {
             blocks.into_iter().map(|(account, block)| (account, block.counted())).collect();
         let settle = |ledger: &mut DayLedger| {
             ledger.settle(&self.board, &used);
-            Ok::<_, std::convert::Infallible>(())
+            Ok::<_, Infallible>(())
         };
         let _ = self.change(day, settle).await?;
         self.forget_uses(day, &self.board).await

@@ -1,10 +1,12 @@
 //! Limits of a day (SEMANTICS 2), as boards of one store meet them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::common::faults::FaultPlan;
 use crate::common::{Processes, World, finish};
+use callboard::env::{Env, Fault};
 use callboard::messages::{AgentName, Cost, PerDay, Refusal, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, Unfinished};
@@ -151,5 +153,68 @@ async fn the_calls_of_a_run_that_a_turn_began_are_counted_once() {
     assert!(finish(&board, task).await.outcome.is_finished());
     assert!(spend(&board, 400, 0).await.is_finished());
     assert!(!spend(&board, 401, 0).await.is_finished());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_turn_began_counts_against_the_requester_and_reports_nothing_to_them() {
+    let (world, counted) = (World::new(), Arc::default());
+    let inner = Workflow::builder("inner").node(Node::agent("only", "spender")).build().unwrap();
+    let board = world
+        .builder()
+        .day_limits(|days| days.requesters(|_| DAY))
+        .with(spender(&counted))
+        .workflow("team", &inner, Limits::default())
+        .start()
+        .await
+        .unwrap();
+    let ci = AgentName::new("ci").unwrap();
+    let task = |tokens| Task::new("x").to("team").from_agent(ci.clone()).input(serde_json::json!([tokens, tokens]));
+    assert!(finish(&board, task(600)).await.outcome.is_finished());
+    let refused = finish(&board, task(401)).await.outcome.to_string();
+    assert!(
+        refused.contains("ci may use 1000 tokens a day, and on 2026-01-01 it has used or set aside 600"),
+        "{refused}"
+    );
+    let told = board.agents().inbox("ci").await.unwrap();
+    assert_eq!(told.len(), 4, "an acknowledgement and an end of each task: {told:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_board_uses_after_others_took_it_for_gone_is_counted() {
+    let (plan, counted) = (FaultPlan::default(), Arc::default());
+    let world = World::of(plan.env());
+    let second = World { env: Env::repeatable(2), storage: Arc::clone(&world.storage) };
+    let paused = limited(world.builder()).with(spender(&counted)).start().await.unwrap();
+    let second = limited(second.builder()).with(spender(&counted)).start().await.unwrap();
+    assert!(spend(&paused, 20, 20).await.is_finished());
+    // Its claim of 60 s runs out.
+    plan.arm("storage.handle", Fault::Wait(Duration::from_secs(90)), 1);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(!spend(&second, 981, 0).await.is_finished());
+    assert!(spend(&paused, 30, 30).await.is_finished(), "the rest of its block");
+    // It renews the claim.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!spend(&second, 951, 0).await.is_finished());
+    assert!(spend(&paused, 100, 100).await.is_finished());
+    paused.shutdown().await;
+    assert!(!spend(&second, 851, 0).await.is_finished());
+    assert!(spend(&second, 850, 0).await.is_finished());
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_begins_no_day_anew() {
+    let (world, counted, day) = (World::new(), Arc::default(), Arc::new(AtomicU32::new(5)));
+    let now = Arc::clone(&day);
+    let builder = world.builder().day_limits(|days| days.board(DAY).days(move |_| now.load(Ordering::Relaxed)));
+    let board = builder.with(spender(&counted)).start().await.unwrap();
+    assert!(spend(&board, 600, 600).await.is_finished());
+    day.store(4, Ordering::Relaxed);
+    assert!(!spend(&board, 401, 0).await.is_finished());
+    assert!(spend(&board, 400, 0).await.is_finished());
+    day.store(6, Ordering::Relaxed);
+    assert!(spend(&board, 1_000, 0).await.is_finished());
     board.shutdown().await;
 }

@@ -88,6 +88,14 @@ impl Amount {
 /// How many blocks a limit has: what a crash may leave spent is a part of the limit.
 const BLOCKS: u64 = 20;
 
+/// What the name of a board ends with whose block another one has settled.
+const SETTLED: &str = " settled";
+
+/// What stands in the place of the block of a board that another one has settled.
+fn settled(board: &str) -> Arc<str> {
+    format!("{board}{SETTLED}").into()
+}
+
 /// The limit as an amount; without one, the largest.
 fn most(limit: &PerDay) -> Amount {
     Amount { tokens: limit.tokens.unwrap_or(u64::MAX), cost: limit.cost.map_or(u64::MAX, |cost| cost.0) }
@@ -127,15 +135,36 @@ impl DayLedger {
     /// Replaces a board's blocks by what it has used of each account.
     pub(crate) fn settle(&mut self, board: &str, used: &BTreeMap<DayAccount, Amount>) {
         for (account, Entry { spent, blocks }) in &mut self.0 {
-            if blocks.remove(board).is_some() {
+            if blocks.remove(board).or(blocks.remove(&settled(board))).is_some() {
                 *spent = spent.plus(used.get(account).copied().unwrap_or_default());
             }
         }
     }
 
-    /// The boards that have blocks.
+    /// Replaces the blocks of a board that another one takes for gone, as [`DayLedger::settle`] does. If that board lives, it takes them
+    /// back ([`DayLedger::rejoin`]).
+    pub(crate) fn settle_gone(&mut self, board: &str, used: &BTreeMap<DayAccount, Amount>) {
+        for (account, Entry { blocks, .. }) in &mut self.0 {
+            if blocks.remove(board).is_some() {
+                blocks.insert(settled(board), used.get(account).copied().unwrap_or_default());
+            }
+        }
+    }
+
+    /// Takes back the blocks of a board that lives and that another one has settled: it may have used more since.
+    pub(crate) fn rejoin(&mut self, board: &Arc<str>, own: &BTreeMap<DayAccount, Block>) {
+        for (account, Entry { blocks, .. }) in &mut self.0 {
+            if let Some(used) = blocks.remove(&settled(board)) {
+                let taken = own.get(account).map(|block| block.taken).unwrap_or_default();
+                blocks.insert(Arc::clone(board), used.max(taken));
+            }
+        }
+    }
+
+    /// The boards that have blocks, but for those whose blocks others have settled.
     pub(crate) fn boards(&self) -> Vec<Arc<str>> {
-        let mut boards: Vec<Arc<str>> = self.0.values().flat_map(|entry| entry.blocks.keys().cloned()).collect();
+        let names = self.0.values().flat_map(|entry| entry.blocks.keys().cloned());
+        let mut boards: Vec<Arc<str>> = names.filter(|board| !board.ends_with(SETTLED)).collect();
         boards.sort_unstable();
         boards.dedup();
         boards
@@ -305,15 +334,34 @@ mod tests {
             text(DayAccount::From(AgentName::new("ci").unwrap()), money, None),
             "ci may cost $2.50 a day, and what this may cost is not known: give the model prices"
         );
+        let revoked = PerDay { tokens: Some(0), cost: None };
+        assert_eq!(
+            text(DayAccount::From(AgentName::new("ci").unwrap()), revoked, None),
+            "ci may use no tokens: its limit of a day is 0, as that of a token that was revoked"
+        );
     }
 
     #[derive(Clone, Debug)]
     enum Deed {
-        Hold { board: usize, amount: u64 },
-        Settle { call: Index, part: u64 },
-        Crash { board: usize },
+        Hold {
+            board: usize,
+            amount: u64,
+        },
+        Settle {
+            call: Index,
+            part: u64,
+        },
+        Crash {
+            board: usize,
+        },
+        /// The others take it for gone, and it lives.
+        Pause {
+            board: usize,
+        },
         Recover,
-        Stop { board: usize },
+        Stop {
+            board: usize,
+        },
     }
 
     fn deeds() -> impl Strategy<Value = Vec<Deed>> {
@@ -321,6 +369,7 @@ mod tests {
             8 => (0_usize..3, 0_u64..40).prop_map(|(board, amount)| Deed::Hold { board, amount }),
             5 => (any::<Index>(), 0_u64..100).prop_map(|(call, part)| Deed::Settle { call, part }),
             1 => (0_usize..3).prop_map(|board| Deed::Crash { board }),
+            1 => (0_usize..3).prop_map(|board| Deed::Pause { board }),
             1 => Just(Deed::Recover),
             1 => (0_usize..3).prop_map(|board| Deed::Stop { board }),
         ];
@@ -332,6 +381,10 @@ mod tests {
         board: Arc<str>,
         held: u64,
         used: Option<u64>,
+    }
+
+    fn used_by(calls: &[Call], board: &Arc<str>) -> u64 {
+        calls.iter().filter(|call| call.board == *board).map(|call| call.used.unwrap_or(call.held)).sum()
     }
 
     proptest! {
@@ -348,6 +401,7 @@ mod tests {
                     Deed::Hold { board, amount } => {
                         let (name, block) = &mut boards[board];
                         let lacking = block.lacks(&limit, tokens(amount));
+                        ledger.rejoin(name, &BTreeMap::from([(DayAccount::Board, *block)]));
                         let taken = lacking.map(|lacking| ledger.take(&DayAccount::Board, name, &limit, lacking));
                         match taken.transpose() {
                             Ok(taken) => {
@@ -378,11 +432,15 @@ mod tests {
                         let (gone, _) = std::mem::replace(&mut boards[board], (format!("{lives}").into(), Block::default()));
                         dead.push(gone);
                     }
+                    Deed::Pause { board } => {
+                        let (name, block) = &mut boards[board];
+                        ledger.settle_gone(name, &BTreeMap::from([(DayAccount::Board, tokens(used_by(&calls, name)))]));
+                        block.close();
+                    }
                     Deed::Recover => {
                         for gone in dead.drain(..) {
-                            let of_board = calls.iter().filter(|call| call.board == gone);
-                            let used = of_board.map(|call| call.used.unwrap_or(call.held)).sum();
-                            ledger.settle(&gone, &BTreeMap::from([(DayAccount::Board, tokens(used))]));
+                            let used = used_by(&calls, &gone);
+                            ledger.settle_gone(&gone, &BTreeMap::from([(DayAccount::Board, tokens(used))]));
                         }
                     }
                     Deed::Stop { board } => {
