@@ -72,7 +72,7 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Tokens,
     },
-    /// List, add, show, pause, resume, run and remove schedules: tasks that `callboard serve` starts at times
+    /// List, add, show, pause, resume, run and delete schedules: tasks that `callboard serve` starts at times
     Schedule {
         #[command(subcommand)]
         command: Schedule,
@@ -87,6 +87,8 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Runs,
     },
+    /// Replay a run: show it event by event, with what each event changed; or compare what another build makes of all runs
+    Replay(Replay),
     /// Check, back up, export and import the store of the project, or another one
     Store {
         #[command(subcommand)]
@@ -122,6 +124,50 @@ pub(crate) struct Man {
     pub(crate) folder: PathBuf,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The run: its id, short or whole, as much of it as no other run has, or @last
+    #[arg(required_unless_present = "all")]
+    pub(crate) run: Option<String>,
+    /// Print what this build makes of each run, as a JSON object in a line
+    #[arg(long, conflicts_with_all = ["run", "turn", "step"])]
+    pub(crate) all: bool,
+    /// Another callboard program: compare what it makes of a copy of the store, and print the first difference of each run; the
+    /// exit code is 1 if there is one
+    #[arg(long, value_name = "BUILD", requires = "all")]
+    pub(crate) against: Option<OsString>,
+    /// Show the state before and after this turn, instead of all events
+    #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
+    pub(crate) turn: Option<u32>,
+    /// Show one event at a time with the whole state; Enter shows the next, q ends
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) step: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The file to write, which must not exist; `-` is standard output, as is no FILE
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Import also the runs and conversations that other stores of the project have with the same content; they are
+    /// stored twice then
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// The file to read; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
     /// List runs, oldest first: all of them, or those that the options select
@@ -138,27 +184,8 @@ pub(crate) enum Runs {
         /// The run: its id, short or whole, as much of it as no other run has, or @last
         run: String,
     },
-    /// Replay a run: show it event by event, with what each event changed
-    Replay {
-        #[command(flatten)]
-        common: Common,
-        /// The run: its id, short or whole, as much of it as no other run has, or @last
-        #[arg(required_unless_present = "all")]
-        run: Option<String>,
-        /// Print what this build makes of each run, as a JSON object in a line
-        #[arg(long, conflicts_with_all = ["run", "turn", "step"])]
-        all: bool,
-        /// Another callboard program: compare what it makes of a copy of the store, and print the first difference of each run; the
-        /// exit code is 1 if there is one
-        #[arg(long, value_name = "BUILD", requires = "all")]
-        against: Option<OsString>,
-        /// Show the state before and after this turn, instead of all events
-        #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
-        turn: Option<u32>,
-        /// Show one event at a time with the whole state; Enter shows the next, q ends
-        #[arg(long, conflicts_with = "json")]
-        step: bool,
-    },
+    /// Replay a run, as `callboard replay` does
+    Replay(Replay),
     /// Show the diff of two runs: the first event that differs, their outcomes, their channels and their turns
     Diff {
         #[command(flatten)]
@@ -169,6 +196,7 @@ pub(crate) enum Runs {
         second: String,
     },
     /// Delete runs, with all that the store keeps of them
+    #[command(visible_alias = "remove")]
     Delete {
         #[command(flatten)]
         common: Common,
@@ -184,25 +212,9 @@ pub(crate) enum Runs {
         filter: Filter,
     },
     /// Export all records and values of a store as text, to standard output or to a file
-    Export {
-        #[command(flatten)]
-        common: Common,
-        /// The file to write, which must not exist; `-` is standard output, as is no FILE
-        #[arg(value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
+    Export(Export),
     /// Import an export into an empty or a new store
-    Import {
-        #[command(flatten)]
-        common: Common,
-        /// Import also the runs and conversations that other stores of the project have with the same content; they are
-        /// stored twice then
-        #[arg(long)]
-        again: bool,
-        /// The file to read; `-` is standard input
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-    },
+    Import(Import),
     /// Fork a run: start a copy of it, up to a turn; the program with the agents continues it at its next start
     Fork {
         #[command(flatten)]
@@ -236,25 +248,9 @@ pub(crate) enum StoreCommand {
         common: Common,
     },
     /// Export all records and values of a store as text, as `callboard runs export` does
-    Export {
-        #[command(flatten)]
-        common: Common,
-        /// The file to write, which must not exist; `-` is standard output, as is no FILE
-        #[arg(value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
+    Export(Export),
     /// Import an export into an empty or a new store, as `callboard runs import` does
-    Import {
-        #[command(flatten)]
-        common: Common,
-        /// Import also the runs and conversations that other stores of the project have with the same content; they are
-        /// stored twice then
-        #[arg(long)]
-        again: bool,
-        /// The file to read; `-` is standard input
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-    },
+    Import(Import),
 }
 
 impl StoreCommand {
@@ -262,16 +258,16 @@ impl StoreCommand {
         match self {
             Self::Check { common }
             | Self::Backup { common, .. }
-            | Self::Export { common, .. }
-            | Self::Import { common, .. } => common,
+            | Self::Export(Export { common, .. })
+            | Self::Import(Import { common, .. }) => common,
         }
     }
 
     /// Whether the command makes a store.
     pub(crate) fn makes_stores(&self) -> bool {
         match self {
-            Self::Check { .. } | Self::Export { .. } => false,
-            Self::Backup { .. } | Self::Import { .. } => true,
+            Self::Check { .. } | Self::Export(_) => false,
+            Self::Backup { .. } | Self::Import(_) => true,
         }
     }
 }
@@ -306,6 +302,7 @@ pub(crate) enum Conversations {
         until: Option<String>,
     },
     /// Delete conversations with all their messages; their runs are kept
+    #[command(visible_alias = "remove")]
     Delete {
         #[command(flatten)]
         common: Common,
@@ -338,10 +335,8 @@ impl Runs {
     /// Whether the command writes to a store: starts, imports or removes runs.
     pub(crate) fn changes_runs(&self) -> bool {
         match self {
-            Self::Fork { .. } | Self::Import { .. } | Self::Delete { .. } | Self::Prune { .. } => true,
-            Self::List { .. } | Self::Show { .. } | Self::Replay { .. } | Self::Diff { .. } | Self::Export { .. } => {
-                false
-            }
+            Self::Fork { .. } | Self::Import(_) | Self::Delete { .. } | Self::Prune { .. } => true,
+            Self::List { .. } | Self::Show { .. } | Self::Replay(_) | Self::Diff { .. } | Self::Export(_) => false,
         }
     }
 
@@ -349,12 +344,12 @@ impl Runs {
         match self {
             Self::List { common, .. }
             | Self::Show { common, .. }
-            | Self::Replay { common, .. }
+            | Self::Replay(Replay { common, .. })
             | Self::Diff { common, .. }
             | Self::Delete { common, .. }
             | Self::Prune { common, .. }
-            | Self::Export { common, .. }
-            | Self::Import { common, .. }
+            | Self::Export(Export { common, .. })
+            | Self::Import(Import { common, .. })
             | Self::Fork { common, .. } => common,
         }
     }

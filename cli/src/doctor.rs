@@ -149,12 +149,12 @@ async fn store(stores: &Stores, now: Timestamp) -> Vec<Check> {
 
 /// `last` is the time of the newest run, in milliseconds.
 fn clock(now: Timestamp, last: u64) -> Check {
-    let shown = format!("{} UTC", time(now));
+    let shown = time(now);
     if now < SET {
         ("clock", Found::Failed, format!("{shown}: it was never set"))
     } else if now.as_millis() < last {
         let newest = time(Timestamp::from_millis(last));
-        ("clock", Found::Warning, format!("{shown}: it is behind the newest run, which was submitted at {newest} UTC"))
+        ("clock", Found::Warning, format!("{shown}: it is behind the newest run, which was submitted at {newest}"))
     } else {
         ("clock", Found::Ok, shown)
     }

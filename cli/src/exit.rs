@@ -35,11 +35,11 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes, of every command:
     0  done
     1  the run failed or was cancelled, two runs differ, or an error that is none of these
-    2  the command line, or a file that you wrote, is wrong
+    2  the command line, or a file that it names or you wrote, is wrong or missing
     3  there is no such run, turn, node, conversation, agent or store
     4  denied: by a person, a policy or file permissions, or within the turn of an agent
     5  the run waits for a person
-    6  try again later: a store is in use or has stopped, or something is overloaded
+    6  try again later: a store is in use or has stopped, no server runs, or something is overloaded
   124  the time was over
   130  stopped by a signal, such as Ctrl-C";
 

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches as _;
 
 use arguments::Arguments;
-use nested::unless_nested;
+use nested::{unless_hidden, unless_nested};
 
 fn main() -> ExitCode {
     let parsed = usage::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
@@ -56,40 +56,46 @@ fn main() -> ExitCode {
         Arguments::Send(send) => {
             service::send_within_turn(&send).unwrap_or_else(|| unless_nested(|| service::send(&send)))
         }
-        Arguments::Status(status) => service::status(&status),
-        Arguments::Wait(wait) => service::wait(&wait),
-        Arguments::Watch(watch) => service::watch(&watch),
-        Arguments::Read(read) => service::read(&read),
+        Arguments::Status(status) => {
+            service::status_within_turn(&status).unwrap_or_else(|| unless_hidden(|| service::status(&status)))
+        }
+        Arguments::Wait(wait) => {
+            service::wait_within_turn(&wait).unwrap_or_else(|| unless_hidden(|| service::wait(&wait)))
+        }
+        Arguments::Watch(watch) => unless_hidden(|| service::watch(&watch)),
+        Arguments::Read(read) => unless_hidden(|| service::read(&read)),
         Arguments::Retry(retry) => unless_nested(|| service::retry(&retry)),
         Arguments::DeadLetters(letters) if letters.retried().is_some() => {
             unless_nested(|| service::dead_letters(&letters))
         }
-        Arguments::DeadLetters(letters) => service::dead_letters(&letters),
-        Arguments::Usage(usage) => service::usage(&usage),
-        Arguments::Tree(tree) => service::tree(&tree),
+        Arguments::DeadLetters(letters) => unless_hidden(|| service::dead_letters(&letters)),
+        Arguments::Usage(usage) => unless_hidden(|| service::usage(&usage)),
+        Arguments::Tree(tree) => unless_hidden(|| service::tree(&tree)),
         Arguments::Cancel(cancel) => unless_nested(|| service::cancel(&cancel)),
-        Arguments::Pending(pending) => service::pending(&pending),
+        Arguments::Pending(pending) => unless_hidden(|| service::pending(&pending)),
         Arguments::Approve(approve) => unless_nested(|| service::approve(&approve)),
         Arguments::Deny(deny) => unless_nested(|| service::deny(&deny)),
         Arguments::Answer(answer) => unless_nested(|| service::answer(&answer)),
-        Arguments::Agents(agents) => service::agents(&agents),
+        Arguments::Agents(agents) => unless_hidden(|| service::agents(&agents)),
         Arguments::Tokens { command } => unless_nested(|| service::tokens(&command)),
         Arguments::Schedule { command } if command.changes_them() => unless_nested(|| service::schedule(&command)),
-        Arguments::Schedule { command } => service::schedule(&command),
+        Arguments::Schedule { command } => unless_hidden(|| service::schedule(&command)),
         Arguments::Context { command } if command.changes_entries() => unless_nested(|| service::context(&command)),
-        Arguments::Context { command } => service::context(&command),
+        Arguments::Context { command } => unless_hidden(|| service::context(&command)),
         Arguments::Runs { command } if command.changes_runs() => unless_nested(|| runs::main(&command)),
-        Arguments::Runs { command } => runs::main(&command),
+        Arguments::Runs { command } => unless_hidden(|| runs::main(&command)),
+        Arguments::Replay(replay) => unless_hidden(|| runs::replay(&replay)),
         Arguments::Store { command } if command.makes_stores() => unless_nested(|| runs::store(&command)),
-        Arguments::Store { command } => runs::store(&command),
+        Arguments::Store { command } => unless_hidden(|| runs::store(&command)),
         Arguments::Doctor(doctor) => doctor::main(doctor),
         Arguments::Completions(completions) => shell::completions(&completions),
         Arguments::Man(man) => shell::man(&man),
         Arguments::Conversations { command } if command.changes_them() => {
             unless_nested(|| conversations::main(&command))
         }
-        Arguments::Conversations { command } => conversations::main(&command),
+        Arguments::Conversations { command } => unless_hidden(|| conversations::main(&command)),
         Arguments::Workflow { command } if command.begins_runs() => unless_nested(|| workflow::main(command)),
+        Arguments::Workflow { command } if command.reads_stores() => unless_hidden(|| workflow::main(command)),
         Arguments::Workflow { command } => workflow::main(command),
     }
 }

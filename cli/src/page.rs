@@ -15,7 +15,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
 use serde_json::{Value, json};
 
 use callboard::actors::approvals::Rows;
-use callboard::messages::{Handoffs, Json, Timestamp, visible};
+use callboard::messages::{Handoffs, Json, Timestamp, visible, visible_lines};
 
 use crate::exit::Exit;
 use crate::output;
@@ -37,6 +37,28 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn new(text: String, json: Value) -> Self {
         Self { text, json, exit: Exit::Done, remarks: String::new(), done: None }
+    }
+
+    /// Data that programs read, and a remark for people: both in one line on a terminal. Otherwise the data is all of standard output,
+    /// and the remark is on standard error.
+    pub(crate) fn of_data(data: &str, remark: &str, json: Value) -> Self {
+        if std::io::stdout().is_terminal() {
+            return Self::new(format!("{data}  {remark}\n"), json);
+        }
+        Self { remarks: format!("{remark}\n"), ..Self::new(format!("{data}\n"), json) }
+    }
+
+    /// How a task has ended, by its output or by why it failed. The output is all of standard output, behind a word on a terminal alone.
+    pub(crate) fn of_end(exit: Exit, end: Result<&Value, &str>, json: Value) -> Self {
+        let (text, remarks) = match end {
+            Ok(output) if std::io::stdout().is_terminal() => {
+                (format!("complete: {}\n", output_text(output)), String::new())
+            }
+            Ok(Value::Null) => (String::new(), String::new()),
+            Ok(output) => (format!("{}\n", output_text(output)), String::new()),
+            Err(why) => (String::new(), format!("{}\n", output::fit(&format!("fail: {}", visible(why))))),
+        };
+        Self { exit, remarks, ..Self::new(text, json) }
     }
 }
 
@@ -221,6 +243,15 @@ pub(crate) fn folded(text: &str) -> String {
     Rows::default().push(text, columns.unwrap_or(COLUMNS))
 }
 
+/// The output of a run: a terminal shows it escaped and folded, a pipe receives text unchanged.
+pub(crate) fn output_text(output: &Value) -> String {
+    match output.as_str() {
+        Some(text) if std::io::stdout().is_terminal() => folded(&visible_lines(text)),
+        Some(text) => text.to_owned(),
+        None => folded(&json_text(output)),
+    }
+}
+
 /// The table's lines, without trailing blanks.
 pub(crate) fn lines_of(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
@@ -234,6 +265,15 @@ pub(crate) fn shown_path(path: &Path) -> String {
 /// At most this many characters of untrusted text, in one line.
 pub(crate) fn brief(text: &str, most: usize) -> String {
     let shown = visible(text);
+    if shown.chars().count() <= most {
+        return shown;
+    }
+    shown.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// As [`brief`], of text that keeps its lines.
+pub(crate) fn brief_lines(text: &str, most: usize) -> String {
+    let shown = visible_lines(text);
     if shown.chars().count() <= most {
         return shown;
     }
@@ -254,9 +294,18 @@ pub(crate) fn whole_json(json: &Json, indent: &str) -> String {
     text.lines().map(|line| format!("{indent}{}\n", visible(line))).collect()
 }
 
-/// `2026-01-01 00:00:00`, in UTC.
+/// `2026-01-01 00:00:00Z`, in UTC.
 pub(crate) fn time(at: Timestamp) -> String {
-    at.to_string().replace('T', " ").chars().take(19).collect()
+    without_millis(&at.to_string())
+}
+
+/// As [`time`], of one in JSON; empty for null.
+pub(crate) fn time_of(at: &Value) -> String {
+    at.as_str().map(|at| without_millis(&visible(at))).unwrap_or_default()
+}
+
+fn without_millis(at: &str) -> String {
+    at.replace('T', " ").chars().take(19).chain(['Z']).collect()
 }
 
 /// `1.234 s`, `12 s`, `5 min` or `3 h`: larger units for longer times.

@@ -1,16 +1,16 @@
 //! How a command runs in this process and how the process ends: the runtime on one thread, what is printed, and the exit code.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use callboard::messages::{RunId, RunResult, visible_lines};
+use callboard::messages::{RunId, RunResult};
 use callboard_server::json as shapes;
 
 use crate::exit::Exit;
-use crate::page::{self, Failure, Page, folded, json_text};
+use crate::page::{self, Failure, Page, output_text};
 use crate::retry::without_limits;
 use crate::signals::Signals;
 use crate::{orphans, output, protection};
@@ -136,13 +136,8 @@ pub(crate) fn print(print: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCo
 /// The result of a run: for people its output alone, for machines all of it.
 fn result_page(result: &RunResult, as_json: bool) -> Page {
     let RunResult { outcome, output, .. } = result;
-    let text = match output.as_str() {
-        _ if !outcome.is_finished() || output.is_null() => String::new(),
-        // A pipe receives the text unchanged.
-        Some(text) if io::stdout().is_terminal() => format!("{}\n", folded(&visible_lines(text))),
-        Some(text) => format!("{text}\n"),
-        None => format!("{}\n", folded(&json_text(output))),
-    };
+    let has_output = outcome.is_finished() && !output.is_null();
+    let text = if has_output { format!("{}\n", output_text(output)) } else { String::new() };
     let remarks = if outcome.is_finished() || as_json {
         String::new()
     } else {

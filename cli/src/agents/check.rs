@@ -1,26 +1,34 @@
 //! `callboard check`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde_json::{Value, json};
 
+use callboard::env::Env;
 use callboard::messages::visible;
 use callboard_agents::tools::{Protection, ShellExec};
 use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
+use callboard_server::Tokens;
 
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::signals::Signals;
+use crate::stores::Choice;
 use crate::workflow::check::{defects_json, exit};
 
 use super::arguments::Check;
-use super::built_in::{FAKE, NAME_ONE};
+use super::built_in::FAKE;
 use super::load::{has_shell, of_unpriced, unpriced};
 use super::read::{self, Invalid, Mcp, Read};
 use crate::quote::quoted;
+
+/// The remedy for agents without a model, which is no option of this command.
+const NAME_ONE_LATER: &str =
+    "; or name one when they run, by --model of `run` and `serve`, as --model gpt-5-mini; --model fake needs no key";
 
 /// Reports every defect in the agents of a folder.
 pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
@@ -85,7 +93,11 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
     }
     let unpriced = unpriced(&definitions.iter().flatten().cloned().collect::<Vec<_>>(), models.as_ref().ok(), None);
-    let config = config.and_then(|config| config.check_prices(&unpriced).map(|()| config));
+    let config = config.and_then(|config| {
+        config.check_prices(&unpriced)?;
+        let is_whole = mcp.as_ref().is_ok_and(|mcp| mcp.as_ref().is_none_or(|mcp| mcp.problems.is_empty()));
+        config.check_names(&tools, is_whole, known_tokens().as_ref()).map(|()| config)
+    });
     match &config {
         Ok(Config { file: Some(file), .. }) => {
             report.rows.push(json!({ "kind": "config", "file": file, "defects": [] }))
@@ -94,6 +106,15 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         Err(Invalid { origin, defects }) => report.add_unread(origin, defects),
     }
     Ok(report.page(definitions.iter().flatten().any(has_shell)))
+}
+
+/// The names of the tokens of the project; `None` if it has had no server, or they cannot be read.
+fn known_tokens() -> Option<BTreeSet<String>> {
+    let stores = Choice { store: None }.stores().ok()?;
+    let file = stores.folder().join("service/tokens.json");
+    file.exists().then_some(())?;
+    let tokens = Tokens::open(&file, Env::system()).ok()?.list().ok()?;
+    Some(tokens.into_iter().map(|token| token.name).collect())
 }
 
 /// What `check` prints.
@@ -130,7 +151,7 @@ impl Report {
             |definition: &&Definition| definition.process.is_none() && definition.model == ModelChoice::default();
         let agents: Vec<&str> = definitions.filter(needs_one).map(|definition| definition.name.as_str()).collect();
         if !agents.is_empty() {
-            let why = format!("{error}{NAME_ONE}");
+            let why = format!("{error}{NAME_ONE_LATER}");
             let (noun, names) = (if agents.len() == 1 { "agent" } else { "agents" }, visible(&agents.join(", ")));
             self.notice = format!("no model is configured for the {noun} {names}: {why}\n");
             self.rows.push(json!({ "kind": "no_model", "agents": agents, "why": why }));

@@ -6,15 +6,17 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod people;
 mod precedence;
+mod role_tools;
 pub(crate) mod serve;
 mod values;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use callboard::messages::visible;
-use callboard_agents::Roles;
+use callboard_agents::{Roles, Tools};
 use callboard_documents::toml::{self, DeTable, Fields};
-use callboard_documents::{Defects, Found};
+use callboard_documents::{Defect, Defects, Found};
 
 use crate::agents::arguments::{DEFAULT_CONFIG, Files};
 use crate::agents::read::{Invalid, document};
@@ -31,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) serve: serve::Section,
     /// The roles of agents: those that are built in, and those below `roles`.
     pub(crate) roles: Roles,
+    role_tools: role_tools::Section,
     pub(crate) people: people::Section,
     pub(crate) log: log::Section,
     pub(crate) limits: limits::Section,
@@ -42,9 +45,29 @@ impl Config {
     /// # Errors
     /// Money is limited, and the price of a model of these agents is not known: the names of agents, each with that of its model.
     pub(crate) fn check_prices(&self, unpriced: &[(String, String)]) -> Result<(), Invalid> {
-        let Some(defect) = self.limits.unpriced(unpriced) else { return Ok(()) };
+        self.refused(self.limits.unpriced(unpriced).into_iter().collect())
+    }
+
+    /// # Errors
+    /// A role has a tool, or a person a token, that is not there. `are_whole` says that the tools of servers are known; what tokens there
+    /// are may be unknown.
+    pub(crate) fn check_names(
+        &self,
+        tools: &Tools,
+        are_whole: bool,
+        tokens: Option<&BTreeSet<String>>,
+    ) -> Result<(), Invalid> {
+        let of_roles = self.role_tools.unknown(tools, are_whole);
+        let of_people = tokens.into_iter().flat_map(|tokens| self.people.unknown(tokens));
+        self.refused(of_roles.chain(of_people).collect())
+    }
+
+    fn refused(&self, found: Vec<Defect>) -> Result<(), Invalid> {
+        if found.is_empty() {
+            return Ok(());
+        }
         let origin = self.file.clone().unwrap_or_default();
-        Err(Invalid { defects: Defects::of(&origin, Some(&self.text), vec![defect]), origin })
+        Err(Invalid { defects: Defects::of(&origin, Some(&self.text), found), origin })
     }
 }
 
@@ -75,11 +98,12 @@ fn sections(document: &DeTable<'_>, folder: &Path, found: &mut Found) -> Config 
     let mut fields = Fields::document("the configuration", document);
     let serve = fields.get("serve").and_then(|item| serve::Section::read(item, folder, found)).unwrap_or_default();
     let roles = fields.get("roles").map(|item| Roles::from_item(item, found)).unwrap_or_default();
+    let role_tools = fields.get("roles").map(role_tools::Section::read).unwrap_or_default();
     let people = fields.get("people").map(|item| people::Section::read(item, found)).unwrap_or_default();
     let log = fields.get("log").and_then(|item| log::Section::read(item, found)).unwrap_or_default();
     let limits = fields.get("limits").and_then(|item| limits::Section::read(item, found)).unwrap_or_default();
     fields.close(found);
-    Config { file: None, serve, roles, people, log, limits, text: String::new() }
+    Config { file: None, serve, roles, role_tools, people, log, limits, text: String::new() }
 }
 
 /// # Errors
@@ -111,7 +135,7 @@ mod tests {
     fn what_is_not_a_setting_is_reported_with_its_place() {
         for (text, expected) in [
             (
-                "[serve]\nlisten = \"127.0.0.1:1\"\ntls_cert = \"c\"\ntrusted_proxies = [\"::1\"]\n[serve.limits]\nbody_time = \"1m\"\n",
+                "[serve]\nlisten = \"127.0.0.1:1\"\ntls_cert = \"c\"\ntrusted_proxies = [\"::1\"]\nturns = 20\n[serve.limits]\nbody_time = \"1m\"\n",
                 "",
             ),
             (
@@ -123,6 +147,7 @@ mod tests {
                 "[serve]\ntrusted_proxies = [\"10.0.0.0/8\", \"proxy\"]",
                 "2:34: `trusted_proxies` must be a list of networks, not \"proxy\"",
             ),
+            ("[serve]\nturns = 10001", "2:9: `turns` must be a whole number from 1 to 10000, not 10001"),
             ("[serve]\ninsecure = \"yes\"", "2:12: `insecure` must be true or false, not \"yes\""),
             (
                 "[serve.limits]\nheader_bytes = 100",

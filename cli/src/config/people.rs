@@ -1,18 +1,25 @@
 //! `[people]`: who has which tokens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use callboard_documents::toml::{DeValue, Fields, Item, list, mismatch, string};
-use callboard_documents::{Defect, Found};
-use callboard_text::{check_name, quoted};
+use callboard_documents::{Defect, Found, Place};
+use callboard_text::{check_name, did_you_mean, quoted, typo_of};
 
 const EXAMPLE: &str = "write [people], and below it ann = { tokens = [\"laptop\"] }";
+/// The token of this user, which the first start of a server makes.
+const OWNER: &str = "owner";
 /// The longest name of a person, in characters.
 const MAX_NAME: usize = 64;
 
-/// The people, by the names of their tokens.
+/// Who has which tokens.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Section(BTreeMap<String, String>);
+pub(crate) struct Section {
+    /// The people, by the names of their tokens.
+    people: BTreeMap<String, String>,
+    /// Where each token is named.
+    places: Vec<(String, Place)>,
+}
 
 impl Section {
     pub(super) fn read(item: &Item<'_>, found: &mut Found) -> Self {
@@ -35,7 +42,8 @@ impl Section {
         let tokens = fields.required("tokens", EXAMPLE, found).map(|field| list(field, EXAMPLE, found));
         for item in tokens.unwrap_or_default() {
             let Some(token) = string("a token", "the name of one", item, found) else { continue };
-            if let Some(other) = self.0.insert(token.to_owned(), person.to_owned()) {
+            self.places.push((token.to_owned(), Some(item.span())));
+            if let Some(other) = self.people.insert(token.to_owned(), person.to_owned()) {
                 let problem = format!("the token {} is of {} too", quoted(token), quoted(&other));
                 found.add(Defect::new(&Some(item.span()), problem).advise("name it once"));
             }
@@ -43,8 +51,17 @@ impl Section {
         fields.close(found);
     }
 
+    /// The defects of tokens that are not among these.
+    pub(super) fn unknown<'s>(&'s self, known: &'s BTreeSet<String>) -> impl Iterator<Item = Defect> + use<'s> {
+        self.places.iter().filter(|(token, _)| token != OWNER && !known.contains(token)).map(|(token, place)| {
+            let likely = typo_of(token, known.iter().map(String::as_str));
+            Defect::new(place, format!("there is no token {}{}", quoted(token), did_you_mean(likely)))
+                .advise("add it with `callboard tokens add`, or remove it here")
+        })
+    }
+
     /// The tokens, each with its person.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = (String, String)> + use<> {
-        self.0.clone().into_iter()
+        self.people.clone().into_iter()
     }
 }

@@ -1,17 +1,18 @@
 //! `[serve]`: how `callboard serve` is reached.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use callboard_documents::Found;
-use callboard_documents::toml::{Fields, Item, boolean, count, duration, list, misfit, text};
+use callboard_documents::toml::{Field, Fields, Item, boolean, count, duration, list, misfit, text};
 use callboard_server::{HttpLimits, Network};
 
 use super::precedence::chosen;
 use super::values::parsed;
 use crate::page::Failure;
-use crate::service::arguments::{Serve, address, origin};
+use crate::service::arguments::{MAX_TURNS, Serve, address, origin, turns};
 
 const EXAMPLE: &str = "write [serve], and below it listen = \"127.0.0.1:7420\"";
 const EXAMPLE_PROXIES: &str = "write trusted_proxies = [\"10.0.0.0/8\"]";
@@ -25,6 +26,8 @@ const MIN_HEADERS: u32 = 8_192;
 const MAX_BYTES: u32 = 1 << 30;
 /// The longest time: commands at other terminals wait somewhat longer.
 const MAX_TIME: Duration = Duration::from_secs(60);
+/// How many turns run at once if nothing says how many.
+const TURNS: u32 = 5;
 /// The most connections.
 const MAX_CONNECTIONS: u32 = 1 << 20;
 
@@ -37,6 +40,7 @@ pub(crate) struct Section {
     tls_key: Option<PathBuf>,
     insecure: Option<bool>,
     trusted_proxies: Option<Vec<Network>>,
+    turns: Option<u32>,
     limits: HttpLimits,
 }
 
@@ -49,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<[PathBuf; 2]>,
     pub(crate) is_insecure: bool,
     pub(crate) proxies: Vec<Network>,
+    /// How many turns run at once.
+    pub(crate) turns: usize,
     pub(crate) limits: HttpLimits,
 }
 
@@ -64,9 +70,10 @@ impl Section {
             let items = list(field, EXAMPLE_PROXIES, found);
             items.iter().filter_map(|item| parsed((field.0, item), "a list of networks", network, found)).collect()
         });
+        let turns = fields.field("turns").and_then(|field| whole(field, 1..=MAX_TURNS, found));
         let limits = fields.get("limits").map(|item| limits(item, found)).unwrap_or_default();
         fields.close(found);
-        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, limits })
+        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, turns, limits })
     }
 
     /// With the options and the variables, which come first.
@@ -74,7 +81,7 @@ impl Section {
     /// # Errors
     /// One of them has a text that is none of its values, or there is a certificate without a key.
     pub(crate) fn with(self, arguments: &Serve) -> Result<Settings, Failure> {
-        let Serve { listen, public_url, tls_cert, tls_key, insecure, trusted_proxy, .. } = arguments;
+        let Serve { listen, public_url, tls_cert, tls_key, insecure, trusted_proxy, turns: at_once, .. } = arguments;
         let proxies = (!trusted_proxy.is_empty()).then(|| trusted_proxy.clone());
         let tls = self.tls(tls_cert.clone(), tls_key.clone())?;
         Ok(Settings {
@@ -84,6 +91,7 @@ impl Section {
             is_insecure: chosen(insecure.then_some(true), "CALLBOARD_INSECURE", switch, self.insecure)?
                 .unwrap_or_default(),
             proxies: chosen(proxies, "CALLBOARD_TRUSTED_PROXIES", networks, self.trusted_proxies)?.unwrap_or_default(),
+            turns: size(chosen(*at_once, "CALLBOARD_TURNS", turns, self.turns)?.unwrap_or(TURNS)),
             limits: self.limits,
         })
     }
@@ -122,12 +130,8 @@ fn limits(item: &Item<'_>, found: &mut Found) -> HttpLimits {
         ("header_bytes", MIN_HEADERS, MAX_BYTES, &mut limits.header_bytes),
         ("connections", 1, MAX_CONNECTIONS, &mut limits.connections),
     ] {
-        let Some(field) = fields.field(key) else { continue };
-        match count(field, found).map(|count| count.value) {
-            Some(count) if (least..=most).contains(&count) => *limit = usize::try_from(count).unwrap_or(usize::MAX),
-            Some(_) => found.add(misfit(key, &format!("a whole number from {least} to {most}"), field.1)),
-            None => {}
-        }
+        let count = fields.field(key).and_then(|field| whole(field, least..=most, found));
+        *limit = count.map_or(*limit, size);
     }
     for (key, limit) in [
         ("body_time", &mut limits.body_time),
@@ -143,6 +147,21 @@ fn limits(item: &Item<'_>, found: &mut Found) -> HttpLimits {
     }
     fields.close(found);
     limits
+}
+
+fn size(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A whole number within bounds.
+fn whole(field: Field<'_>, bounds: RangeInclusive<u32>, found: &mut Found) -> Option<u32> {
+    let number = count(field, found)?.value;
+    if !bounds.contains(&number) {
+        let needed = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        found.add(misfit(field.0, &needed, field.1));
+        return None;
+    }
+    Some(number)
 }
 
 fn network(text: &str) -> Result<Network, String> {

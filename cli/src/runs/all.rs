@@ -1,4 +1,4 @@
-//! `callboard runs replay --all`: every run of the stores, in this build, and compared with another build.
+//! `callboard replay --all`: every run of the stores, in this build, and compared with another build.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -14,7 +14,7 @@ mod transfer;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::arguments::{Runs, StoreCommand};
+use crate::arguments::{Export, Import, Replay, Runs, StoreCommand};
 use crate::page::{Failure, Page};
 use crate::process;
 use crate::stores::Stores;
@@ -28,13 +28,39 @@ pub(crate) fn store(command: &StoreCommand) -> ExitCode {
     process::print_answer(answer_of_store(command), command.common().json)
 }
 
+/// Runs `callboard replay`.
+pub(crate) fn replay(arguments: &Replay) -> ExitCode {
+    process::print_answer(answer_of_replay(arguments), arguments.common.json)
+}
+
+async fn answer_of_replay(arguments: &Replay) -> Result<Page, Failure> {
+    let Replay { common, run, all, against, turn, step } = arguments;
+    let stores = common.choice.stores()?;
+    match against {
+        Some(build) => return all::against(&stores, build).await,
+        None if *all && common.json => {
+            return Err(Failure::usage(
+                "--all prints a JSON object in each line, and is no JSON as a whole: leave --json out".to_owned(),
+            ));
+        }
+        None if *all => return all::all(&stores).await,
+        None => {}
+    }
+    let loaded = stores.load(run.as_deref().unwrap_or_default()).await?;
+    match turn {
+        Some(turn) => replay::at_turn(&loaded, *turn),
+        None if *step => replay::step_by_step(&loaded),
+        None => Ok(replay::whole(&loaded)),
+    }
+}
+
 async fn answer_of_store(command: &StoreCommand) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
     match command {
         StoreCommand::Check { .. } => check::check(&stores).await,
         StoreCommand::Backup { folder, .. } => transfer::backup(&stores, folder).await,
-        StoreCommand::Export { file, common } => export(&stores, file.as_deref(), common.json).await,
-        StoreCommand::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
+        StoreCommand::Export(Export { file, common }) => export(&stores, file.as_deref(), common.json).await,
+        StoreCommand::Import(Import { file, again, .. }) => transfer::import(&stores, file, *again).await,
     }
 }
 
@@ -66,22 +92,10 @@ async fn answer(command: &Runs) -> Result<Page, Failure> {
             let loaded = store.load(run).await?;
             fork::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
         }
-        Runs::Export { file, common } => export(&stores, file.as_deref(), common.json).await,
-        Runs::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
+        Runs::Export(Export { file, common }) => export(&stores, file.as_deref(), common.json).await,
+        Runs::Import(Import { file, again, .. }) => transfer::import(&stores, file, *again).await,
         Runs::Prune { filter, .. } => delete::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => delete::delete(&stores, runs).await,
-        Runs::Replay { all: true, against: Some(build), .. } => all::against(&stores, build).await,
-        Runs::Replay { all: true, common, .. } if common.json => Err(Failure::usage(
-            "--all prints a JSON object in each line, and is no JSON as a whole: leave --json out".to_owned(),
-        )),
-        Runs::Replay { all: true, .. } => all::all(&stores).await,
-        Runs::Replay { run, turn, step, .. } => {
-            let loaded = stores.load(run.as_deref().unwrap_or_default()).await?;
-            match turn {
-                Some(turn) => replay::at_turn(&loaded, *turn),
-                None if *step => replay::step_by_step(&loaded),
-                None => Ok(replay::whole(&loaded)),
-            }
-        }
+        Runs::Replay(arguments) => answer_of_replay(arguments).await,
     }
 }

@@ -1,4 +1,4 @@
-//! `callboard runs replay RUN`.
+//! `callboard replay RUN`.
 
 use std::io::{BufRead as _, Write as _};
 

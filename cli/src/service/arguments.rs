@@ -55,6 +55,9 @@ pub(crate) struct Serve {
     /// The origin under which clients reach this server, such as https://agents.example.org, if it is not the address
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) public_url: Option<String>,
+    /// How many turns of all agents run at once; 5 by default
+    #[arg(long, value_name = "NUMBER", value_parser = turns)]
+    pub(crate) turns: Option<u32>,
     /// How the log on standard error is written; the variable CALLBOARD_LOG sets what is logged, such as info
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<Format>,
@@ -99,6 +102,7 @@ pub(crate) enum Context {
         common: Common,
     },
     /// Delete an entry
+    #[command(visible_alias = "remove")]
     Delete {
         /// The namespace
         namespace: String,
@@ -187,7 +191,7 @@ pub(crate) struct Read {
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
     /// Only runs that were submitted from then on: a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "DAY")]
+    #[arg(long, value_name = "DAY", value_parser = day)]
     pub(crate) since: Option<String>,
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -359,8 +363,8 @@ pub(crate) enum Tokens {
     Add {
         /// Its name, which decisions are recorded under
         name: String,
-        /// What it allows; may be given several times. By default read and delegate
-        #[arg(long, value_enum)]
+        /// What it allows, with commas between several, or given several times. By default read and delegate
+        #[arg(long, value_enum, value_delimiter = ',')]
         scope: Vec<Scope>,
         /// After what time it expires: 30s, 90m, 12h or 7d; without it, never
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
@@ -386,7 +390,8 @@ pub(crate) enum Tokens {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a token: its requests are refused from then on, and its event streams end
+    /// Revoke a token, which deletes it: its requests are refused from then on, and its event streams end
+    #[command(visible_aliases = ["delete", "remove"])]
     Revoke {
         /// Its name
         name: String,
@@ -419,6 +424,9 @@ pub(crate) enum Scope {
     Admin,
 }
 
+/// The most turns at once.
+pub(crate) const MAX_TURNS: u32 = 10_000;
+
 /// The longest idempotency key, in characters.
 const MAX_KEY: usize = 128;
 
@@ -444,6 +452,20 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 /// An origin, as the server takes it.
 pub(crate) fn origin(text: &str) -> Result<String, String> {
     Server::check_origin(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// A day or a time in UTC, as the server takes it.
+fn day(text: &str) -> Result<String, String> {
+    let is_time = text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok();
+    let is_day = text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok();
+    let advice = "write a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z";
+    (is_time || is_day).then(|| text.to_owned()).ok_or_else(|| advice.to_owned())
+}
+
+/// How many turns run at once.
+pub(crate) fn turns(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=MAX_TURNS).contains(number));
+    number.ok_or_else(|| format!("write a whole number from 1 to {MAX_TURNS}"))
 }
 
 /// An address with its port. A name is not resolved: what it resolves to may be an address that other machines reach.
@@ -477,6 +499,9 @@ mod tests {
             assert_eq!(address(text), Err(expected.to_owned()), "{text}");
         }
         assert!(address("127.0.0.2:0").is_ok() && address("[::1]:0").is_ok());
+        assert!(["yesterday", "", "2026-01-31 12:00:00Z+1", "2026-13-01"].into_iter().all(|text| day(text).is_err()));
+        assert!(day("2026-01-31").is_ok() && day("2026-01-31T12:00:00Z").is_ok());
+        assert!(turns("0").is_err() && turns("10001").is_err() && turns("x").is_err() && turns("10000") == Ok(10_000));
         assert!(lifetime("0s").is_err() && lifetime("1s").is_ok());
         assert!(key("").is_err() && key("a b").is_err() && key(&"k".repeat(129)).is_err() && key("k-1").is_ok());
     }

@@ -140,7 +140,11 @@ pub(crate) async fn connect(stores: &Stores, name: &str) -> Result<UnixStream, F
 
 pub(crate) fn no_server(stores: &Stores) -> Failure {
     let line = visible(&command_line("serve", stores.named()));
-    Failure::new(Exit::Unavailable, format!("no server runs for these agents: start one with {line}"))
+    let text = format!(
+        "no server runs for {}\n    to start one: {line}\n    one of another project is reached from its folder, or with its --store",
+        stores.described()
+    );
+    Failure::new(Exit::Unavailable, text)
 }
 
 /// The body of an answer that is no problem.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use callboard::messages::visible;
 
-use crate::page::{Failure, Page, lines_of, table};
+use crate::page::{Failure, Page, lines_of, table, time_of};
 
 use super::arguments::Context;
 use super::boards::{ask_service, encoded};
@@ -51,9 +51,9 @@ fn list(namespace: &str, found: Value) -> Page {
     let entries = found["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
     for entry in entries {
         let text = |field: &str| visible(entry[field].as_str().unwrap_or_default());
-        let time = |field: &str| text(field).replace('T', " ").chars().take(19).collect::<String>();
-        let expires = if entry["expires_at"].is_null() { "never".to_owned() } else { time("expires_at") };
-        drawn.add_row([text("key"), text("agent"), time("updated_at"), expires]);
+        let [updated, expires] = ["updated_at", "expires_at"].map(|field| time_of(&entry[field]));
+        let expires = if expires.is_empty() { "never".to_owned() } else { expires };
+        drawn.add_row([text("key"), text("agent"), updated, expires]);
     }
     let mut text = match entries {
         [] => format!("there are no entries in {}\n", visible(namespace)),

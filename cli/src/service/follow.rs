@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use callboard::Callboard;
 use callboard::env::Env;
-use callboard::messages::{RunId, visible, visible_lines};
+use callboard::messages::{RunId, RunResult, visible, visible_lines};
 use callboard::runtime::Unfinished;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
@@ -13,7 +13,7 @@ use callboard_server::json as shapes;
 use crate::apart::{End, apart};
 use crate::command_line::{command_line, continuation};
 use crate::exit::Exit;
-use crate::page::{Failure, Page, folded as folded_text, json_text};
+use crate::page::{Failure, Page, output_text};
 use crate::quote::quoted;
 use crate::run_names::short;
 use crate::runs::list;
@@ -58,7 +58,8 @@ pub(super) fn shown(fold: &Run) -> Value {
     json!({
         "request_id": fold.submission().run,
         "to_agent": fold.submission().agent,
-        "status": shapes::status(fold, now),
+        "status": shapes::delegation_status(fold),
+        "state": shapes::status(fold, now),
         "pending": waits::open(fold).iter().map(shapes::pending).collect::<Vec<_>>(),
         "result": fold.result().map(|result| shapes::result(result)),
     })
@@ -82,8 +83,7 @@ pub(super) async fn wait(arguments: &Wait) -> Result<Page, Failure> {
         let (seen, fold) = (seen.await?, following.run()?);
         match seen {
             Seen::Abandoned => Err(abandoned(fold, &there)),
-            Seen::Enough if fold.result().is_some() => Ok(ended(fold)),
-            Seen::Enough => Ok(waiting(fold, &there)),
+            Seen::Enough => Ok(fold.result().map_or_else(|| waiting(fold, &there), |result| result_page(fold, result))),
         }
     });
     let (exit, why) = match waited.await? {
@@ -124,14 +124,21 @@ pub(super) fn abandoned(fold: &Run, stores: &Stores) -> Failure {
     Failure::new(Exit::Unavailable, text)
 }
 
+fn result_page(fold: &Run, result: &RunResult) -> Page {
+    let RunResult { outcome, output, .. } = result;
+    let why = outcome.to_string();
+    let end = if outcome.is_finished() { Ok(output.value()) } else { Err(&*why) };
+    Page::of_end(outcome.into(), end, shown(fold))
+}
+
+/// The last line about a run that is watched.
 pub(super) fn ended(fold: &Run) -> Page {
     let result = fold.result();
     let outcome = result.map(|result| &result.outcome);
     let exit = outcome.map_or(Exit::Done, Exit::from);
     let text = match (result, outcome) {
         (Some(result), Some(outcome)) if outcome.is_finished() => {
-            let output = result.output.as_str().map_or_else(|| json_text(&result.output), str::to_owned);
-            format!("complete: {}\n", folded_text(&visible_lines(&output)))
+            format!("complete: {}\n", visible_lines(&output_text(&result.output)))
         }
         (_, outcome) => format!("fail: {}\n", visible(&outcome.map(ToString::to_string).unwrap_or_default())),
     };

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use callboard::messages::{Json, visible};
+use callboard::messages::visible;
 
-use crate::page::{Failure, Page, brief, brief_json, lines_of, table};
+use crate::page::{Failure, Page, brief, brief_lines, lines_of, table, time_of};
 use crate::run_names::short;
 
 use super::arguments::Read;
 use super::boards::{ask_service, encoded};
 
-/// The most characters of a message in a line.
+/// The most characters of a message.
 const SHOWN: usize = 200;
 
 /// Prints the newest messages of an inbox.
@@ -23,8 +23,7 @@ pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
     for message in messages {
         let text = |field: &str| message[field].as_str().unwrap_or_default();
         let run = text("request_id").parse().map_or_else(|_| visible(text("request_id")), short);
-        let at: String = text("at").replace('T', " ").chars().take(19).collect();
-        drawn.add_row([at, run, visible(text("from_agent")), said(message)]);
+        drawn.add_row([time_of(&message["at"]), run, visible(text("from_agent")), said(message)]);
     }
     let text = if messages.is_empty() {
         format!("the inbox of {} has no messages\n", visible(agent))
@@ -34,15 +33,19 @@ pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
     Ok(Page::new(text, inbox))
 }
 
-/// A message in a line: the task of a request; the status, and its text or output.
+/// A message: the task of a request; the status, and its text or output.
 fn said(message: &Value) -> String {
     if message["kind"] == "request" {
-        return format!("asks: {}", brief(message["body"].as_str().unwrap_or_default(), SHOWN));
+        return format!("asks: {}", brief_lines(message["body"].as_str().unwrap_or_default(), SHOWN));
     }
     let status = visible(message["status"].as_str().unwrap_or_default());
-    let body = (!message["body"].is_null()).then(|| brief_json(&Json::from(message["body"].clone()), SHOWN));
+    let body = match &message["body"] {
+        Value::Null => None,
+        Value::String(text) => Some(brief_lines(text, SHOWN)),
+        value => Some(brief(&value.to_string(), SHOWN)),
+    };
     match (message["detail"].as_str().filter(|detail| !detail.is_empty()), body) {
-        (Some(detail), _) => format!("{status}: {}", brief(detail, SHOWN)),
+        (Some(detail), _) => format!("{status}: {}", brief_lines(detail, SHOWN)),
         (None, Some(body)) => format!("{status}: {body}"),
         (None, None) => status,
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use callboard::messages::{RunId, visible};
 
-use crate::page::{Failure, Page, brief, lines_of, table};
+use crate::page::{Failure, Page, brief, lines_of, table, time_of};
 use crate::run_names::short;
 use crate::stores::Common;
 use crate::stores::Stores;
@@ -46,7 +46,7 @@ async fn begin(stores: &Stores, run: &str, turn: Option<u32>) -> Result<Page, Fa
     let path = format!("/v1/delegations/{run}/retry");
     let delegation = ask_service(stores, ("POST", &path), Some(&body)).await?;
     let id = short(run_of(&delegation)?);
-    let page = Page::new(format!("{id}  continues from {}\n", short(run)), delegation);
+    let page = Page::of_data(&id, &format!("continues from {}", short(run)), delegation);
     Ok(Page { done: Some(format!("the retry is journaled as {id}")), ..page })
 }
 
@@ -64,10 +64,9 @@ async fn list(stores: &Stores) -> Result<Page, Failure> {
     for letter in &letters {
         let text = |field: &str| visible(letter[field].as_str().unwrap_or_default());
         let run = |field: &str| letter[field].as_str().and_then(|id| id.parse::<RunId>().ok()).map(short);
-        let at: String = text("at").replace('T', " ").chars().take(19).collect();
         drawn.add_row([
             format!("{}/{}", run("request_id").unwrap_or_default(), letter["turn"]),
-            at,
+            time_of(&letter["at"]),
             text("agent"),
             letter["attempts"].to_string(),
             brief(letter["failure"]["text"].as_str().unwrap_or_default(), 120),

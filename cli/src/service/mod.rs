@@ -53,20 +53,24 @@ pub(crate) fn send(arguments: &Send) -> ExitCode {
     printed(arguments.json, send::send(arguments))
 }
 
+/// As [`send_within_turn`], of `callboard status`.
+pub(crate) fn status_within_turn(arguments: &Status) -> Option<ExitCode> {
+    within_turn(|turn| turn.status(arguments)).map(|page| page::print(page, arguments.json))
+}
+
 /// Runs `callboard status`.
 pub(crate) fn status(arguments: &Status) -> ExitCode {
-    match within_turn(|turn| turn.status(arguments)) {
-        Some(page) => page::print(page, arguments.json),
-        None => printed(arguments.json, follow::status(arguments)),
-    }
+    printed(arguments.json, follow::status(arguments))
+}
+
+/// As [`send_within_turn`], of `callboard wait`.
+pub(crate) fn wait_within_turn(arguments: &Wait) -> Option<ExitCode> {
+    within_turn(|turn| turn.waited(arguments)).map(|page| page::print(page, arguments.json))
 }
 
 /// Runs `callboard wait`.
 pub(crate) fn wait(arguments: &Wait) -> ExitCode {
-    match within_turn(|turn| turn.waited(arguments)) {
-        Some(page) => page::print(page, arguments.json),
-        None => printed(arguments.json, follow::wait(arguments)),
-    }
+    printed(arguments.json, follow::wait(arguments))
 }
 
 /// What the turn answers that has started this process; `None` if none has.

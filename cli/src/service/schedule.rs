@@ -8,12 +8,13 @@ use serde_json::{Map, Value, json};
 use callboard::messages::visible;
 
 use crate::limits::{LimitChoice, limit_choice};
-use crate::page::{Failure, Page, lines_of, table};
+use crate::page::{Failure, Page, lines_of, table, time_of as time};
 use crate::run_names::short;
 use crate::stores::Common;
 use crate::values::{self, time_span, words};
 
 use super::boards::{ask_service, encoded, run_of};
+use super::send::check_agent;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schedule {
@@ -32,8 +33,9 @@ pub(crate) enum Schedule {
     Resume(Named),
     /// Start a run of a schedule now
     Run(Named),
-    /// Remove a schedule; its runs continue
-    Remove(Named),
+    /// Delete a schedule; its runs continue
+    #[command(visible_alias = "remove")]
+    Delete(Named),
 }
 
 #[derive(Debug, Args)]
@@ -91,7 +93,7 @@ struct When {
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// An interval: 30s, 90m, 12h or 7d
-    #[arg(long, value_name = "TIME", value_parser = time_span)]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     /// Each delivery of another service that is signed so
     #[arg(long, value_enum, value_name = "SIGNATURE")]
@@ -131,11 +133,21 @@ enum Overlap {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Missed {
     /// Run the newest
+    #[value(alias = "run_once")]
     RunOnce,
     /// Run the newest ones one after another, with --overlap queue
+    #[value(alias = "run_all")]
     RunAll,
     /// Run none
     Skip,
+}
+
+/// The time between two runs, as the server takes it.
+fn interval(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+    let time = time_span(text)?;
+    let fits = (Duration::from_secs(1)..=LONGEST).contains(&time);
+    fits.then_some(time).ok_or_else(|| "write a time from 1s to 366d".to_owned())
 }
 
 impl Schedule {
@@ -143,7 +155,7 @@ impl Schedule {
         match self {
             Self::List { common } => common,
             Self::Add(add) => &add.common,
-            Self::Show(named) | Self::Pause(named) | Self::Resume(named) | Self::Run(named) | Self::Remove(named) => {
+            Self::Show(named) | Self::Pause(named) | Self::Resume(named) | Self::Run(named) | Self::Delete(named) => {
                 &named.common
             }
         }
@@ -152,7 +164,7 @@ impl Schedule {
     pub(crate) fn changes_them(&self) -> bool {
         match self {
             Self::List { .. } | Self::Show(_) => false,
-            Self::Add(_) | Self::Pause(_) | Self::Resume(_) | Self::Run(_) | Self::Remove(_) => true,
+            Self::Add(_) | Self::Pause(_) | Self::Resume(_) | Self::Run(_) | Self::Delete(_) => true,
         }
     }
 }
@@ -209,6 +221,9 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
             Ok(Page::new(listed(&answer["schedules"]), answer))
         }
         Schedule::Add(add) => {
+            if let Some(agent) = &add.target.to {
+                check_agent(&stores, agent).await?;
+            }
             let schedule = ask("POST", "/v1/schedules", Some(&add.definition())).await?;
             let name = visible(&add.name);
             let text = match schedule["secret"].as_str() {
@@ -238,11 +253,11 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
             let delegation = ask("POST", &of(name, "/run"), None).await?;
             let id = short(run_of(&delegation)?);
             let done = Some(format!("the task is journaled as {id}"));
-            Ok(Page { done, ..Page::new(format!("{id}  of the schedule {}\n", visible(name)), delegation) })
+            Ok(Page { done, ..Page::of_data(&id, &format!("of the schedule {}", visible(name)), delegation) })
         }
-        Schedule::Remove(Named { name, .. }) => {
+        Schedule::Delete(Named { name, .. }) => {
             ask("DELETE", &of(name, ""), None).await?;
-            Ok(Page::new(format!("the schedule {} is removed\n", visible(name)), json!({ "removed": name })))
+            Ok(Page::new(format!("the schedule {} is deleted\n", visible(name)), json!({ "deleted": name })))
         }
     }
 }
@@ -269,8 +284,9 @@ fn listed(schedules: &Value) -> String {
 
 fn shown(schedule: &Value) -> String {
     let missed = match schedule["max_missed"].as_u64() {
-        Some(most) => format!("run_all, at most {most}"),
-        None => text(&schedule["missed"]),
+        Some(most) => format!("run-all, at most {most}"),
+        // As the option has it.
+        None => text(&schedule["missed"]).replace('_', "-"),
     };
     let counts =
         format!("{} started, {} skipped, {} waiting", schedule["started"], schedule["skipped"], schedule["waiting"]);
@@ -325,11 +341,6 @@ fn last(schedule: &Value) -> String {
     }
 }
 
-/// A time in UTC, without its milliseconds.
-fn time(at: &Value) -> String {
-    text(at).replace('T', " ").chars().take(19).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,20 +370,20 @@ mod tests {
         every["next_at"] = Value::Null;
         let at = schedule("once", json!({ "at": "2026-03-29T01:00:00.000Z" }), Value::Null);
         insta::assert_snapshot!(listed(&json!([cron, every, at])), @"
-        schedule  state                              fires                     next                 last
-        nightly   active                             30 2 * * * Europe/Berlin  2026-03-29 01:00:00  2026-03-28 01:30:00 req-123456789abc
-        often     stopped: the token ci was revoked  every 90s                                      2026-03-28 01:30:00 refused: no agent
-        once      active                             2026-03-29 01:00:00       2026-03-29 01:00:00
+        schedule  state                              fires                     next                  last
+        nightly   active                             30 2 * * * Europe/Berlin  2026-03-29 01:00:00Z  2026-03-28 01:30:00Z req-123456789abc
+        often     stopped: the token ci was revoked  every 90s                                       2026-03-28 01:30:00Z refused: no agent
+        once      active                             2026-03-29 01:00:00Z      2026-03-29 01:00:00Z
         ");
         insta::assert_snapshot!(shown(&cron), @r#"
         name     nightly
         state    active
         fires    30 2 * * * Europe/Berlin
-        next     2026-03-29 01:00:00
-        last     2026-03-28 01:30:00 req-123456789abc
+        next     2026-03-29 01:00:00Z
+        last     2026-03-28 01:30:00Z req-123456789abc
         runs     2 started, 0 skipped, 1 waiting
         overlap  queue
-        missed   run_all, at most 3
+        missed   run-all, at most 3
         owner    owner
         task     {"to":"echo","body":"x"}
         "#);

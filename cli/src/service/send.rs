@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use callboard::messages::visible;
+use callboard_text::quoted;
 
+use crate::exit::Exit;
 use crate::page::{Failure, Page, lines_of, table};
 use crate::run_names::short;
-use crate::stores::Common;
+use crate::stores::{Common, Stores};
 
 use super::arguments::{Send, WAIT, Wait};
 use super::boards::{answer_of_service, ask_service, of_service, run_of};
@@ -28,21 +30,56 @@ pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
         Some(key) => service.request_once("POST", path, key, Some(&request)).await,
         None => service.request("POST", path, Some(&request)).await,
     };
-    let delegation = answer_of_service(&stores, answer)?;
+    let delegation = match answer_of_service(&stores, answer) {
+        Err(failure) if failure.exit() == Exit::NotFound => {
+            return Err(failure.with(&names(&agents_of(&stores).await?)));
+        }
+        answer => answer?,
+    };
     let id = short(run_of(&delegation)?);
     if *wait {
         return follow::wait(&Wait { run: id, timeout: WAIT, choice: choice.clone(), json: *json }).await;
     }
     let agent = visible(delegation["to_agent"].as_str().unwrap_or(to));
-    let page = Page::new(format!("{id}  acknowledged by {agent}\n"), delegation);
+    let page = Page::of_data(&id, &format!("acknowledged by {agent}"), delegation);
     Ok(Page { done: Some(format!("the task is journaled as {id}")), ..page })
+}
+
+/// The agents of the server.
+async fn agents_of(stores: &Stores) -> Result<Value, Failure> {
+    ask_service(stores, ("GET", "/v1/agents"), None).await
+}
+
+fn each(agents: &Value) -> impl Iterator<Item = &Value> {
+    agents["agents"].as_array().into_iter().flatten()
+}
+
+/// A line with the names that exist.
+fn names(agents: &Value) -> String {
+    let names: Vec<&str> = each(agents).filter_map(|agent| agent["agent"].as_str()).collect();
+    format!("    the agents are {}", visible(&names.join(", ")))
+}
+
+/// # Errors
+/// The server has no agent of this name, role or capability.
+pub(super) async fn check_agent(stores: &Stores, to: &str) -> Result<(), Failure> {
+    let agents = agents_of(stores).await?;
+    let has = |agent: &Value| {
+        let capabilities = agent["capabilities"].as_array().into_iter().flatten();
+        [&agent["agent"], &agent["role"]].into_iter().chain(capabilities).any(|name| name == to)
+    };
+    if each(&agents).any(has) {
+        return Ok(());
+    }
+    let text = format!("no agent has the name, role or capability {}", visible(&quoted(to)));
+    Err(Failure::not_found(text).with(&names(&agents)))
 }
 
 /// Lists the agents of the server.
 pub(super) async fn agents(arguments: &Common) -> Result<Page, Failure> {
-    let answer = ask_service(&arguments.choice.stores()?, ("GET", "/v1/agents"), None).await?;
+    let answer = agents_of(&arguments.choice.stores()?).await?;
     let mut drawn = table(["agent", "role", "capabilities"], &[]);
-    for agent in answer["agents"].as_array().into_iter().flatten() {
+    for agent in each(&answer) {
         let text = |field: &str| visible(agent[field].as_str().unwrap_or_default());
         let capabilities = agent["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let capabilities: Vec<String> = capabilities.map(visible).collect();

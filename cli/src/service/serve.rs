@@ -15,7 +15,7 @@ use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard_agents::hide_from_programs;
 use callboard_server::private::{ClientError, ListenError};
-use callboard_server::{Server, Tls};
+use callboard_server::{Server, Tls, TlsError};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
@@ -72,7 +72,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     config.check_prices(&loaded.unpriced)?;
     let of_tokens = tokens.clone();
     let figures = Figures::record();
-    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);
     let builder =
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
     let board =
@@ -236,7 +236,17 @@ fn open_tls([certificate, key]: &[PathBuf; 2], root: &Path) -> Result<Tls, Failu
         ));
     }
     hide_from_programs(place(key));
-    Tls::open(certificate, key).map_err(|error| Failure::new(Exit::Denied, format!("TLS: {error}")))
+    Tls::open(certificate, key).map_err(|error| Failure::new(exit_of_tls(&error), format!("TLS: {error}")))
+}
+
+fn exit_of_tls(error: &TlsError) -> Exit {
+    match error {
+        TlsError::File { error, .. } => Exit::of_file(error),
+        TlsError::Foreign { .. } | TlsError::Mode { .. } => Exit::Denied,
+        TlsError::Pem { .. } | TlsError::Pair(_) => Exit::Usage,
+        // None so far.
+        _ => Exit::Failed,
+    }
 }
 
 /// The file with the process and the URL of a server, while it serves. It is of the server whose socket answers.

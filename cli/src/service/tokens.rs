@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use callboard::env::Env;
-use callboard::messages::{Cost, PerDay};
-use callboard_server::{Scope as Allowed, TokenError, TokenSpec, Tokens as Kept};
+use callboard::messages::{Cost, PerDay, visible};
+use callboard_server::{Scope as Allowed, Token, TokenError, TokenSpec, Tokens as Kept};
 
 use crate::exit::Exit;
-use crate::page::{Failure, Page, lines_of, table, time};
+use crate::page::{Failure, Page, grouped, lines_of, table, time};
 use crate::stores::Stores;
 
 use super::arguments::{Scope, Tokens};
@@ -92,13 +92,33 @@ fn allowed(scopes: &[Scope]) -> Vec<Allowed> {
     scopes.iter().map(allowed).collect()
 }
 
+/// What a token is limited to, each limit in words.
+fn limits_of(token: &Token) -> Vec<String> {
+    let Token { namespaces, requests_a_minute, per_day, .. } = token;
+    let requests = requests_a_minute.map(|requests| format!("{} requests a minute", grouped(requests.into())));
+    let tokens = per_day.tokens.map(|tokens| format!("{} tokens a day", grouped(tokens)));
+    let cost = per_day.cost.map(|cost| format!("{cost} a day"));
+    let namespaces = (!namespaces.is_empty()).then(|| {
+        format!("namespaces {}", visible(&namespaces.iter().map(String::as_str).collect::<Vec<_>>().join(" ")))
+    });
+    [requests, tokens, cost, namespaces].into_iter().flatten().collect()
+}
+
 fn list(tokens: &Kept) -> Result<Page, Failure> {
-    let mut drawn = table(["token", "scopes", "created", "expires"], &[]);
+    let mut drawn = table(["token", "owner", "scopes", "created", "expires", "limits"], &[]);
     let mut rows = Vec::new();
     for token in tokens.list().map_err(failure)? {
         let scopes: Vec<String> = token.scopes.iter().map(ToString::to_string).collect();
         let expires = token.expires_at.map_or_else(|| "never".to_owned(), time);
-        drawn.add_row([token.name.clone(), scopes.join(", "), time(token.created_at), expires]);
+        let owner = token.owner.as_deref().map(visible).unwrap_or_default();
+        drawn.add_row([
+            token.name.clone(),
+            owner,
+            scopes.join(", "),
+            time(token.created_at),
+            expires,
+            limits_of(&token).join(", "),
+        ]);
         rows.push(json!({
             "name": token.name,
             "scopes": scopes,

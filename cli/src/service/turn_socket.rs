@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send as send_to};
 
 use crate::exit::Exit;
-use crate::page::{Failure, Page, folded, json_text};
+use crate::page::{Failure, Page, output_text};
 
 use super::arguments::{Send, Status, Wait};
 
@@ -158,12 +158,12 @@ impl TurnSocket {
         }
         let json = json!({ "request_id": id, "to_agent": to, "status": "ack" });
         let done = Some(format!("the task is journaled as {}", visible(&id)));
-        Ok(Page { done, ..Page::new(format!("{}  delegated to {}\n", visible(&id), visible(to)), json) })
+        Ok(Page { done, ..Page::of_data(&visible(&id), &format!("delegated to {}", visible(to)), json) })
     }
 
     pub(super) fn status(&self, arguments: &Status) -> Result<Page, Failure> {
         let standing = self.standing("status", &arguments.run)?;
-        Ok(Page { exit: Exit::Done, ..page(&standing) })
+        Ok(Page::new(status_line(&standing), shown(&standing)))
     }
 
     /// Waits until a delegation has ended.
@@ -171,8 +171,13 @@ impl TurnSocket {
         let (until, [mut pause, longest]) = (now() + within, PAUSES);
         loop {
             let standing = self.standing("wait", request)?;
-            if standing["status"] != "ack" {
-                return Ok(page(&standing));
+            match standing["status"].as_str() {
+                Some("ack") => {}
+                Some("complete") => return Ok(Page::of_end(Exit::Done, Ok(&standing["body"]), shown(&standing))),
+                _ => {
+                    let why = standing["detail"].as_str().unwrap_or_default();
+                    return Ok(Page::of_end(Exit::Failed, Err(why), shown(&standing)));
+                }
             }
             if now() >= until {
                 let text = format!(
@@ -210,23 +215,23 @@ fn accepted(answer: Value) -> Result<Value, Failure> {
     Err(Failure::new(exit, visible(answer["error"].as_str().unwrap_or("it was refused"))))
 }
 
-/// The status of a delegation, as text and as JSON.
-fn page(standing: &Value) -> Page {
+/// Where a delegation stands, in words.
+fn status_line(standing: &Value) -> String {
     let text = |field: &str| standing[field].as_str().unwrap_or_default();
-    let (status, body) = (text("status"), &standing["body"]);
-    let (exit, text) = match status {
-        "complete" => {
-            let output = body.as_str().map_or_else(|| json_text(body), str::to_owned);
-            (Exit::Done, folded(&visible_lines(&output)))
-        }
-        "fail" => (Exit::Failed, visible(text("detail"))),
-        _ => (Exit::Done, "the delegation has not ended".to_owned()),
+    let what = match text("status") {
+        "complete" => visible_lines(&output_text(&standing["body"])),
+        "fail" => visible(text("detail")),
+        _ => "the delegation has not ended".to_owned(),
     };
-    let json = json!({
+    format!("{}: {what}\n", visible(text("status")))
+}
+
+/// A delegation as JSON (docs/json-output.md).
+fn shown(standing: &Value) -> Value {
+    json!({
         "request_id": standing["request"],
-        "status": status,
+        "status": standing["status"],
         "detail": standing["detail"],
-        "body": body,
-    });
-    Page { exit, ..Page::new(format!("{}: {text}\n", visible(status)), json) }
+        "body": standing["body"],
+    })
 }

@@ -19,7 +19,7 @@ use clap::Args;
 use callboard::messages::{ConversationId, RunId, visible};
 use callboard_agents::hide_from_programs;
 
-use crate::page::{Failure, note};
+use crate::page::{Failure, note, shown_path};
 
 use open::OpenStores;
 use project::{Project, number_of, state_folder};
@@ -81,6 +81,20 @@ impl Stores {
         match self {
             Self::Named(folder) => folder,
             Self::Project(project) => project.folder(),
+        }
+    }
+
+    /// What they are, in words: the project and the folder with its stores, or the store that was named.
+    pub(crate) fn described(&self) -> String {
+        match self {
+            Self::Named(folder) => format!("the store {}", shown_path(folder)),
+            Self::Project(project) => {
+                format!(
+                    "the project {}, whose stores are in {}",
+                    shown_path(project.root()),
+                    shown_path(project.folder())
+                )
+            }
         }
     }
 

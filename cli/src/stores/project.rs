@@ -69,6 +69,11 @@ impl Project {
         Self { root: relocation::root_of(&folder), folder }
     }
 
+    /// The folder of the project.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The folder that its stores are in.
     pub(super) fn folder(&self) -> &Path {
         &self.folder

@@ -177,6 +177,15 @@ impl Workflow {
             Self::Check { .. } | Self::Draw { .. } | Self::History { .. } | Self::Versions { .. } => false,
         }
     }
+
+    /// Whether the command reads runs or workflows of a store.
+    pub(crate) fn reads_stores(&self) -> bool {
+        match self {
+            Self::History { .. } | Self::Versions { .. } | Self::Draw { run: Some(_), .. } => true,
+            Self::Check { .. } | Self::Draw { run: None, .. } => false,
+            Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } | Self::Save { .. } => true,
+        }
+    }
 }
 
 const CHECKED: &str = "Workflows that a workflow refers to are searched for in all files that are given, and in the files \

@@ -73,6 +73,35 @@ fn roles_of_the_project_bound_the_files_of_its_agents() {
     assert!(checked.error.contains(wrong) && checked.error.contains("1 defect in"), "{}", checked.error);
 }
 
+#[test]
+fn tools_of_roles_and_tokens_of_people_that_are_not_there_are_defects() {
+    let settings = "[roles.auditor]\ntools = [\"reads\", \"FileRaed\", \"mcp__db__*\", \"Task\", \"mcp__db__query\"]\n[people]\n\
+                    ann = { tokens = [\"owner\", \"laptop\", \"lapdog\"] }\n";
+    let folder = folder_with(&[AGENT, ("callboard.toml", settings)]);
+    let checked = || {
+        let printed = output_of(command(&folder, &["check"]).env("CALLBOARD_STORE", "data"));
+        (
+            printed.code,
+            printed
+                .error
+                .lines()
+                .filter(|line| line.starts_with("callboard.toml"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>(),
+        )
+    };
+    let of_roles = [
+        "callboard.toml:2:19: there is no tool \"FileRaed\"; did you mean \"FileRead\"?",
+        "callboard.toml:2:53: there is no tool \"mcp__db__query\"",
+    ];
+    assert_eq!(checked(), (Some(2), of_roles.map(str::to_owned).to_vec()), "without a server no token is known");
+    let added = callboard(&folder, &["tokens", "add", "laptop", "--store", "data"]);
+    assert_eq!(added.code, Some(0), "{}", added.error);
+    let of_people = "callboard.toml:4:38: there is no token \"lapdog\"";
+    let all = of_roles.into_iter().chain([of_people]).map(str::to_owned).collect();
+    assert_eq!(checked(), (Some(2), all));
+}
+
 /// An attack: settings that another user has put into a folder above, as into `/tmp`.
 #[test]
 fn settings_that_another_user_may_have_changed_are_not_used() {

@@ -375,6 +375,7 @@ if turn["input"] == "x":
         callboard("CALLBOARD", "wait", "@last"),
         callboard("env", "-i", "CALLBOARD", "send", "namer", "three"),
         callboard("CALLBOARD", "run", "three", "--to", "namer"),
+        callboard("CALLBOARD", "pending"),
     ]
     open("seen.json", "w").write(json.dumps([request, seen]))
     end(turn)
@@ -387,7 +388,7 @@ else:
     assert_eq!((printed.code, printed.out.as_str()), (Some(0), "a \"name\"\n"), "{}", printed.error);
     let seen: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("seen.json")).unwrap()).unwrap();
     let (request, seen) = (&seen[0], seen[1].as_array().unwrap());
-    assert_eq!(seen[0], json!([0, "complete: a \"name\"\n", ""]));
+    assert_eq!(seen[0], json!([0, "a \"name\"\n", ""]));
     assert_eq!(seen[1], seen[0]);
     let status: Value = serde_json::from_str(seen[2][1].as_str().unwrap()).unwrap();
     let expected = json!({ "request_id": request, "status": "complete", "detail": "", "body": "a \"name\"" });
@@ -400,6 +401,9 @@ else:
         (7, 4, "error: this process was started by an agent"),
         (8, 4, "error: this process was started by an agent"),
     ];
+    let hidden = "error: this process was started by an agent (CALLBOARD_PROCESS is set), and stores and servers are hidden from it: within a \
+                  turn only `callboard send`, `callboard status` and `callboard wait` work, for what the turn delegates\n";
+    assert_eq!(seen[9], json!([4, "", hidden]));
     for (index, code, text) in refused {
         let (exit, out, error) = (&seen[index][0], &seen[index][1], seen[index][2].as_str().unwrap());
         assert!(*exit == code && *out == "" && error.starts_with(text), "{index}: {}", seen[index]);

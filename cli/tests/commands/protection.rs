@@ -61,7 +61,7 @@ fn a_program_of_an_agent_reaches_neither_the_tokens_nor_the_sockets_of_its_serve
     assert!(serving.line.starts_with("2 agents running"), "{}", serving.line);
     assert_eq!(project.callboard(&["send", "attacker", "try"]).code, Some(0));
     let waited = project.callboard(&["wait", "@last"]);
-    assert_eq!((waited.code, &*waited.out), (Some(0), "complete: []\n"), "{}", waited.error);
+    assert_eq!((waited.code, &*waited.out), (Some(0), "[]\n"), "{}", waited.error);
     let stopped = serving.stop();
     assert!(!stopped.error.contains("warning: programs of agents"), "{}", stopped.error);
 }

@@ -21,11 +21,6 @@ use crate::support::{ended, output_of, write};
 #[test]
 fn a_task_is_sent_to_a_server_and_waited_for() {
     let project = Project::new();
-    let nobody = project.callboard(&["send", "writer", "x"]);
-    assert_eq!(
-        (nobody.code, &*nobody.error),
-        (Some(6), "error: no server runs for these agents: start one with callboard serve\n")
-    );
     let serving = Serving::start(&project);
     let beginning = "1 agent running · 0 waiting for you · 0 failed          http://127.0.0.1:";
     assert!(serving.line.starts_with(beginning), "{}", serving.line);
@@ -42,10 +37,10 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
     let waiting = project.command(&["wait", &id]).spawn().unwrap();
     project.model.answers("myapp is on v2.3.1");
     let waited = ended(waiting);
-    assert_eq!((waited.code, &*waited.out), (Some(0), "complete: myapp is on v2.3.1\n"), "{}", waited.error);
-    assert_eq!(project.callboard(&["wait", "@last"]).out, "complete: myapp is on v2.3.1\n");
+    assert_eq!((waited.code, &*waited.out), (Some(0), "myapp is on v2.3.1\n"), "{}", waited.error);
+    assert_eq!(project.callboard(&["wait", "@last"]).out, "myapp is on v2.3.1\n");
     let unknown = project.callboard(&["send", "nobody", "x"]);
-    let reason = "error: no agent has the name, role or capability \"nobody\"\n";
+    let reason = "error: no agent has the name, role or capability \"nobody\"\n    the agents are capability_gap, compactor, complexity, enricher, summarizer, writer\n";
     assert_eq!((unknown.code, &*unknown.error), (Some(3), reason));
     let second = project.callboard(&["serve", "--listen", "127.0.0.1:0"]);
     assert!(
@@ -56,7 +51,20 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
     );
     let stopped = serving.stop();
     assert_eq!(stopped.code, Some(0), "{}", stopped.error);
-    assert_eq!(project.callboard(&["send", "writer", "x"]).code, Some(6));
+    let (root, stores) = (project.folder.path().to_owned(), project.stores());
+    let advice = "one of another project is reached from its folder, or with its --store";
+    for (store, what, line) in [
+        (
+            &[][..],
+            format!("the project {}, whose stores are in {}", root.display(), stores.display()),
+            "callboard serve",
+        ),
+        (&["--store", "data"], "the store data".to_owned(), "callboard serve --store data"),
+    ] {
+        let nobody = project.callboard(&[&["send", "writer", "x"], store].concat());
+        let expected = format!("error: no server runs for {what}\n    to start one: {line}\n    {advice}\n");
+        assert_eq!((nobody.code, nobody.error), (Some(6), expected));
+    }
 }
 
 #[test]
@@ -80,18 +88,27 @@ fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
     };
     let answered = curl(&certificate);
     assert!(answered.out.contains("\"status\""), "{} {}", answered.out, answered.error);
-    let foreign = "../crates/callboard-server/tests/certificates/second.pem";
+    let foreign = fs::canonicalize("../crates/callboard-server/tests/certificates/second.pem").unwrap();
+    let foreign = foreign.to_str().unwrap();
     assert_eq!(curl(foreign).code, Some(60), "a client that trusts another certificate");
     sent(&project, "over the private socket");
     serving.stop();
 
+    let readable = key.replace("first.key", "readable.key");
+    fs::copy(&key, &readable).unwrap();
+    fs::set_permissions(&readable, Permissions::from_mode(0o644)).unwrap();
     for (options, code, expected) in [
         (
             &["--tls-cert", &certificate][..],
             2,
             "error: TLS needs the key of the certificate too: name its file with --tls-key",
         ),
-        (&["--tls-cert", &key, "--tls-key", &key], 4, "has no certificate in PEM"),
+        (&["--tls-cert", &key, "--tls-key", &key], 2, "first.key has no certificate in PEM"),
+        (&["--tls-cert", &certificate, "--tls-key", &certificate], 2, "first.pem has no private key in PEM"),
+        (&["--tls-cert", foreign, "--tls-key", &key], 2, "the certificate and the key cannot be used"),
+        (&["--tls-cert", "none.pem", "--tls-key", &key], 2, "TLS: none.pem: No such file"),
+        (&["--tls-cert", &certificate, "--tls-key", "/dev"], 2, "TLS: /dev: it is not a file"),
+        (&["--tls-cert", &certificate, "--tls-key", &readable], 4, "so others may use the key: run `chmod 0600 "),
         (
             &["--tls-cert", &certificate, "--tls-key", &files(project.folder.path())[1]],
             4,
@@ -117,9 +134,9 @@ fn a_server_in_an_empty_folder_has_the_starter_team() {
     let remarks = serving.until("the store is ");
     assert!(remarks.contains("so the team of `callboard init` works"), "{remarks}");
     let sent = output_of(there(&["send", "coder", "hello"]));
-    assert!(sent.code == Some(0) && sent.out.ends_with("  acknowledged by coder\n"), "{}", sent.error);
+    assert!(sent.code == Some(0) && sent.error == "acknowledged by coder\n", "{}", sent.error);
     let waited = output_of(there(&["wait", "@last"]));
-    assert!(waited.code == Some(0) && waited.out.starts_with("complete: "), "{} {}", waited.out, waited.error);
+    assert!(waited.code == Some(0) && !waited.out.is_empty(), "{} {}", waited.out, waited.error);
     serving.send(Signal::TERM);
     let stopped = serving.ended();
     assert!(
@@ -160,7 +177,7 @@ fn what_a_delegation_waits_for_is_decided_at_another_terminal() {
     assert_eq!(project.callboard(&["approve", approval]).code, Some(3), "it was denied");
     assert_eq!(project.callboard(&["approve", &id]).code, Some(0));
     project.model.answers("found");
-    assert_eq!(project.callboard(&["wait", &id]).out, "complete: found\n");
+    assert_eq!(project.callboard(&["wait", &id]).out, "found\n");
     assert_eq!(project.callboard(&["pending"]).out, "nothing waits for you\n");
     serving.stop();
 }
@@ -217,7 +234,7 @@ fn a_wait_ends_with_its_time_or_a_signal_while_the_process_that_has_the_store_is
     kill_process(process, Signal::CONT).unwrap();
     assert_eq!((interrupted.code, &interrupted.json()["code"]), (Some(130), &130.into()), "{}", interrupted.out);
     project.model.answers("late");
-    assert_eq!(project.callboard(&["wait", &id]).out, "complete: late\n");
+    assert_eq!(project.callboard(&["wait", &id]).out, "late\n");
     serving.stop();
 }
 
@@ -274,12 +291,7 @@ fn what_a_killed_server_had_acknowledged_is_done_by_the_next_one() {
     let serving = Serving::start_with(&project, &["--model", "fake"]);
     for id in &ids {
         let waited = project.callboard(&["wait", id]);
-        assert!(
-            waited.code == Some(0) && waited.out.starts_with("complete: "),
-            "{id}: {} {}",
-            waited.out,
-            waited.error
-        );
+        assert!(waited.code == Some(0) && !waited.out.is_empty(), "{id}: {} {}", waited.out, waited.error);
     }
     serving.stop();
 }
@@ -308,7 +320,24 @@ fn tokens_are_made_and_revoked_at_the_terminal() {
         (&bot["owner"], &bot["namespaces"], &bot["requests_a_minute"]),
         (&json!("ann"), &json!(["codebase", "pm"]), &json!(60))
     );
-    assert_eq!(project.callboard(&["tokens", "revoke", "bot"]).code, Some(0));
+    let limits =
+        ["--scope", "read,delegate", "--lifetime", "7d", "--tokens-per-day", "500000", "--cost-per-day", "2.50"];
+    assert_eq!(project.callboard(&[&["tokens", "add", "agent"][..], &limits].concat()).code, Some(0));
+    let listed = project.callboard(&["tokens", "list"]).out;
+    let rows: Vec<Vec<&str>> =
+        listed.lines().map(|row| row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();
+    assert_eq!(rows[0], ["token", "owner", "scopes", "created", "expires", "limits"]);
+    let [agent, bot, ci] = &rows[1..] else { panic!("{listed}") };
+    assert_eq!(
+        [agent[0], agent[1], agent[4]],
+        ["agent", "read, delegate", "500,000 tokens a day, $2.50 a day"],
+        "{listed}"
+    );
+    let limits = "60 requests a minute, namespaces codebase pm";
+    assert_eq!([bot[0], bot[1], bot[2], bot[4], bot[5]], ["bot", "ann", "read, delegate", "never", limits], "{listed}");
+    assert_eq!([ci[0], ci[1], ci[3]], ["ci", "read", "never"], "{listed}");
+    assert_eq!(project.callboard(&["tokens", "revoke", "agent"]).code, Some(0));
+    assert_eq!(project.callboard(&["tokens", "delete", "bot"]).code, Some(0));
     assert_eq!(project.callboard(&["tokens", "add", "ci"]).code, Some(2));
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).out, "the token ci is revoked\n");
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).code, Some(3));
@@ -348,7 +377,7 @@ fn runs_of_programs_and_servers_share_a_store() {
     project.model.answers("never read");
     project.model.answers("late");
     let serving = Serving::start(&project);
-    assert_eq!(project.callboard(&["wait", &id]).out, "complete: late\n");
+    assert_eq!(project.callboard(&["wait", &id]).out, "late\n");
     serving.stop();
 }
 
@@ -357,9 +386,10 @@ fn runs_of_programs_and_servers_share_a_store() {
 fn an_mcp_client_uses_the_agents_of_a_server_as_tools() {
     let project = Project::new();
     let nobody = project.callboard(&["mcp"]);
-    assert_eq!(
-        (nobody.code, &*nobody.error),
-        (Some(6), "error: no server runs for these agents: start one with callboard serve\n")
+    assert!(
+        nobody.code == Some(6) && nobody.error.starts_with("error: no server runs for the project "),
+        "{}",
+        nobody.error
     );
     let serving = Serving::start(&project);
     let mut client = project.command(&["mcp"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -403,7 +433,7 @@ fn an_mcp_client_uses_the_agents_of_a_server_as_tools() {
 #[test]
 fn a_server_logs_json_measures_and_keeps_entries() {
     let project = Project::new();
-    let serving = Serving::start_with(&project, &["--log-format", "json"]);
+    let serving = Serving::start_with(&project, &["--log-format", "json", "--turns", "7"]);
     let url = format!("http://{}", serving.address());
     let id = sent(&project, "x");
     project.model.answers("done");
@@ -422,7 +452,10 @@ fn a_server_logs_json_measures_and_keeps_entries() {
     assert!(listed.lines().count() == 2 && listed.contains("plan"), "{listed}");
     assert_eq!(printed(&["list", "notes", "--prefix", "x"]), said("there are no entries in notes\n"));
     assert_eq!(printed(&["delete", "notes", "plan"]), said("plan in notes is deleted\n"));
-    assert_eq!(printed(&["delete", "notes", "plan"]), none);
+    assert_eq!(printed(&["remove", "notes", "plan"]), none);
+    let unread = "error: no agent reads the namespace run: for agents, `run` is the namespace of their run, run:ID with its whole id; they also \
+                  have memory:AGENT, and what `namespaces` in their files names\n";
+    assert_eq!(printed(&["set", "run", "plan", "ship it"]), (Some(2), String::new(), unread.to_owned()));
 
     let secret = fs::read_to_string(project.stores().join("service/owner-token")).unwrap();
     let curl = |token: &str| {
@@ -439,6 +472,7 @@ fn a_server_logs_json_measures_and_keeps_entries() {
         assert!(figures.contains_key(name), "{name}: {text}");
     }
     assert_eq!(figures["callboard_handoff_latency_seconds"].0, "histogram");
+    assert_eq!(figures["callboard_board_free_permits"].1, [(String::new(), 7.0)], "of the pool that --turns sets");
     let wrong = "cbt_0123456789";
     curl(wrong);
     let stopped = serving.stop();

@@ -599,7 +599,19 @@ fn a_program_that_an_agent_has_started_cannot_start_or_change_runs() {
                 refused.error.contains(variable) && refused.error.contains("have the agent delegate the task");
             assert!(refused.code == Some(4) && is_named, "{}", refused.error);
         }
-        assert!(!run(&["runs", "list"]).error.contains(variable), "reading is allowed");
+        // Stores are hidden from programs with this variable.
+        let is_hidden = variable == "CALLBOARD_PROCESS";
+        for arguments in
+            [&["runs", "list"][..], &["pending"], &["agents"], &["usage"], &["watch"], &["status", "@last"]]
+        {
+            let read = run(arguments);
+            assert_eq!(
+                read.code == Some(4) && read.error.contains("stores and servers are hidden"),
+                is_hidden,
+                "{}",
+                read.error
+            );
+        }
     }
 }
 

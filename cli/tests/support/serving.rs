@@ -50,9 +50,9 @@ impl Drop for Serving {
 /// Sends a task to the writer, and returns the run's short id.
 pub(crate) fn sent(project: &Project, task: &str) -> String {
     let printed = project.callboard(&["send", "writer", task]);
-    let id = printed.out.strip_suffix("  acknowledged by writer\n");
-    let id = id.unwrap_or_else(|| panic!("{} {}", printed.out, printed.error));
-    assert_eq!((id.len(), &id[..4], printed.code), (16, "req-", Some(0)), "{}", printed.error);
+    assert_eq!((printed.code, &*printed.error), (Some(0), "acknowledged by writer\n"), "{}", printed.out);
+    let id = printed.out.trim_end();
+    assert_eq!((id.len(), &id[..4]), (16, "req-"), "{id}");
     id.to_owned()
 }
 

@@ -13,6 +13,8 @@ use tempfile::TempDir;
 use crate::screen::{Screen, code_on};
 use crate::support::agents::{agent_with, program};
 use crate::support::model::Model;
+use crate::support::project::Project;
+use crate::support::serving::Serving;
 use crate::support::{CALLBOARD, content, folder_with, make_pipe, output_of};
 use crate::{CHOICES, command, file, screen};
 
@@ -52,6 +54,23 @@ fn an_edited_action_is_done_after_its_card_was_shown_and_the_original_is_not() {
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two\nlines".to_owned())]);
+}
+
+#[test]
+fn a_terminal_shows_who_took_a_task_and_how_it_ended_and_other_outputs_have_data_alone() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    let mut sending = Screen::of(project.command(&["send", "writer", "what version is myapp running?"]));
+    let shown = sending.until("  acknowledged by writer\n");
+    let id = shown.strip_suffix("  acknowledged by writer\n").unwrap();
+    assert!(id.starts_with("req-") && id.len() == 16, "{shown}");
+    sending.ended();
+    project.model.answers("myapp is on v2.3.1");
+    let mut waiting = Screen::of(project.command(&["wait", id]));
+    assert_eq!(waiting.until("\n"), "complete: myapp is on v2.3.1\n");
+    waiting.ended();
+    assert_eq!(project.callboard(&["wait", id]).out, "myapp is on v2.3.1\n");
+    serving.stop();
 }
 
 #[test]

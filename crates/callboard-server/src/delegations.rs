@@ -292,11 +292,6 @@ fn shown(context: &Context, run: &Run) -> Value {
 /// A delegation as lists have it: without what it waits for, and without its result.
 pub(crate) fn brief(context: &Context, run: &Run) -> Value {
     let submission = run.submission();
-    let status = match run.result() {
-        None => "ack",
-        Some(result) if result.outcome.is_finished() => "complete",
-        Some(_) => "fail",
-    };
     json!({
         "request_id": submission.run,
         "trace_id": submission.trace,
@@ -305,7 +300,7 @@ pub(crate) fn brief(context: &Context, run: &Run) -> Value {
         "to_agent": submission.agent,
         "body": submission.task.body,
         "submitted_at": time(submission.at),
-        "status": status,
+        "status": shapes::delegation_status(run),
         "state": shapes::status(run, context.now()),
         "metrics": shapes::stable(&run.metrics()),
     })

@@ -22,6 +22,11 @@ use crate::tokens::{Caller, Scope};
 const MAX_ENTRIES: usize = 200;
 
 fn check(caller: &Caller, namespace: &str) -> Result<(), Problem> {
+    if namespace == "run" {
+        let detail = "no agent reads the namespace run: for agents, `run` is the namespace of their run, run:ID with its whole id; they also \
+                      have memory:AGENT, and what `namespaces` in their files names";
+        return Err(Problem::new(ProblemCode::Refused, detail));
+    }
     if caller.reaches(namespace) {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
-use callboard::actors::Watched;
+use callboard::actors::{StreamMode, Watched};
 use callboard::messages::{AgentName, RunId, visible};
 use callboard::supervision::tree::{TreeEvent, TreeEventKind};
 use futures::stream::{self, BoxStream};
@@ -30,8 +30,7 @@ pub(crate) async fn agent(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [names] = query::values(query.as_deref(), ["modes"])?;
-    let (modes, gap) = (modes(names.as_deref())?, gap(&headers)?);
+    let (modes, gap) = asked(query.as_deref(), &headers)?;
     let agent = known(&context, &name)?;
     let permit = context.streams.open(caller.by())?;
     let events = context.board.watch_agent(&agent, &modes).map(|watched| shown(&watched));
@@ -45,8 +44,7 @@ pub(crate) async fn tree(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [names] = query::values(query.as_deref(), ["modes"])?;
-    let (modes, gap) = (modes(names.as_deref())?, gap(&headers)?);
+    let (modes, gap) = asked(query.as_deref(), &headers)?;
     let permit = context.streams.open(caller.by())?;
     let merged = Merged { runs: context.board.watch(&modes).boxed(), tree: context.board.tree_events() };
     let events = stream::unfold(merged, |mut merged| async { Some((merged.next().await?, merged)) });
@@ -58,6 +56,15 @@ fn known(context: &Context, name: &str) -> Result<AgentName, Problem> {
     let is_host = |agent: &AgentName| context.board.agents().names().iter().any(|known| known.as_str() == agent.host());
     let agent = AgentName::new(name).ok().filter(is_host);
     agent.ok_or_else(|| Problem::not_found(format!("there is no agent {}", visible(name))))
+}
+
+/// The modes that a client asks for, and what it receives first.
+fn asked(
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<(Vec<StreamMode>, impl Stream<Item = Event> + use<>), Problem> {
+    let [names] = query::values(query, ["modes"])?;
+    Ok((modes(names.as_deref())?, gap(headers)?))
 }
 
 /// What a client that was there before receives first: it is not known how much it has missed.

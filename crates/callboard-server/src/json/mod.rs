@@ -22,6 +22,16 @@ pub fn status(run: &Run, now: Timestamp) -> &'static str {
     }
 }
 
+/// Returns the status of a run as a delegation: `ack` until it has ended, then `complete` or `fail`.
+#[must_use]
+pub fn delegation_status(run: &Run) -> &'static str {
+    match run.result() {
+        None => "ack",
+        Some(result) if result.outcome.is_finished() => "complete",
+        Some(_) => "fail",
+    }
+}
+
 /// Returns the result of a run.
 #[must_use]
 pub fn result(result: &RunResult) -> Value {
