@@ -88,8 +88,10 @@ pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 5] = [
 ];
 
 /// Blocks that are a snapshot of a test, word for word: the page, the beginning of the block, and the file with the test.
-pub(super) const SNAPSHOTS: [(&str, &str, &str); 1] =
-    [("docs/testing.md", "the tree differs from its picture ", "tests/simulation/test_kit.rs")];
+pub(super) const SNAPSHOTS: [(&str, &str, &str); 2] = [
+    ("README.md", "$ callboard serve --model fake\n", "cli/tests/terminals/newcomer.rs"),
+    ("docs/testing.md", "the tree differs from its picture ", "tests/simulation/test_kit.rs"),
+];
 
 /// Blocks that are no code: the page, the beginning of the block, and what it is.
 pub(super) const FIGURES: [(&str, &str, &str); 7] = [

@@ -42,12 +42,25 @@ struct Setup {
     codes: &'static [(&'static str, i32)],
 }
 
-const SETUPS: [Setup; 6] = [
+const SETUPS: [Setup; 7] = [
     Setup {
         page: "docs/conversations.md",
         before: r#"
 mkdir agents && printf '[agent]\nname = "support"\n' > agents/support.toml
 printf '[workflow]\nname = "triage"\n[[workflow.tasks]]\nname = "sort"\nagent = "support"\n' > triage.toml
+"#,
+        variables: &[],
+        codes: &[],
+    },
+    Setup {
+        page: "docs/http.md",
+        // The program itself and not the function, so that its id is that of the server.
+        before: r#"
+callboard init
+printf '[agent]\nname = "slow"\n[agent.process]\ncommand = ["sh", "-c", "read hello; read turn"]\n' > agents/slow.toml
+mkfifo served
+"$CALLBOARD" serve --model fake --listen 127.0.0.1:0 > served 2> log & trap "kill $!" EXIT
+read LINE < served && URL=${LINE##* }
 "#,
         variables: &[],
         codes: &[],
