@@ -433,6 +433,16 @@ fn an_mcp_client_uses_the_agents_of_a_server_as_tools() {
 #[test]
 fn a_server_logs_json_measures_and_keeps_entries() {
     let project = Project::new();
+    // What a program of an agent could leave in the project: tokens of its own. This is the hash of `wrong`.
+    let token = json!({
+        "name": "planted", "sha256": "164833203262a61c18a0bbdc79e405657b7f494c6a5f675ea177036a3ddc4f4a",
+        "scopes": ["read", "delegate", "approve", "admin"], "created_at_ms": 0, "expires_at_ms": null, "is_owner": true,
+    });
+    let planted = json!({ "version": 1, "tokens": [token] }).to_string();
+    for place in ["", "service/", "agents/service/", ".callboard/", ".callboard/service/"] {
+        write(&project.folder, &format!("{place}tokens.json"), &planted);
+        write(&project.folder, &format!("{place}owner-token"), "cbt_0123456789");
+    }
     let serving = Serving::start_with(&project, &["--log-format", "json", "--turns", "7"]);
     let url = format!("http://{}", serving.address());
     let id = sent(&project, "x");

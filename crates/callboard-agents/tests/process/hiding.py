@@ -126,6 +126,8 @@ def direct(prefix, board, state, work, socket_path, handle, terminal):
     attempt(on("read"), reads)
     attempt(on("list"), lambda: os.listdir(state) != [])
     attempt(on("write"), lambda: open(os.path.join(state, "approved"), "w").close())
+    attempt(on("plant_tokens"), lambda: open(os.path.join(state, "tokens.json"), "w").close())
+    attempt(on("plant_folder"), lambda: os.makedirs(os.path.join(state, "service")))
     attempt(on("by_own_root"), lambda: reads("/proc/self/root" + token))
     attempt(on("by_link"), lambda: (os.symlink(token, f"{work}/l{os.getpid()}"), reads(f"{work}/l{os.getpid()}"))[1])
     attempt(on("hard_link"), lambda: os.link(token, f"{work}/h{os.getpid()}"))

@@ -3,11 +3,16 @@
 
 #![cfg(all(unix, feature = "process"))]
 
-use callboard::actors::Turn;
+use std::sync::Arc;
+
+use callboard::actors::{StreamMode, Turn, Watched};
 use callboard::messages::{Limits, RunEvent};
 use callboard::prelude::*;
+use callboard::supervision::runs::BreakerPolicy;
 use callboard_agents::ProcessAgent;
+use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::common::builder;
@@ -120,7 +125,11 @@ async fn a_turn_that_delegates_by_a_program_meets_the_refusals_of_one_that_deleg
         ("coder", Limits { handoffs: 0, ..usual() }),
         ("coder", Limits { agents: 1, ..usual() }),
         ("coder", Limits { depth: 0, ..usual() }),
+        ("coder", Limits { tokens: 0, ..usual() }),
+        ("broken", usual()),
     ];
+    let broken = |_: Turn| async { Err::<Command, _>(TurnError::transient("it is down")) };
+    let open_at_once = BreakerPolicy { threshold: 1, ..BreakerPolicy::default() };
     let by_itself = AgentSpec::new("worker", |turn: Turn| async move {
         let to = turn.input_json().as_str().unwrap().to_owned();
         let refused = turn.delegate(&to, "work").await.unwrap_err();
@@ -129,17 +138,76 @@ async fn a_turn_that_delegates_by_a_program_meets_the_refusals_of_one_that_deleg
     let by_program = child("answer = delegated(turn['input'])\ndone = answer['error']");
     let mut refusals = Vec::new();
     for spec in [by_itself, by_program] {
-        let board = builder().with(spec).with(coder()).start().await.unwrap();
+        let board = builder().breaker(open_at_once).with(spec).with(coder()).agent("broken", broken);
+        let board = board.start().await.unwrap();
+        let fails = Task::new("x").to("broken").limits(Limits { attempts: 1, ..usual() });
+        board.submit(fails).await.unwrap().result().await.unwrap();
         let mut texts = Vec::new();
         for (to, limits) in &cases {
-            texts.push(output(&board, task().input(*to).limits(limits.clone())).await);
+            let text = output(&board, task().input(*to).limits(limits.clone())).await.as_str().unwrap().to_owned();
+            // How long the breaker stays open is another time each time.
+            texts.push(text.replace(|c: char| c.is_ascii_digit(), ""));
         }
         board.shutdown().await;
         refusals.push(texts);
     }
     assert_eq!(refusals[0], refusals[1]);
-    let different: std::collections::BTreeSet<_> = refusals[0].iter().map(Value::to_string).collect();
+    let different: std::collections::BTreeSet<_> = refusals[0].iter().collect();
     assert_eq!(different.len(), cases.len(), "{different:?}");
+}
+
+#[tokio::test]
+async fn a_program_whose_wait_would_close_a_circle_is_refused() {
+    let by_itself = AgentSpec::new("worker", |turn: Turn| async move {
+        if !turn.chain().is_empty() {
+            return Ok(Command::output("fine"));
+        }
+        turn.delegate("gate", "wait").await?;
+        let refused = turn.delegate("other", "work").await.unwrap_err();
+        Ok(Command::output(refused.to_string()))
+    });
+    let by_program = child("done = 'fine' if turn['chain'] else [delegated('gate'), delegated('other')['error']][1]");
+    let mut refusals = Vec::new();
+    for worker in [by_itself, by_program] {
+        let [holds, waits] = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (held, waited) = (Arc::clone(&holds), Arc::clone(&waits));
+        let gate = move |_: Turn| {
+            let (holds, waits) = (Arc::clone(&held), Arc::clone(&waited));
+            async move {
+                holds.notify_one();
+                waits.notified().await;
+                Ok(Command::output("go on"))
+            }
+        };
+        let other = |turn: Turn| async move { Ok(Command::output(turn.delegate("worker", "help").await?)) };
+        let board = builder()
+            .with(worker.non_reentrant())
+            .with(AgentSpec::new("other", other).non_reentrant())
+            .agent("gate", gate)
+            .start()
+            .await
+            .unwrap();
+        let first = board.submit(task()).await.unwrap();
+        timeout(AT_MOST, holds.notified()).await.unwrap();
+        // It has its slot, and waits for that of the worker.
+        let second = board.submit(Task::new("x").to("other")).await.unwrap();
+        let events = second.events(1, &[StreamMode::Debug]).await.unwrap();
+        let mut delegations = events.filter(|watched| {
+            let is = matches!(watched, Watched::Event { event, .. } if matches!(**event, RunEvent::Delegated { .. }));
+            std::future::ready(is)
+        });
+        timeout(AT_MOST, delegations.next()).await.unwrap().unwrap();
+        waits.notify_one();
+        let result = timeout(AT_MOST, first.result()).await.expect("the run does not end").unwrap();
+        // Without the turns and requests, whose ids differ.
+        let text = result.output.as_str().unwrap();
+        let agents = text.split(" waits for ").map(|wait| wait.split(" (").next().unwrap().to_owned());
+        refusals.push(agents.collect::<Vec<_>>());
+        assert_eq!(timeout(AT_MOST, second.result()).await.unwrap().unwrap().output, "fine");
+        board.shutdown().await;
+    }
+    assert!(refusals[0].len() > 2 && refusals[0][0].starts_with("waiting would never end: "), "{refusals:?}");
+    assert_eq!(refusals[0], refusals[1]);
 }
 
 #[tokio::test]
@@ -267,7 +335,6 @@ mod shell {
     use super::*;
     use callboard_agents::tools::{Root, ShellExec};
     use callboard_agents::{Tool, ToolScope};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     fn scope(turn: &Turn) -> ToolScope {

@@ -240,6 +240,36 @@ mod tests {
 
     use super::*;
 
+    /// The limits of namespaces cannot be set then, so that a program could leave none for the next one.
+    #[test]
+    fn where_the_settings_of_the_kernel_are_read_only_nothing_is_hidden_and_the_reason_is_kept() {
+        const CHILD: &str = "CALLBOARD_READ_ONLY_SETTINGS";
+        let hiding = || Hiding::of(&[std::env::temp_dir()], &[], &[]);
+        if std::env::var_os(CHILD).is_some() {
+            for _ in 0..2 {
+                let error = hiding().err().unwrap().to_string();
+                assert!(error.contains("Read-only file system") && Hiding::is_unsupported(), "{error}");
+            }
+            println!("refused");
+            return;
+        }
+        let within = |line: &str| {
+            let mut shell = Command::new("unshare");
+            shell.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+            let mounts = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys";
+            shell.arg(format!("{mounts} && {line}")).arg(std::env::current_exe().unwrap());
+            shell.args(["--exact", "--nocapture"]).arg(std::thread::current().name().unwrap().to_owned());
+            shell.env(CHILD, "1").output()
+        };
+        // Where no namespaces can be made, nothing can be hidden either.
+        if hiding().is_err() || !within("true").is_ok_and(|output| output.status.success()) {
+            return;
+        }
+        let output = within("exec \"$0\" \"$@\"").unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("refused"), "{output:?}");
+    }
+
     #[test]
     fn what_is_removed_before_the_program_starts_is_left_out() {
         let base = tempfile::tempdir().unwrap();
