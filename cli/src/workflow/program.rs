@@ -13,7 +13,7 @@ use tokio::process::{Child, Command as Process};
 use tokio::time::timeout;
 
 use callboard::prelude::*;
-use callboard_agents::hide_from;
+use callboard_agents::{ProgramSocket, hide_from};
 use callboard_confine::{CoreDumps, apart, start};
 
 use crate::page::brief;
@@ -55,6 +55,7 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
     };
     let cannot = |error: std::io::Error| TurnError::terminal(format!("{name} cannot be run: {error}"));
     hide_from(process.as_std_mut(), &[state.path()]).map_err(cannot)?;
+    let socket = ProgramSocket::pass(process.as_std_mut(), turn).map_err(cannot)?;
     // Registered, so that the reaper of orphans does not take its status.
     let (mut child, _started) = start(|| process.spawn(), Child::id).map_err(cannot)?;
     let mut group = ProcessGroupGuard::of(&child);
@@ -78,15 +79,21 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, Tur
         let mut streams = pin!(async {
             tokio::try_join!(write, whole(stdout, &mut output, name), end_of(stderr, &mut errors)).map(|_| ())
         });
-        tokio::select! {
-            done = &mut streams => {
-                done?;
-                child.wait().await
-            }
-            status = child.wait() => {
-                // Processes that it started may hold the streams open without end.
-                timeout(AFTER_END, streams).await.unwrap_or(Ok(()))?;
-                status
+        let mut are_read = false;
+        loop {
+            tokio::select! {
+                done = &mut streams, if !are_read => {
+                    done?;
+                    are_read = true;
+                }
+                status = child.wait() => {
+                    if !are_read {
+                        // Processes that it started may hold the streams open without end.
+                        timeout(AFTER_END, streams).await.unwrap_or(Ok(()))?;
+                    }
+                    break status;
+                }
+                () = socket.waits() => {}
             }
         }
     };

@@ -80,7 +80,7 @@ pub use output::OutputSchema;
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::{
-    ProcessAgent, can_hide_from_programs, hide_folder_from_programs, hide_from, hide_from_programs,
+    ProcessAgent, ProgramSocket, can_hide_from_programs, hide_folder_from_programs, hide_from, hide_from_programs,
     is_exposed_to_programs,
 };
 #[cfg(all(target_os = "linux", feature = "process"))]

@@ -52,6 +52,7 @@ pub use hidden::{
 };
 #[cfg(target_os = "linux")]
 pub use orphans::is_program_of_board;
+pub use turn_socket::ProgramSocket;
 pub(super) use variables::redacted;
 #[cfg(target_os = "linux")]
 pub use zombies::reap_orphans;

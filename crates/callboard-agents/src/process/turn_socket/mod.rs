@@ -105,6 +105,50 @@ impl Drop for TurnSocket {
     }
 }
 
+/// The socket by which a program that you start delegates in the name of a turn (docs/process-agents.md, "The socket of a turn"). It is
+/// closed when this is dropped.
+///
+/// ```no_run
+/// # async fn take_turn(turn: callboard::prelude::Turn) -> std::io::Result<()> {
+/// use callboard_agents::ProgramSocket;
+///
+/// let mut program = tokio::process::Command::new("./program");
+/// let socket = ProgramSocket::pass(program.as_std_mut(), &turn)?;
+/// let mut child = program.spawn()?;
+/// loop {
+///     tokio::select! {
+///         ended = child.wait() => break ended.map(drop),
+///         () = socket.waits() => {}
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ProgramSocket {
+    open: OpenSocket,
+    _serving: TurnSocket,
+}
+
+impl ProgramSocket {
+    /// Has a program inherit the socket as descriptor 3. Call it last, after what confines the program.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn pass(program: &mut std::process::Command, turn: &Turn) -> io::Result<Self> {
+        let (socket, end) = TurnSocket::new()?;
+        pass(program, end)?;
+        Ok(Self { open: socket.open(turn, None), _serving: socket })
+    }
+
+    /// Returns when the turn begins to wait for a delegation: whoever polls the turn then yields its permit. Cancel safe.
+    pub async fn waits(&self) {
+        waits(Some(&self.open)).await;
+    }
+}
+
 /// Has a program inherit its end. To be called last.
 pub(crate) fn pass(program: &mut std::process::Command, end: OwnedFd) -> io::Result<()> {
     program.env(VARIABLE, "3");
