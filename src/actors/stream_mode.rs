@@ -52,6 +52,7 @@ impl StreamMode {
             | RunEvent::Recovered { .. }
             | RunEvent::ConversationEntered { .. }
             | RunEvent::ConversationRead { .. }
+            | RunEvent::ReferenceChanged { .. }
             | RunEvent::Stopped { .. } => matches!(self, Self::Updates | Self::Debug),
             RunEvent::Overwritten { update, .. }
             | RunEvent::Resumed { update, .. }

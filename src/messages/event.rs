@@ -430,6 +430,13 @@ pub enum RunEvent {
         /// When the shard decided it, by the wall clock.
         at: Timestamp,
     },
+    /// Who delegated the task from outside has changed what it refers to.
+    ReferenceChanged {
+        /// What turns that begin after this read ([`Turn::reference`](crate::actors::Turn::reference)).
+        reference: Option<Arc<str>>,
+        /// When the shard decided it, by the wall clock.
+        at: Timestamp,
+    },
 }
 
 /// A field of an event that is stored beside it.
@@ -453,7 +460,8 @@ macro_rules! turn_of {
             | RunEvent::Recovered { .. }
             | RunEvent::Stopped { .. }
             | RunEvent::ConversationEntered { .. }
-            | RunEvent::ConversationRead { .. } => None,
+            | RunEvent::ConversationRead { .. }
+            | RunEvent::ReferenceChanged { .. } => None,
             RunEvent::StepStarted { turn, .. }
             | RunEvent::StepFinished { turn, .. }
             | RunEvent::Delegated { turn, .. }
@@ -522,7 +530,8 @@ macro_rules! time_beside_of {
             | RunEvent::AskedUntil { .. }
             | RunEvent::QuestionExpired { .. }
             | RunEvent::ConversationEntered { .. }
-            | RunEvent::ConversationRead { .. } => None,
+            | RunEvent::ConversationRead { .. }
+            | RunEvent::ReferenceChanged { .. } => None,
         }
     };
 }
@@ -570,7 +579,8 @@ impl RunEvent {
             | Self::AskedUntil { at, .. }
             | Self::QuestionExpired { at, .. }
             | Self::ConversationEntered { at, .. }
-            | Self::ConversationRead { at, .. } => Some(*at),
+            | Self::ConversationRead { at, .. }
+            | Self::ReferenceChanged { at, .. } => Some(*at),
         }
     }
 

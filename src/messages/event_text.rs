@@ -105,6 +105,8 @@ impl fmt::Display for RunEvent {
                     runs + left_out
                 )
             }
+            Self::ReferenceChanged { reference: Some(reference), .. } => write!(f, "refers to {} now", cut(reference)),
+            Self::ReferenceChanged { reference: None, .. } => f.write_str("refers to nothing outside any more"),
             Self::Forked { from, input, .. } => {
                 write!(f, "forked from turn {} of run {}", from.number, from.run)?;
                 match input {

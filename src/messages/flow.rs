@@ -124,6 +124,7 @@ impl Flow {
                 | RunEvent::Resumed { .. }
                 | RunEvent::ConversationEntered { .. }
                 | RunEvent::ConversationRead { .. }
+                | RunEvent::ReferenceChanged { .. }
                 | RunEvent::Forked { .. } => {}
             }
             flow.add_late_nodes();

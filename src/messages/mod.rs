@@ -84,7 +84,7 @@ pub use question::{Question, QuestionId};
 pub use refusal::Refusal;
 #[cfg(test)]
 pub(crate) use remark::{MAX_PERSON, MAX_REASON};
-pub(crate) use remark::{check_person, check_reason};
+pub(crate) use remark::{check_person, check_reason, check_reference};
 pub use state::{Difference, FinalState, Reducer, Schema, State, StateChange, StateError, StateRules};
 pub use task::{Handoffs, Submission, Task};
 pub use time::Timestamp;

@@ -18,6 +18,11 @@ pub(crate) fn check_reason(reason: &str) -> Result<(), OverLimit> {
     check("the reason", reason, MAX_REASON, "say it in short, and where the rest is")
 }
 
+/// Checks what a task refers to.
+pub(crate) fn check_reference(reference: &str) -> Result<(), OverLimit> {
+    check("the reference", reference, MAX_REASON, "name the place, and not what is there")
+}
+
 fn check(what: &'static str, text: &str, max: usize, advice: &'static str) -> Result<(), OverLimit> {
     let length = text.chars().count();
     if length <= max { Ok(()) } else { Err(OverLimit::Length { what, length, max, advice }) }

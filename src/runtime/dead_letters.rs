@@ -103,6 +103,7 @@ impl DeadLettersHandle {
                 | RunError::Trimmed(_)
                 | RunError::NotHere(_)
                 | RunError::Quarantined { .. }
+                | RunError::NotRequester(_)
                 | RunError::OverLimit(_),
             ) => return Ok(false),
         };

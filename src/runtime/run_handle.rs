@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use crate::actors::{StreamMode, Subject, Watched};
 use crate::messages::{
     Flow, Json, OverLimit, RunEvent, RunId, RunResult, Unacknowledged, Update, check_person, check_reason,
+    check_reference,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
@@ -61,7 +62,10 @@ pub enum RunError {
         /// Why the run could not be read or replayed.
         why: String,
     },
-    /// The reason of a cancellation is too long. Nothing was cancelled.
+    /// It was delegated by somebody else, who alone changes what it refers to.
+    #[error("run {0} is a delegation of somebody else, or of nobody: only the requester changes what it refers to")]
+    NotRequester(RunId),
+    /// The reason of a cancellation, or the reference, is too long. Nothing was changed.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
     /// The journal of the run cannot be read: the store reported an error, or was closed when the board stopped.
@@ -195,10 +199,53 @@ impl RunHandle {
     /// The reason is too long, the run is unknown, its journal cannot be read, this board does not work on it, or has stopped before it ended.
     pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
         check_reason(reason)?;
+        self.change_open(|ack| RunMessage::Cancel { reason: reason.to_owned(), ack }).await
+    }
+
+    /// Changes the outside resource that a delegation from outside refers to ([`Task::reference`](crate::messages::Task)). Turns of its agent
+    /// that begin after this read the new one ([`Turn::reference`](crate::actors::Turn::reference)). `false` when the run has ended already.
+    /// The reference has at most (4,096) characters.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::messages::AgentName;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("asker", |turn: Turn| async move {
+    ///         turn.people().ask("well?").await?;
+    ///         Ok(Command::new().goto("teller"))
+    ///     })
+    ///     .agent("teller", |turn: Turn| async move { Ok(Command::output(turn.reference().unwrap_or_default())) })
+    ///     .start()
+    ///     .await?;
+    /// let task = Task::new("x").to("asker").from_agent(AgentName::new("ann")?).reference("issue 7");
+    /// let run = board.submit(task).await?;
+    /// assert!(run.change_reference("bob", Some("issue 8")).await.is_err());
+    /// assert!(run.change_reference("ann", Some("issue 8")).await?);
+    /// let asked = board.people().next().await.unwrap();
+    /// board.people().answer(asked.id(), Json::null(), "ann").await?;
+    /// assert_eq!(run.result().await?.output, "issue 8");
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The task was not delegated by `requester` ([`Task::from_agent`](crate::messages::Task)), the reference is too long, the run is unknown,
+    /// its journal cannot be read, this board does not work on it, or has stopped before it ended.
+    pub async fn change_reference(&self, requester: &str, reference: Option<&str>) -> Result<bool, RunError> {
+        check_reference(reference.unwrap_or_default())?;
+        let run = self.read().await?;
+        if run.submission().requester().is_none_or(|from| from.as_str() != requester) {
+            return Err(RunError::NotRequester(self.id));
+        }
+        self.change_open(|ack| RunMessage::Refer { reference: reference.map(Into::into), ack }).await
+    }
+
+    /// Has the run do what only an open one does; `false` when it has ended already.
+    async fn change_open(&self, message: impl Fn(oneshot::Sender<bool>) -> RunMessage) -> Result<bool, RunError> {
         loop {
-            let reason = reason.to_owned();
-            let cancelled = self.board.ask_run(self.id, |ack| RunMessage::Cancel { reason, ack }).await;
-            match cancelled {
+            let changed = self.board.ask_run(self.id, &message).await;
+            match changed {
                 Some(true) => return Ok(true),
                 Some(false) => {
                     self.check_quarantine()?;

@@ -252,9 +252,10 @@ impl Callboard {
             RunError::Trimmed(_) => ForkError::Trimmed,
             RunError::OverLimit(error) => ForkError::OverLimit(error),
             RunError::Storage(error) | RunError::StoreStopped { error, .. } => ForkError::Storage(error),
-            RunError::NotHere(run) | RunError::Quarantined { run, .. } | RunError::Stopped(run) => {
-                ForkError::NotHere(run)
-            }
+            RunError::NotHere(run)
+            | RunError::Quarantined { run, .. }
+            | RunError::Stopped(run)
+            | RunError::NotRequester(run) => ForkError::NotHere(run),
         })?;
         let history = board.journal.read(run).await?.events;
         let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;

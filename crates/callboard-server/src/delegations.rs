@@ -128,10 +128,11 @@ pub(crate) async fn known(context: &Context, id: Option<RunId>) -> Result<Option
     }
 }
 
-/// Whether a task is the one that an earlier request with the same key asked for. The classifier may have chosen limits for that one.
+/// Whether a task is the one that an earlier request with the same key asked for. The classifier may have chosen limits for that one, and
+/// what it refers to may have been changed since.
 pub(crate) fn is_same(asked: &Task, before: &Task) -> bool {
     let limits = asked.limits.clone().or_else(|| before.limits.clone());
-    Task { limits, durability: before.durability, ..asked.clone() } == *before
+    Task { limits, durability: before.durability, reference: before.reference.clone(), ..asked.clone() } == *before
 }
 
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
@@ -167,6 +168,37 @@ pub(crate) async fn shown_run(context: &Context, run: RunId) -> Result<Value, Pr
 pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Json<Value>, Problem> {
     let fold = find(&context, &id)?.read().await?;
     Ok(Json(shown(&context, &fold)))
+}
+
+/// What a delegation is to refer to.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    /// Has to be there: without it nothing would be changed.
+    #[serde(deserialize_with = "present")]
+    reference: Option<Value>,
+}
+
+/// Changes what a delegation refers to, for the requester alone: the token that gave it, or another of the same person.
+pub(crate) async fn change(
+    State(context): Shared,
+    Id(id): Id,
+    Extension(caller): Extension<Caller>,
+    Body(Change { reference }): Body<Change>,
+) -> Result<Json<Value>, Problem> {
+    let reference = match &reference {
+        Some(Value::String(reference)) => Some(reference.as_str()),
+        Some(Value::Null) | None => None,
+        Some(_) => return Err(Problem::bad("the body: `reference` is a text or null")),
+    };
+    let run = find(&context, &id)?;
+    let from = run.read().await?.submission().task.from_agent.clone();
+    let own = from.filter(|from| context.is_of_person(from.as_str(), &caller));
+    let requester = own.as_ref().map_or(&*caller.name, |from| from.as_str());
+    if !run.change_reference(requester, reference).await? {
+        return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
+    }
+    Ok(Json(readable(&caller, shown(&context, &run.read().await?))))
 }
 
 /// Why a delegation is cancelled.

@@ -203,6 +203,11 @@ fn operation(route: &Route) -> Option<Operation> {
             Operation::of("Delegates a task", schema("Delegation")).body(body(&task, &["body"])).accepted()
         }
         ("GET", "/v1/delegations/{id}" | "/v1/runs/{id}") => Operation::of("A delegation", schema("Delegation")),
+        ("PATCH", "/v1/delegations/{id}") => {
+            let change = json!({ "reference": { "type": ["string", "null"] } });
+            Operation::of("Changes what a delegation refers to", schema("Delegation"))
+                .body(body(&change, &["reference"]))
+        }
         ("POST", "/v1/delegations/{id}/cancel") => {
             Operation::of("Cancels a delegation", schema("Delegation")).body(body(&json!({ "reason": text() }), &[]))
         }

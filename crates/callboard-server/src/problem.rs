@@ -59,7 +59,7 @@ codes! {
     BadRequest = BAD_REQUEST, "bad-request";
     /// The request has no token, or one that is unknown, expired or revoked.
     Unauthenticated = UNAUTHORIZED, "unauthenticated";
-    /// The token does not have the scope that the route needs.
+    /// The token does not have the scope that the route needs, or what it asks for belongs to another token.
     MissingScope = FORBIDDEN, "missing-scope";
     /// The token was not granted the namespace of the shared context.
     NotGranted = FORBIDDEN, "not-granted";
@@ -206,6 +206,7 @@ impl From<RunError> for Problem {
                 let detail = format!("delegation {run} is quarantined; the log of the server has the cause");
                 return Self::new(ProblemCode::Conflict, detail);
             }
+            RunError::NotRequester(_) => ProblemCode::MissingScope,
             RunError::OverLimit(_) => ProblemCode::BadRequest,
             RunError::Storage(error) | RunError::StoreStopped { error, .. } => return Self::of_store(error),
             RunError::Stopped(_) => ProblemCode::Unavailable,

@@ -33,7 +33,7 @@ use crate::{
 /// A route of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// `GET`, `POST` or `DELETE`.
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
     pub method: &'static str,
     /// The path, with its parameters in braces.
     pub path: &'static str,
@@ -74,6 +74,7 @@ const TABLE: &[(Route, Handler)] = &[
     (get("/v1/dead-letters", Access::Scope(Scope::Read)), || on(MethodFilter::GET, lists::dead_letters)),
     (post("/v1/delegations", Access::Scope(Scope::Delegate)), || on(MethodFilter::POST, delegations::create)),
     (get("/v1/delegations/{id}", Access::Scope(Scope::Read)), || on(MethodFilter::GET, delegations::get)),
+    (patch("/v1/delegations/{id}", Access::Scope(Scope::Delegate)), || on(MethodFilter::PATCH, delegations::change)),
     (post("/v1/delegations/{id}/cancel", Access::Scope(Scope::Delegate)), || {
         on(MethodFilter::POST, delegations::cancel)
     }),
@@ -119,6 +120,10 @@ const fn post(path: &'static str, access: Access) -> Route {
 
 const fn put(path: &'static str, access: Access) -> Route {
     Route { method: "PUT", path, access }
+}
+
+const fn patch(path: &'static str, access: Access) -> Route {
+    Route { method: "PATCH", path, access }
 }
 
 const fn delete(path: &'static str, access: Access) -> Route {

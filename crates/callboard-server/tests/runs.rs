@@ -4,8 +4,10 @@
 
 mod local;
 
+use axum::body::Body;
+use axum::http::Request;
 use callboard::env::Env;
-use callboard::messages::{Complexity, SendTo, Usage};
+use callboard::messages::{Complexity, RunEvent, SendTo, Usage};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
@@ -159,5 +161,61 @@ async fn figures_count_requests_and_include_what_the_process_measures() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_the_requester_changes_what_a_delegation_refers_to() {
+    let board = Callboard::builder()
+        .agent("asker", |turn: Turn| async move {
+            turn.people().ask("well?").await?;
+            Ok(Command::output(turn.reference().unwrap_or("nothing")).goto("teller"))
+        })
+        .agent("teller", |turn: Turn| async move { Ok(Command::output(turn.reference().unwrap_or("nothing"))) })
+        .start()
+        .await
+        .unwrap();
+    let tokens = Tokens::new(Env::system());
+    let scopes = [Scope::Read, Scope::Delegate];
+    let [laptop, phone, bob] = ["laptop", "phone", "bob"].map(|name| tokens.add(TokenSpec::new(name, scopes)).unwrap());
+    let admin = tokens.add(TokenSpec::new("admin", Scope::ALL)).unwrap();
+    let people = ["laptop", "phone"].map(|token| (token.to_owned(), "ann".to_owned()));
+    let router = Server::new(board.clone(), tokens).people(people).router();
+    let send = async |secret: &str, method: &str, path: &str, body: Value| {
+        let request = Request::builder().method(method).uri(path).header("Host", "localhost");
+        let request =
+            request.header("Authorization", format!("Bearer {secret}")).header("Content-Type", "application/json");
+        let answer = router.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+        (answer.status().as_u16(), serde_json::from_str::<Value>(&text_of(answer).await).unwrap())
+    };
+    let task = json!({ "to": "asker", "body": "x", "reference": "issue 7" });
+    let (_, given) = send(&laptop, "POST", "/v1/delegations", task).await;
+    let path = format!("/v1/delegations/{}", given["request_id"].as_str().unwrap());
+    let to = |reference: &str| json!({ "reference": reference });
+    for other in [&bob, &admin] {
+        let (status, problem) = send(other, "PATCH", &path, to("issue 9")).await;
+        assert_eq!((status, &problem["code"]), (403, &json!("missing-scope")), "{problem}");
+    }
+    for unfit in
+        [json!({}), json!({ "reference": 7 }), json!({ "reference": "x", "body": "y" }), to(&"x".repeat(4_097))]
+    {
+        assert_eq!(send(&laptop, "PATCH", &path, unfit).await.0, 400);
+    }
+    assert_eq!(send(&laptop, "GET", &path, Value::Null).await.1["reference"], "issue 7");
+    for (token, reference) in [(&laptop, Value::Null), (&phone, json!("issue 8"))] {
+        let (status, changed) = send(token, "PATCH", &path, json!({ "reference": reference })).await;
+        assert_eq!((status, &changed["reference"]), (200, &reference), "{changed}");
+    }
+    let asked = board.people().next().await.unwrap();
+    board.people().answer(asked.id(), Json::null(), "ann").await.unwrap();
+    let run = board.run(given["request_id"].as_str().unwrap().parse().unwrap());
+    assert_eq!(run.result().await.unwrap().output, "issue 8", "a turn that begins later reads it");
+    let history = run.history().await.unwrap();
+    let outputs = history.iter().filter_map(|event| match event {
+        RunEvent::TurnEnded { command, .. } => command.output.as_ref()?.as_str(),
+        _ => None,
+    });
+    assert_eq!(outputs.collect::<Vec<_>>(), ["issue 7", "issue 8"], "one that has begun keeps what it has read");
+    assert_eq!(send(&laptop, "PATCH", &path, to("issue 9")).await.0, 409, "it has ended");
     board.shutdown().await;
 }

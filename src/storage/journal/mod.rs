@@ -955,6 +955,15 @@ mod tests {
         crate::testing::golden::check(folder, &stored(events));
     }
 
+    #[test]
+    fn the_bytes_of_changes_of_a_reference_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let changed = |reference| RunEvent::ReferenceChanged { reference, at };
+        let events = vec![changed(Some("group/project#8".into())), changed(None)];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/references");
+        crate::testing::golden::check(folder, &stored(events));
+    }
+
     #[tokio::test]
     async fn a_journal_reads_back_what_was_appended() {
         let journal = Journal::new(Arc::new(Memory::default()));

@@ -153,6 +153,7 @@ fn events() -> Vec<RunEvent> {
             is_tainted: false,
             at,
         },
+        RunEvent::ReferenceChanged { reference: Some("issue 8".into()), at },
     ]
 }
 

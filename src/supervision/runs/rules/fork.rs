@@ -378,6 +378,7 @@ fn copy_around(
             | RunEvent::NeedsAttention { .. }
             | RunEvent::ConversationEntered { .. }
             | RunEvent::ConversationRead { .. }
+            | RunEvent::ReferenceChanged { .. }
             | RunEvent::Stopped { .. } => false,
         };
         copy.follow(event, is_wanted, is_after);
@@ -470,8 +471,8 @@ impl Copy {
     fn follow(&mut self, event: &RunEvent, is_wanted: bool, is_after: bool) {
         let first_of_old = self.old.turns().next_number();
         self.old.step(event);
-        // The fork sees what the run has read, and leaves no messages itself.
-        if matches!(event, RunEvent::ConversationRead { .. }) {
+        // The fork sees what the run has read, and leaves no messages itself. It refers to what the run referred to.
+        if matches!(event, RunEvent::ConversationRead { .. } | RunEvent::ReferenceChanged { .. }) {
             self.new.step(event);
             self.events.push(event.clone());
         }

@@ -75,8 +75,8 @@ pub(in crate::supervision::runs) enum OnCommit {
     Answered(oneshot::Sender<Result<(), AnswerError>>),
     /// Confirms an overwrite.
     Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
-    /// Confirms a cancellation, with whether the run was open.
-    Cancelled(oneshot::Sender<bool>, bool),
+    /// Confirms what only an open run does, such as a cancellation, with whether the run was open.
+    WasOpen(oneshot::Sender<bool>, bool),
     /// Answers a request whose answer is not in the turn's records.
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }

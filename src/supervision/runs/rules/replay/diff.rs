@@ -139,6 +139,7 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         | RunEvent::Resumed { .. }
         | RunEvent::Forked { .. }
         | RunEvent::ConversationRead { .. }
+        | RunEvent::ReferenceChanged { .. }
         | RunEvent::Stopped { .. } => true,
     }
 }
@@ -296,6 +297,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::Resumed { at, .. }
         | RunEvent::ConversationEntered { at, .. }
         | RunEvent::ConversationRead { at, .. }
+        | RunEvent::ReferenceChanged { at, .. }
         | RunEvent::Stopped { at, .. } => *at = never,
         RunEvent::StepStarted { at, .. }
         | RunEvent::StepFinished { at, .. }

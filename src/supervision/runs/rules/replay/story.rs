@@ -243,6 +243,7 @@ impl TurnStory {
             | RunEvent::Recovered { .. }
             | RunEvent::ConversationEntered { .. }
             | RunEvent::ConversationRead { .. }
+            | RunEvent::ReferenceChanged { .. }
             | RunEvent::Stopped { .. } => {}
         }
     }

@@ -332,6 +332,10 @@ impl Run {
                     }
                 }
             }
+            RunEvent::ReferenceChanged { reference, at } => {
+                self.last_at = *at;
+                Arc::make_mut(&mut self.submission).task.reference.clone_from(reference);
+            }
             RunEvent::Forked { turn, input, update, at, .. } => {
                 self.last_at = *at;
                 self.change(*turn, input.as_ref(), update);

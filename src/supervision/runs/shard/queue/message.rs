@@ -84,6 +84,13 @@ pub(crate) enum RunMessage {
         /// Receives whether the run was open, once its end is journaled.
         ack: oneshot::Sender<bool>,
     },
+    /// Who delegated the task from outside changes what it refers to.
+    Refer {
+        /// The new reference.
+        reference: Option<Arc<str>>,
+        /// Receives whether the run was open, once the change is journaled.
+        ack: oneshot::Sender<bool>,
+    },
     /// The run cannot continue: the store refuses what it would have to journal.
     Fail {
         /// Goes into the run's outcome.

@@ -169,7 +169,7 @@ impl RunShard {
                 OnCommit::Effect(_)
                 | OnCommit::Redispatch(_)
                 | OnCommit::CloseTurn { .. }
-                | OnCommit::Cancelled(..)
+                | OnCommit::WasOpen(..)
                 | OnCommit::Reply(..) => {}
             }
         }
@@ -205,7 +205,7 @@ impl RunShard {
             OnCommit::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             OnCommit::Answered(ack) => drop(ack.send(Ok(()))),
             OnCommit::Overwritten(ack) => drop(ack.send(Ok(()))),
-            OnCommit::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
+            OnCommit::WasOpen(ack, was_open) => drop(ack.send(was_open)),
             OnCommit::Reply(waiter, reply) => drop(waiter.send(reply)),
             OnCommit::CloseTurn { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);

@@ -73,7 +73,14 @@ fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<
             if is_stopped {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: context.now.wall });
             }
-            live.on_commit.push(OnCommit::Cancelled(ack, is_stopped));
+            live.on_commit.push(OnCommit::WasOpen(ack, is_stopped));
+        }
+        RunMessage::Refer { reference, ack } => {
+            let is_open = live.run.result().is_none();
+            if is_open {
+                live.absorb(RunEvent::ReferenceChanged { reference, at: context.now.wall });
+            }
+            live.on_commit.push(OnCommit::WasOpen(ack, is_open));
         }
         RunMessage::Expired { request: None } => live.absorb(decide::on_deadline(context)),
         RunMessage::Expired { request: Some(request) } => on_request_deadline(live, request, context.now.wall),

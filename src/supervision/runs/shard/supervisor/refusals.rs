@@ -19,7 +19,7 @@ pub(super) fn refuse(run: RunId, message: RunMessage) {
             let question = QuestionId { request: RequestId { turn: id(turn), ordinal }, nonce };
             drop(ack.send(Err(AnswerError::NotOpen(question.into()))));
         }
-        RunMessage::Cancel { ack, .. } => drop(ack.send(false)),
+        RunMessage::Cancel { ack, .. } | RunMessage::Refer { ack, .. } => drop(ack.send(false)),
         RunMessage::RestartTurn { turn, ack } => {
             drop(ack.send(Err(AnswerError::NotOpen(PendingId::Attention(id(turn))))))
         }
