@@ -258,7 +258,7 @@ mod tests {
             shell.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
             let mounts = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys";
             shell.arg(format!("{mounts} && {line}")).arg(std::env::current_exe().unwrap());
-            shell.args(["--exact", "--nocapture"]).arg(std::thread::current().name().unwrap().to_owned());
+            shell.args(["--exact", "--nocapture"]).arg(std::thread::current().name().unwrap());
             shell.env(CHILD, "1").output()
         };
         // Where no namespaces can be made, nothing can be hidden either.
