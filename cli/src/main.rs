@@ -29,6 +29,11 @@ mod service;
 mod shell;
 mod signals;
 mod stores;
+#[cfg(feature = "otel")]
+mod telemetry;
+#[cfg(not(feature = "otel"))]
+#[path = "without_telemetry.rs"]
+mod telemetry;
 mod usage;
 mod values;
 mod waits;

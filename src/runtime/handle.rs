@@ -298,6 +298,13 @@ impl Callboard {
         &self.board.context
     }
 
+    /// The rules by which the board folds the events of runs, with the builder's own reducers and predicates: for a
+    /// [`Follower`](crate::supervision::runs::Follower) of the events that [`Callboard::watch`] returns.
+    #[must_use]
+    pub fn state_rules(&self) -> &StateRules {
+        &self.board.rules
+    }
+
     /// The store of the board, for values of other packages. Their keys begin with a segment that no room of this package uses.
     #[must_use]
     pub fn storage(&self) -> &Arc<dyn Storage> {

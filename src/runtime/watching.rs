@@ -46,7 +46,16 @@ impl Load {
 impl Callboard {
     /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher receives the number that it missed.
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
-        self.board.router.hub.watch(Subject::All, modes, self.board.settings.capacity.watch_buffer)
+        self.watch_within(modes, self.board.settings.capacity.watch_buffer)
+    }
+
+    /// As [`Callboard::watch`], for a watcher that is late when so many events wait.
+    pub fn watch_within(
+        &self,
+        modes: &[StreamMode],
+        buffer: usize,
+    ) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
+        self.board.router.hub.watch(Subject::All, modes, buffer)
     }
 
     /// Events of the turns of an agent from now on, in any run and in any of the modes, and the submissions of runs that begin

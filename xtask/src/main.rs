@@ -10,6 +10,7 @@ mod mcp_clients;
 mod mutants;
 mod public_names;
 mod release;
+mod telemetry;
 mod test;
 mod tools;
 mod words;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Some("public-names") => public_names::report(arguments),
         Some("release") => release::release(),
         Some("words") => words::report(),
+        Some("telemetry") => telemetry::check(),
         Some("release-check") => release::check(),
         Some("release-packages") => release::packages(),
         name => {
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
                 eprintln!("there is no chore {name:?}");
             }
             eprintln!(
-                "usage: cargo xtask test [ROOM]    format, words, circles, book, licences, lints, tests, api, injected bugs, doc tests, docs, public names, minimal build, mcp clients; \
+                "usage: cargo xtask test [ROOM]    format, words, circles, book, licences, lints, tests, api, injected bugs, doc tests, docs, public names, minimal build, mcp clients, telemetry; \
                  or the tests of one room, such as actors"
             );
             eprintln!("       cargo xtask api    docs/openapi.json against a server that runs, with schemathesis");
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
             );
             eprintln!(
                 "       cargo xtask mcp-clients    clients of the Model Context Protocol that others have written, with `callboard serve`"
+            );
+            eprintln!(
+                "       cargo xtask telemetry    the spans of `callboard serve`, read by `opentelemetry-proto` of PyPI"
             );
             eprintln!("       cargo xtask words    retired words that are still used; fails if there are any");
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");

@@ -22,14 +22,7 @@ pub(crate) fn check() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let target = std::path::absolute(target).map_err(|error| error.to_string())?;
-    let folder = target.join("mcp-clients");
-    let python = folder.join("bin/python");
-    if !python.exists() {
-        succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    }
-    succeeds(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PACKAGES))?;
+    let (folder, python) = python(&PYTHON_PACKAGES)?;
     let found = Command::new(&python).args(["-c", NODE]).output().map_err(|error| error.to_string())?;
     let node_folder = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
     let (node, suite) = (node_folder.join("bin/node"), folder.join("node_modules/.bin/conformance"));
@@ -38,12 +31,33 @@ fn run() -> Result<(), String> {
         let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", SUITE, "--prefix"];
         succeeds(Command::new(&node).arg(npm).args(install).arg(&folder))?;
     }
-    succeeds(cargo().args(["build", "--quiet", "-p", "callboard-cli"]))?;
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/check.py");
-    succeeds(Command::new(&python).arg(check).arg(target.join("debug/callboard")).arg(&node).arg(&suite))
+    succeeds(Command::new(&python).arg(check).arg(with_every_feature()?).arg(&node).arg(&suite))
 }
 
-fn succeeds(command: &mut Command) -> Result<(), String> {
+fn target() -> Result<PathBuf, String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    std::path::absolute(target).map_err(|error| error.to_string())
+}
+
+/// A folder with these packages, and the python that finds them.
+pub(crate) fn python(packages: &[&str]) -> Result<(PathBuf, PathBuf), String> {
+    let folder = target()?.join("mcp-clients");
+    let python = folder.join("bin/python");
+    if !python.exists() {
+        succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    }
+    succeeds(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+    Ok((folder, python))
+}
+
+/// The program with every feature that it has; the tests use the one without.
+pub(crate) fn with_every_feature() -> Result<PathBuf, String> {
+    succeeds(cargo().args(["build", "--quiet", "-p", "callboard-cli", "--features", "otel"]))?;
+    Ok(target()?.join("debug/callboard"))
+}
+
+pub(crate) fn succeeds(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("{command:?} was not started: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
 }

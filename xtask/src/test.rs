@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::commands::cargo;
-use crate::{api, book, circles, injected, mcp_clients, public_names, tools, words};
+use crate::{api, book, circles, injected, mcp_clients, public_names, telemetry, tools, words};
 
 /// The file in which tests report that they could not run, one line each.
 const SKIPPED: &str = "CALLBOARD_SKIPPED";
@@ -24,14 +24,26 @@ const BOOK: &str = "book";
 const API: &str = "api";
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 15] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     ("words", Part::Chore(words::report)),
     ("circles", Part::Chore(circles::check)),
     (BOOK, Part::Chore(book::build)),
     // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
     ("licences", Part::Cargo(&["deny", "check", "bans", "licenses", "sources"])),
-    ("lints", Part::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    (
+        "lints",
+        Part::Cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            "callboard-cli/otel",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    ),
     ("tests", Part::Cargo(&["nextest", "run", "--workspace", "--lib", "--bins", "--tests"])),
     // With the program that the tests have built.
     (API, Part::Chore(api::check)),
@@ -60,6 +72,8 @@ const PARTS: [(&str, Part); 14] = [
     ),
     // It installs them from the registries of their languages.
     ("mcp clients", Part::Chore(mcp_clients::check)),
+    // With the python and the program of the part before.
+    ("telemetry", Part::Chore(telemetry::check)),
 ];
 
 /// Everything that must hold before a change lands; stops at the first failure. Prints what each part took.

@@ -32,6 +32,7 @@ use crate::runs::show::tokens_used;
 use crate::service::boards::Reachable;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
+use crate::telemetry::{self, Spans};
 use crate::waits::{self, rests};
 use crate::workflow::is_left_by_its_store;
 
@@ -54,6 +55,8 @@ pub(super) struct Session<'a> {
     agents: Vec<String>,
     /// The folder's agents that are left out.
     invalid: InvalidAgents,
+    /// What exports the spans of the run.
+    spans: Spans,
     /// Other processes reach the run.
     _reachable: Option<Reachable>,
 }
@@ -69,9 +72,10 @@ impl<'a> Session<'a> {
             builder = builder.storage(kept.store.shared());
         }
         let board = builder.start().await.map_err(Failure::of)?;
+        let spans = telemetry::start(&board);
         let reachable =
             if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
-        Ok(Self { board, kept, arguments, agents, invalid, _reachable: reachable })
+        Ok(Self { board, kept, arguments, agents, invalid, spans, _reachable: reachable })
     }
 
     pub(super) async fn see_through(
@@ -396,6 +400,7 @@ impl<'a> Session<'a> {
     /// Shuts the board down and closes the store; returns the state of the run.
     async fn end(&self, run: Option<&RunHandle>) -> Option<State> {
         self.board.shutdown().await;
+        self.spans.end().await;
         let state = match run {
             Some(run) => run.read().await.ok(),
             None => None,

@@ -33,6 +33,7 @@ use crate::run_names::short;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
+use crate::telemetry;
 use crate::waits;
 
 use super::arguments::Serve;
@@ -77,6 +78,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
     let board =
         loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
+    let spans = telemetry::start(&board);
     let mut reachable = Reachable::start(&board, &people).await;
     let served = async {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
@@ -122,6 +124,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
             Err(failure) => Err(failure),
         };
         board.shutdown().await;
+        spans.end().await;
         store.close_or_note().await;
         served
     };

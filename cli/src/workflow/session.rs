@@ -31,6 +31,7 @@ use crate::service::boards::Reachable;
 use crate::signals::Signals;
 use crate::stores::Stores;
 use crate::stores::store::Store;
+use crate::telemetry::{self, Spans};
 use crate::waits::{self, rests};
 
 use super::arguments::Execution;
@@ -53,6 +54,8 @@ pub(super) struct Session<'a> {
     kept: Option<(Stores, Store)>,
     execution: &'a Execution,
     watch: Option<Watch>,
+    /// What exports the spans of the run.
+    spans: Spans,
     /// Other processes reach the run.
     _reachable: Option<Reachable>,
 }
@@ -74,9 +77,10 @@ impl<'a> Session<'a> {
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let builder = builder.day_limits(|days| agents.limits.of_days(days));
         let board = builder.start().await.map_err(Failure::of)?;
+        let spans = telemetry::start(&board);
         let reachable =
             if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
-        Ok(Self { board, kept, execution, watch: agents.watch, _reachable: reachable })
+        Ok(Self { board, kept, execution, watch: agents.watch, spans, _reachable: reachable })
     }
 
     /// Resumes these nodes, and shows the state of the run.
@@ -266,6 +270,7 @@ impl<'a> Session<'a> {
     /// Shuts the board down and closes the store; returns the state of the run.
     async fn end(&self, run: &RunHandle) -> Option<State> {
         self.board.shutdown().await;
+        self.spans.end().await;
         let state = run.read().await.ok();
         self.close().await;
         state

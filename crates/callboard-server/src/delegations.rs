@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use callboard::messages::{Limits, RunId, Task, TurnId, visible};
+use callboard::messages::{Limits, RunId, Task, TraceParent, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Fork, Run};
 use serde::Deserialize;
@@ -25,6 +25,8 @@ use crate::tokens::{Caller, Scope};
 
 /// The header with which a client may repeat a request safely.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header with the span that the run is a part of (W3C Trace Context), and the field of `_meta` with it.
+pub(crate) const TRACE_PARENT: &str = "traceparent";
 /// The longest idempotency key, in characters.
 pub(crate) const MAX_KEY: usize = 128;
 
@@ -92,6 +94,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let mut task = request.task(&context, &caller).await?;
     task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
+    task.trace_parent = trace_parent(&headers);
     let fold = submit(&context, task).await?;
     let run = fold.submission().run;
     Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
@@ -132,7 +135,17 @@ pub(crate) async fn known(context: &Context, id: Option<RunId>) -> Result<Option
 /// what it refers to may have been changed since.
 pub(crate) fn is_same(asked: &Task, before: &Task) -> bool {
     let limits = asked.limits.clone().or_else(|| before.limits.clone());
-    Task { limits, durability: before.durability, reference: before.reference.clone(), ..asked.clone() } == *before
+    let reference = before.reference.clone();
+    // Each try of a client may be a span of its own.
+    let trace_parent = before.trace_parent;
+    Task { limits, durability: before.durability, reference, trace_parent, ..asked.clone() } == *before
+}
+
+/// The span of the client, if it sends one. What is malformed is as none.
+pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut values = headers.get_all(TRACE_PARENT).iter();
+    let parent = TraceParent::parse(values.next()?.to_str().ok()?)?;
+    values.next().is_none().then_some(parent)
 }
 
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {

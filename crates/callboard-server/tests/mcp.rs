@@ -430,6 +430,45 @@ async fn a_cancelled_call_cancels_its_run_and_a_stopping_server_does_not() {
 }
 
 #[tokio::test]
+async fn a_run_is_a_part_of_the_span_of_its_client_and_a_malformed_one_is_as_none() {
+    let service = Service::start().await;
+    let client = service.client("client", ALL);
+    let [of_header, of_meta] = ["7", "8"].map(|digit| format!("00-{}-b7ad6b7169203331-01", digit.repeat(32)));
+    let task = json!({ "to": "echo", "body": "x" });
+    let call = json!({ "name": "agent_echo", "arguments": { "task": "x" } });
+    for (header, meta, expected) in [
+        (None, None, None),
+        (Some(&*of_header), None, Some(&of_header)),
+        (Some("00-0-0-01"), None, None),
+        (Some(&*of_header), Some(json!(of_meta)), Some(&of_meta)),
+        (Some(&*of_header), Some(json!(5)), None),
+    ] {
+        let headers: Vec<_> = header.map(|header| ("traceparent", header)).into_iter().collect();
+        let mut message = message("tools/call", &call, &json!({}));
+        meta.clone().into_iter().for_each(|meta| message["params"]["_meta"]["traceparent"] = meta);
+        let called = post(&client, &message, &headers).await.json();
+        let mut runs = vec![called["result"]["structuredContent"]["request_id"].clone()];
+        if meta.is_none() {
+            let delegated = client.post_with("/v1/delegations", &headers, &task).await;
+            assert_eq!(delegated.status, 202, "{}", delegated.body);
+            runs.push(delegated.json()["request_id"].clone());
+        }
+        for run in runs {
+            let run = service.board.run(run.as_str().unwrap().parse().unwrap()).read().await.unwrap();
+            let parent = run.submission().task.trace_parent.map(|parent| parent.to_string());
+            assert_eq!(parent.as_ref(), expected, "{header:?} {meta:?}");
+        }
+    }
+
+    // A client that tries again is in another span.
+    let key = |header| [("Idempotency-Key", "k1"), ("traceparent", header)];
+    let first = client.post_with("/v1/delegations", &key(&of_header), &task).await;
+    let again = client.post_with("/v1/delegations", &key(&of_meta), &task).await;
+    assert_eq!(again.json()["request_id"], first.json()["request_id"]);
+    service.end().await;
+}
+
+#[tokio::test]
 async fn a_repeated_call_begins_no_second_run() {
     let service = Service::start().await;
     let client = service.client("client", ALL);

@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 
 use crate::messages::{
     AgentEvent, AgentName, Authority, Chain, Command, EarlierAnswer, Goto, Handoffs, Json, Message, Refusal,
-    RunMetrics, State, Task, Timestamp, TraceId, TurnId,
+    RunMetrics, State, Task, Timestamp, TraceId, TraceParent, TurnId,
 };
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
@@ -113,6 +113,12 @@ impl Turn {
     #[must_use]
     pub fn trace(&self) -> TraceId {
         self.shared.ready.submission.trace
+    }
+
+    /// The span of the turn, to pass on to programs that the turn uses: their spans are then parts of it.
+    #[must_use]
+    pub fn trace_parent(&self) -> TraceParent {
+        self.shared.ready.submission.trace_parent(self.id().number)
     }
 
     /// Returns the task that the run was submitted with, also in a turn that works on a delegation.

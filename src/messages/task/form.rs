@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Handoffs, Task};
 use crate::messages::state::Schema;
-use crate::messages::{AgentName, Authority, Cost, Durability, Json, Limits, Plan, RunId};
+use crate::messages::{AgentName, Authority, Cost, Durability, Json, Limits, Plan, RunId, TraceParent};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Task")]
@@ -41,6 +41,7 @@ struct Later {
     reference: Option<Arc<str>>,
     /// The limit of money of `limits`.
     cost: Option<Cost>,
+    trace_parent: Option<TraceParent>,
 }
 
 /// [`Later`] in a store. The first two variants have the bytes of an `Option`, which is what older versions wrote.
@@ -65,14 +66,27 @@ enum StoredLater {
         reference: Option<Arc<str>>,
         cost: Cost,
     },
+    Traced {
+        deadline: Option<Duration>,
+        approval_ttl: Option<Duration>,
+        from_agent: Option<AgentName>,
+        reference: Option<Arc<str>>,
+        cost: Option<Cost>,
+        trace_parent: TraceParent,
+    },
 }
 
 impl Serialize for Later {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { deadline, approval_ttl, from_agent, reference, cost } = self;
+        let Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent } = self;
         let (deadline, approval_ttl) = (*deadline, *approval_ttl);
         if serializer.is_human_readable() {
             return deadline.serialize(serializer);
+        }
+        if let Some(trace_parent) = *trace_parent {
+            let (from_agent, reference, cost) = (from_agent.clone(), reference.clone(), *cost);
+            return StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent }
+                .serialize(serializer);
         }
         if let Some(cost) = *cost {
             let (from_agent, reference) = (from_agent.clone(), reference.clone());
@@ -101,10 +115,13 @@ impl<'de> Deserialize<'de> for Later {
             StoredLater::Deadline(deadline) => Self { deadline: Some(deadline), ..Self::default() },
             StoredLater::Times { deadline, approval_ttl } => Self { deadline, approval_ttl, ..Self::default() },
             StoredLater::All { deadline, approval_ttl, from_agent, reference } => {
-                Self { deadline, approval_ttl, from_agent, reference, cost: None }
+                Self { deadline, approval_ttl, from_agent, reference, ..Self::default() }
             }
             StoredLater::Money { deadline, approval_ttl, from_agent, reference, cost } => {
-                Self { deadline, approval_ttl, from_agent, reference, cost: Some(cost) }
+                Self { deadline, approval_ttl, from_agent, reference, cost: Some(cost), trace_parent: None }
+            }
+            StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent } => {
+                Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent: Some(trace_parent) }
             }
         })
     }
@@ -153,10 +170,11 @@ impl From<Task> for Form {
             conversation: _,
             from_agent,
             reference,
+            trace_parent,
         } = task;
         let in_json = (InJson(approval_ttl), InJson(from_agent.clone()), InJson(reference.clone()));
         let cost = limits.as_ref().and_then(|limits| limits.cost);
-        let deadline = Later { deadline, approval_ttl, from_agent, reference, cost };
+        let deadline = Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent };
         let (approval_ttl, from_agent, reference) = in_json;
         Self {
             body,
@@ -181,7 +199,7 @@ impl From<Task> for Form {
 impl From<Form> for Task {
     fn from(form: Form) -> Self {
         let Form { body, to, input, limits, deadline, durability, schema, plan, id, handoffs, .. } = form;
-        let Later { deadline, approval_ttl, from_agent, reference, cost } = deadline;
+        let Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent } = deadline;
         let limits = limits.map(|limits| Limits { cost: cost.or(limits.cost), ..limits });
         Self {
             body,
@@ -201,6 +219,7 @@ impl From<Form> for Task {
             // Not read from JSON: a text of a task does not decide who it is from.
             from_agent,
             reference: reference.or(form.reference.0),
+            trace_parent,
         }
     }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::state::Schema;
 use super::{
     AgentName, Authority, Chain, Complexity, ConversationId, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId,
+    TraceParent,
 };
 
 mod form;
@@ -74,6 +76,9 @@ pub struct Task {
     pub from_agent: Option<AgentName>,
     /// An outside resource that the task is about, such as an issue, for [`Turn::reference`](crate::actors::Turn::reference).
     pub reference: Option<Arc<str>>,
+    /// The span of another program that the run belongs to. It decides about nothing but the spans of the run
+    /// ([`Submission::trace_parent`]), and is not in JSON.
+    pub trace_parent: Option<TraceParent>,
 }
 
 impl Task {
@@ -97,6 +102,7 @@ impl Task {
             conversation: None,
             from_agent: None,
             reference: None,
+            trace_parent: None,
         }
     }
 
@@ -306,6 +312,16 @@ impl Submission {
     /// requester, and is none of their delegations.
     pub(crate) fn requester(&self) -> Option<&AgentName> {
         self.task.from_agent.as_ref().filter(|_| self.chain.is_empty())
+    }
+
+    /// Returns the span of a turn, or of the run itself for the number 0: for programs that are used on the way, whose spans are
+    /// then parts of it. The run is in the trace of [`Task::trace_parent`], or else in one with the UUID of [`Submission::trace`].
+    #[must_use]
+    pub fn trace_parent(&self, turn: u32) -> TraceParent {
+        let own = || (self.trace.0.as_u128(), true);
+        let (trace, is_sampled) = self.task.trace_parent.map_or_else(own, |parent| (parent.trace, parent.is_sampled));
+        let span = xxh3_64(format!("{}/{turn}/span", self.run).as_bytes());
+        TraceParent { trace, span: span.max(1), is_sampled }
     }
 
     /// Returns what the run may use at most: the task's limits, or those of a complex task if it has none.

@@ -613,7 +613,7 @@ mod tests {
     use crate::messages::{
         Action, ActionKind, AskedOutcome, Authority, Chain, Command, ConversationId, Cost, Decision, Effect, Envelope,
         Failure, FailureKind, Intent, Json, Limits, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task,
-        Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
+        Terms, Timestamp, TraceId, TraceParent, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -962,6 +962,26 @@ mod tests {
         let events = vec![changed(Some("group/project#8".into())), changed(None)];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/references");
         crate::testing::golden::check(folder, &stored(events));
+    }
+
+    #[test]
+    fn the_bytes_of_tasks_in_a_trace_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (run, agent) = (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap());
+        let submitted = |task: Task| {
+            let task = Task { trace_parent: Some(TraceParent { trace: 5, span: 6, is_sampled: true }), ..task };
+            let (cast, chain, agent) = (Vec::new(), Chain::default(), agent.clone());
+            RunEvent::Submitted(Arc::new(Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at }))
+        };
+        let limits = Limits { cost: Some(Cost(2_500_000_000)), ..Limits::default() };
+        let events = vec![
+            submitted(Task::new("x")),
+            submitted(Task::new("x").limits(limits).reference("#7").deadline(Duration::from_secs(9))),
+        ];
+        let stored = stored(events.clone());
+        assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/traced");
+        crate::testing::golden::check(folder, &stored);
     }
 
     #[tokio::test]

@@ -151,6 +151,7 @@ impl Host for InTurn<'_> {
             context: Some(self.0.context().clone()),
             turn: Some(self.0.for_programs()),
             variables: None,
+            trace_parent: Some(self.0.trace_parent()),
         }
     }
 

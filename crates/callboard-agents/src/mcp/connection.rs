@@ -15,7 +15,7 @@ use super::offers::{Offer, Offers, Refused};
 use super::session::{Session, Unready};
 use super::settings::Settings;
 use super::starts::Starts;
-use crate::tool::{ToolError, ToolFailure, ToolOutput};
+use crate::tool::{ToolError, ToolFailure, ToolOutput, ToolScope};
 
 /// The time that a turn waits at its beginning for a server to list its changed tools.
 const MAX_LISTING: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ impl Connection {
         tool: &str,
         offer: &Offer,
         arguments: JsonObject,
-        key: &str,
+        scope: &ToolScope,
     ) -> Result<ToolOutput, ToolFailure> {
         let settings = &*self.settings;
         let about =
@@ -89,7 +89,7 @@ impl Connection {
         let started = self.started().await.map_err(|Unready { why, is_silence }| {
             if is_silence { ToolFailure::Silent(about(why)) } else { ToolFailure::Told(about(why)) }
         })?;
-        let call = started.session.call(settings, (tool, offer), arguments, key);
+        let call = started.session.call(settings, (tool, offer), arguments, scope);
         match timeout(settings.timeout, call).await {
             Ok(Ok(output)) => Ok(ToolOutput { text: settings.redacted(output.text), ..output }),
             Ok(Err(ToolError(why))) => Err(about(why).into()),

@@ -26,13 +26,16 @@ use super::{answer, web};
 use crate::process::child::Process;
 use crate::process::group::GroupGuard;
 use crate::process::{Sockets, scrubbed};
-use crate::tool::{ToolError, ToolOutput};
+use crate::tool::{ToolError, ToolOutput, ToolScope};
 
 /// The timeout of a ping.
 pub(super) const MAX_PING: Duration = Duration::from_secs(2);
 
 /// The field of a request with the idempotency key of a use, which is the same for all its tries.
 const KEY: &str = "callboard/idempotencyKey";
+
+/// The field with the span of the turn, by the convention of the protocol (SEP-414).
+const TRACE_PARENT: &str = "traceparent";
 
 /// A server that is ready. It is killed when this is dropped.
 pub(super) struct Session {
@@ -181,13 +184,16 @@ impl Session {
         settings: &Settings,
         (tool, offer): (&str, &Offer),
         arguments: JsonObject,
-        key: &str,
+        scope: &ToolScope,
     ) -> Result<ToolOutput, ToolError> {
         let current = self.current(settings).await.map_err(ToolError)?;
         offers::is_same(tool, offer, &current).map_err(ToolError)?;
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let mut meta = RequestMetaObject::new();
-        meta.insert(KEY.to_owned(), key.into());
+        meta.insert(KEY.to_owned(), (&*scope.key).into());
+        if let Some(parent) = scope.trace_parent {
+            meta.insert(TRACE_PARENT.to_owned(), parent.to_string().into());
+        }
         params.meta = Some(meta);
         let _waiting = Arc::clone(&self.waiting);
         match self.service.call_tool(params).await {

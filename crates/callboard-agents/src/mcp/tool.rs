@@ -47,7 +47,7 @@ impl Tool for McpTool {
         let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
         async move {
             let arguments = arguments.value().as_object().cloned().unwrap_or_default();
-            connection.call(&name, &offer, arguments, &scope.key).await
+            connection.call(&name, &offer, arguments, &scope).await
         }
         .boxed()
     }

@@ -173,6 +173,7 @@ impl<'a> Conversation<'a> {
             previous_agent: turn.previous_agent(),
             chain: turn.chain(),
             trace: turn.trace(),
+            traceparent: turn.trace_parent().to_string(),
             deadline_ms: turn.deadline().map(|deadline| deadline.as_millis()),
             earlier_answers: turn.earlier_answers().iter().map(AnswerLine::from).collect(),
             is_tainted: turn.is_tainted(),

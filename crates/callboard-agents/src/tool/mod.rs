@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard::actors::{ContextAccess, Turn};
-use callboard::messages::{EffectClass, Intent, Json, Reconciled};
+use callboard::messages::{EffectClass, Intent, Json, Reconciled, TraceParent};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -96,6 +96,8 @@ pub struct ToolScope {
     /// The variables of the environment that the agent's role grants, of which those that end with `*` stand for all that begin so;
     /// `None` for an agent that is compiled in, whose tools decide themselves.
     pub variables: Option<Arc<[Arc<str>]>>,
+    /// The span of the turn, to pass on to what the tool uses; there is none outside a board.
+    pub trace_parent: Option<TraceParent>,
 }
 
 impl ToolScope {

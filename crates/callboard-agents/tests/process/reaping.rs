@@ -24,7 +24,7 @@ fn shell(folder: &Path) -> ShellExec {
 }
 
 async fn run(shell: &ShellExec, command: &str) -> String {
-    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None };
+    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
     shell.call(json!({ "command": command }).into(), scope).await.unwrap().text
 }
 

@@ -29,7 +29,7 @@ use crate::ordinary_user::{AS_OTHER, as_an_ordinary_user};
 const ATTACKS: &str = include_str!("sandbox.py");
 
 async fn run(shell: &ShellExec, command: &str) -> String {
-    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None };
+    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
     let call = shell.call(json!({ "command": command, "timeout_seconds": 500 }).into(), scope);
     call.await.unwrap_or_else(|failure| panic!("{command}: {failure:?}")).text
 }
@@ -208,7 +208,10 @@ async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_
     assert_eq!(run(&shell, "echo text > own && cat own").await, "exit code 0\ntext\n");
     let write = json!({ "path": "own", "content": "text" });
     file_write(&root)
-        .call(write.into(), ToolScope { key: "test".into(), context: None, turn: None, variables: None })
+        .call(
+            write.into(),
+            ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None },
+        )
         .await
         .unwrap();
     fs::set_permissions(at("team"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -224,7 +227,7 @@ async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no
         let permit = |mode| fs::set_permissions(inside.path(), fs::Permissions::from_mode(mode)).unwrap();
         let (_, shell) = keeping(inside.path(), &["mcp.toml"]);
         permit(0o555);
-        let scope = || ToolScope { key: "test".into(), context: None, turn: None, variables: None };
+        let scope = || ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
         let harm = json!({ "command": "chmod 755 .; echo H4RM > mcp.toml" });
         let refused = shell.call(harm.into(), scope()).await.unwrap_err().error().to_string();
         let advice = format!("chmod u+rwx {}", inside.path().canonicalize().unwrap().display());
@@ -285,7 +288,10 @@ async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_fold
         while refused.iter().any(|count| *count < 2_000) {
             let write = json!({ "path": "link/models.toml", "content": "H4RM" });
             let error = tool
-                .call(write.into(), ToolScope { key: "test".into(), context: None, turn: None, variables: None })
+                .call(
+                    write.into(),
+                    ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None },
+                )
                 .await
                 .unwrap_err();
             refused[usize::from(error.error().to_string().contains("tools may read it and not change it"))] += 1;
@@ -308,7 +314,7 @@ async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
             run(&shell, "chmod 000 .").await;
             let call = shell.call(
                 json!({ "command": "echo" }).into(),
-                ToolScope { key: "test".into(), context: None, turn: None, variables: None },
+                ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None },
             );
             let refused = call.await.unwrap_err().error().to_string();
             fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();

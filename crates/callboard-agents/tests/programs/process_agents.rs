@@ -145,6 +145,8 @@ end(turn, output=[hello, turn])
     let reported = turn.as_object_mut().unwrap();
     assert!(reported.remove("deadline_ms").unwrap().as_u64().is_some());
     assert!(reported.remove("trace").unwrap().is_string());
+    let trace_parent = run.read().await.unwrap().submission().trace_parent(3);
+    assert_eq!(reported.remove("traceparent").unwrap(), trace_parent.to_string());
     assert_eq!(reported.remove("earlier_answers").unwrap()[0]["body"], "first");
     assert!(reported["state"].as_object_mut().unwrap().remove("metrics").unwrap()["time_elapsed"].is_f64());
     let expected = json!({

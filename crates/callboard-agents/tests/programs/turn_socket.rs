@@ -339,7 +339,7 @@ mod shell {
 
     fn scope(turn: &Turn) -> ToolScope {
         let (context, turn) = (Some(turn.context().clone()), Some(turn.for_programs()));
-        ToolScope { key: "test".into(), context, turn, variables: None }
+        ToolScope { key: "test".into(), context, turn, variables: None, trace_parent: None }
     }
 
     #[tokio::test]

@@ -82,6 +82,8 @@ pub fn submission(submission: &Submission) -> Value {
         conversation: _,
         from_agent,
         reference,
+        // Of the program that asked.
+        trace_parent: _,
     } = task;
     let schema = schema.as_ref().or_else(|| plan.as_ref().map(|plan| &plan.schema));
     let channels: Map<String, Value> = schema

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::{AgentName, Outcome, Pending, PendingId, Response, RunId, RunResult, visible};
+use callboard::messages::{AgentName, Outcome, Pending, PendingId, Response, RunId, RunResult, TraceParent, visible};
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::Run;
 use futures::StreamExt as _;
@@ -21,7 +22,7 @@ use super::errors::error;
 use super::handler::Handler;
 use super::tools::{self, RunArguments, Target};
 use super::{questions, resources};
-use crate::delegations::{is_same, submit};
+use crate::delegations::{self, TRACE_PARENT, is_same, submit};
 use crate::json as shapes;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
@@ -75,6 +76,7 @@ impl Handler {
             Err(problem) => return Ok(refused(&problem)),
         };
         task.from_agent = Some(caller.requester().map_err(error)?);
+        task.trace_parent = trace_parent(&context);
         let run = match params.request_state {
             // A call that is continued.
             Some(state) => {
@@ -344,4 +346,12 @@ pub(super) fn refused(problem: &Problem) -> CallToolResponse {
     let mut result = CallToolResult::error(vec![ContentBlock::text(problem.detail.clone())]);
     result.structured_content = Some(json!({ "code": problem.code.as_str(), "detail": problem.detail }));
     result.into()
+}
+
+/// The span of the client: in the `_meta` of the request, or else in a header.
+fn trace_parent(context: &RequestContext<RoleServer>) -> Option<TraceParent> {
+    match context.meta.get(TRACE_PARENT) {
+        Some(text) => TraceParent::parse(text.as_str()?),
+        None => delegations::trace_parent(&context.extensions.get::<Parts>()?.headers),
+    }
 }

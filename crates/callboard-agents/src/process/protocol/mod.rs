@@ -60,6 +60,7 @@ pub(super) struct TurnLine<'a> {
     pub(super) previous_agent: Option<&'a AgentName>,
     pub(super) chain: &'a Chain,
     pub(super) trace: TraceId,
+    pub(super) traceparent: String,
     pub(super) deadline_ms: Option<u64>,
     pub(super) earlier_answers: Vec<AnswerLine<'a>>,
     pub(super) is_tainted: bool,

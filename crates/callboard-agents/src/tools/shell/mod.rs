@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use callboard::actors::Turn;
 use callboard::env::Env;
-use callboard::messages::Json;
+use callboard::messages::{Json, TraceParent};
 use callboard_confine::{CoreDumps, Started, apart, start};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -77,6 +77,8 @@ pub struct ShellExec {
     kept: KeptCapabilities,
     is_unconfined: bool,
     is_trusted: bool,
+    /// The span of the turn, in a copy that runs a command.
+    trace_parent: Option<TraceParent>,
 }
 
 impl ShellExec {
@@ -93,6 +95,7 @@ impl ShellExec {
             kept: KeptCapabilities::Nothing,
             is_unconfined: false,
             is_trusted: false,
+            trace_parent: None,
         }
     }
 
@@ -176,7 +179,7 @@ impl Tool for ShellExec {
             let env = shell.env.iter().filter(|name| scope.grants_variable(name)).cloned().collect();
             // Only keys of a board are unique.
             let key = scope.context.is_some().then_some(scope.key);
-            Ok(ShellExec { env, ..shell }.exec(exec, key, scope.turn).await?)
+            Ok(ShellExec { env, trace_parent: scope.trace_parent, ..shell }.exec(exec, key, scope.turn).await?)
         }
         .boxed()
     }
@@ -283,6 +286,7 @@ impl ShellExec {
         shell.arg("-c").arg(command);
         apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).envs(home.variables());
+        shell.envs(self.trace_parent.map(|parent| ("TRACEPARENT", parent.to_string())));
         // Marked, so that its processes can be distinguished from a person, and found by the next try.
         orphans::mark(&mut shell, mark, key);
         shell.current_dir(place_of(&self.root));
@@ -331,11 +335,22 @@ mod tests {
             [(None, "callboard-agents"), (Some("CARGO_*"), "callboard-agents"), (Some("GITLAB_*"), "none")]
         {
             let variables = granted.map(|granted| [Arc::from(granted)].into());
-            let scope = ToolScope { key: "test".into(), context: None, turn: None, variables };
+            let scope = ToolScope { key: "test".into(), context: None, turn: None, variables, trace_parent: None };
             let exec = serde_json::json!({ "command": "echo ${CARGO_PKG_NAME-none}" });
             let answer = shell.call(exec.into(), scope).await.unwrap().text;
             assert_eq!(answer, format!("exit code 0\n{printed}\n"), "{granted:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_command_has_the_span_of_its_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
+        let trace_parent = Some(TraceParent { trace: 7, span: 9, is_sampled: true });
+        let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent };
+        let exec = serde_json::json!({ "command": "echo $TRACEPARENT" });
+        let answer = shell.call(exec.into(), scope).await.unwrap().text;
+        assert_eq!(answer, "exit code 0\n00-00000000000000000000000000000007-0000000000000009-01\n");
     }
 
     #[tokio::test]

@@ -52,6 +52,30 @@ serve(look)
 }
 
 #[tokio::test]
+async fn a_server_receives_the_span_of_the_turn_that_uses_it() {
+    let source = r#"
+TOOLS = [tool("look")]
+def look(request):
+    return text(request["params"]["_meta"]["traceparent"])
+serve(look)
+"#;
+    let servers = servers(&program("peer", source));
+    let (tools, problems) = offered(&servers).await;
+    assert_eq!(problems, []);
+    let mut definition = Definition::built_in(AgentName::new("clerk").unwrap());
+    definition.allowed_tools = Some(vec!["mcp__peer__look".into()]);
+    let model = ScriptedModel::new().calls("mcp__peer__look", json!({})).says("done");
+    let clerk = LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec();
+    let board = Callboard::builder().with(clerk).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    run.result().await.unwrap();
+    let trace_parent = run.read().await.unwrap().submission().trace_parent(1);
+    let history = format!("{:?}", run.history().await.unwrap());
+    assert!(history.contains(&trace_parent.to_string()), "{history}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn what_is_no_text_is_named_and_a_failure_of_a_tool_is_an_error_that_is_marked() {
     let source = r#"
 TOOLS = [tool("picture"), tool("fail"), tool("refuse")]
