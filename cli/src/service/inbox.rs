@@ -3,12 +3,16 @@
 use serde_json::Value;
 
 use callboard::messages::visible;
+use callboard_text::quoted;
 
 use crate::page::{Failure, Page, brief, brief_lines, lines_of, table, time_of};
 use crate::run_names::short;
+use crate::stores::Stores;
 
 use super::arguments::Read;
 use super::boards::{ask_service, encoded};
+use super::send::is_agent;
+use super::tokens;
 
 /// The most characters of a message.
 const SHOWN: usize = 200;
@@ -17,9 +21,13 @@ const SHOWN: usize = 200;
 pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
     let Read { agent, choice, json: _ } = arguments;
     let path = format!("/v1/agents/{}/inbox", encoded(agent));
-    let inbox = ask_service(&choice.stores()?, ("GET", &path), None).await?;
+    let stores = choice.stores()?;
+    let inbox = ask_service(&stores, ("GET", &path), None).await?;
     let mut drawn = table(["at", "run", "from", "message"], &[]);
     let messages = inbox["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if messages.is_empty() && !is_known(&stores, agent).await? {
+        return Err(Failure::not_found(format!("no agent and no token has the name {}", visible(&quoted(agent)))));
+    }
     for message in messages {
         let text = |field: &str| message[field].as_str().unwrap_or_default();
         let run = text("request_id").parse().map_or_else(|_| visible(text("request_id")), short);
@@ -31,6 +39,14 @@ pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
         lines_of(&drawn)
     };
     Ok(Page::new(text, inbox))
+}
+
+/// Whether an agent of the server or a token has this name.
+async fn is_known(stores: &Stores, name: &str) -> Result<bool, Failure> {
+    if is_agent(stores, name).await? {
+        return Ok(true);
+    }
+    Ok(tokens::open(stores)?.list().map_err(tokens::failure)?.iter().any(|token| token.name == name))
 }
 
 /// A message: the task of a request; the status, and its text or output.

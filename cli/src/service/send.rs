@@ -54,6 +54,11 @@ fn each(agents: &Value) -> impl Iterator<Item = &Value> {
     agents["agents"].as_array().into_iter().flatten()
 }
 
+/// Whether the server has an agent of this name.
+pub(super) async fn is_agent(stores: &Stores, name: &str) -> Result<bool, Failure> {
+    Ok(each(&agents_of(stores).await?).any(|agent| agent["agent"] == name))
+}
+
 /// A line with the names that exist.
 fn names(agents: &Value) -> String {
     let names: Vec<&str> = each(agents).filter_map(|agent| agent["agent"].as_str()).collect();

@@ -245,7 +245,7 @@ fn open_tls([certificate, key]: &[PathBuf; 2], root: &Path) -> Result<Tls, Failu
 fn exit_of_tls(error: &TlsError) -> Exit {
     match error {
         TlsError::File { error, .. } => Exit::of_file(error),
-        TlsError::Foreign { .. } | TlsError::Mode { .. } => Exit::Denied,
+        TlsError::Key(_) => Exit::Denied,
         TlsError::Pem { .. } | TlsError::Pair(_) => Exit::Usage,
         // None so far.
         _ => Exit::Failed,

@@ -108,7 +108,7 @@ fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
         (&["--tls-cert", foreign, "--tls-key", &key], 2, "the certificate and the key cannot be used"),
         (&["--tls-cert", "none.pem", "--tls-key", &key], 2, "TLS: none.pem: No such file"),
         (&["--tls-cert", &certificate, "--tls-key", "/dev"], 2, "TLS: /dev: it is not a file"),
-        (&["--tls-cert", &certificate, "--tls-key", &readable], 4, "so others may use the key: run `chmod 0600 "),
+        (&["--tls-cert", &certificate, "--tls-key", &readable], 4, "TLS: others may use the key: "),
         (
             &["--tls-cert", &certificate, "--tls-key", &files(project.folder.path())[1]],
             4,

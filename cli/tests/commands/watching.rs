@@ -127,6 +127,8 @@ fn what_was_sent_is_in_the_inbox_of_the_terminals_and_of_its_agent() {
     let project = Project::new();
     let serving = Serving::start(&project);
     assert_eq!(project.callboard(&["read"]).out, "the inbox of owner has no messages\n");
+    let nobody = project.callboard(&["read", "nobody"]);
+    assert_eq!((nobody.code, &*nobody.error), (Some(3), "error: no agent and no token has the name \"nobody\"\n"));
     let id = sent(&project, "what \u{1b}[2J version?");
     project.model.answers("v2");
     assert_eq!(project.callboard(&["wait", &id]).code, Some(0));

@@ -1,6 +1,6 @@
 //! Folders and files of this user alone: nobody else may read or change what is in them.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum FolderError {
         needed: &'static str,
     },
     /// Another user owns it.
-    #[error("{path} belongs to the user {owner}, not to this one; use another folder", path = path.display())]
+    #[error("{path} belongs to the user {owner}, not to this one; use one of this user", path = path.display())]
     Foreign {
         /// The path.
         path: PathBuf,
@@ -94,7 +94,7 @@ impl Folder {
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(FolderError::Kind { path, needed: "folder" }),
             Err(error) => return Err(FolderError::io(&path, error)),
         };
-        check(&handle, &path, FOLDER_MODE)?;
+        check_own(&handle, &path, FOLDER_MODE)?;
         Ok(Self { handle, path })
     }
 
@@ -129,7 +129,7 @@ impl Folder {
         if !file.metadata().map_err(|error| FolderError::io(&path, error))?.is_file() {
             return Err(FolderError::Kind { path, needed: "file" });
         }
-        check(&file, &path, FILE_MODE)?;
+        check_own(&file, &path, FILE_MODE)?;
         Ok(Some(file))
     }
 
@@ -191,14 +191,39 @@ pub fn contents(file: &File, path: &Path) -> Result<Vec<u8>, FolderError> {
     }
 }
 
-fn check(file: &File, path: &Path, needed: u32) -> Result<(), FolderError> {
+fn check_own(file: &File, path: &Path, mode: u32) -> Result<(), FolderError> {
     let found = file.metadata().map_err(|error| FolderError::io(path, error))?;
-    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-    if owner != geteuid().as_raw() {
-        return Err(FolderError::Foreign { path: path.to_owned(), owner });
+    check(&found, path, Owner::User { mode })
+}
+
+/// Whose a file has to be, and who may read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This user's, with exactly this mode.
+    User {
+        /// The mode.
+        mode: u32,
+    },
+    /// This user's or root's. Nobody else may read it but the group of a file of root.
+    UserOrRoot,
+}
+
+/// Checks the owner and the mode of a file or folder that is open.
+///
+/// # Errors
+/// [`FolderError::Foreign`] and [`FolderError::Mode`].
+pub fn check(found: &Metadata, path: &Path, allowed: Owner) -> Result<(), FolderError> {
+    let (owner, mode, path) = (found.uid(), found.mode() & 0o7777, path.to_owned());
+    let user = geteuid().as_raw();
+    let (is_allowed, is_private, needed) = match allowed {
+        Owner::User { mode: needed } => (owner == user, mode == needed, needed),
+        Owner::UserOrRoot => {
+            let readable = if owner == 0 { 0o740 } else { 0o700 };
+            ([0, user].contains(&owner), mode & 0o777 & !readable == 0, FILE_MODE)
+        }
+    };
+    if !is_allowed {
+        return Err(FolderError::Foreign { path, owner });
     }
-    if mode != needed {
-        return Err(FolderError::Mode { path: path.to_owned(), mode, needed });
-    }
-    Ok(())
+    if is_private { Ok(()) } else { Err(FolderError::Mode { path, mode, needed }) }
 }

@@ -39,22 +39,10 @@ pub enum TlsError {
         /// The cause.
         error: io::Error,
     },
-    /// The key belongs to another user than this one or root.
-    #[error("{path} belongs to the user {owner}, who has the key then: use a key of this user", path = path.display())]
-    Foreign {
-        /// The path.
-        path: PathBuf,
-        /// The id of the user who owns it.
-        owner: u32,
-    },
-    /// Others may read or change the key.
-    #[error("{path} has the mode {mode:04o}, so others may use the key: run `chmod 0600 {path}`", path = path.display())]
-    Mode {
-        /// The path.
-        path: PathBuf,
-        /// The mode that it has.
-        mode: u32,
-    },
+    /// The key belongs to another user than this one or root, or others may read or change it.
+    #[cfg(unix)]
+    #[error("others may use the key: {0}")]
+    Key(#[from] callboard_private::FolderError),
     /// A file does not have what it should.
     #[error("{path} has no {needed} in PEM", path = path.display())]
     Pem {
@@ -172,15 +160,7 @@ fn bytes(path: &Path, check: impl FnOnce(&Metadata) -> Result<(), TlsError>) -> 
 
 #[cfg(unix)]
 fn check_private(path: &Path, found: &Metadata) -> Result<(), TlsError> {
-    use std::os::unix::fs::MetadataExt as _;
-
-    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-    let path = path.to_owned();
-    if ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
-        return Err(TlsError::Foreign { path, owner });
-    }
-    let allowed = if owner == 0 { 0o740 } else { 0o700 };
-    if mode & 0o777 & !allowed != 0 { Err(TlsError::Mode { path, mode }) } else { Ok(()) }
+    Ok(callboard_private::check(found, path, callboard_private::Owner::UserOrRoot)?)
 }
 
 #[cfg(not(unix))]

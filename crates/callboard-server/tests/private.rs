@@ -192,7 +192,7 @@ async fn root_is_not_answered_by_the_socket_of_a_user_and_sends_nothing_to_it() 
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
     chown(&folder, Some(OTHER), Some(OTHER)).unwrap();
     let refused = listen(&folder, "a").await.unwrap_err().to_string();
-    let foreign = format!("{} belongs to the user {OTHER}, not to this one; use another folder", folder.display());
+    let foreign = format!("{} belongs to the user {OTHER}, not to this one; use one of this user", folder.display());
     assert_eq!(refused, foreign, "a folder that another user put there");
 
     let mut server =

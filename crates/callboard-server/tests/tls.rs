@@ -171,7 +171,7 @@ fn files_that_are_not_a_certificate_and_a_private_key_of_this_user_are_refused()
     assert!(files.open().is_ok());
     for (mode, shown) in [(0o644, "0644"), (0o622, "0622"), (0o604, "0604")] {
         fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
-        let expected = format!("…/key.pem has the mode {shown}, so others may use the key: run `chmod 0600 …/key.pem`");
+        let expected = format!("others may use the key: …/key.pem has the mode {shown}; run `chmod 0600 …/key.pem`");
         assert_eq!(files.open().unwrap_err(), expected);
     }
     fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
@@ -180,7 +180,8 @@ fn files_that_are_not_a_certificate_and_a_private_key_of_this_user_are_refused()
     fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     if geteuid().is_root() {
         chown(&key, Some(65_534), None).unwrap();
-        let expected = "…/key.pem belongs to the user 65534, who has the key then: use a key of this user";
+        let expected =
+            "others may use the key: …/key.pem belongs to the user 65534, not to this one; use one of this user";
         assert_eq!(files.open().unwrap_err(), expected);
     }
     files.write([FIRST[1], FIRST[0]]);
