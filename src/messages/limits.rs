@@ -148,6 +148,39 @@ pub struct PerDay {
     pub cost: Option<Cost>,
 }
 
+/// What a run may use at most, whatever its task says ([`Builder::run_limits`](crate::Builder::run_limits)): the smaller of both limits
+/// holds. The default limits nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PerRun {
+    /// Tokens of model calls, as [`Limits::tokens`].
+    pub tokens: Option<u64>,
+    /// What the calls may cost: with such a limit, each model needs prices.
+    pub cost: Option<Cost>,
+    /// Distinct agents, as [`Limits::agents`].
+    pub agents: Option<u32>,
+}
+
+impl PerRun {
+    /// What both allow.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.into_iter().chain(other.tokens).min(),
+            cost: self.cost.into_iter().chain(other.cost).min(),
+            agents: self.agents.into_iter().chain(other.agents).min(),
+        }
+    }
+
+    /// What these limits and the task's allow.
+    #[must_use]
+    pub fn bound(self, limits: &Limits) -> Limits {
+        let of_task = Self { tokens: Some(limits.tokens), cost: limits.cost, agents: Some(limits.agents) };
+        let Self { tokens, cost, agents } = self.min(of_task);
+        let (tokens, agents) = (tokens.unwrap_or(limits.tokens), agents.unwrap_or(limits.agents));
+        Limits { tokens, cost, agents, ..limits.clone() }
+    }
+}
+
 /// The wait before a retry: doubles from `first` up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
@@ -190,6 +223,16 @@ mod tests {
         assert_eq!(read("{\"cost\": null}").unwrap(), None);
         assert!(read("{\"cost\": 2.5}").is_err(), "a number with a point is not exact");
         assert_eq!(serde_json::to_value(Limits::default()).unwrap().get("cost"), None);
+    }
+
+    #[test]
+    fn the_smaller_limit_of_a_run_holds() {
+        let task = Limits { tokens: 100, agents: 4, cost: None, ..Limits::default() };
+        assert_eq!(PerRun::default().bound(&task), task);
+        let board = PerRun { tokens: Some(200), cost: Some(Cost(9)), agents: Some(3) };
+        let both = board.min(PerRun { tokens: Some(50), ..PerRun::default() });
+        assert_eq!(both.bound(&task), Limits { tokens: 50, agents: 3, cost: Some(Cost(9)), ..task.clone() });
+        assert_eq!(board.bound(&task).tokens, 100, "the task's own is smaller");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::actors::{AgentSpec, ApprovalPolicy, DayLimits, IntoAgent, PolicyQuest
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, OnUnknown, State, Task,
+    AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, OnUnknown, PerRun, State, Task,
 };
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
@@ -17,7 +17,7 @@ use crate::workflow::Workflow;
 
 use super::agents::AgentError;
 use super::handle::Callboard;
-use super::settings::{Capacity, Classifier, Retention, Settings, Timings, Unfinished};
+use super::settings::{Capacity, Classifier, Retention, RunLimits, Settings, Timings, Unfinished};
 
 /// Describes a board; [`Builder::start`] starts it.
 #[derive(Default)]
@@ -186,6 +186,20 @@ impl Builder {
     /// ```
     pub fn day_limits(mut self, change: impl FnOnce(DayLimits) -> DayLimits) -> Self {
         self.settings.day_limits = change(self.settings.day_limits);
+        self
+    }
+
+    /// What each run may use at most, whatever its task says: by who asks for it from outside of the board
+    /// ([`Task::from_agent`](crate::messages::Task::from_agent)). It holds for forks and retries too. A run that is there keeps its limits.
+    ///
+    /// ```
+    /// # use callboard::prelude::*;
+    /// use callboard::messages::PerRun;
+    /// let limit = PerRun { tokens: Some(200_000), agents: Some(4), ..PerRun::default() };
+    /// let builder = Callboard::builder().run_limits(move |_| limit);
+    /// ```
+    pub fn run_limits(mut self, limit_of: impl Fn(Option<&AgentName>) -> PerRun + Send + Sync + 'static) -> Self {
+        self.settings.run_limits = RunLimits(Some(Arc::new(limit_of)));
         self
     }
 

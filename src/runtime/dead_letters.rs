@@ -141,7 +141,9 @@ impl Callboard {
             self.take_if_left(run).await;
             return Ok(handle);
         }
-        let submission = fork::submission(original, (run, board.env.now().wall), from_agent);
+        let mut submission = fork::submission(original, (run, board.env.now().wall), from_agent);
+        let limits = board.settings.run_limits.bound(submission.task.from_agent.as_ref(), submission.limits());
+        submission.task.limits = Some(limits);
         let events = fork::fork(&history, letter.number, submission, &board.rules);
         let mut events = events.ok_or(ForkError::NoLetter(letter))?;
         // The fork reads what its run had read, and its own messages follow those that are there when it ends.

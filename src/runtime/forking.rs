@@ -54,16 +54,22 @@ impl Callboard {
         id: RunId,
         run: RunId,
         turn: u32,
-        fork: Fork,
+        mut fork: Fork,
         permit: OwnedSemaphorePermit,
     ) -> Result<RunHandle, ForkError> {
         let board = &self.board;
         let history = board.journal.read(run).await?.events;
-        let asked = match history.first() {
+        let original = match history.first() {
             None => return Err(ForkError::Unknown(run)),
-            Some(RunEvent::Submitted(original)) => original.task.durability,
+            Some(RunEvent::Submitted(original)) => original,
             Some(_) => return Err(ForkError::Trimmed),
         };
+        let asked = original.task.durability;
+        let limits = fork.limits.as_ref().unwrap_or(original.limits());
+        let bounded = board.settings.run_limits.bound(fork.from_agent.as_ref(), limits);
+        if bounded != *limits {
+            fork.limits = Some(bounded);
+        }
         let events = fork.events(&history, turn, (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), permit).await;
         begun.map_err(|error| if error.is_transient() { Unacknowledged::Fork(id).into() } else { error.into() })

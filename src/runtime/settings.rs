@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::actors::context::ContextStore;
 use crate::actors::{DayLimits, LedgerLimits};
-use crate::messages::{Backoff, Complexity, Durability, OnUnknown, Task};
+use crate::messages::{AgentName, Backoff, Complexity, Durability, Limits, OnUnknown, PerRun, Task};
 use crate::supervision::runs::breaker::BreakerPolicy;
 
 #[derive(Clone, Debug)]
@@ -29,6 +29,27 @@ pub(super) struct Settings {
     pub(super) retention: Retention,
     pub(super) timings: Timings,
     pub(super) day_limits: DayLimits,
+    pub(super) run_limits: RunLimits,
+}
+
+/// The limit of a requester.
+type LimitOf = Arc<dyn Fn(Option<&AgentName>) -> PerRun + Send + Sync>;
+
+/// What runs may use at most, by who asks for them.
+#[derive(Clone, Default)]
+pub(super) struct RunLimits(pub(super) Option<LimitOf>);
+
+impl RunLimits {
+    /// What a run may use that this requester asks for with these limits.
+    pub(super) fn bound(&self, from: Option<&AgentName>, limits: &Limits) -> Limits {
+        self.0.as_ref().map_or_else(|| limits.clone(), |limit_of| limit_of(from).bound(limits))
+    }
+}
+
+impl fmt::Debug for RunLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunLimits").finish_non_exhaustive()
+    }
 }
 
 impl Default for Settings {
@@ -49,6 +70,7 @@ impl Default for Settings {
             retention: Retention::default(),
             timings: Timings::default(),
             day_limits: DayLimits::default(),
+            run_limits: RunLimits::default(),
         }
     }
 }

@@ -97,10 +97,11 @@ impl Agent for WorkflowAgent {
         let board = self.board.upgrade().ok_or_else(|| TurnError::transient("the board has ended"))?;
         let board = Callboard { board };
         let id = run_of(turn.id());
-        let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(self.limits.clone());
+        let limits = board.board.settings.run_limits.bound(turn.task().from_agent.as_ref(), &self.limits);
+        let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(limits.clone());
         task.durability = turn.task().durability;
         task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
-        let reserved = turn.reserve_for_run(self.limits.tokens, self.limits.cost).await?;
+        let reserved = turn.reserve_for_run(limits.tokens, limits.cost).await?;
         // The run may exist from here on, also if the turn is stopped before the acknowledgement arrives.
         let mut begun = Begun { run: board.run(id), has_ended: false };
         let result = match board.submit_for(&turn, task).await {

@@ -56,6 +56,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     // A model that speaks faster than the terminal is written would lose words of its progress.
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).capacity(|it| it.watch_buffer(8_192));
     let mut builder = specs.into_iter().fold(builder, Builder::with).day_limits(|days| config.limits.of_days(days));
+    builder = builder.run_limits(move |_| config.limits.per_run);
     if arguments.limits == Some(Allowance::Judged) {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());
     }

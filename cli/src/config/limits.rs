@@ -1,11 +1,11 @@
-//! `[limits]`: what may be used in a day.
+//! `[limits]`: what may be used in a day, and in a run.
 
 use jiff::Timestamp as Instant;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use callboard::actors::DayLimits;
-use callboard::messages::{Cost, PerDay, Timestamp};
+use callboard::messages::{Cost, PerDay, PerRun, Timestamp};
 use callboard_documents::toml::{Fields, Item, count};
 use callboard_documents::{Defect, Found, Place};
 
@@ -18,7 +18,9 @@ const EXAMPLE: &str = "write [limits], and below it cost_per_day = \"20.00\"";
 pub(crate) struct Section {
     zone: Option<TimeZone>,
     board: PerDay,
-    /// Where the limit of money stands.
+    /// Of each run.
+    pub(crate) per_run: PerRun,
+    /// Where a limit of money stands.
     cost_at: Place,
 }
 
@@ -27,12 +29,20 @@ impl Section {
         let mut fields = Fields::of("the section `limits`", item, EXAMPLE, found)?;
         let zone = fields.field("time_zone").and_then(|field| parsed(field, "the name of a time zone", zone, found));
         let tokens = fields.field("tokens_per_day").and_then(|field| count(field, found));
-        let cost = fields.field("cost_per_day");
-        let cost_at = cost.map(|(_, item)| item.span());
-        let cost = cost.and_then(|field| parsed(field, "an amount of US dollars", dollars, found));
+        let tokens_of_run = fields.field("tokens_per_run").and_then(|field| count(field, found));
+        let agents = fields.field("agents_per_run").and_then(|field| count(field, found));
+        let [of_day, of_run] = ["cost_per_day", "cost_per_run"].map(|key| fields.field(key));
+        let cost_at = of_day.or(of_run).map(|(_, item)| item.span());
+        let [of_day, of_run] = [of_day, of_run]
+            .map(|cost| cost.and_then(|field| parsed(field, "an amount of US dollars", dollars, found)));
         fields.close(found);
-        let board = PerDay { tokens: tokens.map(|tokens| tokens.value.into()), cost };
-        Some(Self { zone, board, cost_at })
+        let board = PerDay { tokens: tokens.map(|tokens| tokens.value.into()), cost: of_day };
+        let per_run = PerRun {
+            tokens: tokens_of_run.map(|tokens| tokens.value.into()),
+            cost: of_run,
+            agents: agents.map(|agents| agents.value),
+        };
+        Some(Self { zone, board, per_run, cost_at })
     }
 
     /// These limits, for a board.
@@ -46,12 +56,9 @@ impl Section {
 
     /// A limit of money refuses all calls of models without prices: the defect, if agents have such models.
     pub(super) fn unpriced(&self, unpriced: &[(String, String)]) -> Option<Defect> {
-        let (agent, model) = self.board.cost.and(unpriced.first())?;
+        let (agent, model) = self.board.cost.or(self.per_run.cost).and(unpriced.first())?;
         let problem = format!("money is limited, and the price of the model {model} of agent {agent} is not known");
-        Some(
-            Defect::new(&self.cost_at, problem)
-                .advise("give it `prices` in models.toml, or limit tokens_per_day instead"),
-        )
+        Some(Defect::new(&self.cost_at, problem).advise("give it `prices` in models.toml, or limit tokens instead"))
     }
 }
 

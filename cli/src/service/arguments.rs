@@ -384,6 +384,15 @@ pub(crate) enum Tokens {
         /// What its delegations may cost in a day, in US dollars, as 2.50; without it, that is not limited
         #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
         cost_per_day: Option<Cost>,
+        /// How many tokens of models each run that it begins may use; without it, as many as its task may
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+        tokens_per_run: Option<u64>,
+        /// What each run that it begins may cost, in US dollars, as 2.50; without it, as much as its task may
+        #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+        cost_per_run: Option<Cost>,
+        /// How many agents each run that it begins may have; without it, as many as its task may
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        agents: Option<u32>,
         #[command(flatten)]
         choice: Choice,
         /// Print JSON, for programs

@@ -71,11 +71,15 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
     config.check_prices(&loaded.unpriced)?;
-    let of_tokens = tokens.clone();
+    let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
     let figures = Figures::record();
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);
     let builder =
         builder.day_limits(|days| limits.of_days(days).requesters(move |token| of_tokens.per_day_of(token.as_str())));
+    let builder = builder.run_limits(move |from| {
+        let of_token = from.map(|token| runs_of_tokens.per_run_of(token.as_str())).unwrap_or_default();
+        per_run.min(of_token)
+    });
     let board =
         loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let spans = telemetry::start(&board);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use callboard::env::Env;
-use callboard::messages::{Cost, PerDay, visible};
+use callboard::messages::{Cost, PerDay, PerRun, visible};
 use callboard_server::{Scope as Allowed, Token, TokenError, TokenSpec, Tokens as Kept};
 
 use crate::exit::Exit;
@@ -38,13 +38,17 @@ pub(super) fn main(command: &Tokens) -> Result<Page, Failure> {
             requests_a_minute,
             tokens_per_day,
             cost_per_day,
+            tokens_per_run,
+            cost_per_run,
+            agents,
             choice,
             ..
         } => {
             let scopes = if scope.is_empty() { vec![Allowed::Read, Allowed::Delegate] } else { allowed(scope) };
             let per_day = PerDay { tokens: *tokens_per_day, cost: *cost_per_day };
-            let mut spec =
-                TokenSpec::new(name, scopes).namespaces(namespace.iter().map(String::as_str)).per_day(per_day);
+            let per_run = PerRun { tokens: *tokens_per_run, cost: *cost_per_run, agents: *agents };
+            let mut spec = TokenSpec::new(name, scopes).per_day(per_day).per_run(per_run);
+            spec = spec.namespaces(namespace.iter().map(String::as_str));
             if let Some(lifetime) = lifetime {
                 spec = spec.lifetime(*lifetime);
             }
@@ -94,14 +98,19 @@ fn allowed(scopes: &[Scope]) -> Vec<Allowed> {
 
 /// What a token is limited to, each limit in words.
 fn limits_of(token: &Token) -> Vec<String> {
-    let Token { namespaces, requests_a_minute, per_day, .. } = token;
+    let Token { namespaces, requests_a_minute, per_day, per_run, .. } = token;
     let requests = requests_a_minute.map(|requests| format!("{} requests a minute", grouped(requests.into())));
     let tokens = per_day.tokens.map(|tokens| format!("{} tokens a day", grouped(tokens)));
     let cost = per_day.cost.map(|cost| format!("{cost} a day"));
     let namespaces = (!namespaces.is_empty()).then(|| {
         format!("namespaces {}", visible(&namespaces.iter().map(String::as_str).collect::<Vec<_>>().join(" ")))
     });
-    [requests, tokens, cost, namespaces].into_iter().flatten().collect()
+    let of_run = [
+        per_run.tokens.map(|tokens| format!("{} tokens a run", grouped(tokens))),
+        per_run.cost.map(|cost| format!("{cost} a run")),
+        per_run.agents.map(|agents| format!("{agents} {} a run", if agents == 1 { "agent" } else { "agents" })),
+    ];
+    [requests, tokens, cost].into_iter().chain(of_run).chain([namespaces]).flatten().collect()
 }
 
 fn list(tokens: &Kept) -> Result<Page, Failure> {
@@ -129,6 +138,9 @@ fn list(tokens: &Kept) -> Result<Page, Failure> {
             "requests_a_minute": token.requests_a_minute,
             "tokens_per_day": token.per_day.tokens,
             "cost_per_day": token.per_day.cost.map(Cost::decimal),
+            "tokens_per_run": token.per_run.tokens,
+            "cost_per_run": token.per_run.cost.map(Cost::decimal),
+            "agents": token.per_run.agents,
         }));
     }
     let text = if rows.is_empty() { "there are no tokens\n".to_owned() } else { lines_of(&drawn) };

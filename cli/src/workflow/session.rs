@@ -75,7 +75,8 @@ impl<'a> Session<'a> {
             process_log::show();
         }
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
-        let builder = builder.day_limits(|days| agents.limits.of_days(days));
+        let per_run = agents.limits.per_run;
+        let builder = builder.day_limits(|days| agents.limits.of_days(days)).run_limits(move |_| per_run);
         let board = builder.start().await.map_err(Failure::of)?;
         let spans = telemetry::start(&board);
         let reachable =

@@ -173,6 +173,9 @@ fn a_limit_of_a_day_refuses_what_does_not_fit_over_several_processes_and_says_wh
     let refused = run();
     let why = "raise `tokens_per_day` in [limits] of callboard.toml";
     assert!(refused.code == Some(1) && refused.error.contains(why), "{:?} {}", refused.code, refused.error);
+    write(&folder, "callboard.toml", "[limits]\ntokens_per_run = 12\n");
+    let refused = run();
+    assert!(refused.code == Some(1) && refused.error.contains("do not fit the budget of 12"), "{}", refused.error);
     write(&folder, "callboard.toml", "[limits]\ntime_zone = \"Europe/Berlni\"\n");
     let unknown = callboard(&folder, &["check"]);
     assert!(

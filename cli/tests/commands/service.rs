@@ -314,11 +314,16 @@ fn tokens_are_made_and_revoked_at_the_terminal() {
     assert_eq!((&listed["tokens"][0]["name"], &listed["tokens"][0]["scopes"]), (&"ci".into(), &json!(["read"])));
     assert_eq!(listed["tokens"][0]["namespaces"], json!([]));
     let limits = ["--owner", "ann", "--namespace", "codebase", "--namespace", "pm", "--requests-a-minute", "60"];
-    assert_eq!(project.callboard(&[&["tokens", "add", "bot"][..], &limits].concat()).code, Some(0));
+    let of_run = ["--tokens-per-run", "1000", "--cost-per-run", "2.50", "--agents", "2"];
+    assert_eq!(project.callboard(&[&["tokens", "add", "bot"][..], &limits, &of_run].concat()).code, Some(0));
     let bot = &project.callboard(&["tokens", "list", "--json"]).parsed::<Value>()["tokens"][0];
     assert_eq!(
         (&bot["owner"], &bot["namespaces"], &bot["requests_a_minute"]),
         (&json!("ann"), &json!(["codebase", "pm"]), &json!(60))
+    );
+    assert_eq!(
+        (&bot["tokens_per_run"], &bot["cost_per_run"], &bot["agents"]),
+        (&json!(1_000), &json!("2.50"), &json!(2))
     );
     let limits =
         ["--scope", "read,delegate", "--lifetime", "7d", "--tokens-per-day", "500000", "--cost-per-day", "2.50"];
@@ -333,7 +338,7 @@ fn tokens_are_made_and_revoked_at_the_terminal() {
         ["agent", "read, delegate", "500,000 tokens a day, $2.50 a day"],
         "{listed}"
     );
-    let limits = "60 requests a minute, namespaces codebase pm";
+    let limits = "60 requests a minute, 1,000 tokens a run, $2.50 a run, 2 agents a run, namespaces codebase pm";
     assert_eq!([bot[0], bot[1], bot[2], bot[4], bot[5]], ["bot", "ann", "read, delegate", "never", limits], "{listed}");
     assert_eq!([ci[0], ci[1], ci[3]], ["ci", "read", "never"], "{listed}");
     assert_eq!(project.callboard(&["tokens", "revoke", "agent"]).code, Some(0));

@@ -132,9 +132,20 @@ pub(crate) async fn known(context: &Context, id: Option<RunId>) -> Result<Option
 }
 
 /// Whether a task is the one that an earlier request with the same key asked for. The classifier may have chosen limits for that one, and
-/// what it refers to may have been changed since.
+/// those of the board and the token may have lowered them; what it refers to may have been changed since.
 pub(crate) fn is_same(asked: &Task, before: &Task) -> bool {
-    let limits = asked.limits.clone().or_else(|| before.limits.clone());
+    let is_lowered = |asked: &Limits, before: &Limits| {
+        let Limits { tokens, cost, agents, .. } = *before;
+        let is_within = cost.is_some_and(|cost| asked.cost.is_none_or(|asked| cost <= asked)) || cost == asked.cost;
+        is_within
+            && tokens <= asked.tokens
+            && agents <= asked.agents
+            && Limits { tokens, cost, agents, ..asked.clone() } == *before
+    };
+    let limits = match (&asked.limits, &before.limits) {
+        (Some(asked), Some(before)) if !is_lowered(asked, before) => Some(asked.clone()),
+        _ => before.limits.clone(),
+    };
     let reference = before.reference.clone();
     // Each try of a client may be a span of its own.
     let trace_parent = before.trace_parent;

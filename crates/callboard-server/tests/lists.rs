@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callboard::messages::{AgentName, PerDay, Refusal, Usage};
+use callboard::env::Env;
+use callboard::messages::{AgentName, PerDay, PerRun, Refusal, Usage};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
-use callboard_server::{Scope, TokenSpec};
+use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 
 use counted::Counted;
@@ -232,6 +233,51 @@ async fn a_fork_and_a_retry_count_against_the_day_of_the_token_that_asks_for_the
         matches!(&refused, Outcome::Refused(Refusal::DayLimit { whose, used: 18, .. }) if &**whose == "bot"),
         "{refused}"
     );
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_limits_of_a_token_bound_its_runs_and_its_day() {
+    let tokens = Tokens::new(Env::system());
+    let per_run = PerRun { tokens: Some(10), agents: Some(1), ..PerRun::default() };
+    let spec = TokenSpec::new("bot", [Scope::Read, Scope::Delegate]).per_run(per_run);
+    let secret = tokens.add(spec.per_day(PerDay { tokens: Some(15), cost: None })).unwrap();
+    let [of_run, of_day] = [tokens.clone(), tokens.clone()];
+    let spends = |turn: Turn| async move {
+        let asked: u64 = turn.input()?;
+        turn.reserve(asked).await?.settle(Usage::of(asked, 0)).await?;
+        Ok(Command::output("done"))
+    };
+    let board = Callboard::builder()
+        .agent("spends", spends)
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("spends", "1").await?)) })
+        .run_limits(move |from| from.map(|name| of_run.per_run_of(name.as_str())).unwrap_or_default())
+        .day_limits(|days| days.requesters(move |name| of_day.per_day_of(name.as_str())))
+        .start()
+        .await
+        .unwrap();
+    let bot = Local { router: Server::new(board.clone(), tokens).router(), secret };
+    let outcome =
+        async |task: Value| bot.get(&format!("/v1/delegations/{}", delegate(&board, &bot, &task).await)).await.1;
+    let spend = |tokens: u64, limits: Value| json!({ "to": "spends", "body": "x", "input": tokens, "limits": limits });
+    for (task, kind) in [
+        // The task may have less than the token, and not more.
+        (spend(11, json!({ "tokens": 1_000 })), "token_budget"),
+        (spend(6, json!({ "tokens": 5 })), "token_budget"),
+        (json!({ "to": "lead", "body": "x" }), "agent_limit"),
+        (spend(10, Value::Null), "finished"),
+        (spend(6, Value::Null), "day_limit"),
+    ] {
+        let shown = outcome(task).await;
+        let result = &shown["result"]["outcome"];
+        let found = result["refusal"]["kind"].as_str().or(result["kind"].as_str());
+        assert_eq!(found, Some(kind), "{shown}");
+    }
+    // The limits that hold are those that are shown, and the same request with a key is the same delegation.
+    let key: &[_] = &[("Idempotency-Key", "k")];
+    let task = spend(1, json!({ "tokens": 1_000 }));
+    let [first, again] = [bot.post("/v1/delegations", key, &task).await, bot.post("/v1/delegations", key, &task).await];
+    assert_eq!((again.0, &first.1["request_id"]), (202, &again.1["request_id"]), "{again:?}");
     board.shutdown().await;
 }
 

@@ -127,6 +127,16 @@ fn millis(time: Duration) -> u64 {
 pub fn event(event: &RunEvent) -> Value {
     match event {
         RunEvent::Submitted(begun) => json!({ "kind": "submitted", "submission": submission(begun) }),
+        RunEvent::Reserved { cost, .. } => {
+            let mut shape = stable(event);
+            shape["cost_usd"] = json!(cost.map(|cost| cost.dollars()));
+            shape
+        }
+        RunEvent::Settled { model, .. } => {
+            let mut shape = stable(event);
+            shape["model"] = json!(model);
+            shape
+        }
         other => stable(other),
     }
 }

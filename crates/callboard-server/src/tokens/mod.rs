@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{AgentName, Cost, NameError, PerDay, Timestamp};
+use callboard::messages::{AgentName, Cost, NameError, PerDay, PerRun, Timestamp};
 use callboard_text::check_name;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,16 @@ impl TokenSpec {
         self
     }
 
+    /// Sets what each run that it begins may use: where the board asks for it ([`Tokens::per_run_of`]), the smaller limit of this and of
+    /// the task holds.
+    #[must_use]
+    pub fn per_run(mut self, limit: PerRun) -> Self {
+        self.terms.tokens_per_run = limit.tokens;
+        self.terms.nanodollars_per_run = limit.cost.map(|cost| cost.0);
+        self.terms.agents_per_run = limit.agents;
+        self
+    }
+
     /// Sets after what time, from its addition, it expires.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
@@ -121,11 +131,22 @@ pub(crate) struct Terms {
     tokens_per_day: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nanodollars_per_day: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_run: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nanodollars_per_run: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agents_per_run: Option<u32>,
 }
 
 impl Terms {
     fn per_day(&self) -> PerDay {
         PerDay { tokens: self.tokens_per_day, cost: self.nanodollars_per_day.map(Cost) }
+    }
+
+    fn per_run(&self) -> PerRun {
+        let cost = self.nanodollars_per_run.map(Cost);
+        PerRun { tokens: self.tokens_per_run, cost, agents: self.agents_per_run }
     }
 }
 
@@ -148,6 +169,8 @@ pub struct Token {
     pub requests_a_minute: Option<u32>,
     /// What its delegations may use in a day.
     pub per_day: PerDay,
+    /// What each run that it begins may use.
+    pub per_run: PerRun,
     /// Whether its secret is kept for commands of the same user ([`Tokens::owner_secret`]).
     pub is_owner: bool,
 }
@@ -374,6 +397,7 @@ impl Tokens {
             namespaces: known.terms.namespaces.clone(),
             requests_a_minute: known.terms.requests_a_minute,
             per_day: known.terms.per_day(),
+            per_run: known.terms.per_run(),
             is_owner: known.is_owner,
         };
         Ok(self.shared.known.read().iter().map(token).collect())
@@ -474,6 +498,18 @@ impl Tokens {
             Some(known) => known.terms.per_day(),
             None if RESERVED.contains(&name) => PerDay::default(),
             None => PerDay { tokens: Some(0), cost: None },
+        }
+    }
+
+    /// Returns what each run of the token of this name may use, for [`Builder::run_limits`](callboard::Builder::run_limits): nothing if
+    /// there is no such token, as [`Tokens::per_day_of`].
+    #[must_use]
+    pub fn per_run_of(&self, name: &str) -> PerRun {
+        let _ = self.refresh();
+        match self.shared.known.read().get(name) {
+            Some(known) => known.terms.per_run(),
+            None if RESERVED.contains(&name) => PerRun::default(),
+            None => PerRun { tokens: Some(0), ..PerRun::default() },
         }
     }
 

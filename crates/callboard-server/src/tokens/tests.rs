@@ -229,7 +229,8 @@ fn the_terms_of_a_token_are_there_after_a_restart() {
     let (_folder, file) = place();
     let per_day = PerDay { tokens: Some(7), cost: Some(Cost(9)) };
     let spec = TokenSpec::new("ci", [Scope::Read]).owner("ann").namespaces(["codebase", "pm"]).requests_a_minute(30);
-    let spec = spec.per_day(per_day);
+    let per_run = PerRun { tokens: Some(5), cost: Some(Cost(6)), agents: Some(2) };
+    let spec = spec.per_day(per_day).per_run(per_run);
     let secret = open(&file).add(spec).unwrap();
     let plain = open(&file).add(TokenSpec::new("plain", [])).unwrap();
     let tokens = open(&file);
@@ -246,6 +247,8 @@ fn the_terms_of_a_token_are_there_after_a_restart() {
     assert!(caller(&tokens.owner_secret().unwrap()).reaches("anything"));
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches("\"terms\"").count(), 1, "only where there are some: {text}");
+    assert_eq!((listed[0].per_run, tokens.per_run_of("ci")), (per_run, per_run));
+    assert_eq!((tokens.per_run_of("owner"), tokens.per_run_of("none").tokens), (PerRun::default(), Some(0)));
     let nothing = PerDay { tokens: Some(0), cost: None };
     assert!(tokens.revoke("plain").unwrap());
     assert_eq!(["plain", "none"].map(|name| tokens.per_day_of(name)), [nothing; 2]);

@@ -19,7 +19,7 @@ use tower::ServiceExt as _;
 /// A router over a board, and the secret of a token.
 pub(crate) struct Local {
     pub(crate) router: Router,
-    secret: String,
+    pub(crate) secret: String,
 }
 
 /// A store that several boards have.
