@@ -184,11 +184,10 @@ impl Callboard {
         };
         // The agent may have been stopped while the task waited.
         board.check_is_here(&agent)?;
-        let limits = match task.limits.take() {
-            Some(limits) => limits,
-            None => self.classify(task).await,
-        };
-        task.limits = Some(board.settings.run_limits.bound(task.from_agent.as_ref(), &limits));
+        if task.limits.is_none() {
+            task.limits = Some(self.classify(task).await);
+        }
+        board.settings.run_limits.bound_task(task);
         let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
         let at = board.env.now().wall;
         let (chain, trace) = match lineage {

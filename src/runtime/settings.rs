@@ -40,6 +40,13 @@ type LimitOf = Arc<dyn Fn(Option<&AgentName>) -> PerRun + Send + Sync>;
 pub(super) struct RunLimits(pub(super) Option<LimitOf>);
 
 impl RunLimits {
+    /// Lowers the limits that a task has to those of its requester.
+    pub(super) fn bound_task(&self, Task { limits, from_agent, .. }: &mut Task) {
+        if let (Some(limit_of), Some(limits)) = (&self.0, limits) {
+            *limits = limit_of(from_agent.as_ref()).bound(limits);
+        }
+    }
+
     /// What a run may use that this requester asks for with these limits.
     pub(super) fn bound(&self, from: Option<&AgentName>, limits: &Limits) -> Limits {
         self.0.as_ref().map_or_else(|| limits.clone(), |limit_of| limit_of(from).bound(limits))

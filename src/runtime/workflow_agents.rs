@@ -78,7 +78,7 @@ impl Callboard {
         // against the limits of the same requester.
         (task.grant, task.is_untrusted) = (turn.authority(), turn.is_tainted());
         (task.handoffs, task.from_agent) = (turn.task().handoffs, turn.task().from_agent.clone());
-        task.trace_parent = Some(turn.trace_parent());
+        task.trace_parent = Some(Box::new(turn.trace_parent()));
         // A workflow without agents has no target.
         let to = self.board.cast(&task)?.into_iter().next();
         let chain = turn.chain().clone();

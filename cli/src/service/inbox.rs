@@ -11,8 +11,8 @@ use crate::stores::Stores;
 
 use super::arguments::Read;
 use super::boards::{ask_service, encoded};
-use super::send::is_agent;
-use super::tokens;
+use super::own_tokens;
+use super::sending::is_agent;
 
 /// The most characters of a message.
 const SHOWN: usize = 200;
@@ -46,7 +46,7 @@ async fn is_known(stores: &Stores, name: &str) -> Result<bool, Failure> {
     if is_agent(stores, name).await? {
         return Ok(true);
     }
-    Ok(tokens::open(stores)?.list().map_err(tokens::failure)?.iter().any(|token| token.name == name))
+    Ok(own_tokens::open(stores)?.list().map_err(own_tokens::failure)?.iter().any(|token| token.name == name))
 }
 
 /// A message: the task of a request; the status, and its text or output.

@@ -11,10 +11,10 @@ mod following;
 mod inbox;
 mod letters;
 mod mcp;
+mod own_tokens;
 pub(crate) mod schedule;
-mod send;
+mod sending;
 mod serve;
-mod tokens;
 mod tree;
 mod turn_socket;
 mod watch;
@@ -50,7 +50,7 @@ pub(crate) fn send_within_turn(arguments: &Send) -> Option<ExitCode> {
 
 /// Runs `callboard send`.
 pub(crate) fn send(arguments: &Send) -> ExitCode {
-    printed(arguments.json, send::send(arguments))
+    printed(arguments.json, sending::send(arguments))
 }
 
 /// As [`send_within_turn`], of `callboard status`.
@@ -85,7 +85,7 @@ pub(crate) fn cancel(arguments: &Cancel) -> ExitCode {
 
 /// Runs `callboard agents`.
 pub(crate) fn agents(arguments: &Common) -> ExitCode {
-    printed(arguments.json, send::agents(arguments))
+    printed(arguments.json, sending::agents(arguments))
 }
 
 /// Runs `callboard pending`.
@@ -110,7 +110,7 @@ pub(crate) fn answer(arguments: &Answer) -> ExitCode {
 
 /// Runs `callboard tokens`.
 pub(crate) fn tokens(command: &Tokens) -> ExitCode {
-    page::print_or(tokens::main(command), command.json(), || tokens::undo(command))
+    page::print_or(own_tokens::main(command), command.json(), || own_tokens::undo(command))
 }
 
 /// Runs `callboard schedule`.

@@ -14,7 +14,7 @@ use crate::stores::Common;
 use crate::values::{self, time_span, words};
 
 use super::boards::{ask_service, encoded, run_of};
-use super::send::check_agent;
+use super::sending::check_agent;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schedule {

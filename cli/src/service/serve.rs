@@ -39,7 +39,7 @@ use crate::waits;
 use super::arguments::Serve;
 use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswered};
 use super::decide::{Detail, shown_card};
-use super::tokens;
+use super::own_tokens;
 
 /// Serves until a signal comes.
 pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
@@ -62,8 +62,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     check_none_runs(&stores).await?;
     let listener = TcpListener::bind(address).await.map_err(|error| busy(&arguments, address, &error))?;
     let store = stores.take_new(None).await?;
-    let tokens = tokens::open(&stores)?;
-    tokens.owner_secret().map_err(tokens::failure)?;
+    let tokens = own_tokens::open(&stores)?;
+    tokens.owner_secret().map_err(own_tokens::failure)?;
     let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());
     let loaded = tokio::select! {
         biased;

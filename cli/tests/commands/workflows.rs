@@ -193,7 +193,7 @@ fn programs_read_their_input_and_print_their_output() {
     );
     let sends = format!("a='{CALLBOARD}' send b 'look here' --wait");
     let delegates = ["--line", "a -> b", "--input-json", "\"x\"", "--agent", &sends, "--agent", "b=cat"];
-    assert_eq!(output(&delegates), "complete: look here\n", "by the socket of its turn");
+    assert_eq!(output(&delegates), "look here\n", "by the socket of its turn");
     assert_eq!(output(&["--line", "a", "--agent", "a=printf '[1, 2]'"]), "[\n  1,\n  2\n]\n");
     assert_eq!(output(&["--line", "a", "--agent", "a=true"]), "\n");
     let named = output(&[

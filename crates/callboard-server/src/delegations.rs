@@ -94,7 +94,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let mut task = request.task(&context, &caller).await?;
     task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
-    task.trace_parent = trace_parent(&headers);
+    task.trace_parent = trace_parent(&headers).map(Box::new);
     let fold = submit(&context, task).await?;
     let run = fold.submission().run;
     Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
@@ -148,7 +148,7 @@ pub(crate) fn is_same(asked: &Task, before: &Task) -> bool {
     };
     let reference = before.reference.clone();
     // Each try of a client may be a span of its own.
-    let trace_parent = before.trace_parent;
+    let trace_parent = before.trace_parent.clone();
     Task { limits, durability: before.durability, reference, trace_parent, ..asked.clone() } == *before
 }
 

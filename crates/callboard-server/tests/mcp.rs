@@ -455,7 +455,7 @@ async fn a_run_is_a_part_of_the_span_of_its_client_and_a_malformed_one_is_as_non
         }
         for run in runs {
             let run = service.board.run(run.as_str().unwrap().parse().unwrap()).read().await.unwrap();
-            let parent = run.submission().task.trace_parent.map(|parent| parent.to_string());
+            let parent = run.submission().task.trace_parent.as_ref().map(|parent| parent.to_string());
             assert_eq!(parent.as_ref(), expected, "{header:?} {meta:?}");
         }
     }

@@ -174,6 +174,7 @@ impl From<Task> for Form {
         } = task;
         let in_json = (InJson(approval_ttl), InJson(from_agent.clone()), InJson(reference.clone()));
         let cost = limits.as_ref().and_then(|limits| limits.cost);
+        let trace_parent = trace_parent.map(|parent| *parent);
         let deadline = Later { deadline, approval_ttl, from_agent, reference, cost, trace_parent };
         let (approval_ttl, from_agent, reference) = in_json;
         Self {
@@ -219,7 +220,7 @@ impl From<Form> for Task {
             // Not read from JSON: a text of a task does not decide who it is from.
             from_agent,
             reference: reference.or(form.reference.0),
-            trace_parent,
+            trace_parent: trace_parent.map(Box::new),
         }
     }
 }

@@ -78,7 +78,7 @@ pub struct Task {
     pub reference: Option<Arc<str>>,
     /// The span of another program that the run belongs to. It decides about nothing but the spans of the run
     /// ([`Submission::trace_parent`]), and is not in JSON.
-    pub trace_parent: Option<TraceParent>,
+    pub trace_parent: Option<Box<TraceParent>>,
 }
 
 impl Task {
@@ -319,7 +319,8 @@ impl Submission {
     #[must_use]
     pub fn trace_parent(&self, turn: u32) -> TraceParent {
         let own = || (self.trace.0.as_u128(), true);
-        let (trace, is_sampled) = self.task.trace_parent.map_or_else(own, |parent| (parent.trace, parent.is_sampled));
+        let (trace, is_sampled) =
+            self.task.trace_parent.as_ref().map_or_else(own, |parent| (parent.trace, parent.is_sampled));
         let span = xxh3_64(format!("{}/{turn}/span", self.run).as_bytes());
         TraceParent { trace, span: span.max(1), is_sampled }
     }

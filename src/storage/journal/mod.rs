@@ -969,7 +969,8 @@ mod tests {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let (run, agent) = (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap());
         let submitted = |task: Task| {
-            let task = Task { trace_parent: Some(TraceParent { trace: 5, span: 6, is_sampled: true }), ..task };
+            let task =
+                Task { trace_parent: Some(Box::new(TraceParent { trace: 5, span: 6, is_sampled: true })), ..task };
             let (cast, chain, agent) = (Vec::new(), Chain::default(), agent.clone());
             RunEvent::Submitted(Arc::new(Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at }))
         };

@@ -370,7 +370,7 @@ impl Traced {
             None => format!("run {}", submission.agent),
         };
         attributes.extend(run.conversation().map(|it| KeyValue::new(names::CONVERSATION, it.to_string())));
-        let parent = submission.task.trace_parent;
+        let parent = submission.task.trace_parent.as_deref().copied();
         Some(Ended {
             name,
             kind: SpanKind::Internal,

@@ -75,7 +75,7 @@ async fn a_run_has_spans_of_its_turns_its_models_and_its_tools_in_the_trace_of_i
     let board = Callboard::builder().agent("lead", lead).agent("writer", writer);
     let board = board.with(coder()).start().await.unwrap();
     let parent = TraceParent { trace: 7, span: 9, is_sampled: true };
-    let task = Task { trace_parent: Some(parent), ..Task::new("a secret").to("lead") };
+    let task = Task { trace_parent: Some(Box::new(parent)), ..Task::new("a secret").to("lead") };
     let spans = spans_of(board, task).await;
     assert_eq!(
         tree(&spans, SpanId::from(9), 0),
@@ -119,7 +119,7 @@ run lead (finished)
 async fn a_trace_that_is_not_recorded_has_no_spans() {
     let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("done")) });
     let parent = TraceParent { trace: 7, span: 9, is_sampled: false };
-    let task = Task { trace_parent: Some(parent), ..Task::new("x") };
+    let task = Task { trace_parent: Some(Box::new(parent)), ..Task::new("x") };
     assert_eq!(spans_of(board.start().await.unwrap(), task).await, []);
 }
 
