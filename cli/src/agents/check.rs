@@ -111,7 +111,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
 /// The names of the tokens of the project; `None` if it has had no server, or they cannot be read.
 fn known_tokens() -> Option<BTreeSet<String>> {
     let stores = Choice { store: None }.stores().ok()?;
-    let file = stores.folder().join("service/tokens.json");
+    let file = stores.of_server("tokens.json");
     file.exists().then_some(())?;
     let tokens = Tokens::open(&file, Env::system()).ok()?.list().ok()?;
     Some(tokens.into_iter().map(|token| token.name).collect())

@@ -1,6 +1,5 @@
 //! The sockets of boards: each process with a board listens on one, named by the board, and `serve` on one more, named by its store.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::Value;
@@ -89,9 +88,7 @@ pub(crate) fn name_of_mcp(stores: &Stores) -> String {
 }
 
 fn name_of(kind: &str, stores: &Stores) -> String {
-    let folder = stores.folder();
-    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    let hash = Sha256::digest(folder.as_os_str().as_bytes());
+    let hash = Sha256::digest(stores.server_folder().as_os_str().as_bytes());
     let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("{kind}-{digits}.sock")
 }

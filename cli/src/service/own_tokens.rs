@@ -14,7 +14,7 @@ use super::arguments::{Scope, Tokens};
 
 /// The tokens of these stores.
 pub(super) fn open(stores: &Stores) -> Result<Kept, Failure> {
-    Kept::open(&stores.folder().join("service/tokens.json"), Env::system()).map_err(failure)
+    Kept::open(&stores.of_server("tokens.json"), Env::system()).map_err(failure)
 }
 
 pub(super) fn failure(error: TokenError) -> Failure {

@@ -89,7 +89,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let url = url_of(address, tls.is_some());
         let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
         server = server.limits(settings.limits).trusted_proxies(settings.proxies).people(people.tokens());
-        let audit = server.audit_file(&stores.folder().join("service/audit.jsonl"));
+        let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
         if let Some(figures) = &figures {
             server = server.measured(figures.text());
@@ -261,7 +261,7 @@ struct Announced(PathBuf);
 
 impl Announced {
     fn file(stores: &Stores) -> PathBuf {
-        stores.folder().join("service/server.json")
+        stores.of_server("server.json")
     }
 
     /// Where it cannot be written, a second server is refused without these.

@@ -84,6 +84,23 @@ impl Stores {
         }
     }
 
+    /// A file of the server, which each of a project's numbered stores has in common with the project: one server serves them.
+    pub(crate) fn of_server(&self, file: &str) -> PathBuf {
+        self.server_folder().join("service").join(file)
+    }
+
+    /// The folder that one server serves.
+    pub(crate) fn server_folder(&self) -> PathBuf {
+        let folder = fs::canonicalize(self.folder()).unwrap_or_else(|_| self.folder().to_owned());
+        let state = state_folder().and_then(|state| state.canonicalize().ok());
+        match folder.parent() {
+            Some(project) if number_of(&folder).is_some() && state.is_some_and(|it| project.parent() == Some(&it)) => {
+                project.to_owned()
+            }
+            Some(_) | None => folder,
+        }
+    }
+
     /// What they are, in words: the project and the folder with its stores, or the store that was named.
     pub(crate) fn described(&self) -> String {
         match self {

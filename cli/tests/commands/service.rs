@@ -49,6 +49,15 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
         second.code,
         second.error
     );
+    // The store that `serve` prints is the project's: it has the same server and the same tokens.
+    let store = project.stores().join("1");
+    let same = ["--store", store.to_str().unwrap()];
+    assert_eq!(project.callboard(&[&["status", &id], &same[..]].concat()).code, Some(0));
+    assert!(project.callboard(&[&["agents"], &same[..]].concat()).out.contains("writer"));
+    let tokens = |store: &[&str]| project.callboard(&[&["tokens", "list"], store].concat()).out;
+    assert!(tokens(&[]).contains("owner") && tokens(&same) == tokens(&[]), "{}", tokens(&same));
+    let again = project.callboard(&[&["serve", "--listen", "127.0.0.1:0"], &same[..]].concat());
+    assert!(again.code == Some(6) && again.error.contains("a server runs for these agents already"), "{}", again.error);
     let stopped = serving.stop();
     assert_eq!(stopped.code, Some(0), "{}", stopped.error);
     let (root, stores) = (project.folder.path().to_owned(), project.stores());

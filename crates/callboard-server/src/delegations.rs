@@ -216,9 +216,14 @@ pub(crate) async fn change(
         Some(_) => return Err(Problem::bad("the body: `reference` is a text or null")),
     };
     let run = find(&context, &id)?;
-    let from = run.read().await?.submission().task.from_agent.clone();
-    let own = from.filter(|from| context.is_of_person(from.as_str(), &caller));
-    let requester = own.as_ref().map_or(&*caller.name, |from| from.as_str());
+    let fold = run.read().await?;
+    let task = &fold.submission().task;
+    let own = task.from_agent.as_ref().filter(|from| context.is_of_person(from.as_str(), &caller));
+    if own.is_some() && !task.is_untrusted && !caller.scopes.contains(&Scope::Admin) {
+        let detail = "the task of this delegation is trusted: another `reference` needs the scope admin";
+        return Err(Problem::new(ProblemCode::MissingScope, detail));
+    }
+    let requester = own.map_or(&*caller.name, |from| from.as_str());
     if !run.change_reference(requester, reference).await? {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }

@@ -8,6 +8,7 @@ mod service;
 
 use callboard_server::Scope;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use messages::{ACCEPT, ask, message, post};
 use service::Service;
@@ -16,6 +17,9 @@ const ALL: [Scope; 2] = [Scope::Read, Scope::Delegate];
 
 /// Messages of well-formed JSON, each with the status and what the answer contains.
 fn wrong_messages(own: &str) -> Vec<(Value, u16, &'static str)> {
+    let round = format!("{own}/question");
+    let sum: String = Sha256::digest(&round).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let state = format!("{round}/{sum}");
     let call = |params: Value| message("tools/call", &params, &json!({}));
     let echo = |arguments: Value| call(json!({ "name": "agent_echo", "arguments": arguments }));
     let of = |method: &str, params: Value| {
@@ -69,12 +73,17 @@ fn wrong_messages(own: &str) -> Vec<(Value, u16, &'static str)> {
             "there is no such task",
         ),
         (
-            call(json!({ "name": "agent_echo", "arguments": { "task": "other" }, "requestState": own })),
+            call(json!({ "name": "agent_echo", "arguments": { "task": "x" }, "requestState": format!("{state}0") })),
+            200,
+            "there is no such task",
+        ),
+        (
+            call(json!({ "name": "agent_echo", "arguments": { "task": "other" }, "requestState": state })),
             200,
             "belongs to another call",
         ),
         (
-            call(json!({ "name": "agent_asker", "arguments": { "task": "x" }, "requestState": own })),
+            call(json!({ "name": "agent_asker", "arguments": { "task": "x" }, "requestState": state })),
             200,
             "belongs to another call",
         ),

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use libc::c_int;
 
-use crate::calls::{done, unless_gone};
+use crate::calls::{done, exists, unless_gone};
 use crate::mounts::{bind_on, c_path, make_read_only, move_mount, open_tree};
 
 /// A path and what covers it.
@@ -17,6 +17,8 @@ use crate::mounts::{bind_on, c_path, make_read_only, move_mount, open_tree};
 pub(super) struct Covered {
     place: CString,
     cover: Cover,
+    /// The folder that it is in; `None` of a socket, which may go at any time.
+    parent: Option<CString>,
     /// The folders between it and what stays visible in it, each after the one that contains it.
     between: Vec<CString>,
     /// What stays visible in it, with room for its mount.
@@ -43,27 +45,34 @@ impl Covered {
         Some(Self {
             place: c_path(place)?,
             cover: Cover::of(place)?,
+            parent: place.parent().filter(|_| !is_socket(place)).and_then(c_path),
             between: between.into_iter().filter_map(c_path).collect(),
             visible: within.filter_map(|path| Some((c_path(path)?, Cover::of(path)?, None))).collect(),
         })
     }
 
-    /// Leaves out what was removed meanwhile.
-    #[allow(unsafe_code, reason = "system calls")]
+    /// Leaves out what was removed meanwhile: a socket, or something with the folder that it was in. What is only absent itself may be on
+    /// its way back.
     pub(super) fn hide(&mut self) -> io::Result<()> {
+        let covered = self.cover();
+        match &self.parent {
+            Some(parent) if exists(parent) => covered,
+            Some(_) | None => unless_gone(&self.place, covered).map(drop),
+        }
+    }
+
+    #[allow(unsafe_code, reason = "system calls")]
+    fn cover(&mut self) -> io::Result<()> {
         if self.cover == Cover::File {
-            return unless_gone(bind_on(c"/dev/null", &self.place)).map(drop);
+            return bind_on(c"/dev/null", &self.place);
         }
         for (path, _, mount) in &mut self.visible {
-            *mount = unless_gone(open_tree(path))?;
+            *mount = unless_gone(path, open_tree(path))?;
         }
         let (kind, data) = (c"tmpfs".as_ptr(), c"mode=0700,size=64k,nr_inodes=64".as_ptr());
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         // SAFETY: texts that live through the call.
-        let mounted = done(unsafe { libc::mount(kind, self.place.as_ptr(), kind, flags, data.cast()) });
-        if unless_gone(mounted)?.is_none() {
-            return Ok(());
-        }
+        done(unsafe { libc::mount(kind, self.place.as_ptr(), kind, flags, data.cast()) })?;
         for folder in &self.between {
             Cover::Folder.create(folder)?;
         }
@@ -94,6 +103,10 @@ impl Cover {
             }
         })
     }
+}
+
+fn is_socket(place: &Path) -> bool {
+    fs::symlink_metadata(place).is_ok_and(|about| about.file_type().is_socket())
 }
 
 /// Whether a program of this user could move the folder: its parent is this user's to change, or to give permissions for.

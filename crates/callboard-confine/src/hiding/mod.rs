@@ -152,10 +152,10 @@ impl Hiding {
             make_read_only(path)?;
         }
         for folder in &self.pins {
-            unless_gone(bind(folder))?;
+            unless_gone(folder, bind(folder))?;
         }
         for link in &self.links {
-            unless_gone(bind_link(link))?;
+            unless_gone(link, bind_link(link))?;
         }
         for covered in &mut self.covers {
             covered.hide()?;
@@ -286,5 +286,16 @@ mod tests {
         let mut shell = Command::new("cat");
         let output = hidden(shell.arg(&kept), hiding).output().unwrap();
         assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_absent_when_the_program_starts_may_come_back_so_the_program_does_not_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, aside) = (folder.path().join("kept"), folder.path().join("aside"));
+        fs::write(&kept, "secret").unwrap();
+        let Ok(hiding) = Hiding::of(std::slice::from_ref(&kept), &[], &[]) else { return };
+        fs::rename(&kept, aside).unwrap();
+        let error = hidden(&mut Command::new("true"), hiding).spawn().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

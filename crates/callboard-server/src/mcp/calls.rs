@@ -17,6 +17,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::errors::error;
 use super::handler::Handler;
@@ -80,7 +81,7 @@ impl Handler {
         let run = match params.request_state {
             // A call that is continued.
             Some(state) => {
-                let (run, fold) = self.own_run(&caller, &state).await?;
+                let (run, fold) = self.own_run(&caller, run_of_state(&state).unwrap_or_default()).await?;
                 if !is_same(
                     &callboard::messages::Task { id: fold.submission().task.id, ..task },
                     &fold.submission().task,
@@ -167,11 +168,11 @@ impl Handler {
             }
             let asked = pending.iter().find_map(questions::question).filter(|_| can_ask);
             let Some(question) = asked else { return Ok(waiting(run.id(), &pending).into()) };
+            let id = PendingId::Question(question.id);
             if is_modern {
                 let requests = questions::requests(&pending);
-                return Ok(InputRequiredResult::new(Some(requests), Some(run.id().to_string())).into());
+                return Ok(InputRequiredResult::new(Some(requests), Some(state(run.id(), id))).into());
             }
-            let id = PendingId::Question(question.id);
             let answer = tokio::select! {
                 biased;
                 () = context.ct.cancelled() => return Err(self.cancel(run, caller).await),
@@ -320,6 +321,24 @@ fn ended(result: &RunResult) -> CallToolResult {
         "is_tainted": result.is_tainted,
     });
     shaped(result.run, text, structured, !result.outcome.is_finished())
+}
+
+/// The state of a call that asks a question: its run and the question, so that each round has another one, with a checksum.
+fn state(run: RunId, question: PendingId) -> String {
+    let round = format!("{run}/{}", checksum(&question.to_string()));
+    format!("{round}/{}", checksum(&round))
+}
+
+/// The run of a state; `None` if the text is none.
+fn run_of_state(state: &str) -> Option<&str> {
+    let (round, sum) = state.rsplit_once('/')?;
+    let (run, _) = round.split_once('/')?;
+    (sum == checksum(round)).then_some(run)
+}
+
+/// It detects accidents. Whoever makes a state reaches only runs of their own.
+fn checksum(text: &str) -> String {
+    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The result of a call whose run continues, and waits for a person.

@@ -227,6 +227,8 @@ pub(crate) fn submission(
     from_agent: Option<AgentName>,
 ) -> Submission {
     let mut submission = Submission { run, at, ..original.clone() };
+    // The span was that of the other requester.
+    submission.task.trace_parent = submission.task.trace_parent.filter(|_| submission.task.from_agent == from_agent);
     (submission.task.id, submission.task.from_agent) = (None, from_agent);
     submission
 }
