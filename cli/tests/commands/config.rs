@@ -169,7 +169,6 @@ fn a_limit_of_a_day_refuses_what_does_not_fit_over_several_processes_and_says_wh
     let run = || callboard(&folder, &["run", "x", "--to", "a", "--model", "fake", "--store", "data"]);
     let first = run();
     assert_eq!(first.code, Some(0), "{}", first.error);
-    write(&folder, "callboard.toml", "[limits]\ntokens_per_day = 12000\n");
     let refused = run();
     let why = "raise `tokens_per_day` in [limits] of callboard.toml";
     assert!(refused.code == Some(1) && refused.error.contains(why), "{:?} {}", refused.code, refused.error);
