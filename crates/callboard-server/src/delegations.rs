@@ -224,10 +224,21 @@ pub(crate) async fn change(
         return Err(Problem::new(ProblemCode::MissingScope, detail));
     }
     let requester = own.map_or(&*caller.name, |from| from.as_str());
-    if !run.change_reference(requester, reference).await? {
+    let is_changed = run.change_reference(requester, reference).await?;
+    changed(&context, &caller, &run, is_changed).await
+}
+
+/// The answer with a delegation that was changed, unless it had ended.
+async fn changed(
+    context: &Context,
+    caller: &Caller,
+    run: &RunHandle,
+    is_changed: bool,
+) -> Result<Json<Value>, Problem> {
+    if !is_changed {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }
-    Ok(Json(readable(&caller, shown(&context, &run.read().await?))))
+    Ok(Json(readable(caller, shown(context, &run.read().await?))))
 }
 
 /// Why a delegation is cancelled.
@@ -247,10 +258,7 @@ pub(crate) async fn cancel(
 ) -> Result<Json<Value>, Problem> {
     let run = find(&context, &id)?;
     let reason = if reason.is_empty() { format!("cancelled by {}", caller.by()) } else { reason };
-    if !run.cancel(&reason).await? {
-        return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
-    }
-    Ok(Json(readable(&caller, shown(&context, &run.read().await?))))
+    changed(&context, &caller, &run, run.cancel(&reason).await?).await
 }
 
 /// What the caller may read of a delegation that others may have given.

@@ -179,8 +179,8 @@ async fn only_the_requester_changes_what_a_delegation_refers_to() {
     let scopes = [Scope::Read, Scope::Delegate];
     let [laptop, phone, bob] = ["laptop", "phone", "bob"].map(|name| tokens.add(TokenSpec::new(name, scopes)).unwrap());
     let admin = tokens.add(TokenSpec::new("admin", Scope::ALL)).unwrap();
-    let desk = tokens.add(TokenSpec::new("desk", Scope::ALL)).unwrap();
-    let people = ["laptop", "phone", "desk"].map(|token| (token.to_owned(), "ann".to_owned()));
+    let office = tokens.add(TokenSpec::new("office", Scope::ALL)).unwrap();
+    let people = ["laptop", "phone", "office"].map(|token| (token.to_owned(), "ann".to_owned()));
     let router = Server::new(board.clone(), tokens).people(people).router();
     let send = async |secret: &str, method: &str, path: &str, body: Value| {
         let request = Request::builder().method(method).uri(path).header("Host", "localhost");
@@ -208,9 +208,10 @@ async fn only_the_requester_changes_what_a_delegation_refers_to() {
         assert_eq!((status, &changed["reference"]), (200, &reference), "{changed}");
     }
     // A trusted task reads trusted references.
-    let (_, trusted) = send(&desk, "POST", "/v1/delegations", json!({ "to": "asker", "body": "x" })).await;
+    let (_, trusted) = send(&office, "POST", "/v1/delegations", json!({ "to": "asker", "body": "x" })).await;
     let trusted = format!("/v1/delegations/{}", trusted["request_id"].as_str().unwrap());
-    let statuses = [send(&phone, "PATCH", &trusted, to("x")).await.0, send(&desk, "PATCH", &trusted, to("x")).await.0];
+    let statuses =
+        [send(&phone, "PATCH", &trusted, to("x")).await.0, send(&office, "PATCH", &trusted, to("x")).await.0];
     assert_eq!(statuses, [403, 200]);
     let asked = board.people().next().await.unwrap();
     board.people().answer(asked.id(), Json::null(), "ann").await.unwrap();

@@ -39,7 +39,7 @@ const EXPORTED: &str = "callboard_spans_exported_total";
 /// faster than they were read; this counts the events). Counter.
 const DROPPED: &str = "callboard_spans_dropped_total";
 
-/// The export of a board's spans, which goes on until the board has ended.
+/// The export of a board's spans, which continues until the board has ended.
 #[derive(Debug)]
 pub struct Exporting(JoinHandle<()>);
 
