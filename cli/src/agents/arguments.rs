@@ -207,7 +207,7 @@ pub(crate) struct Run {
     /// The task, as text; @FILE reads it from a file, @- from standard input
     #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::values::words)]
     pub(crate) task: Option<String>,
-    /// The agent that receives the task: its name, a role or a capability. Not required where there is only one agent
+    /// The agent that receives the task: its name, a role or a capability; by default the only agent, or the one named coordinator
     #[arg(long, value_name = "AGENT", conflicts_with_all = ["resume", "retry"])]
     pub(crate) to: Option<String>,
     #[command(flatten)]

@@ -283,12 +283,12 @@ impl<'a> Session<'a> {
         }))
     }
 
-    /// The agent for the task: the one that is named, that the conversation belongs to, or the only one.
+    /// The agent for the task: the one that is named, that the conversation belongs to, the only one, or the leader.
     fn target<'b>(&'b self, owner: Option<&'b str>) -> Result<&'b str, Failure> {
         match (self.arguments.to.as_deref().or(owner), self.agents.as_slice()) {
             (Some(to), _) => Ok(to),
             (None, [only]) if self.invalid.is_empty() => Ok(only),
-            (None, _) if self.arguments.files.are_missing() => Ok(starter::LEADER),
+            (None, several) if several.iter().any(|agent| agent == starter::LEADER) => Ok(starter::LEADER),
             (None, several) => {
                 let mut names = several.to_vec();
                 names.sort();

@@ -40,7 +40,8 @@ fn init_check_and_run_give_a_first_result_without_a_key() {
     assert!(printed.error.ends_with("; --model fake needs no key\n"), "{}", printed.error);
     // The confinement on this machine has a test of its own.
     insta::assert_snapshot!("check", printed.out.split("commands of ShellExec").next().unwrap());
-    let run = ["run", "review this repository", "--to", "coordinator", "--model", "fake", "--no-input"];
+    // As README.md has it for a folder without agents.
+    let run = ["run", "review this repository", "--model", "fake", "--no-input"];
     let printed = callboard(folder.path(), &run);
     assert_eq!(printed.code, Some(0), "{}", printed.error);
     assert!(printed.out.contains("review this repository") && printed.out.contains("Task answered"), "{}", printed.out);
@@ -538,7 +539,8 @@ fn what_is_missing_is_reported_with_a_remedy() {
     fs::create_dir(folder.path().join("agents")).unwrap();
     refused(2, &["check"], "agents has no agents");
     callboard(folder.path(), &["init"]);
-    refused(2, &["run", "x", "--model", "fake"], "name one with --to: coder, coordinator, researcher, reviewer");
+    fs::remove_file(folder.path().join("agents/coordinator.toml")).unwrap();
+    refused(2, &["run", "x", "--model", "fake"], "name one with --to: coder, researcher, reviewer");
     refused(3, &["run", "x", "--model", "fake", "--to", "codr"], "coder");
     refused(
         2,

@@ -1,4 +1,4 @@
-//! What README.md shows of a server, word for word: three commands in an empty folder, on terminals.
+//! What README.md shows of a server, word for word: the first commands in an empty folder, on terminals.
 
 use std::fs;
 
@@ -11,11 +11,27 @@ $ callboard serve --model fake
 there is no folder of agents, so the team of `callboard init` works: coder, coordinator, researcher, reviewer
 the store is /home/ann/.local/state/callboard/empty-9bddb78aa81a/1
 4 agents running · 0 waiting for you · 0 failed          http://127.0.0.1:7420
-$ callboard send coder "review this repository"
+$ callboard send coder 'FileWrite {"path": "notes.txt", "content": "hi"}'
 req-b5a69c35aa9c  acknowledged by coder
 $ callboard wait req-b5a6
-complete: The fake model does not think; it only shows how things go. It was asked: review this repository
-- FileSearch answered: (0 found in 0 text files)
+req-b5a69c35aa9c waits for a person:
+    ── approval bb01d4220784d3ae3d9331bb6d0e6b340002f9721ee454960aba05ad51e1df8b ──
+    agent     coder
+    action    FileWrite
+    target    notes.txt
+    expires   2026-12-04T00:01:41.128Z
+    code      bb01
+      │ {
+      │   "path": "notes.txt",
+      │   "content": "hi"
+      │ }
+    callboard approve approval:bb01d4220784d3ae3d9331bb6d0e6b340002f9721ee454960aba05ad51e1df8b
+    callboard deny approval:bb01d4220784d3ae3d9331bb6d0e6b340002f9721ee454960aba05ad51e1df8b
+$ callboard approve req-b5a6
+approved: coder wants to FileWrite notes.txt
+$ callboard wait @last
+complete: The fake model does not think; it only shows how things go. It was asked: FileWrite {"path": "notes.txt", "content": "hi"}
+- FileWrite answered: notes.txt is new: 1 lines
 "#;
 
 /// What is printed below a command, with these words in place of others.
@@ -40,7 +56,7 @@ fn a_newcomer_in_an_empty_folder_sees_what_the_readme_shows() {
     let on_terminal = |arguments: &[&str]| {
         let mut command = project.command(arguments);
         command.current_dir(&empty);
-        Screen::of_columns(command, 120)
+        Screen::of_columns(command, 160)
     };
     let lines = |text: String| sorted(text.lines().map(str::to_owned));
     let mut serving = on_terminal(&["serve", "--model", "fake", "--listen", "127.0.0.1:0"]);
@@ -55,10 +71,25 @@ fn a_newcomer_in_an_empty_folder_sees_what_the_readme_shows() {
         [("/home/ann/.local/state/callboard/empty-9bddb78aa81a/1", store.to_str().unwrap()), ("7420", port.trim_end())];
     assert_eq!(lines(served), shown_below("serve --model fake", &words));
 
-    let sent = on_terminal(&["send", "coder", "review this repository"]).ended();
+    let task = r#"FileWrite {"path": "notes.txt", "content": "hi"}"#;
+    let sent = on_terminal(&["send", "coder", task]).ended();
     let id = &sent[..16];
     let words = [("req-b5a69c35aa9c", id)];
-    assert_eq!(lines(sent.clone()), shown_below("send coder \"review this repository\"", &words));
-    let waited = on_terminal(&["wait", &id[..8]]).ended();
-    assert_eq!(lines(waited), shown_below("wait req-b5a6", &[]));
+    assert_eq!(lines(sent.clone()), shown_below(&format!("send coder '{task}'"), &words));
+    let (code, waiting) = on_terminal(&["wait", &id[..8]]).exited();
+    assert_eq!(code, Some(5), "{waiting}");
+    let after = |label: &str| waiting.split_once(label).unwrap().1.split_whitespace().next().unwrap();
+    let words = [
+        words[0],
+        ("bb01d4220784d3ae3d9331bb6d0e6b340002f9721ee454960aba05ad51e1df8b", after("approval ")),
+        ("2026-12-04T00:01:41.128Z", after("expires ")),
+        ("bb01", after("code ")),
+    ];
+    assert_eq!(lines(waiting.clone()), shown_below("wait req-b5a6", &words));
+    assert!(!empty.join("notes.txt").exists(), "nobody has approved it");
+    let approved = on_terminal(&["approve", &id[..8]]).ended();
+    assert_eq!(lines(approved), shown_below("approve req-b5a6", &[]));
+    let waited = on_terminal(&["wait", "@last"]).ended();
+    assert_eq!(lines(waited), shown_below("wait @last", &[]));
+    assert_eq!(fs::read_to_string(empty.join("notes.txt")).unwrap(), "hi");
 }

@@ -8,14 +8,18 @@ use callboard::messages::{Message, ToolCall, Usage};
 use crate::StopReason;
 use futures::StreamExt;
 use futures::stream;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::meta::MetaTool;
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream};
 use super::prices::Prices;
+use super::tool::ToolSpec;
 
-/// Answers without thinking and without a network: it gives tasks to the agents that it knows of, or uses the tools that it can
-/// use without thinking, and then repeats what it was asked and what it was told. Always the same.
+/// Answers without thinking and without a network: it uses the tool that the task names, gives tasks to the agents that it knows of,
+/// or searches files, and then repeats what it was asked and what it was told. Always the same.
+///
+/// A task names a tool if it is the tool's name and, after a space, its arguments as a JSON object, such as `AskUser {"question":
+/// "Which port?"}`.
 ///
 /// ```
 /// use callboard::messages::Message;
@@ -74,6 +78,9 @@ impl Model for FakeModel {
 fn calls(request: &ModelRequest) -> Vec<ToolCall> {
     let asked = asked(&request.messages);
     let call = |number: usize, name: &str, arguments: Value| ToolCall::new(&format!("fake-{number}"), name, arguments);
+    if let Some((name, arguments)) = named_call(&asked, &request.tools) {
+        return vec![call(0, name, arguments)];
+    }
     let task = request.tools.iter().find(|tool| *tool.name == *MetaTool::Task.name());
     // An agent with a team has the team's names in the tool's schema.
     let team = task.and_then(|task| task.parameters.pointer("/properties/agent/examples")).and_then(Value::as_array);
@@ -90,6 +97,13 @@ fn calls(request: &ModelRequest) -> Vec<ToolCall> {
         .into_iter()
         .map(|tool| call(0, &tool.name, json!({ "pattern": "TODO|FIXME|unsafe|unwrap", "max": 5 })))
         .collect()
+}
+
+/// The tool that a task names, and its arguments.
+fn named_call<'a>(asked: &'a str, tools: &[Arc<ToolSpec>]) -> Option<(&'a str, Value)> {
+    let (name, arguments) = asked.split_once(' ')?;
+    let arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
+    tools.iter().any(|tool| &*tool.name == name).then_some((name, Value::Object(arguments)))
 }
 
 fn said(messages: &[Message]) -> String {
@@ -121,5 +135,21 @@ fn shown(text: &str) -> String {
     match line.char_indices().nth(SHOWN) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Effect;
+
+    #[test]
+    fn a_task_names_a_tool_by_its_name_and_its_arguments() {
+        let tools = [Arc::new(ToolSpec::new("FileWrite", "Writes.", json!({ "type": "object" }), Effect::Writes))];
+        let called = named_call(r#"FileWrite {"path": "notes.txt", "content": "hello"}"#, &tools);
+        assert_eq!(called, Some(("FileWrite", json!({ "path": "notes.txt", "content": "hello" }))));
+        for task in ["FileWrite", "FileWrite notes.txt", "FileWrite [1]", "FileRead {}", "use FileWrite {}", ""] {
+            assert_eq!(named_call(task, &tools), None, "{task}");
+        }
     }
 }

@@ -42,7 +42,7 @@ struct Setup {
     codes: &'static [(&'static str, i32)],
 }
 
-const SETUPS: [Setup; 7] = [
+const SETUPS: [Setup; 8] = [
     Setup {
         page: "docs/conversations.md",
         before: r#"
@@ -68,6 +68,16 @@ read LINE < served && URL=${LINE##* }
     Setup {
         page: "docs/process-agents.md",
         before: "mkdir examples && cp -r \"$ROOT/examples/process\" examples",
+        variables: &[],
+        codes: &[],
+    },
+    Setup {
+        page: "docs/serve.md",
+        before: r#"
+mkfifo served
+"$CALLBOARD" serve --model fake --listen 127.0.0.1:0 > served 2> log & trap "kill $!" EXIT
+read LINE < served
+"#,
         variables: &[],
         codes: &[],
     },
