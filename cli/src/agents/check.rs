@@ -108,13 +108,14 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     Ok(report.page(definitions.iter().flatten().any(has_shell)))
 }
 
-/// The names of the tokens of the project; `None` if it has had no server, or they cannot be read.
+/// The names of the tokens of the project, also of those that were revoked: their runs stay those of their people. `None` if it has had no server, or they cannot be read.
 fn known_tokens() -> Option<BTreeSet<String>> {
     let stores = Choice { store: None }.stores().ok()?;
     let file = stores.of_server("tokens.json");
     file.exists().then_some(())?;
-    let tokens = Tokens::open(&file, Env::system()).ok()?.list().ok()?;
-    Some(tokens.into_iter().map(|token| token.name).collect())
+    let tokens = Tokens::open(&file, Env::system()).ok()?;
+    let known = tokens.list().ok()?.into_iter().map(|token| token.name);
+    Some(known.chain(tokens.revoked().ok()?).collect())
 }
 
 /// What `check` prints.

@@ -19,7 +19,7 @@ pub(super) fn open(stores: &Stores) -> Result<Kept, Failure> {
 
 pub(super) fn failure(error: TokenError) -> Failure {
     let exit = match error {
-        TokenError::Name(_) | TokenError::Reserved | TokenError::Exists(_) => Exit::Usage,
+        TokenError::Name(_) | TokenError::Reserved | TokenError::Exists(_) | TokenError::Used(_) => Exit::Usage,
         TokenError::Folder(_) => Exit::Denied,
         _ => Exit::Failed,
     };
@@ -77,7 +77,7 @@ pub(super) fn undo(command: &Tokens) -> String {
         Tokens::Add { name, choice, .. } => {
             let revoked = choice.stores().and_then(|stores| open(&stores)?.revoke(name).map_err(failure));
             match revoked {
-                Ok(_) => format!("the token {name} is revoked again"),
+                Ok(_) => format!("the token {name} is revoked again, and no other one gets its name"),
                 Err(error) => format!("the token {name} is there, and its secret is lost: {}", error.text()),
             }
         }

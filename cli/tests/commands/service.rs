@@ -355,6 +355,9 @@ fn tokens_are_made_and_revoked_at_the_terminal() {
     assert_eq!(project.callboard(&["tokens", "add", "ci"]).code, Some(2));
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).out, "the token ci is revoked\n");
     assert_eq!(project.callboard(&["tokens", "revoke", "ci"]).code, Some(3));
+    let used = project.callboard(&["tokens", "add", "ci"]);
+    let text = "error: a token ci was revoked, and its runs are still known by that name; choose another name\n";
+    assert_eq!((used.code, &*used.error), (Some(2), text));
     // Before there is a store.
     assert_eq!(project.callboard(&["tokens", "add", "ci", "--store", "data"]).code, Some(0));
     project.run_with("x", &["--store", "data"]);

@@ -242,10 +242,11 @@ fn a_token_whose_secret_cannot_be_written_is_revoked_again() {
     let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let (reader, closed) = std::io::pipe().unwrap();
     drop(reader);
-    for out in [full(), closed.into()] {
-        let lost = ended(project.command(&["tokens", "add", "ci"]).stdout(out).spawn().unwrap());
+    for (name, out) in [("ci", full()), ("other", closed.into())] {
+        let lost = ended(project.command(&["tokens", "add", name]).stdout(out).spawn().unwrap());
         assert_eq!(lost.code, Some(1));
-        assert!(lost.error.ends_with("; the token ci is revoked again\n"), "{}", lost.error);
+        let text = format!("; the token {name} is revoked again, and no other one gets its name\n");
+        assert!(lost.error.ends_with(&text), "{}", lost.error);
         assert_eq!(project.callboard(&["tokens", "list", "--json"]).json()["tokens"], json!([]));
     }
     let never = project.callboard(&["tokens", "add", "ci", "--lifetime", "0s"]);

@@ -70,17 +70,13 @@ impl Context {
         Self { origins, is_stopping: watch::Sender::new(false), ..self.clone() }
     }
 
-    /// The person whose token this is, or the token.
-    pub(crate) fn by<'a>(&'a self, token: &'a str) -> &'a str {
-        self.people.get(token).map_or(token, |person| person)
-    }
-
-    /// Whether a token is the caller's or another one of their person, by what the server knows and by the owners of both tokens.
+    /// Whether a token is the caller's or another one of their person, by what the server knows and by the owners of both tokens, also
+    /// of one that was revoked. Names of people and of tokens are not compared with each other.
     pub(crate) fn is_of_person(&self, token: &str, caller: &Caller) -> bool {
         let owner = self.tokens.owner_of(token);
-        let theirs = [Some(self.by(token)), owner.as_deref()];
-        let own = [Some(&**caller.by()), caller.terms.owner.as_deref()];
-        theirs.iter().flatten().any(|name| own.contains(&Some(name)))
+        let theirs = [self.people.get(token).map(|person| &**person), owner.as_deref()];
+        let own = [caller.person.as_deref(), caller.terms.owner.as_deref()];
+        token == &*caller.name || theirs.iter().flatten().any(|name| own.contains(&Some(name)))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

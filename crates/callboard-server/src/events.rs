@@ -70,7 +70,7 @@ async fn follow(
         let quarantined = RunError::Quarantined { run: run.id(), why: "its events are not followed".to_owned() };
         return Err(quarantined.into());
     }
-    let permit = context.streams.open(caller.by())?;
+    let permit = context.streams.open(&caller)?;
     let events = Followed::open(run, modes, seen).await?.into_stream();
     let mut events = Box::pin(events.peekable());
     if has_ended && events.as_mut().peek().await.is_none() {

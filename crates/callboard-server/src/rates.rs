@@ -9,7 +9,7 @@ use callboard::messages::Timestamp;
 use parking_lot::Mutex;
 
 use crate::problem::{Problem, ProblemCode};
-use crate::tokens::Caller;
+use crate::tokens::{Caller, Holder};
 
 /// The time in which requests are counted. It begins with the first one that is not in the time before.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,17 +21,15 @@ const ARRIVES: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub(crate) struct Rates {
     /// The requests of the tokens that have a limit, by the people whose they are or by their names, and the deliveries of webhooks.
-    windows: Arc<Mutex<BTreeMap<Key, Window>>>,
+    windows: Arc<Mutex<BTreeMap<Counted, Window>>>,
     /// How many deliveries of an address are arriving, so that nobody knows yet whether they are signed.
     arriving: Arc<Mutex<BTreeMap<Option<IpAddr>, usize>>>,
 }
 
-type Key = (Counted, Arc<str>);
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Counted {
-    Token,
-    Webhook,
+    Requests(Holder),
+    Deliveries(Arc<str>),
 }
 
 /// A delivery that is arriving.
@@ -59,7 +57,7 @@ impl Rates {
     /// Counts a request, unless the token has sent too many.
     pub(crate) fn count(&self, caller: &Caller, now: Timestamp) -> Result<(), Problem> {
         let Some(limit) = caller.requests_a_minute() else { return Ok(()) };
-        self.add((Counted::Token, Arc::clone(caller.by())), limit, now).map_err(|retry_after| {
+        self.add(Counted::Requests(caller.holder()), limit, now).map_err(|retry_after| {
             let detail = format!("the token {} may send {limit} requests a minute", caller.name);
             Problem { retry_after: Some(retry_after), ..Problem::new(ProblemCode::Overloaded, detail) }
         })
@@ -67,7 +65,7 @@ impl Rates {
 
     /// Counts a delivery, unless the webhook has received too many.
     pub(crate) fn count_webhook(&self, name: &str, limit: u32, now: Timestamp) -> Result<(), Problem> {
-        self.add((Counted::Webhook, name.into()), limit, now).map_err(|retry_after| {
+        self.add(Counted::Deliveries(name.into()), limit, now).map_err(|retry_after| {
             let detail = format!("a webhook receives at most {limit} deliveries a minute");
             Problem { retry_after: Some(retry_after), ..Problem::new(ProblemCode::Overloaded, detail) }
         })
@@ -87,7 +85,7 @@ impl Rates {
     }
 
     /// Adds one, or returns how long the minute still lasts.
-    fn add(&self, key: Key, limit: u32, now: Timestamp) -> Result<(), Duration> {
+    fn add(&self, key: Counted, limit: u32, now: Timestamp) -> Result<(), Duration> {
         let mut windows = self.windows.lock();
         let window = windows.entry(key).or_insert(Window { began: now, requests: 0 });
         // The wall clock may have been set back.
@@ -139,6 +137,9 @@ mod tests {
         });
         let at = |caller: &Caller| rates.count(caller, Timestamp::from_millis(1000)).is_ok();
         assert_eq!([at(&one), at(&other), at(&one), at(&other)], [true, true, false, false], "both are of one person");
+        let mut namesake = one;
+        (namesake.name, namesake.person) = ("ann".into(), None);
+        assert!(at(&namesake), "a token with the name of a person is another holder");
     }
 
     #[test]

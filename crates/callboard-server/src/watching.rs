@@ -32,7 +32,7 @@ pub(crate) async fn agent(
 ) -> Result<Response, Problem> {
     let (modes, gap) = asked(query.as_deref(), &headers)?;
     let agent = known(&context, &name)?;
-    let permit = context.streams.open(caller.by())?;
+    let permit = context.streams.open(&caller)?;
     let events = context.board.watch_agent(&agent, &modes).map(|watched| shown(&watched));
     Ok(answer(&context, caller, permit, gap.chain(events)))
 }
@@ -45,7 +45,7 @@ pub(crate) async fn tree(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (modes, gap) = asked(query.as_deref(), &headers)?;
-    let permit = context.streams.open(caller.by())?;
+    let permit = context.streams.open(&caller)?;
     let merged = Merged { runs: context.board.watch(&modes).boxed(), tree: context.board.tree_events() };
     let events = stream::unfold(merged, |mut merged| async { Some((merged.next().await?, merged)) });
     Ok(answer(&context, caller, permit, gap.chain(events)))

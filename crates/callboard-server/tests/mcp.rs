@@ -285,6 +285,13 @@ async fn a_token_of_a_person_decides_about_runs_that_it_has_not_begun_and_no_oth
     let refused =
         call(&ann, "decide", json!({ "id": id_of_other_token, "decision": "approve" })).await["result"].clone();
     assert_eq!(refused["structuredContent"], expected);
+    // Nor once that token is revoked.
+    assert!(service.tokens.revoke("unscoped").unwrap());
+    let listed = call(&ann, "approvals", json!({})).await["result"]["structuredContent"]["approvals"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let refused =
+        call(&ann, "decide", json!({ "id": id_of_other_token, "decision": "approve" })).await["result"].clone();
+    assert_eq!(refused["structuredContent"], expected);
 
     for (arguments, code) in [
         (json!({ "id": "approval:1", "decision": "approve" }), "not-found"),

@@ -198,8 +198,7 @@ async fn a_schedule_stops_with_the_token_of_its_owner_and_says_why() {
     let (_, shown) = service.get("/v1/schedules/revoked").await;
     let stopped = (json!("stopped"), json!("the token revoked was revoked"), Value::Null);
     assert_eq!((&shown["state"], &shown["reason"], &shown["next_at"]), (&stopped.0, &stopped.1, &stopped.2));
-    // Another token of the name is another token.
-    world.tokens.add(spec("revoked")).unwrap();
+    assert!(world.tokens.add(spec("revoked")).is_err(), "no other token gets the name");
     sleep(2 * HOUR).await;
     let (_, list) = service.get("/v1/schedules").await;
     let reasons = list["schedules"].as_array().unwrap().iter().map(|it| [&it["name"], &it["reason"], &it["started"]]);

@@ -119,7 +119,10 @@ impl Handler {
             Err(it) => return Err(error(it.into())),
         };
         let task = &fold.submission().task;
-        let is_by = |from: &AgentName| self.context.by(from.as_str()) == &**caller.by();
+        let is_by = |from: &AgentName| {
+            let person = self.context.people.get(from.as_str());
+            from.as_str() == &*caller.name || (person.is_some() && person == caller.person.as_ref())
+        };
         let is_own = task.is_untrusted && task.from_agent.as_ref().is_some_and(is_by);
         if is_own { Ok((run, fold)) } else { Err(unknown()) }
     }

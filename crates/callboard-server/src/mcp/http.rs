@@ -39,7 +39,7 @@ pub(crate) async fn answer(
     request: Request,
 ) -> Result<Response, Problem> {
     // A token has a bounded number of answers that are not complete.
-    let permit = context.streams.open(caller.by())?;
+    let permit = context.streams.open(&caller)?;
     if let Some(session) = header(request.headers(), SESSION)
         && !sessions.belongs(session, &caller)
     {

@@ -1,6 +1,5 @@
 //! Tokens in a file, which other processes of this user may change at any time.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,11 +11,11 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Known, Scope, Terms, TokenError, hash};
+use super::{Known, Scope, Table, Terms, TokenError, hash};
 use callboard_private::{Folder, FolderError, contents};
 
-/// The version of the file's format.
-const VERSION: u32 = 1;
+/// The version of the file's format. Version 1 had no names of revoked tokens.
+const VERSION: u32 = 2;
 /// The file beside it with the secret of the owner's token.
 const OWNER_FILE: &str = "owner-token";
 
@@ -24,8 +23,6 @@ const OWNER_FILE: &str = "owner-token";
 fn webhook_file(webhook: Uuid) -> String {
     format!("webhook-{webhook}")
 }
-
-pub(super) type Table = BTreeMap<Arc<str>, Known>;
 
 /// The file, and which version of it was read last.
 pub(super) struct TokenFile {
@@ -77,20 +74,20 @@ impl TokenFile {
             Err(FolderError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
-        let (identity, tokens) = match &file {
+        let (identity, table) = match &file {
             Some(file) => {
                 let found = file.metadata().map_err(|error| FolderError::io(&self.path, error))?;
                 (Some(identity(&found)), parse(&contents(file, &self.path)?, &self.path)?)
             }
-            None => (None, Table::new()),
+            None => (None, Table::default()),
         };
-        install(tokens);
+        install(table);
         *seen = Some(Seen { identity, _file: file });
         Ok(())
     }
 
-    pub(super) fn write(&self, locked: &Locked, tokens: &Table) -> Result<(), TokenError> {
-        Ok(locked.0.write(&self.name, &text(tokens))?)
+    pub(super) fn write(&self, locked: &Locked, table: &Table) -> Result<(), TokenError> {
+        Ok(locked.0.write(&self.name, &text(table))?)
     }
 
     /// The secret of the owner's token.
@@ -122,6 +119,17 @@ impl TokenFile {
 struct Document {
     version: u32,
     tokens: Vec<Entry>,
+    #[serde(default)]
+    revoked: Vec<Revoked>,
+}
+
+/// A token that was revoked, without what its secret could be checked with.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revoked {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
 }
 
 /// A token, as it is stored.
@@ -148,10 +156,10 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
     let damaged = |why: String| TokenError::Damaged { path: path.to_owned(), why };
     let value = json::parse(bytes).map_err(|error| damaged(error.to_string()))?;
     let document: Document = serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
-    if document.version != VERSION {
-        return Err(damaged(format!("its version is {}; this program reads {VERSION}", document.version)));
+    if !(1..=VERSION).contains(&document.version) {
+        return Err(damaged(format!("its version is {}; this program reads 1 to {VERSION}", document.version)));
     }
-    let mut tokens = Table::new();
+    let mut table = Table::default();
     for Entry { name, sha256, scopes, created_at_ms, expires_at_ms, is_owner, terms } in document.tokens {
         let digest = digest(&sha256).ok_or_else(|| damaged(format!("`sha256` of {name} has not 64 digits")))?;
         let known = Known {
@@ -162,14 +170,20 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
             is_owner,
             terms,
         };
-        if tokens.insert(name.as_str().into(), known).is_some() {
+        if table.known.insert(name.as_str().into(), known).is_some() {
             return Err(damaged(format!("{name} is there twice")));
         }
     }
-    Ok(tokens)
+    for Revoked { name, owner } in document.revoked {
+        let name: Arc<str> = name.into();
+        if table.known.contains_key(&name) || table.revoked.insert(Arc::clone(&name), owner).is_some() {
+            return Err(damaged(format!("{name} is there twice")));
+        }
+    }
+    Ok(table)
 }
 
-fn text(tokens: &Table) -> Vec<u8> {
+fn text(table: &Table) -> Vec<u8> {
     let entry = |(name, known): (&Arc<str>, &Known)| Entry {
         name: name.to_string(),
         sha256: known.hash.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -179,7 +193,13 @@ fn text(tokens: &Table) -> Vec<u8> {
         is_owner: known.is_owner,
         terms: known.terms.clone(),
     };
-    let document = Document { version: VERSION, tokens: tokens.iter().map(entry).collect() };
+    let revoked =
+        |(name, owner): (&Arc<str>, &Option<String>)| Revoked { name: name.to_string(), owner: owner.clone() };
+    let document = Document {
+        version: VERSION,
+        tokens: table.known.iter().map(entry).collect(),
+        revoked: table.revoked.iter().map(revoked).collect(),
+    };
     let mut bytes = serde_json::to_vec_pretty(&document).unwrap_or_default();
     bytes.push(b'\n');
     bytes

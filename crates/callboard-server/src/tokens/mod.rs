@@ -186,8 +186,11 @@ pub enum TokenError {
     #[error("{OWNER} and {MCP} are the names of this user's own processes; choose another name")]
     Reserved,
     /// Another token has its name.
-    #[error("there is a token {0}; revoke it first, or choose another name")]
+    #[error("there is a token {0}; choose another name")]
     Exists(String),
+    /// A token that was revoked had its name.
+    #[error("a token {0} was revoked, and its runs are still known by that name; choose another name")]
+    Used(String),
     /// The system gave no random bytes.
     #[error("the system gave no random bytes for a token: {0}")]
     Random(getrandom::Error),
@@ -217,13 +220,21 @@ pub struct Tokens {
 
 #[derive(Default)]
 struct Shared {
-    known: RwLock<BTreeMap<Arc<str>, Known>>,
+    table: RwLock<Table>,
     /// Counts changes after which event streams look whether their token is still there.
     changes: watch::Sender<u64>,
     /// The secrets of webhooks, where there is no file.
     webhooks: RwLock<BTreeMap<Uuid, String>>,
     #[cfg(unix)]
     file: Option<file::TokenFile>,
+}
+
+/// The tokens, and those that there were. A name is never used again: runs, and keys of requests, are known by it.
+#[derive(Clone, Default)]
+struct Table {
+    known: BTreeMap<Arc<str>, Known>,
+    /// The tokens that were revoked, with their owners.
+    revoked: BTreeMap<Arc<str>, Option<String>>,
 }
 
 #[derive(Clone)]
@@ -258,6 +269,13 @@ pub(crate) struct TokenRef {
     hash: Option<String>,
 }
 
+/// A person, or a token that is nobody's. A person and a token of the same name are two holders.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    Person(Arc<str>),
+    Token(Arc<str>),
+}
+
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
@@ -288,9 +306,17 @@ impl Caller {
         Self { name: name.into(), scopes, person: None, terms: Terms::default(), is_owner: false, hash: None }
     }
 
-    /// In whose name it decides, and who is counted: the person, or the token itself.
+    /// In whose name it decides: the person, or the token itself.
     pub(crate) fn by(&self) -> &Arc<str> {
         self.person.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Who is counted.
+    pub(crate) fn holder(&self) -> Holder {
+        match &self.person {
+            Some(person) => Holder::Person(Arc::clone(person)),
+            None => Holder::Token(Arc::clone(&self.name)),
+        }
     }
 
     /// In whose name it gives tasks.
@@ -364,22 +390,41 @@ impl Tokens {
         let created_at = self.now();
         let expires_at = lifetime.map(|lifetime| created_at + lifetime);
         let token = Known { hash: hash(&secret), scopes, created_at, expires_at, is_owner: false, terms };
-        self.change(|known| {
-            if known.contains_key(&*name) {
+        self.change(|table| {
+            if table.known.contains_key(&*name) {
                 return Err(TokenError::Exists(name));
             }
-            known.insert(name.into(), token);
+            if table.revoked.contains_key(&*name) {
+                return Err(TokenError::Used(name));
+            }
+            table.known.insert(name.into(), token);
             Ok(())
         })?;
         Ok(secret)
     }
 
-    /// Revokes a token: its requests are refused from now on, and its event streams end. `false` if there is none of this name.
+    /// Revokes a token: its requests are refused from now on, and its event streams end. `false` if there is none of this name. No
+    /// token gets the name again, except that of this user ([`Tokens::owner_secret`]); the runs that it has begun stay those of its owner.
     ///
     /// # Errors
     /// See [`TokenError`].
     pub fn revoke(&self, name: &str) -> Result<bool, TokenError> {
-        self.change(|known| Ok(known.remove(name).is_some()))
+        self.change(|table| {
+            let Some(token) = table.known.remove(name) else { return Ok(false) };
+            if !token.is_owner {
+                table.revoked.insert(name.into(), token.terms.owner);
+            }
+            Ok(true)
+        })
+    }
+
+    /// Lists the names of the tokens that were revoked.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub fn revoked(&self) -> Result<Vec<String>, TokenError> {
+        self.refresh()?;
+        Ok(self.shared.table.read().revoked.keys().map(ToString::to_string).collect())
     }
 
     /// Lists the tokens by name, with those that have expired.
@@ -400,7 +445,7 @@ impl Tokens {
             per_run: known.terms.per_run(),
             is_owner: known.is_owner,
         };
-        Ok(self.shared.known.read().iter().map(token).collect())
+        Ok(self.shared.table.read().known.iter().map(token).collect())
     }
 
     /// Returns the secret of this user's own token, named `owner`, which has all scopes. It is kept in the file `owner-token`
@@ -414,8 +459,8 @@ impl Tokens {
         let file = self.shared.file.as_ref().ok_or(TokenError::InMemory)?;
         let locked = file.lock()?;
         self.refresh()?;
-        let mut known = self.shared.known.read().clone();
-        let before = known.get(OWNER).map(|token| token.hash);
+        let mut table = self.shared.table.read().clone();
+        let before = table.known.get(OWNER).map(|token| token.hash);
         if let Some(secret) = file.owner_secret(&locked)?.filter(|secret| before == Some(hash(secret))) {
             return Ok(secret);
         }
@@ -428,9 +473,9 @@ impl Tokens {
             is_owner: true,
             terms: Terms::default(),
         };
-        known.insert(OWNER.into(), token);
+        table.known.insert(OWNER.into(), token);
         file.write_owner_secret(&locked, &secret)?;
-        file.write(&locked, &known)?;
+        file.write(&locked, &table)?;
         self.refresh()?;
         Ok(secret)
     }
@@ -443,8 +488,8 @@ impl Tokens {
             let is_owner = **name == *OWNER;
             return Ok(is_owner.then(Caller::owner).ok_or_else(|| format!("{name} has no token")));
         };
-        let known = self.shared.known.read();
-        Ok(match known.get(name).filter(|known| beginning(&known.hash) == *hash) {
+        let table = self.shared.table.read();
+        Ok(match table.known.get(name).filter(|known| beginning(&known.hash) == *hash) {
             None => Err(format!("the token {name} was revoked")),
             Some(known) if known.expires_at.is_some_and(|at| at <= self.now()) => {
                 Err(format!("the token {name} has expired"))
@@ -494,7 +539,7 @@ impl Tokens {
     pub fn per_day_of(&self, name: &str) -> PerDay {
         // What cannot be read now has changed nothing.
         let _ = self.refresh();
-        match self.shared.known.read().get(name) {
+        match self.shared.table.read().known.get(name) {
             Some(known) => known.terms.per_day(),
             None if RESERVED.contains(&name) => PerDay::default(),
             None => PerDay { tokens: Some(0), cost: None },
@@ -506,17 +551,18 @@ impl Tokens {
     #[must_use]
     pub fn per_run_of(&self, name: &str) -> PerRun {
         let _ = self.refresh();
-        match self.shared.known.read().get(name) {
+        match self.shared.table.read().known.get(name) {
             Some(known) => known.terms.per_run(),
             None if RESERVED.contains(&name) => PerRun::default(),
             None => PerRun { tokens: Some(0), ..PerRun::default() },
         }
     }
 
-    /// The person who answers for the token of this name.
+    /// The person who answers for the token of this name, or did so before it was revoked.
     pub(crate) fn owner_of(&self, name: &str) -> Option<String> {
         let _ = self.refresh();
-        self.shared.known.read().get(name)?.terms.owner.clone()
+        let table = self.shared.table.read();
+        table.known.get(name).map_or_else(|| table.revoked.get(name)?.clone(), |known| known.terms.owner.clone())
     }
 
     /// The time by which tokens expire.
@@ -525,21 +571,18 @@ impl Tokens {
     }
 
     /// Applies a change to the tokens that are there now, and stores the result.
-    fn change<T>(
-        &self,
-        change: impl FnOnce(&mut BTreeMap<Arc<str>, Known>) -> Result<T, TokenError>,
-    ) -> Result<T, TokenError> {
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> Result<T, TokenError>) -> Result<T, TokenError> {
         #[cfg(unix)]
         if let Some(file) = &self.shared.file {
             let locked = file.lock()?;
             self.refresh()?;
-            let mut known = self.shared.known.read().clone();
-            let changed = change(&mut known)?;
-            file.write(&locked, &known)?;
+            let mut table = self.shared.table.read().clone();
+            let changed = change(&mut table)?;
+            file.write(&locked, &table)?;
             self.refresh()?;
             return Ok(changed);
         }
-        let changed = change(&mut self.shared.known.write())?;
+        let changed = change(&mut self.shared.table.write())?;
         self.shared.changes.send_modify(|count| *count += 1);
         Ok(changed)
     }
@@ -548,8 +591,8 @@ impl Tokens {
     fn refresh(&self) -> Result<(), TokenError> {
         #[cfg(unix)]
         if let Some(file) = &self.shared.file {
-            file.refresh(|tokens| {
-                *self.shared.known.write() = tokens;
+            file.refresh(|table| {
+                *self.shared.table.write() = table;
                 self.shared.changes.send_modify(|count| *count += 1);
             })?;
         }
@@ -561,7 +604,7 @@ impl Tokens {
         self.refresh()?;
         let (hash, now) = (hash(secret), self.now());
         let mut caller = None;
-        for (name, token) in &*self.shared.known.read() {
+        for (name, token) in &self.shared.table.read().known {
             if bool::from(token.hash.ct_eq(&hash)) && token.expires_at.is_none_or(|at| now < at) {
                 caller = Some(token.caller(name));
             }
@@ -576,7 +619,7 @@ impl Tokens {
         loop {
             // What cannot be read has not revoked anything; requests are refused meanwhile.
             let _ = self.refresh();
-            let rest = match self.shared.known.read().get(&caller.name) {
+            let rest = match self.shared.table.read().known.get(&caller.name) {
                 Some(token) if token.hash == hash => token.expires_at.map(|at| at.since(self.now())),
                 Some(_) | None => return,
             };

@@ -155,7 +155,8 @@ fn a_damaged_file_is_reported_and_not_overwritten() {
         &whole[..whole.len() / 2],
         "{}",
         "[]",
-        &whole.replace("\"version\": 1", "\"version\": 2"),
+        &whole.replace("\"version\": 2", "\"version\": 3"),
+        &whole.replace("\"revoked\": []", "\"revoked\": [{\"name\": \"ci\"}]"),
         &whole.replace("sha256\": \"", "sha256\": \"0"),
         &whole.replace("\"admin\"", "\"root\""),
         &whole.replace("\"is_owner\"", "\"owner\""),
@@ -252,4 +253,56 @@ fn the_terms_of_a_token_are_there_after_a_restart() {
     let nothing = PerDay { tokens: Some(0), cost: None };
     assert!(tokens.revoke("plain").unwrap());
     assert_eq!(["plain", "none"].map(|name| tokens.per_day_of(name)), [nothing; 2]);
+}
+
+#[test]
+fn the_name_of_a_revoked_token_stays_with_its_owner_and_is_never_used_again() {
+    let (_folder, file) = place();
+    open(&file).add(TokenSpec::new("ci", [Scope::Read]).owner("ann")).unwrap();
+    open(&file).add(TokenSpec::new("plain", [])).unwrap();
+    let expired = TokenSpec::new("old", []).owner("bob").lifetime(Duration::ZERO);
+    open(&file).add(expired).unwrap();
+    let whole = fs::read_to_string(&file).unwrap();
+    assert!(["ci", "plain"].iter().all(|name| open(&file).revoke(name).unwrap()));
+    let in_memory = Tokens::new(Env::system());
+    in_memory.add(TokenSpec::new("ci", []).owner("ann")).unwrap();
+    assert!(in_memory.revoke("ci").unwrap());
+    for tokens in [open(&file), in_memory] {
+        let refused = tokens.add(TokenSpec::new("ci", []).owner("bob")).unwrap_err().to_string();
+        assert_eq!(refused, "a token ci was revoked, and its runs are still known by that name; choose another name");
+        assert_eq!(tokens.owner_of("ci").as_deref(), Some("ann"));
+        assert!(!tokens.revoke("ci").unwrap());
+    }
+    let tokens = open(&file);
+    let refused = tokens.add(TokenSpec::new("old", [])).unwrap_err().to_string();
+    assert_eq!(refused, "there is a token old; choose another name");
+    assert_eq!(["plain", "old", "none"].map(|name| tokens.owner_of(name)), [None, Some("bob".to_owned()), None]);
+    assert_eq!(tokens.revoked().unwrap(), ["ci", "plain"]);
+    assert_eq!(tokens.list().unwrap().len(), 1);
+    let text = fs::read_to_string(&file).unwrap();
+    let hash = whole.split("\"sha256\": \"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(whole.contains(hash) && !text.contains(hash), "{text}");
+
+    // The token of this user is made again under its name.
+    tokens.owner_secret().unwrap();
+    assert!(tokens.revoke("owner").unwrap());
+    tokens.owner_secret().unwrap();
+    assert_eq!(tokens.list().unwrap().len(), 2);
+}
+
+#[test]
+fn a_file_of_version_1_is_read_and_written_with_the_version_of_today() {
+    let (_folder, file) = place();
+    open(&file);
+    let text = r#"{"version":1,"tokens":[{"name":"ci","sha256":"HASH","scopes":["read"],"created_at_ms":1,"expires_at_ms":null,"is_owner":false,"terms":{"owner":"ann"}}]}"#;
+    fs::write(&file, text.replace("HASH", &"0".repeat(64))).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let tokens = open(&file);
+    assert_eq!((tokens.owner_of("ci").as_deref(), tokens.revoked().unwrap().len()), (Some("ann"), 0));
+    assert!(tokens.revoke("ci").unwrap());
+    let written = fs::read_to_string(&file).unwrap();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&written).unwrap(),
+        serde_json::json!({ "version": 2, "tokens": [], "revoked": [{ "name": "ci", "owner": "ann" }] })
+    );
 }
