@@ -75,7 +75,8 @@ pub enum RunEvent {
         ordinal: u32,
         /// The number of tokens that the turn asked for.
         tokens: u64,
-        /// Admitted, without agents, or refused with [`Refusal::TokenBudget`] or [`Refusal::CostBudget`].
+        /// Admitted, without agents, or refused with [`Refusal::TokenBudget`], [`Refusal::CostBudget`] or
+        /// [`Refusal::AgentBudget`].
         verdict: Verdict,
         /// When; `None` if it was journaled before events of this kind had a time.
         #[serde(skip)]

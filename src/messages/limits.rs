@@ -181,6 +181,15 @@ impl PerRun {
     }
 }
 
+/// What the turns of an agent, and those of agents that it makes, may use together in one run. The default limits nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AgentLimit {
+    /// Tokens of model calls, input and output together.
+    pub(crate) tokens: Option<u64>,
+    /// What the calls may cost.
+    pub(crate) cost: Option<Cost>,
+}
+
 /// The wait before a retry: doubles from `first` up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {

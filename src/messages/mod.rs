@@ -73,6 +73,7 @@ pub use ids::{RequestId, RunId, TraceId, TurnId};
 pub use json::Json;
 pub(crate) use json::MAX_JSON_DEPTH;
 pub use kept::KeptAgent;
+pub(crate) use limits::AgentLimit;
 pub use limits::{Backoff, Complexity, Limits, PerDay, PerRun};
 pub use outcome::{Alone, Outcome, RunMetrics, RunResult};
 pub use outside::{AskedOutcome, EffectClass, Intent, OnUnknown, Reconciled, Resolution};

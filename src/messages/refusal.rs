@@ -218,6 +218,20 @@ pub enum Refusal {
         /// The limit is one of money.
         is_money: bool,
     },
+    /// A call does not fit what is left of what its agent may use in a run, or what it may cost is not known (SEMANTICS 2).
+    #[error("{}", over_a_run(self))]
+    AgentBudget {
+        /// The agent whose turns, and those of agents that it made, are limited.
+        agent: AgentName,
+        /// How many tokens they may use in a run, or billionths of a dollar.
+        limit: u64,
+        /// What they have used of it, with what is set aside for calls that have not reported.
+        used: u64,
+        /// The most that the call may use; `None` if what it may cost is not known.
+        asked: Option<u64>,
+        /// The limit is one of money.
+        is_money: bool,
+    },
 }
 
 /// The part of the text of [`Refusal::DayLimit`] about whose limit it is, and where that is raised.
@@ -228,25 +242,42 @@ fn over_a_day(refusal: &Refusal) -> String {
         agent if agent.starts_with("agent ") => "in [agent.limits] of its file (AgentSpec::per_day in Rust)",
         _ => "of the token (`callboard tokens add`)",
     };
-    let (whose, next) = (cut(whose), "or try again the next day");
+    let whose = cut(whose);
+    if !is_money && *limit == 0 {
+        return format!("{whose} may use no tokens: its limit of a day is 0, as that of a token that was revoked");
+    }
+    let text = over(&whose, ("a day", &format!("on {day}"), "per_day"), (*limit, *used, *asked, *is_money), place);
+    if asked.is_none() { text } else { format!("{text}, or try again the next day") }
+}
+
+fn over_a_run(refusal: &Refusal) -> String {
+    let Refusal::AgentBudget { agent, limit, used, asked, is_money } = refusal else { return String::new() };
+    let place = "in [agent.limits] of its file (AgentSpec::per_run in Rust)";
+    over(&format!("agent {agent}"), ("in a run", "in this one", "per_run"), (*limit, *used, *asked, *is_money), place)
+}
+
+/// What does not fit a limit of a time, and where that is raised.
+fn over(
+    whose: &str,
+    (time, now, key): (&str, &str, &str),
+    (limit, used, asked, is_money): (u64, u64, Option<u64>, bool),
+    place: &str,
+) -> String {
     match (is_money, asked) {
         (true, None) => format!(
-            "{whose} may cost {} a day, and what this may cost is not known: give the model prices",
-            Cost(*limit)
+            "{whose} may cost {} {time}, and what this may cost is not known: give the model prices",
+            Cost(limit)
         ),
         (true, Some(asked)) => {
-            let [limit, used, asked] = [*limit, *used, *asked].map(Cost);
+            let [limit, used, asked] = [limit, used, asked].map(Cost);
             format!(
-                "{whose} may cost {limit} a day, and on {day} it has cost or set aside {used}: {asked} more does not fit; raise \
-                 `cost_per_day` {place}, {next}"
+                "{whose} may cost {limit} {time}, and {now} it has cost or set aside {used}: {asked} more does not fit; raise \
+                 `cost_{key}` {place}"
             )
         }
-        (false, _) if *limit == 0 => {
-            format!("{whose} may use no tokens: its limit of a day is 0, as that of a token that was revoked")
-        }
         (false, asked) => format!(
-            "{whose} may use {limit} tokens a day, and on {day} it has used or set aside {used}: {} more do not fit; raise \
-             `tokens_per_day` {place}, {next}",
+            "{whose} may use {limit} tokens {time}, and {now} it has used or set aside {used}: {} more do not fit; raise \
+             `tokens_{key}` {place}",
             asked.unwrap_or_default()
         ),
     }
@@ -316,6 +347,7 @@ impl Refusal {
                 Some(("cost", spent.0.saturating_add(reserved.0).saturating_add(asked.0)))
             }
             Self::DayLimit { .. }
+            | Self::AgentBudget { .. }
             | Self::CostBudget { asked: None, .. }
             | Self::TokenBudget { is_delegated: true, .. }
             | Self::AlreadyInChain { .. }
@@ -371,6 +403,7 @@ impl Refusal {
             Self::QuestionExpired { .. } => "QuestionExpired",
             Self::CostBudget { .. } => "CostBudget",
             Self::DayLimit { .. } => "DayLimit",
+            Self::AgentBudget { .. } => "AgentBudget",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod agent_limits;
 mod approvals;
 mod cancelling;
 #[path = "../common/mod.rs"]

@@ -159,15 +159,16 @@ pub(super) fn of_unpriced(
     source: &DefinitionSource,
     named: Option<&str>,
 ) -> Option<Defects> {
-    const KEY: &str = "cost_per_day";
-    definition.per_day.cost?;
+    let of_run = definition.cost_per_run.map(|_| ("cost_per_run", "tokens_per_run"));
+    let of_day = definition.per_day.cost.map(|_| ("cost_per_day", "tokens_per_day"));
+    let (key, instead) = of_day.or(of_run)?;
     let model = unpriced_model(definition, models, named)?;
     let text = String::from_utf8_lossy(&source.bytes);
     let from = text.find("[agent.limits]").unwrap_or_default();
-    let place = text[from..].find(KEY).map(|start| from + start..from + start + KEY.len());
+    let place = text[from..].find(key).map(|start| from + start..from + start + key.len());
     let problem = format!("money is limited, and the price of the model {model} is not known");
-    let defect =
-        Defect::new(&place, problem).advise("give it `prices` in models.toml, or limit tokens_per_day instead");
+    let advice = format!("give it `prices` in models.toml, or limit {instead} instead");
+    let defect = Defect::new(&place, problem).advise(advice);
     Some(Defects::of(&source.origin, Some(&text), vec![defect]))
 }
 

@@ -149,11 +149,15 @@ fn a_limit_of_money_for_a_model_without_prices_is_an_error_with_its_place() {
     }
     let folder = folder_with(&[("agents/a.toml", of_agent), ("models.toml", models)]);
     let at = "a.toml:5:1: money is limited, and the price of the model m is not known";
-    for arguments in [&task[..], &["check"]] {
+    let is_refused = |arguments: &[&str], advice: &str| {
         let refused = callboard(&folder, arguments);
         let text = refused.out + &refused.error;
-        assert!(refused.code == Some(2) && text.contains(at), "{arguments:?}: {text}");
-    }
+        assert!(refused.code == Some(2) && text.contains(at) && text.contains(advice), "{arguments:?}: {text}");
+    };
+    is_refused(&task, "or limit tokens_per_day instead");
+    is_refused(&["check"], "or limit tokens_per_day instead");
+    write(&folder, "agents/a.toml", &of_agent.replace("per_day", "per_run"));
+    is_refused(&["check"], "or limit tokens_per_run instead");
     let free = callboard(&folder, &[&task[..], &["--model", "fake", "--limits", "{\"cost\": \"0.01\"}"]].concat());
     assert_eq!(free.code, Some(0), "what costs nothing needs no prices: {}", free.error);
     let folder = folder_with(&[AGENT, ("models.toml", models)]);
@@ -175,6 +179,11 @@ fn a_limit_of_a_day_refuses_what_does_not_fit_over_several_processes_and_says_wh
     write(&folder, "callboard.toml", "[limits]\ntokens_per_run = 12\n");
     let refused = run();
     assert!(refused.code == Some(1) && refused.error.contains("do not fit the budget of 12"), "{}", refused.error);
+    write(&folder, "callboard.toml", "");
+    write(&folder, "agents/a.toml", "[agent]\nname = \"a\"\n\n[agent.limits]\ntokens_per_run = 12\n");
+    let refused = run();
+    let why = "agent a may use 12 tokens in a run, and in this one it has used or set aside 0";
+    assert!(refused.code == Some(1) && refused.error.contains(why), "{}", refused.error);
     write(&folder, "callboard.toml", "[limits]\ntime_zone = \"Europe/Berlni\"\n");
     let unknown = callboard(&folder, &["check"]);
     assert!(

@@ -40,8 +40,9 @@ pub(super) fn within(maker: &Definition, own: &BTreeSet<Arc<str>>, draft: &Draft
     made.max_tokens = maker.max_tokens;
     made.max_iterations = at_most("max_iterations", draft.max_iterations, Some(maker.max_iterations))?.unwrap_or(1);
     made.tokens = at_most("tokens", draft.tokens, maker.tokens)?;
-    // Its calls count against the same limit.
+    // Its calls count against the same limits.
     made.per_day = maker.per_day;
+    (made.tokens_per_run, made.cost_per_run) = (maker.tokens_per_run, maker.cost_per_run);
     made.namespaces = namespaces_within(maker.namespaces.as_deref(), draft.namespaces.as_deref())?;
     Ok(made)
 }

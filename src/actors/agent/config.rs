@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::turn::TurnSettings;
-use crate::messages::{Authority, OnUnknown, PerDay};
+use crate::messages::{AgentLimit, Authority, OnUnknown, PerDay};
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct AgentConfig {
     pub(crate) keeps_agents: bool,
     /// What it may use in a day.
     pub(crate) per_day: PerDay,
+    /// What it may use in a run.
+    pub(crate) per_run: AgentLimit,
 }
 
 impl AgentConfig {
@@ -40,6 +42,7 @@ impl AgentConfig {
             question_ttl: self.question_ttl,
             keeps_agents: self.keeps_agents,
             per_day: self.per_day,
+            per_run: self.per_run,
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actors::context::MAX_NAMESPACE;
 use crate::actors::turn::TurnError;
-use crate::messages::{AgentName, Authority, MAX_AGENT_NAME, NameError, OnUnknown, PerDay};
+use crate::messages::{AgentLimit, AgentName, Authority, Cost, MAX_AGENT_NAME, NameError, OnUnknown, PerDay};
 
 use super::into_agent::{IntoAgent, or_alone, typed};
 use super::{AgentConfig, Description, Factory, Mode, RestartWindow};
@@ -52,6 +52,7 @@ pub struct AgentSpec {
     question_ttl: Option<Duration>,
     keeps_agents: bool,
     per_day: PerDay,
+    per_run: AgentLimit,
 }
 
 impl AgentSpec {
@@ -97,6 +98,7 @@ impl AgentSpec {
             question_ttl: None,
             keeps_agents: false,
             per_day: PerDay::default(),
+            per_run: AgentLimit::default(),
         }
     }
 
@@ -144,6 +146,7 @@ impl AgentSpec {
             question_ttl: self.question_ttl,
             keeps_agents: self.keeps_agents,
             per_day: self.per_day,
+            per_run: self.per_run,
         }
     }
 
@@ -174,6 +177,15 @@ impl AgentSpec {
     #[must_use]
     pub fn per_day(mut self, limit: PerDay) -> Self {
         self.per_day = limit;
+        self
+    }
+
+    /// What its turns, and those of agents that it makes, may use together in one run, whoever gave them their tasks: tokens of model calls, and
+    /// what these may cost (no limit; SEMANTICS 2). Where money is limited, each model needs prices. A run that the agent of a workflow begins
+    /// is a run of its own.
+    #[must_use]
+    pub fn per_run(mut self, tokens: Option<u64>, cost: Option<Cost>) -> Self {
+        self.per_run = AgentLimit { tokens, cost };
         self
     }
 

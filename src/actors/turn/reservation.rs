@@ -20,7 +20,7 @@ impl Turn {
     /// been made.
     ///
     /// # Errors
-    /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget).
+    /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget), [`Refusal::AgentBudget`](crate::messages::Refusal::AgentBudget).
     pub async fn reserve(&self, tokens: u64) -> Result<Reservation, TurnError> {
         self.reserve_for(tokens, None, false).await
     }
@@ -28,7 +28,8 @@ impl Turn {
     /// As [`Turn::reserve`], with the most that the call may cost: where money is limited, a call without it is refused.
     ///
     /// # Errors
-    /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget), [`Refusal::CostBudget`](crate::messages::Refusal::CostBudget).
+    /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget), [`Refusal::CostBudget`](crate::messages::Refusal::CostBudget),
+    /// [`Refusal::AgentBudget`](crate::messages::Refusal::AgentBudget).
     pub async fn reserve_priced(&self, tokens: u64, cost: Option<Cost>) -> Result<Reservation, TurnError> {
         self.reserve_for(tokens, cost, false).await
     }
@@ -42,7 +43,8 @@ impl Turn {
         // A run that the turn begins has its own calls charged.
         let held = if is_of_run { None } else { self.hold_of_day(tokens, cost).await? };
         let charged = held.as_ref().map(DayHold::charged);
-        let request = TurnRequest::Reserve { tokens, cost, charged, continues: is_of_run };
+        let request =
+            TurnRequest::Reserve { tokens, cost, charged, of_agent: self.shared.per_run, continues: is_of_run };
         let (number, is_new) = match self.request(u32::MAX, request).await? {
             TurnReply::Reserved(Ok(number)) => (number, true),
             TurnReply::TakenOver(number) => (number, false),

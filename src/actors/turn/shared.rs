@@ -9,7 +9,7 @@ use crate::actors::day_limiter::DayLimiter;
 use crate::actors::events::Hub;
 use crate::actors::kept_agents::KeptAgents;
 use crate::actors::taint::TurnTaint;
-use crate::messages::{OnUnknown, PerDay, State};
+use crate::messages::{AgentLimit, OnUnknown, PerDay, State};
 use crate::supervision::runs::dispatch::ReadyTurn;
 
 use super::stop::StopSignal;
@@ -40,6 +40,8 @@ pub(in crate::actors) struct TurnSettings {
     pub(in crate::actors) keeps_agents: bool,
     /// What it may use in a day.
     pub(in crate::actors) per_day: PerDay,
+    /// What it may use in a run.
+    pub(in crate::actors) per_run: AgentLimit,
 }
 
 pub(in crate::actors) struct TurnShared {
@@ -54,6 +56,7 @@ pub(in crate::actors) struct TurnShared {
     pub(super) reconcile_within: Duration,
     pub(super) day_limiter: Arc<DayLimiter>,
     pub(super) per_day: PerDay,
+    pub(super) per_run: AgentLimit,
     /// The namespaces that the makers of a dynamic agent grant it, if they restrict them; set before the turn begins.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Created at first use; most turns do not use it.
@@ -75,7 +78,7 @@ pub(in crate::actors) struct TurnShared {
 
 impl TurnShared {
     pub(in crate::actors) fn new(ready: Box<ReadyTurn>, services: &TurnServices, settings: TurnSettings) -> Self {
-        let TurnSettings { namespaces, on_unknown, question_ttl, keeps_agents, per_day } = settings;
+        let TurnSettings { namespaces, on_unknown, question_ttl, keeps_agents, per_day, per_run } = settings;
         Self {
             ready,
             store: Arc::clone(&services.context),
@@ -87,6 +90,7 @@ impl TurnShared {
             reconcile_within: services.reconcile_within,
             day_limiter: Arc::clone(&services.day_limiter),
             per_day,
+            per_run,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
             state: OnceLock::new(),

@@ -925,6 +925,25 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_events_about_limits_of_an_agent_in_a_run_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let agent = AgentName::new("coder").unwrap();
+        let refused = Refusal::AgentBudget { agent, limit: 7, used: 5, asked: Some(3), is_money: true };
+        let (verdict, cost) = (Verdict::Refused(refused), Some(Cost(3)));
+        let stored = stored(vec![RunEvent::Reserved {
+            turn: 1,
+            ordinal: 0,
+            tokens: 400,
+            verdict,
+            at: Some(at),
+            cost,
+            charged: None,
+        }]);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/agent_limits");
+        crate::testing::golden::check(folder, &stored);
+    }
+
+    #[test]
     fn the_bytes_of_events_about_conversations_are_golden() {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let conversation = ConversationId::new("ann").unwrap();

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use callboard::actors::{AgentSpec, Mode};
-use callboard::messages::{AgentName, Authority, ConversationStrategy, Json, OnUnknown, PerDay};
+use callboard::messages::{AgentName, Authority, ConversationStrategy, Cost, Json, OnUnknown, PerDay};
 
 use super::builtin_agents::BuiltIn;
 use super::catalog::ModelChoice;
@@ -75,6 +75,10 @@ pub struct Definition {
     pub timeout: Duration,
     /// What it may use in a day, over all runs; without a limit by default.
     pub per_day: PerDay,
+    /// The most tokens of its turns, and of those of agents that it makes, together in one run; without a limit by default.
+    pub tokens_per_run: Option<u64>,
+    /// What these may cost; without a limit by default.
+    pub cost_per_run: Option<Cost>,
     /// How often it may be rebuilt, and within which time (5 in 60 s).
     pub restarts: (u32, Duration),
     /// The most tokens of one turn; by default those of the run.
@@ -143,6 +147,8 @@ impl Definition {
             restarts: (5, Duration::from_secs(60)),
             tokens: None,
             per_day: PerDay::default(),
+            tokens_per_run: None,
+            cost_per_run: None,
             namespaces: None,
             authority: Authority::ALL,
             passed_context: ConversationStrategy::default(),
@@ -172,6 +178,7 @@ impl Definition {
             .timeout(self.timeout)
             .restarts(max, within)
             .per_day(self.per_day)
+            .per_run(self.tokens_per_run, self.cost_per_run)
             .authority(self.authority);
         if let Some(on_unknown) = self.on_unknown {
             spec = spec.on_unknown(on_unknown);

@@ -73,9 +73,15 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
 }
 
 /// What an agent may use at most, by the keys of its file.
-fn limits(of: &Definition) -> [(&'static str, Option<u64>); 3] {
+fn limits(of: &Definition) -> [(&'static str, Option<u64>); 5] {
     let PerDay { tokens, cost } = of.per_day;
-    [("tokens", of.tokens), ("tokens_per_day", tokens), ("cost_per_day", cost.map(|cost| cost.0))]
+    [
+        ("tokens", of.tokens),
+        ("tokens_per_run", of.tokens_per_run),
+        ("cost_per_run", of.cost_per_run.map(|cost| cost.0)),
+        ("tokens_per_day", tokens),
+        ("cost_per_day", cost.map(|cost| cost.0)),
+    ]
 }
 
 /// Adds the tools that are newly permitted.

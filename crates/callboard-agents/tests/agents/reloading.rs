@@ -256,6 +256,7 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
             "context.namespaces = [\"run\"]",
             "limits.tokens = 50000",
             "limits.tokens_per_day = 100000",
+            "limits.tokens_per_run = 60000",
         ];
         let key = |line: &str| line.split(' ').next().unwrap().to_owned();
         let kept = usual.iter().filter(|line| key(line) != key(changed.trim_start_matches('-')));
@@ -280,6 +281,8 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
         ("limits.tokens = 50001", "a higher limit `tokens`"),
         ("-limits.tokens_per_day", "no limit `tokens_per_day`"),
         ("limits.tokens_per_day = 100001", "a higher limit `tokens_per_day`"),
+        ("-limits.tokens_per_run", "no limit `tokens_per_run`"),
+        ("limits.tokens_per_run = 60001", "a higher limit `tokens_per_run`"),
     ] {
         write(&files, "poet.toml", &text(change));
         let reported = reload(&board, &mut agents).await;

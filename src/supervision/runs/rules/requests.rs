@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{
-    Action, AgentName, Answer, Command, Cost, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal, RequestId,
-    Resolution, Usage,
+    Action, AgentLimit, AgentName, Answer, Command, Cost, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal,
+    RequestId, Resolution, Usage,
 };
 
 /// The largest command, in bytes of its parts as text.
@@ -97,6 +97,8 @@ pub(crate) enum TurnRequest {
         cost: Option<Cost>,
         /// The day and the board that it is charged to, if a limit of a day counts it.
         charged: Option<(u32, Arc<str>)>,
+        /// What the asking agent may use in the run.
+        of_agent: AgentLimit,
         /// The call continues over attempts: the reservation of an earlier attempt is taken over.
         continues: bool,
     },

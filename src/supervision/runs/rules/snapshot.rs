@@ -11,7 +11,7 @@ use crate::storage::codec::{self, CodecError, Payload, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 
-use super::budget::Money;
+use super::budget::{Call, Money, MoneyV3, ReservationKey};
 use super::history::in_order_of_effect;
 use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
 
@@ -25,6 +25,17 @@ pub(in crate::supervision::runs) struct Snapshot {
     conversing: Option<Box<Conversing>>,
     /// What is stored beside the run's budget.
     money: Option<Box<Money>>,
+    /// The calls of its open reservations.
+    calls: Vec<(ReservationKey, Call)>,
+}
+
+/// A snapshot of version 3: the agents of open reservations were not known.
+#[derive(Deserialize)]
+struct SnapshotV3 {
+    last: Sequence,
+    run: Run,
+    conversing: Option<Box<Conversing>>,
+    money: Option<MoneyV3>,
 }
 
 /// A snapshot of version 2: a run had no limit of money, and nothing was known of models.
@@ -49,22 +60,40 @@ struct SnapshotOf<'a> {
     run: &'a Run,
     conversing: Option<&'a Conversing>,
     money: Option<&'a Money>,
+    calls: Vec<(ReservationKey, &'a Call)>,
+}
+
+impl<'a> SnapshotOf<'a> {
+    fn new(last: Sequence, run: &'a Run) -> Self {
+        let (money, calls) = run.budget().beside();
+        Self { last, run, conversing: run.conversing(), money, calls }
+    }
+}
+
+impl Snapshot {
+    /// The run, with what is stored beside it.
+    fn whole(self) -> Run {
+        let Self { last: _, run, conversing, money, calls } = self;
+        run.with_conversing(conversing).with_beside(money, calls)
+    }
 }
 
 impl Stored for Snapshot {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 3;
+    const VERSION: u16 = 4;
     const NAME: &'static str = "run-snapshot";
 
     fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
+        let of = |last, run, conversing, money: Option<MoneyV3>| {
+            let (money, calls) = money.map(MoneyV3::split).unzip();
+            Self { last, run, conversing, money: money.map(Box::new), calls: calls.unwrap_or_default() }
+        };
         match version {
-            1 => {
-                let read = payload.read::<SnapshotV1>();
-                Some(read.map(|SnapshotV1 { last, run }| Self { last, run, conversing: None, money: None }))
-            }
-            2 => {
-                let read = payload.read::<SnapshotV2>();
-                Some(read.map(|SnapshotV2 { last, run, conversing }| Self { last, run, conversing, money: None }))
+            1 => Some(payload.read().map(|SnapshotV1 { last, run }| of(last, run, None, None))),
+            2 => Some(payload.read().map(|SnapshotV2 { last, run, conversing }| of(last, run, conversing, None))),
+            3 => {
+                let read = payload.read();
+                Some(read.map(|SnapshotV3 { last, run, conversing, money }| of(last, run, conversing, money)))
             }
             _ => None,
         }
@@ -91,12 +120,7 @@ impl Cadence {
 
     /// The run as bytes to store.
     pub(in crate::supervision::runs) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf {
-            last,
-            run,
-            conversing: run.conversing(),
-            money: run.budget().money(),
-        });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf::new(last, run));
         (self.events, self.last_bytes) = (0, bytes.len());
         bytes
     }
@@ -159,11 +183,12 @@ pub(in crate::supervision::runs) async fn read(
 ) -> Result<Parts, StorageError> {
     // An unreadable snapshot is ignored: the journal has everything.
     let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
-    if let Some(Snapshot { last, run, conversing, money }) = snapshot {
+    if let Some(snapshot) = snapshot {
+        let last = snapshot.last;
         let mut tail = journal.read_from(id, last).await?;
         // The record that the snapshot was taken after must exist; otherwise the snapshot is ahead of its journal.
         if tail.first == Some(last) {
-            let base = Some(run.with_conversing(conversing).with_money(money).with_rules(rules.clone()));
+            let base = Some(snapshot.whole().with_rules(rules.clone()));
             return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
         }
     }
@@ -258,9 +283,9 @@ mod tests {
     use std::time::Duration;
 
     use crate::messages::{
-        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, ConversationId, Cost, Envelope, Failure,
-        FailureKind, Intent, Json, Limits, Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Usage,
-        Verdict,
+        Action, ActionKind, AgentLimit, AgentName, AskedOutcome, Chain, Command, ConversationId, Cost, Envelope,
+        Failure, FailureKind, Intent, Json, Limits, Order, RequestId, Submission, Task, Timestamp, TraceId, Update,
+        Usage, Verdict,
     };
     use serde_json::json;
     use uuid::Uuid;
@@ -312,11 +337,11 @@ mod tests {
     #[test]
     fn a_run_read_from_its_snapshot_continues_as_the_run_itself() {
         let run = run();
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: None, money: None });
-        let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+        let read = stored(4, &run).whole().with_rules(StateRules::default());
+        let (agent, limit) = (AgentName::new("lead").unwrap(), AgentLimit { tokens: Some(40), cost: None });
+        assert!(read.budget().check_agent(&agent, limit, 1, None).is_err(), "its call in a turn that has ended");
         let at = Timestamp::from_millis(1_767_225_600_001);
         let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
-        let agent = AgentName::new("lead").unwrap();
         let event = RunEvent::TurnEnded { turn: 3, agent, attempt: 1, command, verdict: Verdict::Nothing, at };
         let (mut first, mut second) = (run, read);
         assert_eq!(first.step(&event), second.step(&event));
@@ -381,9 +406,7 @@ mod tests {
             };
             let (mut run, mut history) = (planned(), Vec::new());
             while run.result().is_none() {
-                let bytes =
-                    codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: None, money: None });
-                let mut read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+                let mut read = stored(1, &run).whole().with_rules(StateRules::default());
                 assert_eq!(format!("{run:?}"), format!("{read:?}"));
                 let open: Vec<u32> = run.open_turns().collect();
                 assert!(!open.is_empty(), "it has not ended, and nobody works: {run:?}");
@@ -400,6 +423,11 @@ mod tests {
         assert!((30..270).contains(&ended), "{ended} of 300 finished");
     }
 
+    /// The snapshot of a run, read from its bytes.
+    fn stored(last: Sequence, run: &Run) -> Snapshot {
+        codec::decode(&codec::encode_as::<Snapshot>(&SnapshotOf::new(last, run))).unwrap()
+    }
+
     /// The form in which it was stored before turns had the figures of their run.
     fn without_figures(run: Run) -> Run {
         run.without_figures()
@@ -409,14 +437,14 @@ mod tests {
     fn the_bytes_of_a_snapshot_are_golden() {
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &Snapshot { last: 4, run: without_figures(run()), conversing: None, money: None },
+            &stored(4, &without_figures(run())),
         );
     }
 
     #[test]
     fn the_bytes_of_a_snapshot_with_the_figures_of_turns_are_golden() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/figures");
-        crate::testing::golden::check(folder, &Snapshot { last: 4, run: run(), conversing: None, money: None });
+        crate::testing::golden::check(folder, &stored(4, &run()));
     }
 
     #[test]
@@ -438,7 +466,7 @@ mod tests {
             at: None,
         });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
-        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None, money: None });
+        crate::testing::golden::check(folder, &stored(8, &run));
     }
 
     #[test]
@@ -449,11 +477,10 @@ mod tests {
         run.step(&RunEvent::ConversationEntered { conversation, at });
         let messages = json!([{ "role": "user", "text": "hello" }]).into();
         run.step(&RunEvent::ConversationRead { messages, runs: 1, left_out: 0, is_tainted: false, at });
-        let conversing = run.conversing().cloned().map(Box::new);
-        let run = run.with_conversing(None);
-        assert!(conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));
+        let stored = stored(6, &run);
+        assert!(stored.conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
-        crate::testing::golden::check(folder, &Snapshot { last: 6, run, conversing, money: None });
+        crate::testing::golden::check(folder, &stored);
     }
 
     #[test]
@@ -480,7 +507,7 @@ mod tests {
         run.step(&RunEvent::Answered { turn, ordinal: 4, answer: "red".into(), by: "ann".into(), at });
         run.step(&RunEvent::QuestionExpired { turn, ordinal: 5, at });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
-        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None, money: None });
+        crate::testing::golden::check(folder, &stored(8, &run));
     }
 
     #[test]
@@ -503,18 +530,15 @@ mod tests {
         events.extend((0..3).map(reserved));
         events.extend([settled(0, Some("large")), settled(1, None)]);
         let mut run = Run::of(events, &StateRules::default()).unwrap().without_figures();
-        let (last, money) = (6, run.budget().money());
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run: &run, conversing: None, money });
-        let Snapshot { run: read, money, .. } = codec::decode(&bytes).unwrap();
-        let mut read = read.with_money(money.clone()).with_rules(StateRules::default());
+        let mut read = stored(6, &run).whole().with_rules(StateRules::default());
         assert_eq!(format!("{run:?}"), format!("{read:?}"));
+        let snapshot = stored(6, &run);
         run.step(&settled(2, Some("small")));
         read.step(&settled(2, Some("small")));
         assert_eq!(run.used_by_agents(), read.used_by_agents());
         let models: Vec<_> =
             read.used_by_agents().into_iter().map(|(_, model, usage)| (model, usage.total())).collect();
         assert_eq!(models, [(Some("large"), 320), (Some("small"), 320)]);
-        let snapshot = codec::decode::<Snapshot>(&bytes).unwrap();
         crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/money"), &snapshot);
     }
 

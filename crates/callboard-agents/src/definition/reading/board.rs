@@ -56,15 +56,19 @@ pub(super) fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut F
         found.add(Defect::new(&tokens.place, problem).advise(advice));
     }
     definition.tokens = tokens.map(|tokens| tokens.value.into());
-    let tokens_per_day = fields.field("tokens_per_day").and_then(|field| count(field, found));
-    let cost_per_day = fields.field("cost_per_day");
-    if let Some((key, item)) = cost_per_day.filter(|_| definition.process.is_some()) {
-        let problem =
-            format!("`{key}` is for agents that think: what the calls of a program cost is not known before them");
-        found.add(Defect::new(&Some(item.span()), problem).advise("limit tokens_per_day instead"));
-    }
-    let cost_per_day = cost_per_day.and_then(|field| dollars(field, found));
-    definition.per_day = PerDay { tokens: tokens_per_day.map(|tokens| tokens.value.into()), cost: cost_per_day };
+    let mut of_time = |tokens_key: &'static str, cost_key: &'static str| {
+        let tokens = fields.field(tokens_key).and_then(|field| count(field, found));
+        let cost = fields.field(cost_key);
+        if let Some((key, item)) = cost.filter(|_| definition.process.is_some()) {
+            let problem =
+                format!("`{key}` is for agents that think: what the calls of a program cost is not known before them");
+            found.add(Defect::new(&Some(item.span()), problem).advise(format!("limit {tokens_key} instead")));
+        }
+        (tokens.map(|tokens| tokens.value.into()), cost.and_then(|field| dollars(field, found)))
+    };
+    let (tokens, cost) = of_time("tokens_per_day", "cost_per_day");
+    definition.per_day = PerDay { tokens, cost };
+    (definition.tokens_per_run, definition.cost_per_run) = of_time("tokens_per_run", "cost_per_run");
     if let Some(restarts) = fields.get("restarts").and_then(|item| restarts(item, found)) {
         definition.restarts = restarts;
     }

@@ -343,22 +343,26 @@ fn the_page_of_programs_has_every_setting_of_one_and_nothing_else() {
         }
     }
     let limits = of_programs.pointer_mut("/properties/agent/properties/limits/properties").unwrap();
-    limits.as_object_mut().unwrap().remove("cost_per_day");
-    let text = "[agent]\nname = \"a\"\nprocess = { command = [\"a\"] }\nlimits = { cost_per_day = \"1.00\" }";
-    assert!(defects(text).contains("`cost_per_day` is for agents that think"), "{}", defects(text));
+    for key in ["cost_per_day", "cost_per_run"] {
+        limits.as_object_mut().unwrap().remove(key);
+        let text = format!("[agent]\nname = \"a\"\nprocess = {{ command = [\"a\"] }}\nlimits = {{ {key} = \"1.00\" }}");
+        assert!(defects(&text).contains(&format!("`{key}` is for agents that think")), "{}", defects(&text));
+    }
     each_key(&of_programs, &as_json(example), "");
 }
 
 #[test]
-fn a_limit_of_a_day_is_exact() {
+fn limits_of_a_day_and_of_a_run_are_exact() {
     let limits = |text: &str| Definition::from_toml("a", &format!("[agent]\nname = \"a\"\n[agent.limits]\n{text}"));
     let read = limits("tokens_per_day = 7\ncost_per_day = \"2.000000001\"").unwrap();
     assert_eq!(read.per_day, PerDay { tokens: Some(7), cost: Some(Cost(2_000_000_001)) });
-    for wrong in
-        ["cost_per_day = 2.5", "cost_per_day = \"two\"", "cost_per_day = \"0\"", "cost_per_day = \"1.0000000001\""]
-    {
-        let defects = limits(wrong).unwrap_err().to_string();
-        assert!(defects.contains("`cost_per_day` must be an amount of US dollars above zero"), "{defects}");
+    let read = limits("tokens_per_run = 7\ncost_per_run = \"2.000000001\"").unwrap();
+    assert_eq!((read.tokens_per_run, read.cost_per_run), (Some(7), Some(Cost(2_000_000_001))));
+    for key in ["cost_per_day", "cost_per_run"] {
+        for wrong in ["2.5", "\"two\"", "\"0\"", "\"1.0000000001\""] {
+            let defects = limits(&format!("{key} = {wrong}")).unwrap_err().to_string();
+            assert!(defects.contains(&format!("`{key}` must be an amount of US dollars above zero")), "{defects}");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tokens and the money of one run: reserved before a call, settled after it (SEMANTICS 2).
 
+mod agents;
 mod money;
 
 use std::collections::BTreeMap;
@@ -8,10 +9,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Mutant;
-use crate::messages::{Cost, Limits, Refusal, Usage};
+use crate::messages::{AgentName, Cost, Limits, Refusal, Usage};
 use crate::supervision::runs::rules::requests::RequestKey;
 
-pub(in crate::supervision::runs) use self::money::{Money, Used, UsedBy};
+pub(in crate::supervision::runs) use self::money::{Money, MoneyV3, Used, UsedBy};
 
 /// The key of a reservation: the turn's number and the request's ordinal in it.
 pub(crate) type ReservationKey = (u32, u32);
@@ -53,12 +54,23 @@ struct SubBudget {
     within: Option<RequestKey>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct OpenReservation {
     tokens: u64,
     sub_budget: Option<RequestKey>,
     /// The attempt that made the reservation is over.
     is_over: bool,
+    #[serde(skip)]
+    call: Call,
+}
+
+/// What else is known of the call of a reservation. Stored beside the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Call {
+    /// The agent that makes it, whose turn may have ended; `None` if an earlier version has stored the reservation.
+    pub(in crate::supervision::runs) agent: Option<AgentName>,
+    /// What it may cost in billionths of a dollar; 0 if that is not known.
+    pub(in crate::supervision::runs) cost: u64,
 }
 
 impl Account {
@@ -97,13 +109,22 @@ impl Budget {
     }
 
     /// What is stored beside the run.
-    pub(in crate::supervision::runs) fn money(&self) -> Option<&Money> {
-        self.money.as_deref()
+    pub(in crate::supervision::runs) fn beside(&self) -> (Option<&Money>, Vec<(ReservationKey, &Call)>) {
+        (self.money.as_deref(), self.open.iter().map(|(key, held)| (*key, &held.call)).collect())
     }
 
     /// Puts back what was stored beside the run.
-    pub(in crate::supervision::runs) fn put_money(&mut self, money: Option<Box<Money>>) {
+    pub(in crate::supervision::runs) fn put_beside(
+        &mut self,
+        money: Option<Box<Money>>,
+        calls: Vec<(ReservationKey, Call)>,
+    ) {
         self.money = money;
+        for (key, call) in calls {
+            if let Ok(at) = self.place_of(key) {
+                self.open[at].1.call = call;
+            }
+        }
     }
 
     /// The ordinal that the next reservation will have.
@@ -160,19 +181,19 @@ impl Budget {
     }
 
     /// Sets tokens and money aside; call only after [`Budget::check_call`].
-    pub(crate) fn reserve(
+    pub(in crate::supervision::runs) fn reserve(
         &mut self,
         key: ReservationKey,
         sub_budget: Option<RequestKey>,
         tokens: u64,
-        cost: Option<Cost>,
+        call: Call,
     ) {
-        if let Some(money) = &mut self.money {
-            money.reserve(key, cost);
+        if let Some(account) = self.money.as_mut().and_then(|money| money.account.as_mut()) {
+            account.reserved += call.cost;
         }
         let tokens = if Mutant::ReserveNothing.is_injected() { 0 } else { tokens };
         self.each(sub_budget, |counted| counted.reserved += tokens);
-        let held = OpenReservation { tokens, sub_budget, is_over: false };
+        let held = OpenReservation { tokens, sub_budget, is_over: false, call };
         match self.place_of(key) {
             Ok(at) => self.open[at].1 = held,
             Err(at) => {
@@ -188,15 +209,16 @@ impl Budget {
     pub(crate) fn end_attempt(&mut self, turn: u32) {
         let of_turn = self.of_turn(turn);
         let open = self.open[of_turn].iter_mut().filter(|(_, held)| !held.is_over);
-        let ended: Vec<(ReservationKey, OpenReservation)> = open
-            .map(|(key, held)| {
+        let ended: Vec<(u64, Option<RequestKey>, u64)> = open
+            .map(|(_, held)| {
                 held.is_over = true;
-                (*key, *held)
+                (held.tokens, held.sub_budget, held.call.cost)
             })
             .collect();
-        for (key, OpenReservation { tokens, sub_budget, .. }) in ended {
-            if let Some(money) = &mut self.money {
-                money.end_attempt(key);
+        for (tokens, sub_budget, cost) in ended {
+            if let Some(account) = self.money.as_mut().and_then(|money| money.account.as_mut()) {
+                account.reserved -= cost;
+                account.unsettled += cost;
             }
             self.each(sub_budget, |counted| {
                 counted.reserved -= tokens;
@@ -206,7 +228,7 @@ impl Budget {
     }
 
     /// Replaces a reservation by what was used; `None` when the call is known not to have been sent. A reservation that
-    /// is unknown or settled already changes nothing.
+    /// is unknown or settled already changes nothing. The agent in `by` is for a reservation whose own is not known.
     pub(in crate::supervision::runs) fn settle(&mut self, key: ReservationKey, usage: Option<Usage>, by: UsedBy<'_>) {
         let Ok(at) = self.place_of(key) else { return };
         let (_, held) = self.open.remove(at);
@@ -215,10 +237,15 @@ impl Budget {
         let mut overrun = 0;
         self.each(held.sub_budget, |counted| overrun = counted.settle(held.tokens, held.is_over, used));
         self.overrun += overrun;
-        if let Some(money) = &mut self.money {
-            money.settle(key, held.is_over, usage.unwrap_or_default().cost);
+        if let Some(account) = self.money.as_mut().and_then(|money| money.account.as_mut()) {
+            // What the provider charges beyond the limit is in the usage.
+            account.settle(held.call.cost, held.is_over, usage.unwrap_or_default().cost.0);
         }
         if let Some(usage) = usage {
+            let by = match (by, &held.call.agent) {
+                (UsedBy::Agent(_, model), Some(agent)) => UsedBy::Agent(agent, model),
+                (UsedBy::Agent(..), None) | (UsedBy::Run, _) => by,
+            };
             self.usage += usage;
             self.money.get_or_insert_default().add(usage, by);
         }
@@ -298,15 +325,13 @@ mod reference;
 mod tests {
     use std::sync::Arc;
 
-    use crate::messages::AgentName;
-
     use super::*;
 
     #[test]
     fn the_limit_itself_is_allowed_and_the_next_token_is_not() {
         let mut budget = Budget::new(10);
         assert!(budget.check(None, 10).is_ok());
-        budget.reserve((1, 0), None, 10, None);
+        budget.reserve((1, 0), None, 10, Call::default());
         let refusal = budget.check(None, 1).unwrap_err();
         assert_eq!(
             refusal.to_string(),
@@ -318,8 +343,8 @@ mod tests {
     #[test]
     fn what_an_attempt_leaves_unsettled_is_as_good_as_spent_until_it_reports() {
         let mut budget = Budget::new(100);
-        budget.reserve((1, 0), None, 80, None);
-        budget.reserve((2, 0), None, 5, None);
+        budget.reserve((1, 0), None, 80, Call::default());
+        budget.reserve((2, 0), None, 5, Call::default());
         budget.end_attempt(1);
         budget.end_attempt(1);
         assert_eq!(
@@ -347,8 +372,8 @@ mod tests {
             ),
             "{more_than_the_outer_one_has:?}"
         );
-        budget.reserve((3, 0), Some(inner), 30, None);
-        budget.reserve((3, 1), Some(outer), 20, None);
+        budget.reserve((3, 0), Some(inner), 30, Call::default());
+        budget.reserve((3, 1), Some(outer), 20, Call::default());
         assert_eq!(budget.check(Some(inner), 1).unwrap_err().name(), "TokenBudget");
         assert!(budget.check(None, 50).is_ok(), "the run has more");
         budget.close_sub_budget(inner);
@@ -366,8 +391,8 @@ mod tests {
         let model = Arc::from("m");
         let dollars = |nanos| Some(Cost(nanos));
         assert_eq!(budget.check_call(None, 1, dollars(2_500_000_000)), Ok(()));
-        budget.reserve((1, 0), None, 1, dollars(2_000_000_000));
-        budget.reserve((1, 1), None, 1, dollars(300_000_000));
+        budget.reserve((1, 0), None, 1, Call { cost: 2_000_000_000, ..Call::default() });
+        budget.reserve((1, 1), None, 1, Call { cost: 300_000_000, ..Call::default() });
         budget.end_attempt(1);
         assert_eq!(
             budget.check_call(None, 1, dollars(200_000_001)).unwrap_err().to_string(),

@@ -6,18 +6,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::{AgentName, Cost, Refusal, Usage};
 
-use super::{Account, ReservationKey};
+use super::{Account, Call, ReservationKey};
 
 /// Stored beside the run in its snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::supervision::runs) struct Money {
     /// Billionths of a dollar; `None` if the run has no limit of money.
+    pub(super) account: Option<Account>,
+    used: Vec<Used>,
+    /// What runs have used that turns of this one began: those runs have it among their own.
+    of_runs: Usage,
+}
+
+/// A [`Money`] as snapshots of version 3 have it.
+#[derive(Deserialize)]
+pub(in crate::supervision::runs) struct MoneyV3 {
     account: Option<Account>,
     /// What is held for the calls that have not reported; empty without a limit.
     open: Vec<(ReservationKey, u64)>,
     used: Vec<Used>,
-    /// What runs have used that turns of this one began: those runs have it among their own.
     of_runs: Usage,
+}
+
+impl MoneyV3 {
+    /// The same in two parts.
+    pub(in crate::supervision::runs) fn split(self) -> (Money, Vec<(ReservationKey, Call)>) {
+        let Self { account, open, used, of_runs } = self;
+        (
+            Money { account, used, of_runs },
+            open.into_iter().map(|(key, cost)| (key, Call { agent: None, cost })).collect(),
+        )
+    }
 }
 
 /// What an agent has used of a model.
@@ -53,29 +72,6 @@ impl Money {
         let Account { limit, spent, reserved, unsettled } = *account;
         let [budget, spent, unsettled, reserved] = [limit, spent + unsettled, unsettled, reserved].map(Cost);
         Err(Refusal::CostBudget { budget, spent, unsettled, reserved, asked: cost })
-    }
-
-    pub(super) fn reserve(&mut self, key: ReservationKey, cost: Option<Cost>) {
-        if let (Some(account), Some(Cost(cost))) = (&mut self.account, cost) {
-            account.reserved += cost;
-            self.open.push((key, cost));
-        }
-    }
-
-    /// The attempt that made the reservation is over.
-    pub(super) fn end_attempt(&mut self, key: ReservationKey) {
-        if let (Some(account), Some((_, cost))) = (&mut self.account, self.open.iter().find(|(open, _)| *open == key)) {
-            account.reserved -= cost;
-            account.unsettled += cost;
-        }
-    }
-
-    pub(super) fn settle(&mut self, key: ReservationKey, is_over: bool, used: Cost) {
-        if let (Some(account), Some(at)) = (&mut self.account, self.open.iter().position(|(open, _)| *open == key)) {
-            let (_, cost) = self.open.remove(at);
-            // What the provider charges beyond the limit is in the usage.
-            account.settle(cost, is_over, used.0);
-        }
     }
 
     pub(super) fn add(&mut self, usage: Usage, by: UsedBy<'_>) {

@@ -45,7 +45,7 @@ enum State {
     Settled,
 }
 
-struct Call {
+struct Made {
     turn: u32,
     tokens: u64,
     /// The accounts that it counts in.
@@ -55,14 +55,14 @@ struct Call {
 
 struct Model {
     accounts: Vec<Account>,
-    calls: Vec<Call>,
+    calls: Vec<Made>,
     overrun: u64,
     usage: (u64, u64),
 }
 
 impl Model {
     fn held(&self, account: usize, state: State) -> u64 {
-        let counts = |call: &&Call| call.path.contains(&account) && call.state == state;
+        let counts = |call: &&Made| call.path.contains(&account) && call.state == state;
         self.calls.iter().filter(counts).map(|call| call.tokens).sum()
     }
 
@@ -149,8 +149,8 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                     prop_assert_eq!(budget.check(sub_budget(from), tokens).err(), refused.clone());
                     match refused {
                         None => {
-                            budget.reserve((turn, model.calls.len() as u32), sub_budget(from), tokens, None);
-                            model.calls.push(Call { turn, tokens, path, state: State::UnderWay });
+                            budget.reserve((turn, model.calls.len() as u32), sub_budget(from), tokens, Call::default());
+                            model.calls.push(Made { turn, tokens, path, state: State::UnderWay });
                         }
                         Some(Refusal::TokenBudget { is_delegated: false, .. }) => _ = seen.insert("refused by the run"),
                         Some(_) if model.left(from) < tokens => _ = seen.insert("refused by a sub_budget"),
@@ -159,7 +159,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                 }
                 Action::Settle { call, used } if !model.calls.is_empty() => {
                     let call = call.index(model.calls.len());
-                    let Call { turn, tokens, ref path, state } = model.calls[call];
+                    let Made { turn, tokens, ref path, state } = model.calls[call];
                     let key = (turn, call as u32);
                     let is_open = state != State::Settled;
                     prop_assert_eq!(budget.held(key), is_open.then_some(tokens));

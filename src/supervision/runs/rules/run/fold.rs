@@ -7,7 +7,7 @@ use crate::messages::{
     AgentName, Alone, ConversationId, Json, RequestId, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId,
     Usage, Verdict,
 };
-use crate::supervision::runs::rules::budget::{Budget, Money};
+use crate::supervision::runs::rules::budget::{Budget, Call, Money, ReservationKey};
 use crate::supervision::runs::rules::requests::RequestKey;
 use crate::workflow::graph::Graph;
 use serde::{Deserialize, Serialize};
@@ -257,8 +257,12 @@ impl Run {
     }
 
     /// The run with what is stored beside its budget, from a snapshot.
-    pub(in crate::supervision::runs) fn with_money(mut self, money: Option<Box<Money>>) -> Self {
-        self.budget.put_money(money);
+    pub(in crate::supervision::runs) fn with_beside(
+        mut self,
+        money: Option<Box<Money>>,
+        calls: Vec<(ReservationKey, Call)>,
+    ) -> Self {
+        self.budget.put_beside(money, calls);
         self
     }
 

@@ -7,7 +7,7 @@ use crate::messages::{
     AgentName, Answer, AskedOutcome, ContextStrategy, Json, Order, Outcome, Refusal, RunEvent, State, Submission,
     Update, Usage, Verdict,
 };
-use crate::supervision::runs::rules::budget::{Budget, ReservationKey, UsedBy};
+use crate::supervision::runs::rules::budget::{Budget, Call, ReservationKey, UsedBy};
 use crate::supervision::runs::rules::once;
 use crate::supervision::runs::rules::requests::{Attempt, RequestKey};
 
@@ -142,8 +142,11 @@ impl Run {
             RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _, cost, charged: _ } => {
                 self.budget.reserved_up_to(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
-                    let sub_budget = self.turns.get(*turn).and_then(|open| self.branch_of(open).brief.sub_budget);
-                    self.budget.reserve((*turn, *ordinal), sub_budget, *tokens, *cost);
+                    let open = self.turns.get(*turn);
+                    let sub_budget = open.and_then(|open| self.branch_of(open).brief.sub_budget);
+                    let cost = cost.unwrap_or_default().0;
+                    let call = Call { agent: open.map(|open| open.agent.clone()), cost };
+                    self.budget.reserve((*turn, *ordinal), sub_budget, *tokens, call);
                 }
             }
             RunEvent::Settled { turn, ordinal, usage, at: _, model, is_of_run } => {
@@ -344,7 +347,8 @@ impl Run {
         self.drain_agenda(effects);
     }
 
-    /// A call has reported. That of a turn that has ended since counts as used by the run's first agent.
+    /// A call has reported. If an earlier version has stored its reservation, and its turn has ended since, it counts as used by the run's
+    /// first agent.
     fn settled(&mut self, call: ReservationKey, usage: Option<Usage>, model: Option<&Arc<str>>, is_of_run: bool) {
         let agent = self.turns.get(call.0).map_or(&self.submission.agent, OpenTurn::agent);
         self.budget.settle(call, usage, if is_of_run { UsedBy::Run } else { UsedBy::Agent(agent, model) });

@@ -37,14 +37,16 @@ pub(super) fn on_request(
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Taint(source) => live.absorb(RunEvent::Tainted { turn: number, source, at }),
-        TurnRequest::Reserve { tokens, cost, charged, continues } => {
+        TurnRequest::Reserve { tokens, cost, charged, of_agent, continues } => {
             if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| continues) {
                 live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
             }
             let ordinal = live.run.budget().next_reservation();
             let sub_budget = live.run.branch_of(turn).brief.sub_budget;
-            let answer = live.run.budget().check_call(sub_budget, tokens, cost);
+            let budget = live.run.budget();
+            let answer = budget.check_call(sub_budget, tokens, cost);
+            let answer = answer.and_then(|()| budget.check_agent(turn.agent(), of_agent, tokens, cost));
             let verdict = match &answer {
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
