@@ -11,6 +11,7 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::doctor::Doctor;
+use crate::run_names::written;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
     Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
@@ -129,7 +130,7 @@ pub(crate) struct Replay {
     #[command(flatten)]
     pub(crate) common: Common,
     /// The run: its id, short or whole, as much of it as no other run has, or @last
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present = "all", value_parser = written)]
     pub(crate) run: Option<String>,
     /// Print what this build makes of each run, as a JSON object in a line
     #[arg(long, conflicts_with_all = ["run", "turn", "step"])]
@@ -182,6 +183,7 @@ pub(crate) enum Runs {
         #[command(flatten)]
         common: Common,
         /// The run: its id, short or whole, as much of it as no other run has, or @last
+        #[arg(value_parser = written)]
         run: String,
     },
     /// Replay a run, as `callboard replay` does
@@ -191,8 +193,10 @@ pub(crate) enum Runs {
         #[command(flatten)]
         common: Common,
         /// One run: its id, short or whole, as much of it as no other run has, or @last
+        #[arg(value_parser = written)]
         first: String,
         /// The other run
+        #[arg(value_parser = written)]
         second: String,
     },
     /// Delete runs, with all that the store keeps of them
@@ -201,7 +205,7 @@ pub(crate) enum Runs {
         #[command(flatten)]
         common: Common,
         /// Their ids, or prefixes of them that no other runs have
-        #[arg(required = true)]
+        #[arg(required = true, value_parser = written)]
         runs: Vec<String>,
     },
     /// Prune the store: delete the runs that have ended and that the options select; at least one option is required
@@ -220,6 +224,7 @@ pub(crate) enum Runs {
         #[command(flatten)]
         common: Common,
         /// The run: its id, short or whole, as much of it as no other run has, or @last
+        #[arg(value_parser = written)]
         run: String,
         /// The turn that runs again
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -298,7 +303,7 @@ pub(crate) enum Conversations {
         #[arg(value_name = "NEW", value_parser = ConversationId::new)]
         copy: ConversationId,
         /// The last run whose messages are copied: its id, short or whole, or @last, which is the default
-        #[arg(long, value_name = "RUN")]
+        #[arg(long, value_name = "RUN", value_parser = written)]
         until: Option<String>,
     },
     /// Delete conversations with all their messages; their runs are kept

@@ -1,32 +1,15 @@
 //! Command lines of this program that are printed to be copied. Each is built here, so that it repeats the store and the options that
 //! the person named.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-
-use callboard::messages::AgentName;
-use callboard::supervision::runs::Run;
 
 use crate::agents::arguments::Files;
 use crate::quote::{quoted, quoted_path};
-use crate::run_names::short;
 
 /// `callboard COMMAND`, in the same store; `store` is `None` for those of the project.
 pub(crate) fn command_line(command: &str, store: Option<&Path>) -> String {
     let store = store.map(|store| format!(" --store {}", quoted_path(store)));
     format!("callboard {command}{}", store.unwrap_or_default())
-}
-
-/// The command line that continues a run that no process works on, where the agents are those that its folder has, or the server's.
-pub(crate) fn continuation(run: &Run, store: Option<&Path>) -> String {
-    let submission = run.submission();
-    let id = short(submission.run);
-    if submission.task.plan.is_none() {
-        return command_line(&format!("run --resume {id}"), store);
-    }
-    let cast: BTreeSet<&str> = submission.cast.iter().map(AgentName::as_str).collect();
-    let programs: String = cast.iter().map(|agent| format!(" --agent {}='COMMAND'", quoted(agent))).collect();
-    command_line(&format!("workflow resume {id}"), store) + &programs
 }
 
 /// The option with the limits of a retry.

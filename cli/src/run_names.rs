@@ -83,6 +83,14 @@ impl Name {
     }
 }
 
+/// What a person wrote to name a run, or what waits: any text, but one that a script has lost.
+pub(crate) fn written(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it is empty: write an id, short or whole, or @last".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 /// Whether it is a whole id, or a whole short id with its prefix: no run that is not searched has it too.
 pub(crate) fn is_of_run(written: &str) -> bool {
     let Name { digits, is_short } = Name::of(written);

@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::limits::{LimitChoice, limit_choice};
 use crate::page::{Failure, shown_path};
 use crate::quote::quoted_path;
+use crate::run_names::written;
 use crate::stores::Choice;
 use crate::stores::project::root_of;
 use crate::values::{json, variable};
@@ -98,6 +99,23 @@ pub(super) const DEFAULT_SERVERS: &str = "mcp.toml";
 pub(crate) const DEFAULT_CONFIG: &str = "callboard.toml";
 
 impl Files {
+    /// Those of the project, where nothing is named.
+    pub(crate) fn of_project() -> Self {
+        let (root, allow_read, protected) = (PathBuf::from("."), Vec::new(), Vec::new());
+        let all = Self {
+            agents: None,
+            models: None,
+            mcp: None,
+            config: None,
+            root,
+            allow_read,
+            protected,
+            found: None,
+            free: None,
+        };
+        all.search()
+    }
+
     /// Searches the project for the folder that is used if none is named.
     pub(crate) fn search(mut self) -> Self {
         let Ok(current) = std::env::current_dir() else { return self };
@@ -247,11 +265,11 @@ pub(crate) struct Run {
     pub(crate) conversation: Option<ConversationId>,
     /// Resume a run that a process left, or that waits for a person: its id, short or whole, or @last. If
     /// the run has ended, its result is printed, which needs neither agents nor a model
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_parser = written)]
     pub(crate) resume: Option<String>,
     /// Retry the failed turn of a run, in a new run that copies the turns before it: the run's id, short or whole, or @last.
     /// --limits gives the new run other limits
-    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
+    #[arg(long, value_name = "RUN", conflicts_with = "resume", value_parser = written)]
     pub(crate) retry: Option<String>,
     /// Print no progress
     #[arg(long, short)]

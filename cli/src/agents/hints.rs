@@ -4,13 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;
 
-use callboard::messages::{AgentName, Submission, visible, visible_lines};
+use callboard::messages::{AgentName, RunEvent, Submission, visible, visible_lines};
+use callboard::supervision::runs::Run as Fold;
+use callboard_agents::ModelChoice;
 
 use crate::command_line::{agents_options, command_line, limits_option};
 use crate::quote::{quoted, quoted_path};
+use crate::run_names::short;
 
 use super::arguments::{Files, Run};
+use super::built_in::{FAKE, model};
 use super::invalid::InvalidAgents;
+use super::patterns::is_of_workflow;
 use super::read;
 
 /// The command line that continues a run, with the same agents, models and tools, in the same place.
@@ -32,6 +37,36 @@ fn continuation(how: &str, store: Option<&Path>, arguments: &Run) -> String {
     command_line(&format!("run {how}"), store) + &agents_options(&arguments.files, arguments.model.as_deref())
 }
 
+/// The command line that continues a run that no process works on, with the agents of this project. `history` is its events.
+pub(crate) fn resumption_of_left(run: &Fold, history: &[RunEvent], store: Option<&Path>) -> String {
+    let (submission, files) = (run.submission(), Files::of_project());
+    let (id, model) = (short(submission.run), needed_model(run, history, &files));
+    if is_of_workflow(submission) {
+        return of_workflow(&format!("resume {id}"), submission, store, (&files, model.as_deref())).text;
+    }
+    command_line(&format!("run --resume {id}"), store) + &agents_options(&files, model.as_deref())
+}
+
+/// The model that has to be named to continue a run: the one that has answered in it last, if an agent of an open turn has none, and `fake`
+/// always, so that no other is asked instead. MODEL stands for one that is not known.
+fn needed_model(run: &Fold, history: &[RunEvent], files: &Files) -> Option<String> {
+    let answered = history.iter().rev().find_map(|event| match event {
+        RunEvent::Settled { model, .. } => model.as_deref(),
+        _ => None,
+    });
+    if answered == Some(FAKE) {
+        return Some(FAKE.to_owned());
+    }
+    let Ok(Ok(models)) = read::models(files) else { return None };
+    let at_work: BTreeSet<&str> =
+        run.open_turns().filter_map(|turn| run.agent_of(turn)).map(AgentName::as_str).collect();
+    let definitions = read::definitions_of(files);
+    let mut asking = definitions.iter().filter(|definition| definition.process.is_none());
+    let lacks_one = asking.any(|agent| at_work.contains(agent.name.as_str()) && model(&models, agent, None).is_err());
+    let known = answered.filter(|name| models.candidates(&ModelChoice::of(name)).is_ok());
+    lacks_one.then(|| known.unwrap_or("MODEL").to_owned())
+}
+
 /// The command line that prints all defects of the agents.
 pub(super) fn check(files: &Files) -> String {
     command_line("check", None) + &agents_options(files, None)
@@ -44,7 +79,7 @@ pub(super) fn workflow_resumption(
     store: Option<&Path>,
     arguments: &Run,
 ) -> WorkflowLine {
-    of_workflow(&format!("resume {run}"), submission, store, arguments)
+    of_workflow(&format!("resume {run}"), submission, store, (&arguments.files, arguments.model.as_deref()))
 }
 
 /// The command line of `callboard workflow` that retries a run of a workflow, with these limits if they differ from the earlier ones.
@@ -54,7 +89,8 @@ pub(super) fn workflow_retrial(
     limits: Option<&str>,
     (store, arguments): (Option<&Path>, &Run),
 ) -> WorkflowLine {
-    of_workflow(&format!("retry {run}{}", limits_option(limits)), submission, store, arguments)
+    let how = format!("retry {run}{}", limits_option(limits));
+    of_workflow(&how, submission, store, (&arguments.files, arguments.model.as_deref()))
 }
 
 /// A command line of `callboard workflow`.
@@ -64,8 +100,12 @@ pub(super) struct WorkflowLine {
     pub(super) lacks_programs: bool,
 }
 
-fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, arguments: &Run) -> WorkflowLine {
-    let Run { files, model, .. } = arguments;
+fn of_workflow(
+    how: &str,
+    submission: &Submission,
+    store: Option<&Path>,
+    (files, model): (&Files, Option<&str>),
+) -> WorkflowLine {
     let known = read::names(files);
     let cast: BTreeSet<&str> = submission.cast.iter().map(AgentName::as_str).collect();
     let (in_files, programs): (Vec<&str>, Vec<&str>) = cast.into_iter().partition(|agent| known.contains(*agent));
@@ -79,7 +119,7 @@ fn of_workflow(how: &str, submission: &Submission, store: Option<&Path>, argumen
             // `callboard workflow` searches for no folder.
             text.push_str(&format!(" --agents {}", quoted_path(files.folder())));
         }
-        text.push_str(&agents_options(files, model.as_deref()));
+        text.push_str(&agents_options(files, model));
     }
     WorkflowLine { text, lacks_programs: !programs.is_empty() }
 }

@@ -187,16 +187,29 @@ fn definitions(files: &Files) -> Vec<PathBuf> {
 
 /// The names, roles and capabilities of the agents whose files can be read, whatever tools they name; none if there is no folder.
 pub(super) fn names(files: &Files) -> BTreeSet<String> {
-    let sources: Vec<_> = sources(files.folder()).into_iter().flatten().map(|(source, _)| source).collect();
-    let config = config::read(files).ok().and_then(Result::ok).unwrap_or_default();
-    let reader = Definition::reader().roles(&config.roles);
-    let definitions: Vec<Definition> = reader.all(&sources).into_iter().flatten().collect();
+    let sources = sources(files.folder()).unwrap_or_default();
+    let definitions = read_alone(files, sources.into_iter().map(|(source, _)| source));
     let built_in = BuiltIn::beside(&definitions).map(|agent| agent.name().to_owned());
     let own = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
         std::iter::once(definition.name.to_string()).chain(others)
     });
     if definitions.is_empty() { BTreeSet::new() } else { own.chain(built_in).collect() }
+}
+
+/// The agents whose files can be read, whatever tools they name; the starter team if there is no folder.
+pub(super) fn definitions_of(files: &Files) -> Vec<Definition> {
+    let sources = match files.are_missing() {
+        true => template::sources(),
+        false => sources(files.folder()).into_iter().flatten().map(|(source, _)| source).collect(),
+    };
+    read_alone(files, sources.into_iter())
+}
+
+fn read_alone(files: &Files, sources: impl Iterator<Item = DefinitionSource>) -> Vec<Definition> {
+    let config = config::read(files).ok().and_then(Result::ok).unwrap_or_default();
+    let reader = Definition::reader().roles(&config.roles);
+    reader.all(&sources.collect::<Vec<_>>()).into_iter().flatten().collect()
 }
 
 /// A folder that commands may read. It has to exist: a missing one is probably misspelt.

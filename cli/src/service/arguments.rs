@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::agents::arguments::Files;
 use crate::limits::{LimitChoice, limit_choice};
+use crate::run_names::written;
 use crate::stores::Choice;
 use crate::stores::Common;
 use crate::values::{json, time_span, words};
@@ -168,6 +169,7 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// The run's id, short or whole, or @last; without it all runs of `callboard serve`
+    #[arg(value_parser = written)]
     pub(crate) run: Option<String>,
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -203,6 +205,7 @@ pub(crate) struct Usage {
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     /// The run's id, short or whole, or @last
+    #[arg(value_parser = written)]
     pub(crate) run: String,
     /// The number of the turn, one that failed for good; by default the last one
     #[arg(long, value_name = "N")]
@@ -230,7 +233,7 @@ enum DeadLettersCommand {
     /// Try a turn that failed for good again, in a run of its own
     Retry {
         /// The letter, as the list has it; or its run, for the last turn that failed
-        #[arg(value_name = "RUN/TURN")]
+        #[arg(value_name = "RUN/TURN", value_parser = written)]
         letter: String,
         #[command(flatten)]
         common: Common,
@@ -257,6 +260,7 @@ impl DeadLetters {
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// The run's id, short or whole, or @last
+    #[arg(value_parser = written)]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -268,6 +272,7 @@ pub(crate) struct Status {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The run's id, short or whole, or @last
+    #[arg(value_parser = written)]
     pub(crate) run: String,
     /// How long to wait: 30s, 90m, 12h or 7d. The run continues after that
     #[arg(long, value_name = "TIME", value_parser = time_span, default_value = "10m")]
@@ -282,6 +287,7 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// The run's id, short or whole, or @last
+    #[arg(value_parser = written)]
     pub(crate) run: String,
     /// The reason, which the journal records
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -296,7 +302,7 @@ pub(crate) struct Cancel {
 #[derive(Debug, Args)]
 pub(crate) struct Pending {
     /// Only what has this id, or what this run waits for
-    #[arg(value_name = "ID|RUN")]
+    #[arg(value_name = "ID|RUN", value_parser = written)]
     pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -306,7 +312,7 @@ pub(crate) struct Pending {
 #[derive(Debug, Args)]
 pub(crate) struct What {
     /// What waits: its id, as `callboard pending` prints it, or the run's id, if nothing else of the run waits
-    #[arg(value_name = "ID|RUN")]
+    #[arg(value_name = "ID|RUN", value_parser = written)]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) choice: Choice,

@@ -10,7 +10,7 @@ use callboard::messages::{Interrupt, Pending as Wait, PendingId, visible, visibl
 use callboard_server::json as shapes;
 
 use crate::agents::dialog;
-use crate::command_line::{command_line, continuation};
+use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count, folded, whole_json};
 use crate::run_names::short;
@@ -20,7 +20,7 @@ use crate::waits;
 
 use super::arguments::{Answer, Approve, Deny, Pending, What};
 use super::boards::{accepted, of_board, unanswered};
-use super::follow::read;
+use super::follow::{continuation, continuation_if_left, read};
 
 /// How much is shown of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub(super) enum Detail {
     Brief,
 }
 
-/// What waits, as a person sees it - of an action all that is bound to the consent - and the commands that decide it.
-pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores) -> String {
+/// What waits, as a person sees it - of an action all that is bound to the consent - and the commands that decide it. `left` is the command
+/// line that continues the run, if no process works on it: nothing can be decided then.
+pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores, left: Option<&str>) -> String {
     let how = || visible(&command_line(&format!("pending {}", wait.id()), stores.named()));
     let card = match (wait, detail) {
         (Wait::Approval(envelope), Detail::Whole) => Card::of(envelope).whole(),
@@ -44,7 +45,10 @@ pub(super) fn shown_card(wait: &Wait, detail: Detail, stores: &Stores) -> String
             if left_out == 0 { line } else { format!("{line}\n… {left_out} more bytes: {}", how()) }
         }
     };
-    let commands = commands_of(wait, stores);
+    let commands = match left {
+        Some(line) => vec![format!("no process works on it; to continue it, and decide then: {line}")],
+        None => commands_of(wait, stores),
+    };
     let lines = card.trim_end().lines().map(str::to_owned).chain(commands.iter().map(|command| visible(command)));
     lines.map(|line| format!("    {line}\n")).collect()
 }
@@ -87,7 +91,7 @@ struct AllWaits {
 
 impl AllWaits {
     async fn of(stores: &Stores) -> Result<Self, Failure> {
-        let open = stores.open()?;
+        let open = stores.open_existing().await?;
         let mut all = Self { found: Vec::new(), notes: open.notes(), exit: open.exit() };
         for store in open.stores.into_iter().map(Arc::new) {
             for run in store.open_runs().await? {
@@ -125,9 +129,11 @@ pub(super) async fn pending(arguments: &Pending) -> Result<Page, Failure> {
         }
     }
     let (mut text, now) = (String::new(), Env::system().now().wall);
-    for (wait, _) in &found {
-        let kind = waits::line(wait, now).0;
-        text.push_str(&format!("{}  {kind}\n{}", short(wait.run()), shown_card(wait, Detail::Whole, &stores)));
+    for (wait, store) in &found {
+        let (run, kind) = (wait.run(), waits::line(wait, now).0);
+        let left = continuation_if_left(store, run, &stores).await?;
+        let card = shown_card(wait, Detail::Whole, &stores, left.as_deref());
+        text.push_str(&format!("{}  {kind}\n{card}", short(run)));
     }
     if found.is_empty() {
         text.push_str(if exit.is_none() { "nothing waits for you\n" } else { "nothing else waits for you\n" });
@@ -191,7 +197,7 @@ async fn respond(
     let (id, run) = (wait.id(), wait.run());
     let (body, done) = response(&wait).map_err(|why| Failure::usage(format!("{id}: {why}")))?;
     let Some(board) = store.board_of(run).await? else {
-        let line = visible(&continuation(&read(&store, run).await?, stores.named()));
+        let line = visible(&continuation(&store, run, &stores).await?);
         let text = format!("no process works on run {}; to continue it, and decide then: {line}", short(run));
         return Err(Failure::new(Exit::Unavailable, text));
     };

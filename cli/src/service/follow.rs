@@ -10,8 +10,9 @@ use callboard::runtime::Unfinished;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
 
+use crate::agents::hints;
 use crate::apart::{End, apart};
-use crate::command_line::{command_line, continuation};
+use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, output_text};
 use crate::quote::quoted;
@@ -39,17 +40,37 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let fold = read(&store, run).await?;
     let now = Env::system().now().wall;
     let mut text = format!("{}  {}: {}\n", short(run), fold.submission().agent, list::status(&fold, now));
-    waits::open(&fold).iter().for_each(|wait| text.push_str(&shown_card(wait, Detail::Brief, &stores)));
     let is_open = fold.result().is_none();
+    let to_continue = if is_open { continuation_if_left(&store, run, &stores).await? } else { None };
     // It is not known of a copy of a store.
-    let is_worked_on = if is_open && !store.is_copy() { Some(store.board_of(run).await?.is_some()) } else { None };
-    let to_continue = (is_worked_on == Some(false)).then(|| continuation(&fold, stores.named()));
-    if let Some(line) = &to_continue {
+    let is_worked_on = (is_open && !store.is_copy()).then_some(to_continue.is_none());
+    let (waits, left) = (waits::open(&fold), to_continue.as_deref());
+    waits.iter().for_each(|wait| text.push_str(&shown_card(wait, Detail::Brief, &stores, left)));
+    if let Some(line) = to_continue.as_ref().filter(|_| waits.is_empty()) {
         text.push_str(&format!("    no process works on it; to continue it: {}\n", visible(line)));
     }
     let mut json = shown(&fold);
     (json["is_worked_on"], json["to_continue"]) = (json!(is_worked_on), json!(to_continue));
     Ok(Page::new(text, json))
+}
+
+/// The command line that continues a run, if no process works on it; `None` also of a copy of a store, where that is not known.
+pub(super) async fn continuation_if_left(
+    store: &Store,
+    run: RunId,
+    stores: &Stores,
+) -> Result<Option<String>, Failure> {
+    match store.is_copy() || store.board_of(run).await?.is_some() {
+        true => Ok(None),
+        false => continuation(store, run, stores).await.map(Some),
+    }
+}
+
+/// The command line that continues a run that no process works on.
+pub(super) async fn continuation(store: &Store, run: RunId, stores: &Stores) -> Result<String, Failure> {
+    let history = store.history(run).await.map_err(Failure::of)?;
+    let fold = list::folded(history.clone()).map_err(|why| Failure::failed(format!("run {}: {why}", short(run))))?;
+    Ok(hints::resumption_of_left(&fold, &history, stores.named()))
 }
 
 /// A run as JSON (docs/json-output.md).
@@ -81,9 +102,13 @@ pub(super) async fn wait(arguments: &Wait) -> Result<Page, Failure> {
             rests
         });
         let (seen, fold) = (seen.await?, following.run()?);
-        match seen {
-            Seen::Abandoned => Err(abandoned(fold, &there)),
-            Seen::Enough => Ok(fold.result().map_or_else(|| waiting(fold, &there), |result| result_page(fold, result))),
+        match (seen, fold.result()) {
+            (Seen::Abandoned, _) => Err(abandoned(&store, run, &there).await?),
+            (Seen::Enough, Some(result)) => Ok(result_page(fold, result)),
+            (Seen::Enough, None) => {
+                let left = continuation_if_left(&store, run, &there).await?;
+                Ok(waiting(fold, &there, left.as_deref()))
+            }
         }
     });
     let (exit, why) = match waited.await? {
@@ -114,14 +139,14 @@ pub(super) fn left(
 }
 
 /// The error of a run that no process works on.
-pub(super) fn abandoned(fold: &Run, stores: &Stores) -> Failure {
-    let id = short(fold.submission().run);
-    let [resume, cancel] = [continuation(fold, stores.named()), command_line(&format!("cancel {id}"), stores.named())]
-        .map(|line| visible(&line));
+pub(super) async fn abandoned(store: &Store, run: RunId, stores: &Stores) -> Result<Failure, Failure> {
+    let id = short(run);
+    let resume = continuation(store, run, stores).await?;
+    let [resume, cancel] = [resume, command_line(&format!("cancel {id}"), stores.named())].map(|line| visible(&line));
     let text = format!(
         "no process works on run {id}, and it has not ended\n    to continue it: {resume}\n    to cancel it: {cancel}"
     );
-    Failure::new(Exit::Unavailable, text)
+    Ok(Failure::new(Exit::Unavailable, text))
 }
 
 fn result_page(fold: &Run, result: &RunResult) -> Page {
@@ -145,8 +170,8 @@ pub(super) fn ended(fold: &Run) -> Page {
     Page { exit, ..Page::new(text, shown(fold)) }
 }
 
-fn waiting(fold: &Run, stores: &Stores) -> Page {
-    let cards: String = waits::open(fold).iter().map(|wait| shown_card(wait, Detail::Brief, stores)).collect();
+fn waiting(fold: &Run, stores: &Stores, left: Option<&str>) -> Page {
+    let cards: String = waits::open(fold).iter().map(|wait| shown_card(wait, Detail::Brief, stores, left)).collect();
     let remarks = format!("{} waits for a person:\n{cards}", short(fold.submission().run));
     Page { exit: Exit::Waits, remarks, ..Page::new(String::new(), shown(fold)) }
 }

@@ -169,7 +169,7 @@ async fn watch_over(
                     continue;
                 }
                 let kind = waits::line(&asked, Env::system().now().wall).0;
-                note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_card(&asked, Detail::Brief, stores).trim_end()));
+                note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_card(&asked, Detail::Brief, stores, None).trim_end()));
             }
             () = changed(&mut watch) => {
                 if let Some(watch) = &mut watch {

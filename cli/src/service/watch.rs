@@ -72,7 +72,7 @@ async fn of_run(out: &Out, written: &str, report: &watch::Sender<Option<RunId>>)
         return unwritten(&error);
     }
     match seen {
-        Seen::Abandoned => Err(abandoned(fold, &out.stores)),
+        Seen::Abandoned => Err(abandoned(&store, run, &out.stores).await?),
         Seen::Enough if out.is_json => match out.line(&kind("ended", shown(fold)), "") {
             Ok(()) => Ok(Page { exit: ended(fold).exit, ..nothing() }),
             Err(error) => unwritten(&error),

@@ -156,9 +156,24 @@ impl Stores {
         }
     }
 
+    /// # Errors
+    /// The project has no store, because nothing was run in it.
+    async fn existing(&self, open: OpenStores) -> Result<OpenStores, Failure> {
+        let Self::Project(project) = self else { return Ok(open) };
+        if !open.is_empty() {
+            return Ok(open);
+        }
+        let text = format!(
+            "the project {} has no store: none is in {}\n    runs of another project are found from its folder, or with its --store",
+            shown_path(project.root()),
+            shown_path(project.folder())
+        );
+        self.or_hint(Err(Failure::not_found(text))).await
+    }
+
     /// Opens the store that has the run, for writing; also the run's id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
-        self.or_hint(self.open_to_change()?.find(wanted).await).await
+        self.or_hint(self.existing(self.open_to_change()?).await?.find(wanted).await).await
     }
 
     /// Reads a run to resume, with its store. If the run has ended, only its result is printed: so it is also read from a copy where the
@@ -168,7 +183,7 @@ impl Stores {
             Self::Named(folder) => OpenStores { stores: vec![Store::open_or_copy(folder)?], ..OpenStores::default() },
             Self::Project(project) => project.open(Store::write_or_copy)?,
         };
-        let (store, run) = self.or_hint(open.find(wanted).await).await?;
+        let (store, run) = self.or_hint(self.existing(open).await?.find(wanted).await).await?;
         let loaded = store.load(run).await?;
         if loaded.replay.result().is_none() {
             if store.is_copy() {
@@ -182,7 +197,12 @@ impl Stores {
 
     /// The store that has the run, for reading; also the run's id.
     pub(crate) async fn find(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
-        self.or_hint(self.open()?.find(wanted).await).await
+        self.or_hint(self.open_existing().await?.find(wanted).await).await
+    }
+
+    /// As [`Stores::open`], where there has to be one.
+    pub(crate) async fn open_existing(&self) -> Result<OpenStores, Failure> {
+        self.existing(self.open()?).await
     }
 
     /// Opens all stores for writing.
@@ -218,6 +238,6 @@ impl Stores {
 
     /// Reads a run from the store that has it.
     pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
-        self.or_hint(self.open()?.load(wanted).await).await
+        self.or_hint(self.open_existing().await?.load(wanted).await).await
     }
 }

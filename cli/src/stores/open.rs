@@ -57,6 +57,11 @@ impl ClosedStore {
 }
 
 impl OpenStores {
+    /// Whether there is no store, also none that could not be opened.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stores.is_empty() && self.closed.is_empty()
+    }
+
     /// The run that an id, a part of one, or `@last` names, and its store.
     pub(crate) async fn find(self, wanted: &str) -> Result<(Store, RunId), Failure> {
         let (place, run) = self.place_of(wanted).await?;

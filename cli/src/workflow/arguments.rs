@@ -11,6 +11,7 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::Files;
 use crate::limits::{LimitChoice, limit_choice};
+use crate::run_names::written;
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting, text_in, time_to_answer, value_of};
 
@@ -48,7 +49,7 @@ pub(crate) enum Workflow {
         #[arg(long)]
         mermaid: bool,
         /// Show the node states of this run: its id, short or whole, or @last
-        #[arg(long)]
+        #[arg(long, value_parser = written)]
         run: Option<String>,
         #[command(flatten)]
         choice: Choice,
@@ -199,6 +200,7 @@ const RUN: &str = "The output is written to standard output, all else to standar
 #[derive(Debug, Args)]
 pub(crate) struct Stored {
     /// The run: its id, short or whole, as much of it as no other run has, or @last
+    #[arg(value_parser = written)]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) choice: Choice,

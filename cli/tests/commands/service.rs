@@ -146,6 +146,10 @@ fn a_server_in_an_empty_folder_has_the_starter_team() {
     assert!(sent.code == Some(0) && sent.error == "acknowledged by coder\n", "{}", sent.error);
     let waited = output_of(there(&["wait", "@last"]));
     assert!(waited.code == Some(0) && !waited.out.is_empty(), "{} {}", waited.out, waited.error);
+    let task = r#"FileWrite {"path": "notes.txt", "content": "hi"}"#;
+    let id = output_of(there(&["send", "coder", task])).out;
+    let id = id.trim_end();
+    assert_eq!(output_of(there(&["wait", id])).code, Some(5));
     serving.send(Signal::TERM);
     let stopped = serving.ended();
     assert!(
@@ -154,6 +158,53 @@ fn a_server_in_an_empty_folder_has_the_starter_team() {
         stopped.out,
         stopped.error
     );
+    // Nobody can decide now: the line that is printed continues the run, with the model that it had.
+    let line = format!("run --resume {id} --model fake");
+    let advice = format!("    no process works on it; to continue it, and decide then: callboard {line}\n");
+    for (command, code) in [("wait", 5), ("status", 0), ("pending", 0)] {
+        let printed = output_of(there(&[command, id]));
+        let text = printed.out + &printed.error;
+        assert!(printed.code == Some(code) && text.ends_with(&advice) && !text.contains("callboard deny"), "{text}");
+    }
+    let approved = output_of(there(&["approve", id]));
+    assert!(approved.code == Some(6) && approved.error.ends_with(&format!("callboard {line}\n")), "{}", approved.error);
+    let continued: Vec<&str> = line.split(' ').chain(["--no-input"]).collect();
+    let waits = output_of(there(&continued));
+    assert!(waits.code == Some(5) && waits.error.contains("target    notes.txt"), "{}", waits.error);
+}
+
+#[test]
+fn a_run_that_was_left_is_continued_with_the_model_that_had_answered() {
+    let project = Project::new();
+    fs::remove_file(project.folder.path().join("models.toml")).unwrap();
+    write(&project.folder, "agents/writer.toml", &searcher("writer"));
+    let callboard = |arguments: &[&str]| {
+        let mut command = project.command(arguments);
+        command.env("OPENAI_API_KEY", "k").env("OPENAI_BASE_URL", format!("{}/v1", project.model.address));
+        output_of(command)
+    };
+    project.model.calls("FileSearch", json!({ "pattern": "x" }));
+    let waits = callboard(&["run", "look", "--model", "openai/gpt-5-mini", "--no-input"]);
+    assert_eq!(waits.code, Some(5), "{}", waits.error);
+    let status = callboard(&["status", "@last", "--json"]).json();
+    let line = status["to_continue"].as_str().unwrap();
+    assert!(line.ends_with(" --model openai/gpt-5-mini"), "{line}");
+    let continued: Vec<&str> = line.split(' ').skip(1).chain(["--no-input"]).collect();
+    let waits = callboard(&continued);
+    assert!(waits.code == Some(5) && waits.error.contains("action    FileSearch"), "{}", waits.error);
+}
+
+#[test]
+fn commands_in_another_folder_report_that_it_has_no_store() {
+    let project = Project::new();
+    let (root, state) = (project.folder.path().to_owned(), project.state.path().join("callboard"));
+    for arguments in [&["pending"][..], &["status", "@last"], &["wait", "@last"], &["cancel", "req-9c41"]] {
+        let printed = project.callboard(arguments);
+        let begin = format!("error: the project {} has no store: none is in {}/", root.display(), state.display());
+        let end = "\n    runs of another project are found from its folder, or with its --store\n";
+        assert_eq!(printed.code, Some(3), "{arguments:?}");
+        assert!(printed.error.starts_with(&begin) && printed.error.ends_with(end), "{}", printed.error);
+    }
 }
 
 #[test]
