@@ -17,6 +17,7 @@ mod denials;
 mod expiring;
 mod handoffs;
 mod independence;
+mod late_waits;
 mod limits;
 mod outside_effects;
 mod pending;

@@ -70,14 +70,19 @@ impl Turn {
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
     pub async fn status(&self, request: RequestId) -> Poll<Result<Json, DelegationError>> {
+        self.look(request, false).await
+    }
+
+    /// As [`Turn::status`]; if the turn waits for the answer, it may be refused.
+    async fn look(&self, request: RequestId, waits: bool) -> Poll<Result<Json, DelegationError>> {
         let unknown =
             || DelegationError::Turn(TurnError::terminal(format!("this turn has made no delegation {request}")));
         if request.turn != self.id() {
             return Poll::Ready(Err(unknown()));
         }
-        match self.request(request.ordinal, TurnRequest::Status).await.map_err(DelegationError::Turn) {
+        match self.request(request.ordinal, TurnRequest::Status { waits }).await.map_err(DelegationError::Turn) {
             Ok(TurnReply::Status(Some(Delegated { answer: None, .. }))) => Poll::Pending,
-            Ok(TurnReply::Status(Some(Delegated { to, answer: Some(answer), is_tainted }))) => {
+            Ok(TurnReply::Status(Some(Delegated { to, answer: Some(answer), is_tainted, .. }))) => {
                 Poll::Ready(answered(self, to, answer, is_tainted))
             }
             Ok(TurnReply::Status(None)) => Poll::Ready(Err(unknown())),
@@ -90,14 +95,30 @@ impl Turn {
     /// comes as a turn of this agent all the same.
     ///
     /// # Errors
-    /// As for awaiting a [`Delegation`]; and the turn has made no such delegation.
+    /// As for awaiting a [`Delegation`]; and the turn has made no such delegation. Where the wait would close a circle, or others do that
+    /// meanwhile, it is refused ([`Refusal::WaitCycle`]): the delegation continues.
     pub async fn answer(&self, request: RequestId) -> Result<Json, DelegationError> {
         let _waiting = Waiting::begin(&self.shared);
+        let _noted = LateWait { turn: self, request };
         loop {
-            if let Poll::Ready(answer) = self.status(request).await {
+            if let Poll::Ready(answer) = self.look(request, true).await {
                 return answer;
             }
             tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// A wait that the run notes when it is asked for the answer. It is over when this is dropped.
+struct LateWait<'a> {
+    turn: &'a Turn,
+    request: RequestId,
+}
+
+impl Drop for LateWait<'_> {
+    fn drop(&mut self) {
+        if self.request.turn == self.turn.id() {
+            self.turn.post(self.request.ordinal, TurnRequest::EndWait);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::messages::{MAX_JSON_DEPTH, RequestId, TurnId};
+use crate::supervision::runs::queue::EnqueueGuard;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::error::{changed, no_longer_wanted};
@@ -35,7 +36,8 @@ impl Direction {
             | TurnRequest::FailStep(..)
             | TurnRequest::Reserve { .. }
             | TurnRequest::Settle(_)
-            | TurnRequest::Status
+            | TurnRequest::Status { .. }
+            | TurnRequest::EndWait
             | TurnRequest::CheckHandoff(_)
             | TurnRequest::MakeAgent { .. }
             | TurnRequest::Taint(_)
@@ -106,16 +108,30 @@ impl Turn {
     }
 
     pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
+        self.enqueue(ordinal, request, reply).drain();
+    }
+
+    /// Enqueues a request that nobody waits for: another thread processes it, so the caller may hold any lock.
+    pub(super) fn post(&self, ordinal: u32, request: TurnRequest) {
+        drop(self.enqueue(ordinal, request, None));
+    }
+
+    fn enqueue(
+        &self,
+        ordinal: u32,
+        request: TurnRequest,
+        reply: Option<oneshot::Sender<TurnReply>>,
+    ) -> EnqueueGuard<'_> {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
         let is_tainted = self.shared.is_tainted();
-        ready.sink.request(id, ready.attempt, is_tainted, request, reply).drain();
+        ready.sink.request(id, ready.attempt, is_tainted, request, reply)
     }
 
     /// Sends a request and waits for its reply without permit and slot. If the supervisor restarts meanwhile, the request is sent
     /// again: the run has recorded it, or not yet received it.
     pub(super) async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
-        if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_) | TurnRequest::Status) {
+        if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_) | TurnRequest::Status { .. }) {
             self.check_not_in_step("a request")?;
         }
         check_is_numbered(ordinal)?;

@@ -158,17 +158,32 @@ async fn a_turn_that_delegates_by_a_program_meets_the_refusals_of_one_that_deleg
 
 #[tokio::test]
 async fn a_program_whose_wait_would_close_a_circle_is_refused() {
-    let by_itself = AgentSpec::new("worker", |turn: Turn| async move {
-        if !turn.chain().is_empty() {
-            return Ok(Command::output("fine"));
-        }
-        turn.delegate("gate", "wait").await?;
-        let refused = turn.delegate("other", "work").await.unwrap_err();
-        Ok(Command::output(refused.to_string()))
-    });
-    let by_program = child("done = 'fine' if turn['chain'] else [delegated('gate'), delegated('other')['error']][1]");
+    let by_itself = |gives_away: bool| {
+        AgentSpec::new("worker", move |turn: Turn| async move {
+            if turn.input_json() != "x" {
+                return Ok(Command::output("fine"));
+            }
+            turn.delegate("gate", "wait").await?;
+            let asked = turn.delegate("other", "work");
+            let refused = match gives_away {
+                true => turn.answer(asked.detach().await?).await.unwrap_err(),
+                false => asked.await.unwrap_err(),
+            };
+            Ok(Command::output(refused.to_string()))
+        })
+    };
+    let by_program = |asks: &str| {
+        child(&format!(
+            "done = 'fine'\nif turn['input'] == 'x':\n    delegated('gate')\n{asks}\n    done = answer['error']"
+        ))
+    };
+    let delegates = by_program("    answer = delegated('other')");
+    let gives_away = by_program(
+        "    given = answer = request(type='delegate', to='other', body='work')\n    \
+         while 'error' not in answer:\n        answer = request(type='wait', request=given['request'])",
+    );
     let mut refusals = Vec::new();
-    for worker in [by_itself, by_program] {
+    for worker in [by_itself(false), delegates, by_itself(true), gives_away] {
         let [holds, waits] = [(); 2].map(|()| Arc::new(Notify::new()));
         let (held, waited) = (Arc::clone(&holds), Arc::clone(&waits));
         let gate = move |_: Turn| {
@@ -179,7 +194,12 @@ async fn a_program_whose_wait_would_close_a_circle_is_refused() {
                 Ok(Command::output("go on"))
             }
         };
-        let other = |turn: Turn| async move { Ok(Command::output(turn.delegate("worker", "help").await?)) };
+        let other = |turn: Turn| async move {
+            match turn.input_json() == "x" {
+                true => Ok(Command::output(turn.delegate("worker", "help").await?)),
+                false => Ok(Command::output("worked")),
+            }
+        };
         let board = builder()
             .with(worker.non_reentrant())
             .with(AgentSpec::new("other", other).non_reentrant())
@@ -198,9 +218,14 @@ async fn a_program_whose_wait_would_close_a_circle_is_refused() {
         });
         timeout(AT_MOST, delegations.next()).await.unwrap().unwrap();
         waits.notify_one();
-        let result = timeout(AT_MOST, first.result()).await.expect("the run does not end").unwrap();
+        timeout(AT_MOST, first.result()).await.expect("the run does not end").unwrap();
+        let outputs = first.history().await.unwrap().into_iter().find_map(|event| match event {
+            RunEvent::TurnEnded { turn: 1, command, .. } => command.output.clone(),
+            _ => None,
+        });
         // Without the turns and requests, whose ids differ.
-        let text = result.output.as_str().unwrap();
+        let output = outputs.unwrap();
+        let text = output.as_str().unwrap();
         let agents = text.split(" waits for ").map(|wait| wait.split(" (").next().unwrap().to_owned());
         refusals.push(agents.collect::<Vec<_>>());
         assert_eq!(timeout(AT_MOST, second.result()).await.unwrap().unwrap().output, "fine");
@@ -208,6 +233,8 @@ async fn a_program_whose_wait_would_close_a_circle_is_refused() {
     }
     assert!(refusals[0].len() > 2 && refusals[0][0].starts_with("waiting would never end: "), "{refusals:?}");
     assert_eq!(refusals[0], refusals[1]);
+    assert!(refusals[2].len() > 2 && refusals[2][0].starts_with("waiting would never end: "), "{refusals:?}");
+    assert_eq!(refusals[2], refusals[3]);
 }
 
 #[tokio::test]

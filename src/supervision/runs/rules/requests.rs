@@ -74,7 +74,12 @@ pub(crate) enum TurnRequest {
     /// Delegate a task and wait for the answer.
     Delegate(Order),
     /// Read where the delegation with this ordinal stands. It is not journaled.
-    Status,
+    Status {
+        /// The turn waits for the answer: if that would never come, the reply is the refusal.
+        waits: bool,
+    },
+    /// The turn does not wait for the answer to the delegation with this ordinal any more.
+    EndWait,
     /// Ask people a question.
     Ask {
         /// The question.
@@ -137,7 +142,8 @@ impl TurnRequest {
             | Self::Resolve { .. }
             | Self::Reserve { .. }
             | Self::Settle(_)
-            | Self::Status
+            | Self::Status { .. }
+            | Self::EndWait
             | Self::Taint(_)
             | Self::Notice(_) => false,
         }
@@ -196,6 +202,8 @@ pub(crate) enum TurnReply {
 pub(crate) struct Delegated {
     /// The name, role or capability that was asked for.
     pub(crate) to: Arc<str>,
+    /// The turn gave it away, and does not wait for it unless it asks to.
+    pub(crate) is_detached: bool,
     /// The answer, or why there is none; `None` while the delegation is open.
     pub(crate) answer: Option<Result<Answer, Refusal>>,
     /// The run had read untrusted input by the time of the answer.

@@ -61,6 +61,16 @@ impl WaitGraph {
         }
     }
 
+    /// `from` no longer waits for the answer to a delegation.
+    pub(crate) fn remove_request(&mut self, from: &Waiting, request: RequestId) {
+        if let Some(targets) = self.edges.get_mut(from) {
+            targets.retain(|edge| edge.request != Some(request));
+            if targets.is_empty() {
+                self.edges.remove(from);
+            }
+        }
+    }
+
     /// Removes all waits of `from`.
     pub(crate) fn forget(&mut self, from: &Waiting) {
         self.edges.remove(from);

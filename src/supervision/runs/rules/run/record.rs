@@ -115,7 +115,8 @@ impl Record {
     /// Where the delegation stands, if it is one.
     pub(in crate::supervision::runs) fn delegated(&self) -> Option<Delegated> {
         let Self::Delegation { order, reply, deltas } = self else { return None };
-        Some(Delegated { to: Arc::clone(&order.to), answer: reply.clone(), is_tainted: deltas.is_tainted })
+        let (to, is_detached) = (Arc::clone(&order.to), order.is_detached);
+        Some(Delegated { to, is_detached, answer: reply.clone(), is_tainted: deltas.is_tainted })
     }
 
     /// Whether it waits for a decision or answer of people.

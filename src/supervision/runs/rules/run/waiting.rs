@@ -59,6 +59,24 @@ impl Run {
         Some((self.request_id(request), asker))
     }
 
+    /// The open turns that work on a delegation, without those that others of these wait for.
+    pub(in crate::supervision::runs) fn workers_on(
+        &self,
+        request: RequestKey,
+    ) -> impl Iterator<Item = (TurnId, &AgentName)> {
+        let works = move |turn: &OpenTurn| {
+            let mut branch = turn.branch;
+            while let Some(key) = self.order_key(branch).filter(|key| *key != request) {
+                // A branch waits for what its ended turns have given away.
+                let Some((asker, _)) = self.branches.with_outbound(key) else { return false };
+                branch = asker;
+            }
+            self.order_key(branch) == Some(request)
+        };
+        let working = self.turns.iter().filter(move |(_, turn)| works(turn));
+        working.map(|(number, turn)| (self.turn_id(number), &turn.agent))
+    }
+
     /// The outside resource that the delegation of an open turn is about, or the task of the run if it works on none.
     pub(in crate::supervision::runs) fn reference_of(&self, turn: &OpenTurn) -> Option<&Arc<str>> {
         let Some(request) = self.order_key(turn.branch) else { return self.submission.task.reference.as_ref() };

@@ -55,10 +55,20 @@ pub(super) fn on_request(
             let answer = TurnReply::Reserved(answer.map(|()| ordinal));
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, answer)));
         }
-        TurnRequest::Status => {
-            let status = turn.record(ordinal).and_then(Record::delegated);
+        TurnRequest::Status { waits } => {
+            let mut status = turn.record(ordinal).and_then(Record::delegated);
+            if let Some(open) = status.as_mut().filter(|open| waits && open.is_detached && open.answer.is_none()) {
+                let (request, workers) = (live.run.request_id(key), live.run.workers_on(key));
+                let noted = context.facts.lock().note_late_wait(request, turn.agent(), workers);
+                open.answer = noted.err().map(Err);
+            }
             // What is recorded and not committed yet may still be lost.
             live.on_commit.extend(reply.map(|reply| OnCommit::Reply(reply, TurnReply::Status(status))));
+        }
+        TurnRequest::EndWait => {
+            if turn.record(ordinal).and_then(Record::delegated).is_some_and(|delegated| delegated.is_detached) {
+                context.facts.lock().end_late_wait(live.run.request_id(key), turn.agent());
+            }
         }
         request => {
             let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && Mutant::DelegateTwice.is_injected();
@@ -145,7 +155,8 @@ fn ask(live: &mut LiveRun, key: RequestKey, is_tainted: bool, request: TurnReque
         | TurnRequest::Resolve { .. }
         | TurnRequest::Reserve { .. }
         | TurnRequest::Settle(_)
-        | TurnRequest::Status
+        | TurnRequest::Status { .. }
+        | TurnRequest::EndWait
         | TurnRequest::Taint(_)
         | TurnRequest::Notice(_) => {}
     }
