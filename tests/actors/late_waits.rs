@@ -68,7 +68,7 @@ async fn outputs(board: &Callboard) -> [Json; 2] {
     let [lead, other] = [lead.await.unwrap(), other.await.unwrap()];
     let mut outputs = Vec::new();
     for run in [lead, other] {
-        run.result().await.unwrap();
+        timeout(Duration::from_secs(60), run.result()).await.expect("it does not end").unwrap();
         let first = run.history().await.unwrap().into_iter().find_map(|event| match event {
             RunEvent::TurnEnded { turn: 1, command, .. } => command.output.clone(),
             _ => None,
