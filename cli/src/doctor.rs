@@ -206,7 +206,8 @@ async fn sockets() -> Check {
 
 /// The file of settings, and the certificate that it or a variable names.
 fn settings(files: &Files) -> Result<Vec<Check>, Failure> {
-    let config = match config::read(files)? {
+    let read = config::read(files)?.and_then(|config| config.check_serve().map(|()| config));
+    let config = match read {
         Ok(config) => config,
         Err(invalid) => {
             let why = first_line(&invalid.defects.to_string()).to_owned();

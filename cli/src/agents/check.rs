@@ -20,9 +20,9 @@ use crate::signals::Signals;
 use crate::stores::Choice;
 use crate::workflow::check::{defects_json, exit};
 
-use super::arguments::Check;
+use super::arguments::{Check, DEFAULT_CONFIG};
 use super::built_in::FAKE;
-use super::load::{has_shell, of_unpriced, unpriced};
+use super::load::{has_shell, of_unpriced, remark, unpriced};
 use super::read::{self, Invalid, Mcp, Read};
 use crate::quote::quoted;
 
@@ -36,7 +36,11 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         let schema = Definition::schema();
         return Ok(Page::new(format!("{}\n", json_text(&schema)), schema.into_value()));
     }
-    if let Some(remark) = arguments.files.remark()? {
+    // Without a folder of agents there may be settings.
+    let has_settings =
+        arguments.files.named_config().is_some() || arguments.files.default_file(DEFAULT_CONFIG).exists();
+    let is_team = arguments.files.are_missing() && has_settings;
+    if let Some(remark) = if is_team { remark(&arguments.files)? } else { arguments.files.remark()? } {
         note(&remark);
     }
     let mut signals = Signals::new()?;
@@ -48,7 +52,8 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     let Read { sources, definitions, tools, mcp, config } = read;
     let models = read::models(&arguments.files)?;
     let mut report = Report::default();
-    for (source, read) in sources.iter().zip(definitions.iter().cloned()) {
+    // Those of the starter team are in no file.
+    for (source, read) in sources.iter().zip(definitions.iter().cloned()).filter(|_| !is_team) {
         match read {
             Ok(definition) => {
                 let mut row = row(&source.origin, &definition);
@@ -94,6 +99,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     }
     let unpriced = unpriced(&definitions.iter().flatten().cloned().collect::<Vec<_>>(), models.as_ref().ok(), None);
     let config = config.and_then(|config| {
+        config.check_serve()?;
         config.check_prices(&unpriced)?;
         let is_whole = mcp.as_ref().is_ok_and(|mcp| mcp.as_ref().is_none_or(|mcp| mcp.problems.is_empty()));
         config.check_names(&tools, is_whole, known_tokens().as_ref()).map(|()| config)

@@ -61,7 +61,7 @@ pub(crate) async fn load(
     left: &[&str],
 ) -> Result<LoadedAgents, Failure> {
     let Read { sources, definitions: read, tools, mcp, config } = read::read(files, hidden).await?;
-    let roles = config?.roles;
+    let config = config?;
     if let Some(named) = named {
         check_named(files, named)?;
     }
@@ -69,6 +69,10 @@ pub(crate) async fn load(
     for problem in &problems {
         note(&format!("warning: {problem}"));
     }
+    if let Err(invalid) = config.check_names(&tools, problems.is_empty(), None) {
+        note(&format!("warning: {}", invalid.defects));
+    }
+    let roles = config.roles;
     if files.are_missing() {
         return starter::load(files, (read, tools), named);
     }

@@ -49,6 +49,12 @@ impl Config {
     }
 
     /// # Errors
+    /// `callboard serve` would refuse what the file sets.
+    pub(crate) fn check_serve(&self) -> Result<(), Invalid> {
+        self.refused(self.serve.refused())
+    }
+
+    /// # Errors
     /// A role has a tool, or a person a token, that is not there. `are_whole` says that the tools of servers are known; what tokens there
     /// are may be unknown.
     pub(crate) fn check_names(

@@ -5,14 +5,15 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_documents::Found;
 use callboard_documents::toml::{Field, Fields, Item, boolean, count, duration, list, misfit, text};
+use callboard_documents::{Defect, Found, Place};
 use callboard_server::{HttpLimits, Network};
 
 use super::precedence::chosen;
 use super::values::parsed;
 use crate::page::Failure;
 use crate::service::arguments::{MAX_TURNS, Serve, address, origin, turns};
+use crate::values::variable;
 
 const EXAMPLE: &str = "write [serve], and below it listen = \"127.0.0.1:7420\"";
 const EXAMPLE_PROXIES: &str = "write trusted_proxies = [\"10.0.0.0/8\"]";
@@ -42,6 +43,8 @@ pub(crate) struct Section {
     trusted_proxies: Option<Vec<Network>>,
     turns: Option<u32>,
     limits: HttpLimits,
+    /// Where the address, the certificate and its key stand.
+    places: [Place; 3],
 }
 
 /// What holds.
@@ -61,6 +64,7 @@ pub(crate) struct Settings {
 impl Section {
     pub(super) fn read(item: &Item<'_>, folder: &Path, found: &mut Found) -> Option<Self> {
         let mut fields = Fields::of("the section `serve`", item, EXAMPLE, found)?;
+        let places = ["listen", "tls_cert", "tls_key"].map(|key| fields.field(key).map(|(_, item)| item.span()));
         let listen = fields.field("listen").and_then(|field| parsed(field, "an address with its port", address, found));
         let public_url = fields.field("public_url").and_then(|field| parsed(field, "an origin", origin, found));
         let mut path = |key| Some(folder.join(text(fields.field(key)?, found)?.value));
@@ -73,7 +77,30 @@ impl Section {
         let turns = fields.field("turns").and_then(|field| whole(field, 1..=MAX_TURNS, found));
         let limits = fields.get("limits").map(|item| limits(item, found)).unwrap_or_default();
         fields.close(found);
-        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, turns, limits })
+        Some(Self { listen, public_url, tls_cert, tls_key, insecure, trusted_proxies, turns, limits, places })
+    }
+
+    /// What `callboard serve` would refuse, with the variables of this environment and without options.
+    pub(super) fn refused(&self) -> Vec<Defect> {
+        let [listen_at, cert_at, key_at] = &self.places;
+        let [listen, cert, key] =
+            ["LISTEN", "TLS_CERT", "TLS_KEY"].map(|name| variable(&format!("CALLBOARD_{name}")).is_some());
+        let (has_cert, has_key) = (self.tls_cert.is_some() || cert, self.tls_key.is_some() || key);
+        let lacks = |place: &Place, lacking: &str, what: &str| {
+            Defect::new(place, format!("TLS needs `{lacking}` too")).advise(format!("name the file with {what}"))
+        };
+        let reached = self.listen.filter(|address| !address.ip().is_loopback() && !listen && !has_cert && !has_key);
+        let is_insecure = chosen(None, "CALLBOARD_INSECURE", switch, self.insecure);
+        let is_insecure = is_insecure.ok().flatten().unwrap_or_default();
+        let open = reached.filter(|_| !is_insecure).map(|address| {
+            Defect::new(listen_at, format!("other machines reach {address}, and there is no TLS"))
+                .advise("add `tls_cert` and `tls_key`, listen on 127.0.0.1 behind a proxy that has it, or add `insecure = true`")
+        });
+        let lacks_key =
+            (self.tls_cert.is_some() && !has_key).then(|| lacks(cert_at, "tls_key", "the key of the certificate"));
+        let lacks_cert =
+            (self.tls_key.is_some() && !has_cert).then(|| lacks(key_at, "tls_cert", "the certificate of the key"));
+        [open, lacks_key, lacks_cert].into_iter().flatten().collect()
     }
 
     /// With the options and the variables, which come first.

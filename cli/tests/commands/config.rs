@@ -102,6 +102,42 @@ fn tools_of_roles_and_tokens_of_people_that_are_not_there_are_defects() {
     assert_eq!(checked(), (Some(2), all));
 }
 
+#[test]
+fn settings_that_serve_would_refuse_are_defects_also_without_agents() {
+    let cert = "[serve]\ntls_cert = \"cert.pem\"\n";
+    let (key, open) = ("[serve]\ntls_key = \"key.pem\"\n", "[serve]\nlisten = \"0.0.0.0:7420\"\n");
+    let reached = "callboard.toml:2:10: other machines reach 0.0.0.0:7420, and there is no TLS";
+    for (text, variable, expected) in [
+        (cert, None, "callboard.toml:2:12: TLS needs `tls_key` too"),
+        (cert, Some(("CALLBOARD_TLS_KEY", "key.pem")), ""),
+        (key, None, "callboard.toml:2:11: TLS needs `tls_cert` too"),
+        (open, None, reached),
+        (open, Some(("CALLBOARD_LISTEN", "127.0.0.1:0")), ""),
+        (open, Some(("CALLBOARD_INSECURE", "true")), ""),
+        (&format!("{open}insecure = false\n"), None, reached),
+        (&format!("{open}insecure = true\n"), Some(("CALLBOARD_INSECURE", "false")), reached),
+        (&format!("{open}insecure = true\n"), None, ""),
+        (&format!("{open}tls_cert = \"a\"\ntls_key = \"b\"\n"), None, ""),
+        ("[roles.auditor]\ntools = [\"FileRaed\"]\n", None, "callboard.toml:2:10: there is no tool \"FileRaed\""),
+    ] {
+        for agents in [&[AGENT][..], &[(".callboard/x", "")]] {
+            let folder = folder_with(&[agents, &[("callboard.toml", text)]].concat());
+            let checked = output_of(command(&folder, &["check"]).envs(variable));
+            let code = if expected.is_empty() { 0 } else { 2 };
+            assert!(checked.code == Some(code) && checked.error.contains(expected), "{text}: {}", checked.error);
+        }
+    }
+    // A run with such a role has no fewer tools.
+    let settings = ("callboard.toml", "[roles.auditor]\ntools = [\"FileRaed\"]\n");
+    let folder = folder_with(&[AGENT, settings]);
+    let warned = callboard(&folder, &["run", "x", "--model", "fake", "--ephemeral"]);
+    let why = "warning: callboard.toml:2:10: there is no tool \"FileRaed\"; did you mean \"FileRead\"?";
+    assert!(warned.code == Some(0) && warned.error.contains(why), "{}", warned.error);
+    let empty = folder_with(&[(".callboard/x", "")]);
+    let missing = callboard(&empty, &["check"]);
+    assert!(missing.code == Some(2) && missing.error.contains("there is no folder agents"), "{}", missing.error);
+}
+
 /// An attack: settings that another user has put into a folder above, as into `/tmp`.
 #[test]
 fn settings_that_another_user_may_have_changed_are_not_used() {
