@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use callboard::actors::{DelegationError, DelegationStatus, InboxMessage};
 use callboard::env::Env;
-use callboard::messages::{AgentName, ContextStrategy, LateAnswer, Refusal, RequestId, Status};
+use callboard::messages::{AgentName, ContextStrategy, LateAnswer, Refusal, RequestId, RunEvent, Status};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -27,6 +27,43 @@ async fn a_chain_of_any_depth_finishes_with_a_pool_of_one() {
     let run = board.submit(Task::new("dig").to("a8").input(8).limits(limits)).await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("bottom").into()));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_for_programs_with_no_request_between_them_have_requests_of_their_own_also_when_the_turn_is_repeated() {
+    let lead = |turn: Turn| async move {
+        let (one, other) = (turn.for_programs(), turn.for_programs());
+        let delegate = async |programs: &Turn, body: &str| {
+            let delegation = programs.delegate("worker", body);
+            Ok::<_, TurnError>((delegation.request_id(), delegation.await?))
+        };
+        let answers = if turn.attempt() == 1 {
+            let first = delegate(&one, "one").await?;
+            [first, delegate(&other, "other").await?]
+        } else {
+            // The programs are not as fast as they were.
+            let second = delegate(&other, "other").await?;
+            [delegate(&one, "one").await?, second]
+        };
+        assert_ne!(answers[0].0, answers[1].0);
+        if turn.attempt() == 1 {
+            return Err(TurnError::transient("again"));
+        }
+        Ok(Command::output(answers.map(|(_, answer)| answer).into_iter().collect::<Json>()))
+    };
+    let board = Callboard::builder()
+        .agent("lead", lead)
+        .agent("worker", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((&result.outcome, &result.output), (&Outcome::Finished, &json!(["one", "other"]).into()));
+    let delegations =
+        run.history().await.unwrap().into_iter().filter(|event| matches!(event, RunEvent::Delegated { .. }));
+    assert_eq!(delegations.count(), 2);
     board.shutdown().await;
 }
 

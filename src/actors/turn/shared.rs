@@ -12,6 +12,7 @@ use crate::actors::taint::TurnTaint;
 use crate::messages::{AgentLimit, OnUnknown, PerDay, State};
 use crate::supervision::runs::dispatch::ReadyTurn;
 
+use super::programs::Begun;
 use super::stop::StopSignal;
 
 /// The services that all turns of a board use.
@@ -67,6 +68,8 @@ pub(in crate::actors) struct TurnShared {
     pub(in crate::actors) waits: AtomicUsize,
     /// The number of the turn's next request.
     pub(super) next_ordinal: AtomicU32,
+    /// The turns for programs that have begun since the last request.
+    pub(super) programs: Begun,
     /// Results of steps may not be on disk yet. In a durable run, the next step waits until they are.
     pub(super) is_unsynced: AtomicBool,
     /// Created when it may change for the first time; until then the turn has the taint of its admission.
@@ -96,6 +99,7 @@ impl TurnShared {
             state: OnceLock::new(),
             waits: AtomicUsize::new(0),
             next_ordinal: AtomicU32::new(0),
+            programs: Begun::default(),
             is_unsynced: AtomicBool::new(false),
             taint: OnceLock::new(),
             stop: StopSignal::default(),
