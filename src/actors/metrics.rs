@@ -81,7 +81,11 @@ impl Counters {
         Self::default()
     }
 
+    /// The counters of an agent. Those of the agents that it makes are its own: a model chooses their names.
     fn agent(&self, name: &AgentName) -> Arc<AgentCounters> {
+        if name.maker().is_some() {
+            return self.agent(&name.host_name());
+        }
         if let Some(counters) = self.agents.read().get(name) {
             return Arc::clone(counters);
         }
@@ -158,4 +162,17 @@ pub(crate) fn count_refused(refusal: &Refusal) {
 /// The histogram of an agent's handoff latency.
 pub(crate) fn latency_of(agent: &AgentName) -> Histogram {
     instruments::histogram_of(HANDOFF_LATENCY, agent.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_whose_names_models_choose_have_the_counters_of_their_makers() {
+        let (counters, lead) = (Counters::default(), AgentName::new("lead").unwrap());
+        let (of_lead, helper) = (counters.agent(&lead), lead.of_made("helper").unwrap());
+        assert!(Arc::ptr_eq(&of_lead, &counters.agent(&helper)));
+        assert!(Arc::ptr_eq(&of_lead, &counters.agent(&helper.of_made("other").unwrap())));
+    }
 }

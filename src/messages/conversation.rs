@@ -249,6 +249,9 @@ pub enum AgentEvent {
     ToolCalled {
         /// The call; later events about it have its [`ToolCall::id`].
         call: ToolCall,
+        /// The agent has no tool of this name: the model has made it up.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_unknown: bool,
     },
     /// A call has its answer: from the tool, or the reason why the tool was not used.
     ToolAnswered {

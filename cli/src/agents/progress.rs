@@ -177,7 +177,7 @@ fn end_of(is_line_open: bool) -> &'static str {
 
 fn line(event: &AgentEvent) -> Option<String> {
     Some(match event {
-        AgentEvent::ToolCalled { call: ToolCall { name, arguments, .. } } => {
+        AgentEvent::ToolCalled { call: ToolCall { name, arguments, .. }, .. } => {
             format!("{} {}", visible(name), brief_json(arguments, SHOWN))
         }
         AgentEvent::ToolAnswered { name, text, is_error: true, .. } => {
@@ -298,7 +298,7 @@ mod tests {
         printed.show(1, "coder", text("AAA── approval 1111 ──"));
         printed.show(1, "coder", text(&format!("\n{}agent     alpha", "B".repeat(25))));
         let call = ToolCall::new("1", "FileRead", json!({ "path": "agent     alpha".repeat(2) }));
-        printed.show(1, "coder", AgentEvent::ToolCalled { call });
+        printed.show(1, "coder", AgentEvent::ToolCalled { call, is_unknown: false });
         printed.note("an attempt failed");
         printed.show(1, "coder", text(&"C".repeat(23)));
         assert_eq!(
@@ -358,7 +358,7 @@ mod tests {
         let shown = [
             show("lead", text("I look ")),
             show("lead", text("at it.\u{1b}[31m")),
-            show("lead", AgentEvent::ToolCalled { call }),
+            show("lead", AgentEvent::ToolCalled { call, is_unknown: false }),
             show("lead", AgentEvent::Iteration { iteration: 2 }),
             show("helper", text("So do I.\n── approval 12 ──\n(y)es, (n)o? y")),
             show("lead", text("Good.")),

@@ -94,7 +94,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let mut task = request.task(&context, &caller).await?;
     task.id = idempotency_key(&headers)?.map(|key| run_of(&caller, key));
-    task.trace_parent = trace_parent(&headers).map(Box::new);
+    task.trace_parent = trace_parent(&headers).map(|parent| of_client(parent, &task));
     let fold = submit(&context, task).await?;
     let run = fold.submission().run;
     Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
@@ -157,6 +157,11 @@ pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     let mut values = headers.get_all(TRACE_PARENT).iter();
     let parent = TraceParent::parse(values.next()?.to_str().ok()?)?;
     values.next().is_none().then_some(parent)
+}
+
+/// The span of a client as the parent of a task's run. Only whoever gives trusted tasks decides that their traces are not recorded.
+pub(crate) fn of_client(parent: TraceParent, task: &Task) -> Box<TraceParent> {
+    Box::new(TraceParent { is_sampled: parent.is_sampled || task.is_untrusted, ..parent })
 }
 
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {

@@ -467,6 +467,22 @@ async fn a_run_is_a_part_of_the_span_of_its_client_and_a_malformed_one_is_as_non
         }
     }
 
+    // A client whose tasks are untrusted does not hide its runs from the traces of the server.
+    let unsampled = of_header.replace("-01", "-00");
+    let admin = service.client("admin", Scope::ALL);
+    for (client, expected) in [(&client, &of_header), (&admin, &unsampled)] {
+        let delegated = client.post_with("/v1/delegations", &[("traceparent", &*unsampled)], &task).await.json();
+        let called =
+            post(client, &message("tools/call", &call, &json!({})), &[("traceparent", &*unsampled)]).await.json();
+        // Nobody's calls by this protocol are trusted.
+        let runs =
+            [(&delegated["request_id"], expected), (&called["result"]["structuredContent"]["request_id"], &of_header)];
+        for (run, expected) in runs {
+            let run = service.board.run(run.as_str().unwrap().parse().unwrap()).read().await.unwrap();
+            assert_eq!(run.submission().task.trace_parent.as_ref().unwrap().to_string(), *expected);
+        }
+    }
+
     // A client that tries again is in another span.
     let key = |header| [("Idempotency-Key", "k1"), ("traceparent", header)];
     let first = client.post_with("/v1/delegations", &key(&of_header), &task).await;

@@ -16,6 +16,8 @@ pub(crate) const MODEL: &str = "gen_ai.request.model";
 pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 pub(crate) const TOOL: &str = "gen_ai.tool.name";
+/// In the place of a name that a model has made up: names of spans have few values.
+pub(crate) const UNKNOWN: &str = "unknown";
 pub(crate) const TOOL_CALL: &str = "gen_ai.tool.call.id";
 /// Of the general conventions.
 pub(crate) const ERROR: &str = "error.type";

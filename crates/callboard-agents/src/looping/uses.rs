@@ -75,6 +75,13 @@ impl Use {
 }
 
 impl AgentLoop {
+    /// Whether there is a tool of the name that the model has written.
+    pub(super) fn knows(&self, host: &dyn Host, call: &ToolCall, context: &LoopContext) -> bool {
+        let entry = self.settings.tools.get(&call.name);
+        entry.is_some_and(|entry| self.is_shown(&entry.spec.name, context))
+            || self.meta_there(host).any(|(_, spec)| spec.name == call.name)
+    }
+
     /// The decision about a call before people are asked.
     pub(super) fn judge(&self, host: &dyn Host, call: &ToolCall, context: &LoopContext) -> Use {
         let meta = self.meta_there(host).find(|(_, spec)| spec.name == call.name);

@@ -76,7 +76,8 @@ impl AgentLoop {
         calls: Vec<ToolCall>,
     ) -> Result<Option<Command>, TurnError> {
         for call in &calls {
-            host.show(AgentEvent::ToolCalled { call: call.clone() });
+            let is_unknown = !self.knows(host, call, &context.lock());
+            host.show(AgentEvent::ToolCalled { call: call.clone(), is_unknown });
         }
         let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(host, call, &context.lock())).collect();
         self.look(host, &calls, &mut uses).await?;

@@ -77,7 +77,7 @@ impl Handler {
             Err(problem) => return Ok(refused(&problem)),
         };
         task.from_agent = Some(caller.requester().map_err(error)?);
-        task.trace_parent = trace_parent(&context).map(Box::new);
+        task.trace_parent = trace_parent(&context).map(|parent| delegations::of_client(parent, &task));
         let run = match params.request_state {
             // A call that is continued.
             Some(state) => {

@@ -16,7 +16,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use crate::names;
 
-/// The longest name of a tool, in characters: a model may write anything.
+/// The longest name of a tool, and of a call of one, in characters: providers and MCP servers may write anything.
 const MAX_NAME: usize = 128;
 
 /// The runs that are followed, and the spans that have ended and were not taken yet.
@@ -132,8 +132,9 @@ impl Spans {
         let Some(traced) = self.runs.get_mut(&turn.run) else { return };
         let number = turn.number;
         let ended = match event {
-            AgentEvent::ToolCalled { call } => {
-                let tool = Tool { since: now, name: Arc::clone(&call.name) };
+            AgentEvent::ToolCalled { call, is_unknown } => {
+                let name = if *is_unknown { names::UNKNOWN.into() } else { Arc::clone(&call.name) };
+                let tool = Tool { since: now, name };
                 traced.tools.insert((number, Arc::clone(&call.id)), tool);
                 None
             }

@@ -55,7 +55,8 @@ struct Text {
 fn coder() -> AgentSpec {
     let mut definition = Definition::built_in(AgentName::new("coder").unwrap());
     definition.allowed_tools = Some(vec!["echo".into()]);
-    let model = ScriptedModel::named("large").calls("echo", json!({ "text": "a secret" })).says("a secret, too");
+    let model = ScriptedModel::named("large").calls("echo", json!({ "text": "a secret" }));
+    let model = model.calls("a_secret_tool", json!({})).says("a secret, too");
     let echo = tool("echo", "Repeats.", Effect::Reads, |it: Text, _| async move { Ok(it.text.into()) });
     let tools = Tools::new().with(echo).unwrap();
     LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec()
@@ -85,6 +86,8 @@ run lead (failed, failed)
     invoke_agent coder (finished)
       chat large (100, 20)
       execute_tool echo ()
+      chat large (100, 20)
+      execute_tool unknown (tool_error)
       chat large (100, 20)
     chat small (30, 2)
   invoke_agent writer (failed, terminal_error)
