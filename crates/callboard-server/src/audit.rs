@@ -44,6 +44,17 @@ impl Audit {
         Ok(Self { files: Some([Mutex::new(known?), Mutex::new(refused?)]) })
     }
 
+    /// Records requests of nobody whose secret is known, from one address, of which each was refused: so many more than the first.
+    pub(crate) fn record_many(&self, at: Timestamp, from: Option<IpAddr>, path: &str, count: u32) {
+        let (from, code) = (from.map(|from| from.to_string()), ProblemCode::Unauthenticated.as_str());
+        tracing::info!(target: "callboard::audit", from, path, code, count, "requests");
+        let line = json!({
+            "at": at.to_string(), "who": null, "person": null, "from": from, "method": "POST", "path": path, "status": null, "code": code,
+            "count": count,
+        });
+        self.write(false, &line);
+    }
+
     fn write(&self, is_known: bool, line: &Value) {
         let Some(files) = &self.files else { return };
         let mut log = files[usize::from(!is_known)].lock();
@@ -116,17 +127,26 @@ impl Peer {
 #[derive(Clone, Default)]
 pub(crate) struct Sender(Arc<OnceLock<Who>>);
 
-/// The name of a token, and the person whose it is.
-type Who = (Arc<str>, Option<Arc<str>>);
+enum Who {
+    /// The name of a token, and the person whose it is.
+    Known(Arc<str>, Option<Arc<str>>),
+    /// One of many that are not known, whose requests are recorded together ([`Audit::record_many`]).
+    Counted,
+}
 
 impl Sender {
     pub(crate) fn is(&self, caller: &Caller) {
-        let _ = self.0.set((Arc::clone(&caller.name), caller.person.clone()));
+        let _ = self.0.set(Who::Known(Arc::clone(&caller.name), caller.person.clone()));
     }
 
     /// A webhook, whose requests have no token, and the person whose it is.
     pub(crate) fn is_webhook(&self, name: &str, person: Option<&Arc<str>>) {
-        let _ = self.0.set((format!("webhook {name}").into(), person.cloned()));
+        let _ = self.0.set(Who::Known(format!("webhook {name}").into(), person.cloned()));
+    }
+
+    /// The request is recorded together with others.
+    pub(crate) fn is_counted(&self) {
+        let _ = self.0.set(Who::Counted);
     }
 }
 
@@ -176,8 +196,12 @@ impl Drop for Entry {
         if !changes && !is_refused {
             return;
         }
-        let (who, person) = self.sender.0.get().map(|(who, person)| (&**who, person.as_deref())).unzip();
-        let (person, from) = (person.flatten(), self.from.as_deref());
+        let (who, person) = match self.sender.0.get() {
+            Some(Who::Known(who, person)) => (Some(&**who), person.as_deref()),
+            Some(Who::Counted) => return,
+            None => (None, None),
+        };
+        let from = self.from.as_deref();
         let status = self.outcome.map(|(status, _)| status.as_u16());
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (&self.method, &self.path);

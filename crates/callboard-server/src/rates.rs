@@ -14,6 +14,12 @@ use crate::tokens::{Caller, Holder};
 /// The time in which requests are counted. It begins with the first one that is not in the time before.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How many deliveries of an address may be unsigned in a minute. Further ones are answered as `overloaded`.
+const MAX_UNSIGNED: u32 = 60;
+
+/// How many addresses are counted apart; further ones share one count.
+const MAX_ADDRESSES: usize = 4096;
+
 /// How long to wait until a delivery of the same address has arrived.
 const ARRIVES: Duration = Duration::from_secs(1);
 
@@ -24,6 +30,18 @@ pub(crate) struct Rates {
     windows: Arc<Mutex<BTreeMap<Counted, Window>>>,
     /// How many deliveries of an address are arriving, so that nobody knows yet whether they are signed.
     arriving: Arc<Mutex<BTreeMap<Option<IpAddr>, usize>>>,
+    /// The unsigned deliveries of addresses in the minute of each.
+    unsigned: Arc<Mutex<BTreeMap<Option<IpAddr>, Window>>>,
+}
+
+/// An unsigned delivery that was counted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unsigned {
+    /// The first of the minute that now begins for this count: [`Rates::end_unsigned`] ends it.
+    First(Option<IpAddr>),
+    Further,
+    /// One too many, and how long the minute lasts.
+    TooMany(Duration),
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +102,27 @@ impl Rates {
         Ok(Arriving { rates: self.clone(), address })
     }
 
+    /// Counts a delivery of an address that is not signed. Those that are signed are taken all the same: many senders may have one address.
+    pub(crate) fn count_unsigned(&self, address: Option<IpAddr>, now: Timestamp) -> Unsigned {
+        let (mut key, mut unsigned) = (address.map(counted), self.unsigned.lock());
+        if unsigned.len() >= MAX_ADDRESSES && !unsigned.contains_key(&key) {
+            key = None;
+        }
+        let window = unsigned.entry(key).or_insert(Window { began: now, requests: 0 });
+        window.requests = window.requests.saturating_add(1);
+        match window.requests {
+            1 => Unsigned::First(key),
+            ..=MAX_UNSIGNED => Unsigned::Further,
+            _ => Unsigned::TooMany(MINUTE.saturating_sub(now.since(window.began)).max(ARRIVES)),
+        }
+    }
+
+    /// Ends the minute of a count, and returns how many there were beyond the first.
+    pub(crate) async fn end_unsigned(&self, counted: Option<IpAddr>) -> u32 {
+        tokio::time::sleep(MINUTE).await;
+        self.unsigned.lock().remove(&counted).map_or(0, |window| window.requests.saturating_sub(1))
+    }
+
     /// Adds one, or returns how long the minute still lasts.
     fn add(&self, key: Counted, limit: u32, now: Timestamp) -> Result<(), Duration> {
         let mut windows = self.windows.lock();
@@ -140,6 +179,25 @@ mod tests {
         let mut namesake = one;
         (namesake.name, namesake.person) = ("ann".into(), None);
         assert!(at(&namesake), "a token with the name of a person is another holder");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unsigned_deliveries_are_counted_by_their_address_and_minute() {
+        let (rates, now) = (Rates::default(), Timestamp::from_millis(60_000));
+        let count = |address: &str| rates.count_unsigned(address.parse().ok(), now);
+        let one = "192.0.2.1".parse().ok();
+        assert_eq!(count("192.0.2.1"), Unsigned::First(one));
+        assert!((2..=60).all(|_| count("::ffff:192.0.2.1") == Unsigned::Further));
+        assert_eq!(count("192.0.2.1"), Unsigned::TooMany(Duration::from_secs(60)));
+        assert_eq!(rates.count_unsigned(one, now + Duration::from_secs(90)), Unsigned::TooMany(ARRIVES));
+        for network in 1..MAX_ADDRESSES {
+            assert!(matches!(count(&format!("2001:db8:0:{network:x}::1")), Unsigned::First(Some(_))));
+        }
+        assert_eq!(count("198.51.100.1"), Unsigned::First(None), "there is no room for one more");
+        assert_eq!(count("198.51.100.2"), Unsigned::Further);
+        let ended = [rates.end_unsigned(one).await, rates.end_unsigned(one).await, rates.end_unsigned(None).await];
+        assert_eq!(ended, [61, 0, 1]);
+        assert_eq!(count("192.0.2.1"), Unsigned::First(one));
     }
 
     #[test]

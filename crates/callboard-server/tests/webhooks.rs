@@ -19,6 +19,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::time::sleep;
+use tower::ServiceExt as _;
 
 use world::{BEFORE_SUMMER, Service, World};
 
@@ -186,8 +187,9 @@ async fn requests_that_are_not_signed_use_up_nothing_of_a_webhook_and_show_no_na
     // Without a secret, a name has the key of nobody.
     let nobodys = of_standard(&format!("whsec_{}", STANDARD.encode([0; 32])), "m", NOW, BODY);
     assert_eq!(deliver(&service, "nobody", &nobodys, BODY).await.0, 401);
-    for _ in 0..600 {
-        assert_eq!(deliver(&service, "github", &forged, BODY).await.0, 401);
+    for number in 4..=600 {
+        let expected = if number <= 60 { 401 } else { 429 };
+        assert_eq!(deliver(&service, "github", &forged, BODY).await.0, expected, "{number}");
     }
     let signed = of_github(&secret, "m", BODY);
     for _ in 0..600 {
@@ -195,9 +197,47 @@ async fn requests_that_are_not_signed_use_up_nothing_of_a_webhook_and_show_no_na
     }
     let (status, problem) = deliver(&service, "github", &signed, BODY).await;
     assert_eq!((status, &problem["detail"]), (429, &json!("a webhook receives at most 600 deliveries a minute")));
-    assert_eq!(deliver(&service, "github", &forged, BODY).await.0, 401, "who has no secret does not see that");
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_secs(59)).await;
+    let (known, unknown) = (deliver(&service, "github", &forged, BODY), deliver(&service, "nobody", &forged, BODY));
+    assert_eq!(known.await, unknown.await, "who has no secret does not see that");
+    sleep(Duration::from_secs(1)).await;
     assert_eq!(deliver(&service, "github", &signed, BODY).await.0, 202);
+    service.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unsigned_deliveries_of_a_minute_are_recorded_by_the_first_and_a_count_of_the_others() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let mut service = world.serve().await;
+    service.router = Server::new(service.board.clone(), world.tokens.clone()).audit_file(&log).unwrap().router();
+    let secret = create(&service, "github").await;
+    let refused = || -> Vec<Value> {
+        let text = fs::read_to_string(folder.path().join("audit.jsonl.refused")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    for _ in 0..60 {
+        assert_eq!(deliver(&service, "nobody", &[], BODY).await.0, 401);
+    }
+    let request =
+        || Request::post("/v1/webhooks/github").header("Host", "localhost").header("Content-Type", "application/json");
+    let answer = service.router.clone().oneshot(request().body(Body::from(BODY)).unwrap()).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.headers()["retry-after"].to_str().unwrap()), (429, "60"));
+    // One whose client leaves.
+    let body = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    assert!(Box::pin(service.send(request().body(body).unwrap())).now_or_never().is_none());
+    assert_eq!(deliver(&service, "github", &of_github(&secret, "m", BODY), BODY).await.0, 202, "it is signed");
+    let first = refused();
+    assert_eq!((first.len(), &first[0]["path"], &first[0]["count"]), (1, &json!("/v1/webhooks/nobody"), &Value::Null));
+    sleep(Duration::from_secs(61)).await;
+    let [_, others] = &refused()[..] else { panic!("{:?}", refused()) };
+    assert_eq!(
+        [&others["path"], &others["code"], &others["count"], &others["status"]],
+        [&json!("/v1/webhooks"), &json!("unauthenticated"), &json!(61), &Value::Null]
+    );
+    assert_eq!(deliver(&service, "nobody", &[], BODY).await.0, 401, "another minute");
+    assert_eq!(refused().len(), 3);
     service.end().await;
 }
 
@@ -219,8 +259,10 @@ async fn an_address_has_64_requests_arrive_at_a_time() {
     assert_eq!((known.0, &known), (429, &unknown));
     slow.pop();
     assert_eq!(deliver(&service, "github", &signed, BODY).await.0, 202);
-    for request in slow {
-        assert_eq!(request.await.0, 408, "it has 10 s");
+    // 3 were not signed before.
+    for (number, request) in (4..).zip(slow) {
+        let expected = if number <= 60 { 408 } else { 429 };
+        assert_eq!(request.await.0, expected, "it has 10 s");
     }
     service.end().await;
 }

@@ -1,5 +1,7 @@
 //! Webhooks: schedules whose runs are started by signed deliveries of other services, in place of times.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use callboard_documents::json;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -21,6 +24,7 @@ use crate::audit::{Peer, Sender};
 use crate::body::Name;
 use crate::context::{Context, Shared};
 use crate::problem::{Problem, ProblemCode};
+use crate::rates;
 use crate::tokens::random;
 
 /// The most bytes of a delivery.
@@ -37,12 +41,19 @@ const PING: (&str, &str) = ("x-github-event", "ping");
 /// Starts the run of a delivery, or finds the one that the same delivery has started.
 pub(crate) async fn deliver(State(context): Shared, Name(name): Name, request: Request) -> Result<Response, Problem> {
     let address = request.extensions().get::<Peer>().and_then(|peer| peer.address);
-    let arriving = context.rates.arrive(address, MAX_ARRIVING)?;
     let sender = request.extensions().get::<Sender>().cloned();
     let (parts, body) = request.into_parts();
-    let body = read(&parts.headers, body).await?;
-    let (schedule, id) = signed(&context, &name, &parts.headers, &body).await?;
-    drop(arriving);
+    let unsigned = Unsigned { context: &context, name: &name, address, sender: sender.as_ref(), is_open: true };
+    let checked = async {
+        let _arriving = context.rates.arrive(address, MAX_ARRIVING)?;
+        let body = read(&parts.headers, body).await?;
+        Ok((signed(&context, &name, &parts.headers, &body).await?, body))
+    };
+    let ((schedule, id), body) = match checked.await {
+        Ok(checked) => checked,
+        Err(refused) => return Err(unsigned.refused(refused)),
+    };
+    unsigned.accept();
     if let Some(sender) = sender {
         sender.is_webhook(&name, context.people.get(&*schedule.owner.name));
     }
@@ -69,6 +80,88 @@ pub(crate) async fn deliver(State(context): Shared, Name(name): Name, request: R
     Ok(accepted(&json!(run)))
 }
 
+/// A delivery of which it is not known yet that it is signed. One whose client leaves before that counts as unsigned.
+struct Unsigned<'a> {
+    context: &'a Arc<Context>,
+    name: &'a str,
+    address: Option<IpAddr>,
+    sender: Option<&'a Sender>,
+    is_open: bool,
+}
+
+/// Why a delivery is refused: for its sender, and for the log.
+struct Refused {
+    problem: Problem,
+    why: &'static str,
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self { why: problem.code.as_str(), problem }
+    }
+}
+
+impl Unsigned<'_> {
+    fn accept(mut self) {
+        self.is_open = false;
+    }
+
+    /// The answer to it.
+    fn refused(mut self, Refused { problem, why }: Refused) -> Problem {
+        // What the server has failed to do is nothing that the sender did.
+        if !problem.code.status().is_client_error() {
+            self.is_open = false;
+            return problem;
+        }
+        match self.count(why) {
+            None => problem,
+            Some(retry_after) => {
+                let detail = "too many deliveries of this address were not signed; those that are signed are taken";
+                Problem { retry_after: Some(retry_after), ..Problem::new(ProblemCode::Overloaded, detail) }
+            }
+        }
+    }
+
+    /// Counts it. The first one of a minute is logged and recorded by itself, and the others together when the minute ends.
+    fn count(&mut self, why: &str) -> Option<Duration> {
+        self.is_open = false;
+        let counted = self.context.rates.count_unsigned(self.address, self.context.now());
+        if let rates::Unsigned::First(counted) = counted {
+            tracing::warn!(name = self.name, why, "a delivery was refused");
+            // There is none if the server ends with its runtime.
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(report(Arc::clone(self.context), counted));
+            }
+            return None;
+        }
+        if let Some(sender) = self.sender {
+            sender.is_counted();
+        }
+        match counted {
+            rates::Unsigned::First(_) | rates::Unsigned::Further => None,
+            rates::Unsigned::TooMany(retry_after) => Some(retry_after),
+        }
+    }
+}
+
+impl Drop for Unsigned<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.count("the client has left");
+        }
+    }
+}
+
+/// Reports the unsigned deliveries of a minute, but for the first.
+async fn report(context: Arc<Context>, counted: Option<IpAddr>) {
+    let count = context.rates.end_unsigned(counted).await;
+    if count > 0 {
+        let from = counted.map(|from| from.to_string());
+        tracing::warn!(from, count, "further deliveries were refused within a minute");
+        context.audit.record_many(context.now(), counted, "/v1/webhooks", count);
+    }
+}
+
 /// The webhook of this name, and the id of the delivery. Whoever has no secret finds out neither which webhooks there are nor what was
 /// wrong, and not by the time of the answer either: signatures of both schemes are checked, also where there is no webhook.
 async fn signed(
@@ -76,7 +169,7 @@ async fn signed(
     name: &str,
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<(Schedule, String), Problem> {
+) -> Result<(Schedule, String), Refused> {
     const UNKNOWN: &str = "there is no such webhook, or its secret is not kept here";
     let found = Schedules::of(&context.board).get(name).await?.map(|found| found.schedule);
     let webhook = found.and_then(|schedule| match schedule.when {
@@ -95,9 +188,9 @@ async fn signed(
     let (schedule, id) = match webhook {
         Some((schedule, Scheme::Standard)) => (schedule, standard),
         Some((schedule, Scheme::Github)) => (schedule, github),
-        None => return Err(unsigned(name, UNKNOWN)),
+        None => return Err(unsigned(UNKNOWN)),
     };
-    Ok((schedule, id.map_err(|why| unsigned(name, why))?))
+    Ok((schedule, id.map_err(unsigned)?))
 }
 
 fn accepted(run: &Value) -> Response {
@@ -105,11 +198,10 @@ fn accepted(run: &Value) -> Response {
 }
 
 /// Refuses a delivery; the log has the reason.
-fn unsigned(name: &str, why: &str) -> Problem {
-    tracing::warn!(name, why, "a delivery was refused");
+fn unsigned(why: &'static str) -> Refused {
     let detail =
         "the delivery is not signed with the secret of a webhook of this name, or its time is not that of the clock";
-    Problem::new(ProblemCode::Unauthenticated, detail)
+    Refused { problem: Problem::new(ProblemCode::Unauthenticated, detail), why }
 }
 
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
