@@ -92,10 +92,46 @@ pub(crate) struct DayLimiter {
 
 #[derive(Default)]
 struct Today {
+    now: Day,
+    /// The day before this one by the clock, which may be set back to it.
+    left: Day,
+}
+
+#[derive(Default)]
+struct Day {
     day: u32,
     blocks: BTreeMap<DayAccount, Block>,
     /// The runs that are noted as users of the blocks.
     runs: HashSet<RunId>,
+    /// What was carried to an earlier day.
+    carried: BTreeMap<DayAccount, Amount>,
+}
+
+impl Today {
+    /// Continues with a day. If the clock was set back, what was used since counts on the earlier day as well: nothing is given twice.
+    fn turn_to(&mut self, day: u32) {
+        if self.now.day == day {
+            return;
+        }
+        if self.left.day != day {
+            self.left = Day { day, ..Day::default() };
+        }
+        std::mem::swap(&mut self.now, &mut self.left);
+        if self.left.day < day {
+            return;
+        }
+        for (account, block) in &self.left.blocks {
+            let carried = self.left.carried.entry(account.clone()).or_default();
+            let used = block.counted();
+            self.now.blocks.entry(account.clone()).or_default().carry(used.minus(*carried));
+            *carried = used;
+        }
+    }
+
+    /// One of the two days.
+    fn of(&mut self, day: u32) -> Option<&mut Day> {
+        [&mut self.now, &mut self.left].into_iter().find(|it| it.day == day)
+    }
 }
 
 impl fmt::Debug for DayLimiter {
@@ -131,11 +167,9 @@ impl DayHold {
     pub(in crate::actors) fn settle(self, usage: Option<Usage>) {
         let used = Amount::of(usage.unwrap_or_default());
         let mut today = self.limiter.today.lock();
-        if today.day != self.day {
-            return;
-        }
+        let Some(day) = today.of(self.day) else { return };
         for (account, _) in &self.accounts {
-            if let Some(block) = today.blocks.get_mut(account) {
+            if let Some(block) = day.blocks.get_mut(account) {
                 block.settle(self.amount, used);
             }
         }
@@ -212,8 +246,9 @@ impl DayLimiter {
             }
             let (account, limit, _) = &lacking[index];
             // What is left of this board's own block would be used for the call.
-            let left = self.today.lock().blocks.get(account).map(Block::left).unwrap_or_default();
-            return Ok(Err(account.refusal(&date(day), limit, used.minus(left), tokens, cost)));
+            let block = self.today.lock().of(day).and_then(|it| it.blocks.get(account).copied()).unwrap_or_default();
+            let used = used.minus(block.left()).plus(block.owed());
+            return Ok(Err(account.refusal(&date(day), limit, used, tokens, cost)));
         };
         let hold = DayHold { limiter: Arc::clone(self), day, accounts, amount };
         match self.note_use(day, turn.id.run).await {
@@ -240,23 +275,20 @@ impl DayLimiter {
         accounts
     }
 
-    /// The day on which a call counts. It is not left for an earlier one, as if the clock is set back: the blocks would be forgotten.
+    /// The day on which a call counts.
     fn today(&self) -> u32 {
         let day = (self.limits.day_of)(self.env.now().wall);
-        let mut today = self.today.lock();
-        if today.day < day {
-            *today = Today { day, ..Today::default() };
-        }
-        today.day
+        self.today.lock().turn_to(day);
+        day
     }
 
     /// Whether the blocks of the day had room for it: it is set aside then.
     fn reserve(&self, day: u32, accounts: &Accounts, amount: Amount) -> bool {
         let mut today = self.today.lock();
-        if today.day != day {
+        if today.now.day != day {
             return false;
         }
-        let blocks = &mut today.blocks;
+        let blocks = &mut today.now.blocks;
         let fits = |(account, limit): &(DayAccount, PerDay)| {
             blocks.get(account).copied().unwrap_or_default().lacks(limit, amount).is_none()
         };
@@ -272,21 +304,20 @@ impl DayLimiter {
     /// What the blocks of the day need more; nothing if the day is over.
     fn lacking(&self, day: u32, accounts: &Accounts, amount: Amount) -> Vec<(DayAccount, PerDay, Amount)> {
         let today = self.today.lock();
-        if today.day != day {
+        if today.now.day != day {
             return Vec::new();
         }
         let lacking = |(account, limit): &(DayAccount, PerDay)| {
-            let block = today.blocks.get(account).copied().unwrap_or_default();
+            let block = today.now.blocks.get(account).copied().unwrap_or_default();
             Some((account.clone(), *limit, block.lacks(limit, amount)?))
         };
         accounts.iter().filter_map(lacking).collect()
     }
 
     fn add(&self, day: u32, lacking: &[(DayAccount, PerDay, Amount)], taken: &[Amount]) {
-        let mut today = self.today.lock();
-        if today.day == day {
+        if let Some(day) = self.today.lock().of(day) {
             for ((account, _, _), taken) in lacking.iter().zip(taken) {
-                today.blocks.entry(account.clone()).or_default().add(*taken);
+                day.blocks.entry(account.clone()).or_default().add(*taken);
             }
         }
     }
@@ -319,11 +350,8 @@ impl DayLimiter {
                 None => (DayLedger::default(), Expected::Absent),
                 Some(entry) => (decoded(&key, &entry.value)?, Expected::Revision(entry.revision)),
             };
-            {
-                let today = self.today.lock();
-                if today.day == day {
-                    ledger.rejoin(&self.board, &today.blocks);
-                }
+            if let Some(day) = self.today.lock().of(day) {
+                ledger.rejoin(&self.board, &day.blocks);
             }
             let changed = match change(&mut ledger) {
                 Ok(changed) => changed,
@@ -341,16 +369,15 @@ impl DayLimiter {
 
     /// Notes that a run uses the blocks of this board, once a day: they are settled by its journal if this board is killed.
     async fn note_use(&self, day: u32, run: RunId) -> Result<(), StorageError> {
-        if self.today.lock().runs.contains(&run) {
+        if self.today.lock().of(day).is_some_and(|day| day.runs.contains(&run)) {
             return Ok(());
         }
         let (key, value) = (uses(day, &self.board).child(&run.to_string()), Arc::from([].as_slice()));
         let durability = self.durability.min(Durability::Buffered);
         let put = Put { key, value, expected: Expected::Any, ttl_secs: Some(KEPT_SECS), durability };
         self.journal.storage().put_if_revision(put).await?;
-        let mut today = self.today.lock();
-        if today.day == day {
-            today.runs.insert(run);
+        if let Some(day) = self.today.lock().of(day) {
+            day.runs.insert(run);
         }
         Ok(())
     }
@@ -424,8 +451,8 @@ impl DayLimiter {
     pub(crate) fn give_up_blocks(self: &Arc<Self>) {
         let day = {
             let mut today = self.today.lock();
-            today.blocks.values_mut().for_each(Block::close);
-            today.day
+            today.now.blocks.values_mut().for_each(Block::close);
+            today.now.day
         };
         let limiter = Arc::clone(self);
         tokio::spawn(async move {
@@ -440,7 +467,7 @@ impl DayLimiter {
     /// # Errors
     /// What the store reports: the blocks stay spent.
     pub(crate) async fn close(&self) -> Result<(), StorageError> {
-        let Today { day, blocks, .. } = std::mem::take(&mut *self.today.lock());
+        let Day { day, blocks, .. } = std::mem::take(&mut *self.today.lock()).now;
         if blocks.is_empty() {
             return Ok(());
         }

@@ -29,6 +29,8 @@ impl Callboard {
     async fn class_by_a_run(&self, agent: &str, task: &Task) -> Result<Complexity, String> {
         let mut judging = Task::new(&task.body).to(agent).limits(Complexity::Simple).deadline(PATIENCE);
         (judging.is_untrusted, judging.grant, judging.handoffs) = (task.is_untrusted, task.grant, Handoffs::Off);
+        // Whoever asks for the task pays for its class as well.
+        judging.from_agent = task.from_agent.clone();
         if let Some(input) = &task.input {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }

@@ -131,8 +131,22 @@ impl Callboard {
         }
         let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
         let durability = original.task.durability.unwrap_or(board.durability);
-        let note = LetterNote::Retried(RunId(board.env.id()));
-        let run = match board.journal.note_letter(letter, note, durability).await? {
+        let events_of = |run: RunId| {
+            let mut submission = fork::submission(original, (run, board.env.now().wall), from_agent.clone());
+            let limits = board.settings.run_limits.bound(from_agent.as_ref(), submission.limits());
+            submission.task.limits = Some(limits);
+            fork::fork(&history, letter, submission, &board.rules)
+        };
+        let note = match board.journal.letter_notes(letter.run).await?.get(&letter.number) {
+            Some(note) => *note,
+            None => {
+                let run = RunId(board.env.id());
+                // Whoever may not have it tried again does not take the letter from others.
+                events_of(run)?;
+                board.journal.note_letter(letter, LetterNote::Retried(run), durability).await?
+            }
+        };
+        let run = match note {
             LetterNote::Retried(run) => run,
             LetterNote::Dropped => return Err(ForkError::NoLetter(letter)),
         };
@@ -141,11 +155,7 @@ impl Callboard {
             self.take_if_left(run).await;
             return Ok(handle);
         }
-        let mut submission = fork::submission(original, (run, board.env.now().wall), from_agent);
-        let limits = board.settings.run_limits.bound(submission.task.from_agent.as_ref(), submission.limits());
-        submission.task.limits = Some(limits);
-        let events = fork::fork(&history, letter.number, submission, &board.rules);
-        let mut events = events.ok_or(ForkError::NoLetter(letter))?;
+        let mut events = events_of(run)?;
         // The fork reads what its run had read, and its own messages follow those that are there when it ends.
         events.extend(fork::entry(&history));
         Ok(self.begin_fork(run, &events, durability, permit).await?)

@@ -218,3 +218,59 @@ async fn a_clock_that_is_set_back_begins_no_day_anew() {
     assert!(spend(&board, 1_000, 0).await.is_finished());
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_day_returns_when_a_clock_that_was_ahead_is_corrected_and_what_was_used_meanwhile_counts_in_it() {
+    let (world, counted, day) = (World::new(), Arc::default(), Arc::new(AtomicU32::new(5)));
+    let now = Arc::clone(&day);
+    let builder = world.builder().day_limits(|days| days.board(DAY).days(move |_| now.load(Ordering::Relaxed)));
+    let board = builder.with(spender(&counted)).start().await.unwrap();
+    let spend_on = async |on: u32, reserved, used| {
+        day.store(on, Ordering::Relaxed);
+        spend(&board, reserved, used).await
+    };
+    assert!(spend_on(5, 300, 300).await.is_finished());
+    assert!(spend_on(3_600, 500, 500).await.is_finished());
+    let Outcome::Refused(refused) = spend_on(5, 201, 0).await else { panic!("the day is that of the clock") };
+    let text =
+        "the board may use 1000 tokens a day, and on 1970-01-06 it has used or set aside 800: 201 more do not fit";
+    assert!(refused.to_string().starts_with(text), "{refused}");
+    // Once more, and what counts in the day already is not counted again.
+    assert!(spend_on(3_600, 100, 100).await.is_finished());
+    assert!(!spend_on(5, 101, 0).await.is_finished());
+    assert!(spend_on(5, 100, 100).await.is_finished());
+    assert!(spend_on(6, 1_000, 1_000).await.is_finished());
+    assert!(!spend_on(6, 1, 1).await.is_finished());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_run_that_chooses_the_class_of_a_task_counts_against_its_requester() {
+    let (world, counted) = (World::new(), Arc::default());
+    let judge = |turn: Turn| async move {
+        turn.reserve(600).await?.settle(Usage::of(600, 0)).await?;
+        Ok(Command::output("medium"))
+    };
+    let board = world
+        .builder()
+        .day_limits(|days| days.requesters(|_| DAY))
+        .with(spender(&counted))
+        .agent("judge", judge)
+        .classifier_agent("judge")
+        .start()
+        .await
+        .unwrap();
+    let ci = AgentName::new("ci").unwrap();
+    let task = Task::new("x").to("spender").from_agent(ci.clone()).input(serde_json::json!([401, 401]));
+    let refused = finish(&board, task).await.outcome.to_string();
+    assert!(
+        refused.contains("ci may use 1000 tokens a day, and on 2026-01-01 it has used or set aside 600"),
+        "{refused}"
+    );
+    let mut requesters = Vec::new();
+    for run in board.runs().await.unwrap() {
+        requesters.push(run.read().await.unwrap().submission().task.from_agent.clone());
+    }
+    assert_eq!(requesters, [Some(ci.clone()), Some(ci)]);
+    board.shutdown().await;
+}

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use callboard::ForkError;
-use callboard::messages::{Action, Complexity, DeadLetter, Question, RunEvent, RunId, SendTo, TurnId, Usage};
+use callboard::messages::{
+    Action, AgentName, Complexity, DeadLetter, PerRun, Question, RunEvent, RunId, SendTo, TurnId, Usage,
+};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::{Journal, Key};
@@ -119,6 +121,29 @@ async fn the_same_letter_again_starts_no_second_run_not_even_at_once() {
     assert_eq!(board.dead_letters().retry(letter).await.unwrap().id(), forks[0]);
     assert_eq!(board.runs().await.unwrap().len(), 2);
     assert_eq!(outside.done(), counts([("draft", 1), ("publish", 2)]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_not_use_what_a_letter_needs_does_not_take_it_from_others() {
+    let (outside, [ann, bob]) = (Outside::default(), ["ann", "bob"].map(|name| AgentName::new(name).unwrap()));
+    let of_ann = ann.clone();
+    let limit_of = move |from: Option<&AgentName>| PerRun {
+        agents: from.filter(|from| **from == of_ann).map(|_| 1),
+        ..PerRun::default()
+    };
+    let board = press(builder().run_limits(limit_of), &outside).start().await.unwrap();
+    finish(&board, Task::new("x").to("draft")).await;
+    outside.repair();
+    let letter = only_letter(&board).await.turn;
+    let retry = async |from: &AgentName| board.dead_letters().retry_for(letter, Some(from.clone())).await;
+    let refused = retry(&ann).await.unwrap_err();
+    assert_eq!(refused, ForkError::LimitUsed { limit: "agents", given: 1, used: 2 });
+    assert_eq!(only_letter(&board).await.retried_as, None);
+    let fork = retry(&bob).await.unwrap();
+    assert_eq!(fork.result().await.unwrap().output, json!("a text is out"));
+    assert_eq!(fork.read().await.unwrap().submission().task.from_agent, Some(bob));
+    assert_eq!(retry(&ann).await.unwrap().id(), fork.id());
     board.shutdown().await;
 }
 

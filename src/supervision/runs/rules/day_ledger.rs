@@ -151,13 +151,17 @@ impl DayLedger {
         }
     }
 
-    /// Takes back the blocks of a board that lives and that another one has settled: it may have used more since.
+    /// Takes back the blocks of a board that lives and that another one has settled: it may have used more since. What it has taken is
+    /// there also if the ledger has expired meanwhile, by a clock that was ahead.
     pub(crate) fn rejoin(&mut self, board: &Arc<str>, own: &BTreeMap<DayAccount, Block>) {
-        for (account, Entry { blocks, .. }) in &mut self.0 {
+        for Entry { blocks, .. } in self.0.values_mut() {
             if let Some(used) = blocks.remove(&settled(board)) {
-                let taken = own.get(account).map(|block| block.taken).unwrap_or_default();
-                blocks.insert(Arc::clone(board), used.max(taken));
+                blocks.insert(Arc::clone(board), used);
             }
+        }
+        for (account, Block { taken, .. }) in own.iter().filter(|(_, block)| block.taken != Amount::default()) {
+            let block = self.0.entry(account.clone()).or_default().blocks.entry(Arc::clone(board)).or_default();
+            *block = block.max(*taken);
         }
     }
 
@@ -203,9 +207,19 @@ impl Block {
         self.taken.minus(self.counted())
     }
 
+    /// What was used beyond it, on a later day ([`Block::carry`]).
+    pub(crate) fn owed(&self) -> Amount {
+        self.counted().minus(self.taken)
+    }
+
     /// Gives up what is left of it.
     pub(crate) fn close(&mut self) {
-        self.taken = self.counted();
+        self.taken = self.taken.min(self.counted());
+    }
+
+    /// Counts what was used on a later day, from which the clock was set back to this one: the next block has to cover it.
+    pub(crate) fn carry(&mut self, used: Amount) {
+        self.spent = self.spent.plus(used);
     }
 
     /// What the board has used, calls that have not reported included.
@@ -298,6 +312,17 @@ mod tests {
         ledger.settle("bob", &BTreeMap::from([(DayAccount::Board, tokens(10))]));
         assert_eq!(ledger.boards(), [ann]);
         assert_eq!(ledger.used(&DayAccount::Board), tokens(18));
+    }
+
+    #[test]
+    fn a_ledger_that_has_expired_has_the_block_of_the_board_again() {
+        let (board, mut block) = (Arc::from("ann"), Block::default());
+        block.add(DayLedger::default().take(&DayAccount::Board, &board, &LIMIT, tokens(60)).unwrap());
+        let own = BTreeMap::from([(DayAccount::Board, block)]);
+        let mut ledger = DayLedger::default();
+        ledger.rejoin(&board, &own);
+        ledger.rejoin(&board, &own);
+        assert_eq!(ledger.used(&DayAccount::Board), tokens(60));
     }
 
     #[test]

@@ -233,22 +233,32 @@ pub(crate) fn submission(
     submission
 }
 
-/// The first events of the run that `submission` begins, forked from `history` where turn `dead` failed; the turn is open
-/// again in it, with nothing recorded. `None` if the history does not begin with a submission or has no such failure.
+/// The first events of the run that `submission` begins, forked from `history` where the turn of a letter failed; the turn is open
+/// again in it, with nothing recorded.
+///
+/// # Errors
+/// [`ForkError::NoLetter`] if the history does not begin with a submission or has no such failure; [`ForkError::LimitUsed`] if the submission
+/// has other limits than the run had, and the turns that are copied have used more.
 ///
 /// # Panics
 /// When a custom reducer does.
-#[must_use]
 pub(crate) fn fork(
     history: &[RunEvent],
-    dead: u32,
+    letter: TurnId,
     submission: Submission,
     rules: &StateRules,
-) -> Option<Vec<RunEvent>> {
+) -> Result<Vec<RunEvent>, ForkError> {
     let history = &*in_order_of_effect(history.to_vec());
-    let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead))?;
-    let copy = copy_around(history, dead, end, submission, rules)?;
-    copy.names.contains_key(&dead).then_some(copy.events)
+    let dead = letter.number;
+    let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead));
+    let has_other_limits =
+        matches!(history.first(), Some(RunEvent::Submitted(original)) if original.limits() != submission.limits());
+    let copy = end.and_then(|end| copy_around(history, dead, end, submission, rules));
+    let copy = copy.filter(|copy| copy.names.contains_key(&dead)).ok_or(ForkError::NoLetter(letter))?;
+    if has_other_limits {
+        check_limits(&copy.new)?;
+    }
+    Ok(copy.events)
 }
 
 /// The event with which the run entered its conversation, if it is in one.
