@@ -152,12 +152,15 @@ impl Folder {
         }
     }
 
-    /// Replaces a file, or creates it: after a crash it has either the old content or the new.
+    /// Replaces a file, or creates it: after a crash it has either the old content or the new. One that is too large to be read is refused.
     ///
     /// # Errors
     /// See [`FolderError`].
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(too_large(&path));
+        }
         let new = format!("{name}.new");
         let written = || -> io::Result<()> {
             // What a process left that was killed.
@@ -183,12 +186,14 @@ impl Folder {
 pub fn contents(file: &File, path: &Path) -> Result<Vec<u8>, FolderError> {
     let mut bytes = Vec::new();
     match file.take(MAX_FILE + 1).read_to_end(&mut bytes) {
-        Ok(_) if bytes.len() as u64 > MAX_FILE => {
-            Err(FolderError::io(path, io::Error::other(format!("it has more than {MAX_FILE} bytes"))))
-        }
+        Ok(_) if bytes.len() as u64 > MAX_FILE => Err(too_large(path)),
         Ok(_) => Ok(bytes),
         Err(error) => Err(FolderError::io(path, error)),
     }
+}
+
+fn too_large(path: &Path) -> FolderError {
+    FolderError::io(path, io::Error::other(format!("it has more than {MAX_FILE} bytes")))
 }
 
 fn check_own(file: &File, path: &Path, mode: u32) -> Result<(), FolderError> {

@@ -90,3 +90,14 @@ fn a_folder_of_another_user_is_refused() {
     let refused = replace(folder.path(), "a").unwrap_err();
     assert!(matches!(refused, FolderError::Foreign { owner: 65_534, .. }), "{refused:?}");
 }
+
+#[test]
+fn a_file_that_would_be_too_large_to_read_is_not_written() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::create(&place.path().join("callboard")).unwrap();
+    let most = vec![b'x'; 4 * 1024 * 1024];
+    folder.write("a", &most).unwrap();
+    let refused = folder.write("a", &[&most[..], b"x"].concat()).unwrap_err().to_string();
+    assert!(refused.ends_with("it has more than 4194304 bytes"), "{refused}");
+    assert_eq!(folder.read("a").unwrap().unwrap().len(), most.len());
+}

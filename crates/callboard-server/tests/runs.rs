@@ -179,8 +179,8 @@ async fn only_the_requester_changes_what_a_delegation_refers_to() {
     let scopes = [Scope::Read, Scope::Delegate];
     let [laptop, phone, bob] = ["laptop", "phone", "bob"].map(|name| tokens.add(TokenSpec::new(name, scopes)).unwrap());
     let admin = tokens.add(TokenSpec::new("admin", Scope::ALL)).unwrap();
-    // A person with the name of the token.
-    let namesake = tokens.add(TokenSpec::new("namesake", scopes).owner("laptop")).unwrap();
+    // Of a person with the name of another token.
+    let namesake = tokens.add(TokenSpec::new("namesake", scopes).owner("bob")).unwrap();
     let office = tokens.add(TokenSpec::new("office", Scope::ALL)).unwrap();
     let people = ["laptop", "phone", "office"].map(|token| (token.to_owned(), "ann".to_owned()));
     let router = Server::new(board.clone(), tokens).people(people).router();
@@ -195,8 +195,10 @@ async fn only_the_requester_changes_what_a_delegation_refers_to() {
     let (_, given) = send(&laptop, "POST", "/v1/delegations", task).await;
     let path = format!("/v1/delegations/{}", given["request_id"].as_str().unwrap());
     let to = |reference: &str| json!({ "reference": reference });
-    for other in [&bob, &admin, &namesake] {
-        let (status, problem) = send(other, "PATCH", &path, to("issue 9")).await;
+    let (_, of_bob) = send(&bob, "POST", "/v1/delegations", json!({ "to": "asker", "body": "x" })).await;
+    let of_bob = format!("/v1/delegations/{}", of_bob["request_id"].as_str().unwrap());
+    for (other, path) in [(&bob, &path), (&admin, &path), (&namesake, &of_bob)] {
+        let (status, problem) = send(other, "PATCH", path, to("issue 9")).await;
         assert_eq!((status, &problem["code"]), (403, &json!("missing-scope")), "{problem}");
     }
     for unfit in

@@ -1,5 +1,6 @@
 //! Tokens in a file, which other processes of this user may change at any time.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -119,17 +120,9 @@ impl TokenFile {
 struct Document {
     version: u32,
     tokens: Vec<Entry>,
+    /// The owners of tokens that were revoked, by their names.
     #[serde(default)]
-    revoked: Vec<Revoked>,
-}
-
-/// A token that was revoked, without what its secret could be checked with.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Revoked {
-    name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
+    revoked: BTreeMap<Arc<str>, Option<String>>,
 }
 
 /// A token, as it is stored.
@@ -159,7 +152,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
     if !(1..=VERSION).contains(&document.version) {
         return Err(damaged(format!("its version is {}; this program reads 1 to {VERSION}", document.version)));
     }
-    let mut table = Table::default();
+    let mut table = Table { known: BTreeMap::new(), revoked: document.revoked };
     for Entry { name, sha256, scopes, created_at_ms, expires_at_ms, is_owner, terms } in document.tokens {
         let digest = digest(&sha256).ok_or_else(|| damaged(format!("`sha256` of {name} has not 64 digits")))?;
         let known = Known {
@@ -170,13 +163,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
             is_owner,
             terms,
         };
-        if table.known.insert(name.as_str().into(), known).is_some() {
-            return Err(damaged(format!("{name} is there twice")));
-        }
-    }
-    for Revoked { name, owner } in document.revoked {
-        let name: Arc<str> = name.into();
-        if table.known.contains_key(&name) || table.revoked.insert(Arc::clone(&name), owner).is_some() {
+        if table.revoked.contains_key(&*name) || table.known.insert(name.as_str().into(), known).is_some() {
             return Err(damaged(format!("{name} is there twice")));
         }
     }
@@ -193,13 +180,8 @@ fn text(table: &Table) -> Vec<u8> {
         is_owner: known.is_owner,
         terms: known.terms.clone(),
     };
-    let revoked =
-        |(name, owner): (&Arc<str>, &Option<String>)| Revoked { name: name.to_string(), owner: owner.clone() };
-    let document = Document {
-        version: VERSION,
-        tokens: table.known.iter().map(entry).collect(),
-        revoked: table.revoked.iter().map(revoked).collect(),
-    };
+    let document =
+        Document { version: VERSION, tokens: table.known.iter().map(entry).collect(), revoked: table.revoked.clone() };
     let mut bytes = serde_json::to_vec_pretty(&document).unwrap_or_default();
     bytes.push(b'\n');
     bytes

@@ -202,7 +202,7 @@ pub enum TokenError {
     #[error(transparent)]
     Folder(#[from] callboard_private::FolderError),
     /// The file was written by something else. It is not overwritten.
-    #[error("{path} holds no tokens: {why}; correct it, or remove it and add the tokens again", path = path.display())]
+    #[error("{path} holds no tokens: {why}; correct it, or remove it and add tokens with other names", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
