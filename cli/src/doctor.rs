@@ -265,6 +265,7 @@ async fn answer(entry: &ModelEntry) -> Result<(), String> {
         tools: Vec::new(),
         max_tokens: ANSWER_TOKENS,
         idempotency_key: "callboard-doctor".into(),
+        trace_parent: None,
     };
     let mut events = entry.model.call(request);
     while let Some(event) = events.next().await {

@@ -34,6 +34,7 @@ mod telemetry;
 #[cfg(not(feature = "otel"))]
 #[path = "without_telemetry.rs"]
 mod telemetry;
+mod trace_parent;
 mod usage;
 mod values;
 mod waits;

@@ -33,6 +33,7 @@ use crate::service::boards::Reachable;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
 use crate::telemetry::{self, Spans};
+use crate::trace_parent;
 use crate::waits::{self, rests};
 use crate::workflow::is_left_by_its_store;
 
@@ -196,6 +197,7 @@ impl<'a> Session<'a> {
         task.approval_ttl = self.arguments.approval_ttl;
         task.handoffs = handoffs(self.arguments.enable_handoffs);
         task.conversation.clone_from(&self.arguments.conversation);
+        task.trace_parent = trace_parent::of_environment().map(Box::new);
         let run = self.board.submit(task).await.map_err(Failure::of)?;
         if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
             let history = run.history().await.map_err(Failure::of)?;

@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::page::{Failure, Page, lines_of, table};
 use crate::run_names::short;
 use crate::stores::{Common, Stores};
+use crate::trace_parent;
 
 use super::arguments::{Send, WAIT, Wait};
 use super::boards::{answer_of_service, ask_service, of_service, run_of};
@@ -26,10 +27,12 @@ pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
     }
     let stores = choice.stores()?;
     let (service, path) = (of_service(&stores), "/v1/delegations");
-    let answer = match key {
-        Some(key) => service.request_once("POST", path, key, Some(&request)).await,
-        None => service.request("POST", path, Some(&request)).await,
-    };
+    let span = trace_parent::of_environment();
+    let text = span.as_ref().map(ToString::to_string);
+    let state = span.as_ref().and_then(|span| span.state.as_deref());
+    let headers = [("idempotency-key", key.as_deref()), ("traceparent", text.as_deref()), ("tracestate", state)];
+    let headers: Vec<_> = headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let answer = service.request_with("POST", path, &headers, Some(&request)).await;
     let delegation = match answer_of_service(&stores, answer) {
         Err(failure) if failure.exit() == Exit::NotFound => {
             return Err(failure.with(&names(&agents_of(&stores).await?)));

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{Cost, Message, ToolCall, Usage};
+use callboard::messages::{Cost, Message, ToolCall, TraceParent, Usage};
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +81,8 @@ pub struct ModelRequest {
     pub max_tokens: u32,
     /// The same for all tries of one call: providers that know of it answer a repetition from their memory.
     pub idempotency_key: Arc<str>,
+    /// The span of the call, for its provider; there is none unless another program has begun a trace.
+    pub trace_parent: Option<TraceParent>,
 }
 
 impl ModelRequest {

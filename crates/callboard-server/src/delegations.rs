@@ -27,6 +27,7 @@ use crate::tokens::{Caller, Scope};
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header with the span that the run is a part of (W3C Trace Context), and the field of `_meta` with it.
 pub(crate) const TRACE_PARENT: &str = "traceparent";
+pub(crate) const TRACE_STATE: &str = "tracestate";
 /// The longest idempotency key, in characters.
 pub(crate) const MAX_KEY: usize = 128;
 
@@ -155,8 +156,10 @@ pub(crate) fn is_same(asked: &Task, before: &Task) -> bool {
 /// The span of the client, if it sends one. What is malformed is as none.
 pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     let mut values = headers.get_all(TRACE_PARENT).iter();
-    let parent = TraceParent::parse(values.next()?.to_str().ok()?)?;
-    values.next().is_none().then_some(parent)
+    let parent = TraceParent::parse(values.next()?.to_str().ok()?).filter(|_| values.next().is_none())?;
+    // Several headers are one list.
+    let states: Option<Vec<&str>> = headers.get_all(TRACE_STATE).iter().map(|value| value.to_str().ok()).collect();
+    Some(parent.with_state(&states.unwrap_or_default().join(",")))
 }
 
 /// The span of a client as the parent of a task's run. Only whoever gives trusted tasks decides that their traces are not recorded.

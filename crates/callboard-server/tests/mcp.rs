@@ -450,20 +450,25 @@ async fn a_run_is_a_part_of_the_span_of_its_client_and_a_malformed_one_is_as_non
         (Some(&*of_header), Some(json!(of_meta)), Some(&of_meta)),
         (Some(&*of_header), Some(json!(5)), None),
     ] {
-        let headers: Vec<_> = header.map(|header| ("traceparent", header)).into_iter().collect();
+        // Two headers are one list.
+        let headers = header.map(|header| [("traceparent", header), ("tracestate", "a=1"), ("tracestate", "b=2")]);
+        let headers = headers.as_ref().map(|headers| headers.as_slice()).unwrap_or_default();
         let mut message = message("tools/call", &call, &json!({}));
         meta.clone().into_iter().for_each(|meta| message["params"]["_meta"]["traceparent"] = meta);
-        let called = post(&client, &message, &headers).await.json();
+        message["params"]["_meta"]["tracestate"] = json!("c=3");
+        let called = post(&client, &message, headers).await.json();
         let mut runs = vec![called["result"]["structuredContent"]["request_id"].clone()];
         if meta.is_none() {
-            let delegated = client.post_with("/v1/delegations", &headers, &task).await;
+            let delegated = client.post_with("/v1/delegations", headers, &task).await;
             assert_eq!(delegated.status, 202, "{}", delegated.body);
             runs.push(delegated.json()["request_id"].clone());
         }
         for run in runs {
             let run = service.board.run(run.as_str().unwrap().parse().unwrap()).read().await.unwrap();
-            let parent = run.submission().task.trace_parent.as_ref().map(|parent| parent.to_string());
-            assert_eq!(parent.as_ref(), expected, "{header:?} {meta:?}");
+            let parent = run.submission().task.trace_parent.as_ref();
+            assert_eq!(parent.map(|parent| parent.to_string()).as_ref(), expected, "{header:?} {meta:?}");
+            let state = if meta.is_some() { "c=3" } else { "a=1,b=2" };
+            assert_eq!(parent.and_then(|parent| parent.state.as_deref()), expected.map(|_| state));
         }
     }
 

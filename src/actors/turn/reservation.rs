@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use crate::actors::day_limiter::DayHold;
-use crate::messages::{Cost, Usage};
+use crate::messages::{Cost, TraceParent, Usage};
 use crate::supervision::runs::rules::requests::{Settled, TurnReply, TurnRequest};
 
 use super::error::unexpected;
@@ -88,6 +88,14 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// The span of the call, to pass on to whoever answers it; `None` unless the run is a part of the trace of another program.
+    #[must_use]
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        let TurnShared { ready, .. } = &*self.turn.shared;
+        let submission = ready.submission.is_in_other_trace().then_some(&ready.submission);
+        submission.map(|submission| submission.call_trace_parent(ready.id.number, self.number))
+    }
+
     /// The call has reported what it used. It is sent at once; await it to know that it counts.
     pub fn settle(self, usage: Usage) -> Settlement {
         Settlement::begin(self, Settled { usage: Some(usage), ..Settled::default() })

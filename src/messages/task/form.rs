@@ -74,6 +74,15 @@ enum StoredLater {
         cost: Option<Cost>,
         trace_parent: TraceParent,
     },
+    TracedWithState {
+        deadline: Option<Duration>,
+        approval_ttl: Option<Duration>,
+        from_agent: Option<AgentName>,
+        reference: Option<Arc<str>>,
+        cost: Option<Cost>,
+        trace_parent: TraceParent,
+        state: Arc<str>,
+    },
 }
 
 impl Serialize for Later {
@@ -83,10 +92,21 @@ impl Serialize for Later {
         if serializer.is_human_readable() {
             return deadline.serialize(serializer);
         }
-        if let Some(trace_parent) = *trace_parent {
+        if let Some(trace_parent) = trace_parent.clone() {
             let (from_agent, reference, cost) = (from_agent.clone(), reference.clone(), *cost);
-            return StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent }
-                .serialize(serializer);
+            return match trace_parent.state.clone() {
+                None => StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent },
+                Some(state) => StoredLater::TracedWithState {
+                    deadline,
+                    approval_ttl,
+                    from_agent,
+                    reference,
+                    cost,
+                    trace_parent,
+                    state,
+                },
+            }
+            .serialize(serializer);
         }
         if let Some(cost) = *cost {
             let (from_agent, reference) = (from_agent.clone(), reference.clone());
@@ -122,6 +142,18 @@ impl<'de> Deserialize<'de> for Later {
             }
             StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent } => {
                 Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent: Some(trace_parent) }
+            }
+            StoredLater::TracedWithState {
+                deadline,
+                approval_ttl,
+                from_agent,
+                reference,
+                cost,
+                trace_parent,
+                state,
+            } => {
+                let trace_parent = Some(TraceParent { state: Some(state), ..trace_parent });
+                Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent }
             }
         })
     }

@@ -318,11 +318,24 @@ impl Submission {
     /// then parts of it. The run is in the trace of [`Task::trace_parent`], or else in one with the UUID of [`Submission::trace`].
     #[must_use]
     pub fn trace_parent(&self, turn: u32) -> TraceParent {
-        let own = || (self.trace.0.as_u128(), true);
-        let (trace, is_sampled) =
-            self.task.trace_parent.as_ref().map_or_else(own, |parent| (parent.trace, parent.is_sampled));
+        let own = || TraceParent { trace: self.trace.0.as_u128(), span: 0, is_sampled: true, state: None };
+        let parent = self.task.trace_parent.as_deref().cloned().unwrap_or_else(own);
         let span = xxh3_64(format!("{}/{turn}/span", self.run).as_bytes());
-        TraceParent { trace, span: span.max(1), is_sampled }
+        TraceParent { span: span.max(1), ..parent }
+    }
+
+    /// Returns the span of a call of a model by a turn, below that of the turn: of the first try, if there are several
+    /// ([`TraceParent::next_try`]). `call` is the number of the call's reservation.
+    #[must_use]
+    pub fn call_trace_parent(&self, turn: u32, call: u32) -> TraceParent {
+        let span = xxh3_64(format!("{}/{turn}/call/{call}/span", self.run).as_bytes());
+        TraceParent { span: span.max(1), ..self.trace_parent(turn) }
+    }
+
+    /// Whether the run is a part of a trace that another program has begun.
+    pub(crate) fn is_in_other_trace(&self) -> bool {
+        // A run that a turn has begun is in the trace of its first run.
+        self.task.trace_parent.as_ref().is_some_and(|parent| parent.trace != self.trace.0.as_u128())
     }
 
     /// Returns what the run may use at most: the task's limits, or those of a complex task if it has none.

@@ -988,8 +988,8 @@ mod tests {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let (run, agent) = (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap());
         let submitted = |task: Task| {
-            let task =
-                Task { trace_parent: Some(Box::new(TraceParent { trace: 5, span: 6, is_sampled: true })), ..task };
+            let parent = TraceParent { trace: 5, span: 6, is_sampled: true, state: None };
+            let task = Task { trace_parent: Some(Box::new(parent)), ..task };
             let (cast, chain, agent) = (Vec::new(), Chain::default(), agent.clone());
             RunEvent::Submitted(Arc::new(Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at }))
         };
@@ -1001,6 +1001,21 @@ mod tests {
         let stored = stored(events.clone());
         assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/traced");
+        crate::testing::golden::check(folder, &stored);
+    }
+
+    #[test]
+    fn the_bytes_of_tasks_in_a_trace_with_a_state_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (run, agent) = (RunId(Uuid::from_u128(7)), AgentName::new("writer").unwrap());
+        let parent = TraceParent { trace: 5, span: 6, is_sampled: true, state: None }.with_state("vendor=1");
+        let task = Task { trace_parent: Some(Box::new(parent)), ..Task::new("x") };
+        let (cast, chain) = (Vec::new(), Chain::default());
+        let submission = Submission { run, trace: TraceId(run.0), task, agent, cast, chain, at };
+        let events = vec![RunEvent::Submitted(Arc::new(submission))];
+        let stored = stored(events.clone());
+        assert_eq!(codec::decode::<JournalRecord>(&codec::encode(&stored)).unwrap().whole(), events);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/traced_with_state");
         crate::testing::golden::check(folder, &stored);
     }
 

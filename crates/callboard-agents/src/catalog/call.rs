@@ -50,6 +50,10 @@ pub(super) fn call(registry: &Arc<Registry>, ahead: Vec<Arc<Listed>>, request: M
     };
     futures::stream::unfold(call, |mut call| async move {
         let event = call.next().await?;
+        if let Ok(ModelEvent::Failed { .. }) = event {
+            // What follows is another try.
+            call.request.trace_parent = call.request.trace_parent.map(|span| span.next_try());
+        }
         Some((event, call))
     })
     .boxed()

@@ -116,6 +116,7 @@ mod tests {
             tools: vec![Arc::new(ToolSpec::new("look", "Looks.", json!({ "type": "object" }), Effect::Reads))],
             max_tokens: 100,
             idempotency_key: "k".into(),
+            trace_parent: None,
         }
     }
 

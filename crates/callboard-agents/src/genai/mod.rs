@@ -188,11 +188,12 @@ impl GenaiModel {
             .with_stream_read_timeout(self.timeouts.piece);
         // The same request to another model needs another key.
         let key = format!("{}/{}", request.idempotency_key, self.model);
-        if key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            options.with_extra_headers(Headers::from(("Idempotency-Key", key)))
-        } else {
-            options
-        }
+        let key = key.bytes().all(|byte| byte.is_ascii_graphic()).then_some(("Idempotency-Key", key));
+        let span = request.trace_parent.as_ref();
+        let parent = span.map(|span| ("traceparent", span.to_string()));
+        let state = span.and_then(|span| Some(("tracestate", span.state.as_deref()?.to_owned())));
+        let headers: Vec<_> = key.into_iter().chain(parent).chain(state).collect();
+        if headers.is_empty() { options } else { options.with_extra_headers(Headers::from(headers)) }
     }
 
     async fn open(self, request: ModelRequest) -> Result<ModelStream, ModelError> {

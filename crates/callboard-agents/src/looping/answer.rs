@@ -43,9 +43,10 @@ impl AgentLoop {
     ) -> impl Future<Output = Result<Json, TurnError>> + Send + 'a {
         let most = Usage::of(request.estimated_tokens(), request.max_tokens.into());
         let cost = self.settings.model.prices().map(|prices| prices.of(most));
-        let request = Box::new(request);
+        let mut request = Box::new(request);
         async move {
             let reserved = host.reserve(needed, cost).await?;
+            request.trace_parent = reserved.as_ref().and_then(Reservation::trace_parent);
             let mut heard = Heard { text: String::new(), calls: Vec::new(), size: 0, reserved };
             let mut answer = self.settings.model.call(*request);
             while let Some(event) = answer.next().await {

@@ -50,7 +50,8 @@ impl AgentLoop {
         let meta = self.settings.meta.iter().filter(|(tool, _)| !tool.is_handoff()).map(|(_, spec)| spec);
         let tools = own.chain(meta).filter(|spec| authority.allows(spec.effect)).cloned().collect();
         let (system, messages, max_tokens) = ("".into(), Arc::default(), self.settings.max_tokens);
-        let request = ModelRequest { system, messages, tools, max_tokens, idempotency_key: "".into() };
+        let request =
+            ModelRequest { system, messages, tools, max_tokens, idempotency_key: "".into(), trace_parent: None };
         request.estimated_tokens() + u64::from(max_tokens)
     }
 
@@ -68,6 +69,8 @@ impl AgentLoop {
             tools,
             max_tokens: self.settings.max_tokens,
             idempotency_key: host.key(&format!("model-{}", context.iteration)),
+            // The call has a span once its tokens are reserved.
+            trace_parent: None,
         }
     }
 

@@ -36,6 +36,7 @@ const KEY: &str = "callboard/idempotencyKey";
 
 /// The field with the span of the turn, by the convention of the protocol (SEP-414).
 const TRACE_PARENT: &str = "traceparent";
+const TRACE_STATE: &str = "tracestate";
 
 /// A server that is ready. It is killed when this is dropped.
 pub(super) struct Session {
@@ -191,8 +192,11 @@ impl Session {
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let mut meta = RequestMetaObject::new();
         meta.insert(KEY.to_owned(), (&*scope.key).into());
-        if let Some(parent) = scope.trace_parent {
+        if let Some(parent) = &scope.trace_parent {
             meta.insert(TRACE_PARENT.to_owned(), parent.to_string().into());
+            if let Some(state) = &parent.state {
+                meta.insert(TRACE_STATE.to_owned(), (&**state).into());
+            }
         }
         params.meta = Some(meta);
         let _waiting = Arc::clone(&self.waiting);

@@ -162,7 +162,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn tell_turn(&mut self) -> Result<(), Broken> {
-        let (turn, id) = (self.turn, self.id.clone());
+        let (turn, id, span) = (self.turn, self.id.clone(), self.turn.trace_parent());
         let line = TurnLine {
             id: &id,
             attempt: turn.attempt(),
@@ -173,7 +173,8 @@ impl<'a> Conversation<'a> {
             previous_agent: turn.previous_agent(),
             chain: turn.chain(),
             trace: turn.trace(),
-            traceparent: turn.trace_parent().to_string(),
+            traceparent: span.to_string(),
+            tracestate: span.state.as_deref(),
             deadline_ms: turn.deadline().map(|deadline| deadline.as_millis()),
             earlier_answers: turn.earlier_answers().iter().map(AnswerLine::from).collect(),
             is_tainted: turn.is_tainted(),

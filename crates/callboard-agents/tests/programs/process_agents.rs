@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder, finish, people, secs, until};
 use crate::outside::{AT_MOST, Wire, reaped};
-use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent, RunResult};
+use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent, RunResult, TraceParent};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::BreakerPolicy;
@@ -138,7 +138,9 @@ end(turn, output=[hello, turn])
         .start()
         .await
         .unwrap();
-    let run = board.submit(Task::new("all of it").to("lead").deadline(secs(1_000))).await.unwrap();
+    let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None }.with_state("vendor=1");
+    let task = Task::new("all of it").to("lead").deadline(secs(1_000));
+    let run = board.submit(Task { trace_parent: Some(Box::new(parent)), ..task }).await.unwrap();
     let output = ended(&run).await.output;
     assert_eq!(output[0], json!({ "type": "hello", "protocol": 2, "agent": "worker" }));
     let mut turn = output[1].clone();
@@ -147,6 +149,7 @@ end(turn, output=[hello, turn])
     assert!(reported.remove("trace").unwrap().is_string());
     let trace_parent = run.read().await.unwrap().submission().trace_parent(3);
     assert_eq!(reported.remove("traceparent").unwrap(), trace_parent.to_string());
+    assert_eq!(reported.remove("tracestate").unwrap(), "vendor=1");
     assert_eq!(reported.remove("earlier_answers").unwrap()[0]["body"], "first");
     assert!(reported["state"].as_object_mut().unwrap().remove("metrics").unwrap()["time_elapsed"].is_f64());
     let expected = json!({

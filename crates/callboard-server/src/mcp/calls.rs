@@ -23,7 +23,7 @@ use super::errors::error;
 use super::handler::Handler;
 use super::tools::{self, RunArguments, Target};
 use super::{questions, resources};
-use crate::delegations::{self, TRACE_PARENT, is_same, submit};
+use crate::delegations::{self, TRACE_PARENT, TRACE_STATE, is_same, submit};
 use crate::json as shapes;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
@@ -373,7 +373,10 @@ pub(super) fn refused(problem: &Problem) -> CallToolResponse {
 /// The span of the client: in the `_meta` of the request, or else in a header.
 fn trace_parent(context: &RequestContext<RoleServer>) -> Option<TraceParent> {
     match context.meta.get(TRACE_PARENT) {
-        Some(text) => TraceParent::parse(text.as_str()?),
+        Some(text) => {
+            let state = context.meta.get(TRACE_STATE).and_then(Value::as_str);
+            Some(TraceParent::parse(text.as_str()?)?.with_state(state.unwrap_or_default()))
+        }
         None => delegations::trace_parent(&context.extensions.get::<Parts>()?.headers),
     }
 }

@@ -71,18 +71,19 @@ impl Client {
         self.answer(self.send(method, path, &[], body)).await
     }
 
-    /// As [`Client::request`], with a key under which the request may be sent again: it is carried out once.
+    /// As [`Client::request`], with more headers, such as `idempotency-key`: under the same key a request may be sent again, and is carried
+    /// out once.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn request_once(
+    pub async fn request_with(
         &self,
         method: &str,
         path: &str,
-        key: &str,
+        headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<(u16, Value), ClientError> {
-        self.answer(self.send(method, path, &[("idempotency-key", key)], body)).await
+        self.answer(self.send(method, path, headers, body)).await
     }
 
     async fn answer(

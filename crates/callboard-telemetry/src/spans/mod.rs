@@ -10,7 +10,7 @@ use callboard::messages::{
     AgentEvent, FailureKind, RunEvent, RunId, StateRules, Submission, Timestamp, TraceParent, TurnId, Verdict,
 };
 use callboard::supervision::runs::{Follower, Run, TurnEvent, TurnStatus};
-use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId};
 use opentelemetry::{InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
@@ -51,6 +51,8 @@ struct Call {
     since: Timestamp,
     /// It has failed, and what follows is another try.
     has_failed: bool,
+    /// The span of this try.
+    span: TraceParent,
 }
 
 struct Tool {
@@ -163,7 +165,7 @@ impl Spans {
         let Some(submission) = self.runs.get(&run).and_then(Traced::run).map(Run::submission) else { return };
         let trace = submission.trace_parent(0);
         if trace.is_sampled {
-            let whole = ended.into_iter().map(|ended| ended.whole(run, trace, &self.scope));
+            let whole = ended.into_iter().map(|ended| ended.whole(run, &trace, &self.scope));
             self.ended.extend(whole);
         }
     }
@@ -187,7 +189,7 @@ impl Traced {
 
     /// The span of a turn, or of the run for 0.
     fn span(&self, turn: u32) -> TraceParent {
-        let nothing = TraceParent { trace: 1, span: 1, is_sampled: false };
+        let nothing = TraceParent { trace: 1, span: 1, is_sampled: false, state: None };
         self.run().map_or(nothing, |run| run.submission().trace_parent(turn))
     }
 
@@ -217,7 +219,13 @@ impl Traced {
     fn call(&mut self, event: &RunEvent) -> Option<Ended> {
         match event {
             RunEvent::Reserved { turn, ordinal, verdict: Verdict::Admitted(_), at: Some(at), .. } => {
-                self.calls.insert((*turn, *ordinal), Call { since: *at, has_failed: false });
+                // A try that may have cost something keeps its reservation: the next one has another, and is of the same call.
+                let before = self.calls.range((*turn, 0)..=(*turn, u32::MAX)).next_back();
+                let before = before.filter(|(_, call)| call.has_failed).map(|(key, _)| *key);
+                let before = before.and_then(|key| self.calls.remove(&key)).map(|call| call.span);
+                let own = self.run().map(|run| run.submission().call_trace_parent(*turn, *ordinal));
+                let span = before.or(own)?;
+                self.calls.insert((*turn, *ordinal), Call { since: *at, has_failed: false, span });
                 None
             }
             RunEvent::Settled { turn, ordinal, usage, at: Some(at), model, is_of_run } => {
@@ -229,7 +237,7 @@ impl Traced {
                     KeyValue::new(names::INPUT_TOKENS, tokens(usage.input_tokens)),
                     KeyValue::new(names::OUTPUT_TOKENS, tokens(usage.output_tokens)),
                 ];
-                Some(self.chat(*turn, model.as_ref(), (call.since, *at), attributes, None))
+                Some(self.chat((*turn, call.span.span), model.as_ref(), (call.since, *at), attributes, None))
             }
             _ => None,
         }
@@ -240,13 +248,15 @@ impl Traced {
         let newest = self.calls.range_mut((turn, 0)..=(turn, u32::MAX)).next_back();
         let (_, call) = newest?;
         let since = std::mem::replace(&mut call.since, now);
+        let next = call.span.next_try();
+        let span = std::mem::replace(&mut call.span, next).span;
         call.has_failed = true;
-        Some(self.chat(turn, Some(model), (since, now), Vec::new(), Some("model_failed".into())))
+        Some(self.chat((turn, span), Some(model), (since, now), Vec::new(), Some("model_failed".into())))
     }
 
     fn chat(
-        &mut self,
-        turn: u32,
+        &self,
+        (turn, span): (u32, u64),
         model: Option<&Arc<str>>,
         time: (Timestamp, Timestamp),
         mut attributes: Vec<KeyValue>,
@@ -255,7 +265,7 @@ impl Traced {
         attributes.push(KeyValue::new(names::OPERATION, names::CHAT));
         attributes.extend(model.map(|model| KeyValue::new(names::MODEL, Arc::clone(model))));
         let name = model.map_or_else(|| names::CHAT.to_owned(), |model| format!("{} {model}", names::CHAT));
-        self.part(turn, name, SpanKind::Client, time, attributes, error)
+        self.part((turn, span), name, SpanKind::Client, time, attributes, error)
     }
 
     fn tool(
@@ -274,20 +284,21 @@ impl Traced {
             KeyValue::new(names::TOOL_CALL, call),
         ];
         let name = format!("{} {name}", names::EXECUTE_TOOL);
-        self.part(turn, name, SpanKind::Internal, (since, now), attributes, error)
+        let span = self.next_span(turn);
+        self.part((turn, span), name, SpanKind::Internal, (since, now), attributes, error)
     }
 
     /// A part of a turn.
     fn part(
-        &mut self,
-        turn: u32,
+        &self,
+        (turn, span): (u32, u64),
         name: String,
         kind: SpanKind,
         time: (Timestamp, Timestamp),
         attributes: Vec<KeyValue>,
         error: Option<Cow<'static, str>>,
     ) -> Ended {
-        let (span, parent) = (self.next_span(turn), self.span(turn).span);
+        let parent = self.span(turn).span;
         Ended { name, kind, span, parent, is_parent_remote: false, time, attributes, events: Vec::new(), error }
     }
 
@@ -344,7 +355,13 @@ impl Traced {
         let of_turn: Vec<_> = self.calls.range((turn, 0)..=(turn, u32::MAX)).map(|(key, _)| *key).collect();
         for call in of_turn.iter().filter_map(|key| self.calls.remove(key)).collect::<Vec<_>>() {
             if !call.has_failed {
-                ended.push(self.chat(turn, None, (call.since, at), Vec::new(), Some("unanswered".into())));
+                ended.push(self.chat(
+                    (turn, call.span.span),
+                    None,
+                    (call.since, at),
+                    Vec::new(),
+                    Some("unanswered".into()),
+                ));
             }
         }
         let of_turn: Vec<_> = self.tools.keys().filter(|(of, _)| *of == turn).cloned().collect();
@@ -371,7 +388,7 @@ impl Traced {
             None => format!("run {}", submission.agent),
         };
         attributes.extend(run.conversation().map(|it| KeyValue::new(names::CONVERSATION, it.to_string())));
-        let parent = submission.task.trace_parent.as_deref().copied();
+        let parent = submission.task.trace_parent.as_deref();
         Some(Ended {
             name,
             kind: SpanKind::Internal,
@@ -387,15 +404,16 @@ impl Traced {
 }
 
 impl Ended {
-    fn whole(self, run: RunId, trace: TraceParent, scope: &InstrumentationScope) -> SpanData {
+    fn whole(self, run: RunId, trace: &TraceParent, scope: &InstrumentationScope) -> SpanData {
         let Self { name, kind, span, parent, is_parent_remote, time: (start, end), mut attributes, error, .. } = self;
         attributes.push(KeyValue::new(names::RUN, run.to_string()));
         attributes.extend(error.clone().map(|error| KeyValue::new(names::ERROR, string(error))));
+        let state = trace.state.as_ref().and_then(|state| state.parse().ok()).unwrap_or_default();
         let (trace, span) = (TraceId::from(trace.trace), SpanId::from(span));
         let mut events = SpanEvents::default();
         events.events = self.events;
         SpanData {
-            span_context: SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::default()),
+            span_context: SpanContext::new(trace, span, TraceFlags::SAMPLED, false, state),
             parent_span_id: SpanId::from(parent),
             parent_span_is_remote: is_parent_remote,
             span_kind: kind,

@@ -1,10 +1,17 @@
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use callboard::Callboard;
 use callboard::actors::{StreamMode, Watched};
-use callboard::messages::{AgentName, Complexity, Response, Task};
+use callboard::env::Env;
+use callboard::messages::{AgentName, Complexity, Response, Task, ToolCall};
 use callboard::prelude::{AgentSpec, Command, Memory, Turn, TurnError, Usage};
 use callboard::workflow::Workflow;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, Effect, LlmAgent, Tools, tool};
+use callboard_agents::{
+    CallPolicy, Definition, Effect, LlmAgent, Model, ModelAnswer, ModelChoice, ModelEntry, ModelError, ModelErrorKind,
+    ModelEvent, ModelRequest, ModelStream, Models, StopReason, Tools, tool,
+};
 use futures::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -75,7 +82,7 @@ async fn a_run_has_spans_of_its_turns_its_models_and_its_tools_in_the_trace_of_i
     let writer = |_: Turn| async { Err::<Command, _>(TurnError::terminal("a secret")) };
     let board = Callboard::builder().agent("lead", lead).agent("writer", writer);
     let board = board.with(coder()).start().await.unwrap();
-    let parent = TraceParent { trace: 7, span: 9, is_sampled: true };
+    let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None }.with_state("vendor=1");
     let task = Task { trace_parent: Some(Box::new(parent)), ..Task::new("a secret").to("lead") };
     let spans = spans_of(board, task).await;
     assert_eq!(
@@ -94,6 +101,7 @@ run lead (failed, failed)
 "
     );
     assert!(spans.iter().all(|span| span.span_context.trace_id() == TraceId::from(7)));
+    assert!(spans.iter().all(|span| span.span_context.trace_state().header() == "vendor=1"));
     assert!(!format!("{spans:?}").contains("secret"));
 }
 
@@ -118,10 +126,74 @@ run lead (finished)
     );
 }
 
+/// A model that keeps what it is asked with; the first call fails, so that another model is asked.
+#[derive(Clone)]
+struct Recording {
+    name: &'static str,
+    fails: Option<ModelErrorKind>,
+    asked: Arc<Mutex<Vec<(&'static str, TraceParent)>>>,
+}
+
+impl Model for Recording {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        self.asked.lock().unwrap().push((self.name, request.trace_parent.unwrap()));
+        let used = Usage::of(10, 1);
+        let events = match self.fails {
+            Some(kind) => vec![Err(ModelError::new(kind, "a secret"))],
+            None if request.messages.len() > 1 => {
+                let answer = ModelAnswer::new(self.name, StopReason::Finished, used);
+                vec![Ok(ModelEvent::Text("done".into())), Ok(ModelEvent::Ended(answer))]
+            }
+            None => {
+                let answer = ModelAnswer::new(self.name, StopReason::ToolCalls, used);
+                let call = ToolCall::new("1", "echo", json!({ "text": "a" }));
+                vec![Ok(ModelEvent::ToolCall(call)), Ok(ModelEvent::Ended(answer))]
+            }
+        };
+        futures::stream::iter(events).boxed()
+    }
+}
+
+/// A try that may have cost something has a reservation of its own, and one that has not shares that of the next.
+#[tokio::test(start_paused = true)]
+async fn each_try_of_a_model_is_given_the_span_that_it_has_then() {
+    for kind in [ModelErrorKind::NotSent, ModelErrorKind::Unavailable] {
+        let asked = Arc::default();
+        let model = |name, fails| Recording { name, fails, asked: Arc::clone(&asked) };
+        let [first, second] = [("large", Some(kind)), ("small", None)].map(|(name, fails)| model(name, fails));
+        let mut policy = CallPolicy::default();
+        policy.retries = 1;
+        let entries = [ModelEntry::of(first).fallback("small"), ModelEntry::of(second)];
+        let models = Models::of(&Env::repeatable(1), entries).unwrap().with_policy(policy);
+        let mut definition = Definition::built_in(AgentName::new("coder").unwrap());
+        definition.allowed_tools = Some(vec!["echo".into()]);
+        let echo = tool("echo", "Repeats.", Effect::Reads, |it: Text, _| async move { Ok(it.text.into()) });
+        let tools = Tools::new().with(echo).unwrap();
+        let chosen = models.chosen(&ModelChoice::of("large")).unwrap();
+        let coder = LlmAgent::new(&definition, Arc::new(chosen), &tools, &[]).unwrap().spec();
+        let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None };
+        let task = Task { trace_parent: Some(Box::new(parent)), ..Task::new("x") };
+        let board = Callboard::builder().with(coder).start().await.unwrap();
+        let spans = spans_of(board, task).await;
+        let calls = spans.iter().filter(|span| attribute(span, names::OPERATION).as_deref() == Some(names::CHAT));
+        let calls = calls.map(|span| (attribute(span, names::MODEL).unwrap(), span.span_context.span_id()));
+        let asked: Vec<(&str, TraceParent)> = asked.lock().unwrap().clone();
+        assert_eq!(asked.iter().map(|(model, _)| *model).collect::<Vec<_>>(), ["large", "large", "small"].repeat(2));
+        let given = asked.iter().map(|(model, span)| ((*model).to_owned(), SpanId::from(span.span)));
+        assert_eq!(calls.collect::<Vec<_>>(), given.collect::<Vec<_>>(), "{kind:?}");
+        let different: BTreeSet<u64> = asked.iter().map(|(_, span)| span.span).collect();
+        assert_eq!(different.len(), asked.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_trace_that_is_not_recorded_has_no_spans() {
     let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("done")) });
-    let parent = TraceParent { trace: 7, span: 9, is_sampled: false };
+    let parent = TraceParent { trace: 7, span: 9, is_sampled: false, state: None };
     let task = Task { trace_parent: Some(Box::new(parent)), ..Task::new("x") };
     assert_eq!(spans_of(board.start().await.unwrap(), task).await, []);
 }

@@ -72,6 +72,7 @@ fn request() -> ModelRequest {
         tools: [].into(),
         max_tokens: 500,
         idempotency_key: "turn".into(),
+        trace_parent: None,
     }
 }
 

@@ -61,6 +61,8 @@ pub(super) struct TurnLine<'a> {
     pub(super) chain: &'a Chain,
     pub(super) trace: TraceId,
     pub(super) traceparent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tracestate: Option<&'a str>,
     pub(super) deadline_ms: Option<u64>,
     pub(super) earlier_answers: Vec<AnswerLine<'a>>,
     pub(super) is_tainted: bool,

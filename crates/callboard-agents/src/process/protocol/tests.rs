@@ -49,6 +49,7 @@ fn the_page_shows_every_line_of_callboard_as_it_is_written() {
         chain: &chain,
         trace: TraceId(uuid::Uuid::nil()),
         traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
+        tracestate: None,
         deadline_ms: Some(1_767_225_600_000),
         earlier_answers: vec![AnswerLine::from(&earlier)],
         is_tainted: false,

@@ -286,7 +286,10 @@ impl ShellExec {
         shell.arg("-c").arg(command);
         apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).envs(home.variables());
-        shell.envs(self.trace_parent.map(|parent| ("TRACEPARENT", parent.to_string())));
+        if let Some(parent) = &self.trace_parent {
+            shell.env("TRACEPARENT", parent.to_string());
+            shell.envs(parent.state.iter().map(|state| ("TRACESTATE", &**state)));
+        }
         // Marked, so that its processes can be distinguished from a person, and found by the next try.
         orphans::mark(&mut shell, mark, key);
         shell.current_dir(place_of(&self.root));
@@ -346,11 +349,12 @@ mod tests {
     async fn a_command_has_the_span_of_its_turn() {
         let folder = tempfile::tempdir().unwrap();
         let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
-        let trace_parent = Some(TraceParent { trace: 7, span: 9, is_sampled: true });
+        let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None };
+        let trace_parent = Some(parent.with_state("vendor=1"));
         let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent };
-        let exec = serde_json::json!({ "command": "echo $TRACEPARENT" });
+        let exec = serde_json::json!({ "command": "echo $TRACEPARENT $TRACESTATE" });
         let answer = shell.call(exec.into(), scope).await.unwrap().text;
-        assert_eq!(answer, "exit code 0\n00-00000000000000000000000000000007-0000000000000009-01\n");
+        assert_eq!(answer, "exit code 0\n00-00000000000000000000000000000007-0000000000000009-01 vendor=1\n");
     }
 
     #[tokio::test]

@@ -11,15 +11,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{Backoff, Message, ToolCall, Usage};
+use callboard::messages::{Backoff, Message, ToolCall, TraceParent, Usage};
+use callboard::prelude::{Callboard, Task};
 use callboard_agents::{
     CallPolicy, Effect, GenaiModel, Model, ModelAnswer, ModelChoice, ModelEntry, ModelError, ModelErrorKind,
-    ModelEvent, ModelRequest, ModelStream, Models, Secret, StopReason, Timeouts, ToolSpec,
+    ModelEvent, ModelRequest, ModelStream, Models, Secret, StopReason, Timeouts, ToolSpec, Tools,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+
+use crate::common::models;
 
 use server::{Server, Step, unused_address};
 use wire::*;
@@ -62,6 +65,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         tools: vec![Arc::new(ToolSpec::new("look", "Looks.", schema, Effect::Reads))],
         max_tokens: 500,
         idempotency_key: "turn-1".into(),
+        trace_parent: None,
     }
 }
 
@@ -105,6 +109,39 @@ fn fails(status: u16, headers: &'static str, body: &str) -> Vec<Step> {
 
 fn text(text: &str) -> Option<Result<ModelEvent, ModelError>> {
     Some(Ok(ModelEvent::Text(text.into())))
+}
+
+#[tokio::test]
+async fn a_provider_receives_the_span_of_its_call_where_another_program_has_begun_the_trace_and_no_other_server_does() {
+    let elsewhere = Server::start([]).await;
+    let location: &'static str = format!("location: {}\r\n", elsewhere.url).leak();
+    for format in Format::ALL {
+        let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None }.with_state("vendor=1");
+        let server = Server::start([format.says("ok"), format.says("ok"), fails(307, location, "")]).await;
+        let agent = models::agent("[agent]\nname = \"a\"", model(format, &server.url), &Tools::new());
+        let board = Callboard::builder().with(agent).start().await.unwrap();
+        for trace_parent in [None, Some(parent)] {
+            let is_traced = trace_parent.is_some();
+            let task = Task { trace_parent: trace_parent.map(Box::new), ..Task::new("x") };
+            let run = board.submit(task).await.unwrap();
+            run.result().await.unwrap();
+            let head = server.arrived().await.head;
+            let span = run.read().await.unwrap().submission().call_trace_parent(1, 0);
+            let has = |line: &str| head.lines().any(|it| it == line);
+            assert_eq!(
+                has(&format!("traceparent: {span}")) && has("tracestate: vendor=1"),
+                is_traced,
+                "{format:?}: {head}"
+            );
+            assert_eq!(head.contains("trace"), is_traced, "{format:?}: {head}");
+        }
+        board.shutdown().await;
+        let span = TraceParent { trace: 7, span: 9, is_sampled: true, state: None };
+        let redirected = ModelRequest { trace_parent: Some(span), ..asked() };
+        assert!(all(model(format, &server.url).call(redirected)).await.iter().any(Result::is_err));
+        assert!(server.arrived().await.head.contains("traceparent: "));
+    }
+    assert!(elsewhere.arrived().now_or_never().is_none(), "no redirect is followed");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use callboard::env::Env;
-use callboard::messages::Message;
+use callboard::messages::{Message, TraceParent};
 use callboard::prelude::*;
 use callboard_agents::testing::ScriptedModel;
 use callboard_agents::{Definition, LlmAgent, McpServers, Tools};
@@ -56,7 +56,8 @@ async fn a_server_receives_the_span_of_the_turn_that_uses_it() {
     let source = r#"
 TOOLS = [tool("look")]
 def look(request):
-    return text(request["params"]["_meta"]["traceparent"])
+    meta = request["params"]["_meta"]
+    return text(meta["traceparent"] + " " + meta["tracestate"])
 serve(look)
 "#;
     let servers = servers(&program("peer", source));
@@ -67,11 +68,12 @@ serve(look)
     let model = ScriptedModel::new().calls("mcp__peer__look", json!({})).says("done");
     let clerk = LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec();
     let board = Callboard::builder().with(clerk).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
+    let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None }.with_state("vendor=1");
+    let run = board.submit(Task { trace_parent: Some(Box::new(parent)), ..Task::new("x") }).await.unwrap();
     run.result().await.unwrap();
     let trace_parent = run.read().await.unwrap().submission().trace_parent(1);
     let history = format!("{:?}", run.history().await.unwrap());
-    assert!(history.contains(&trace_parent.to_string()), "{history}");
+    assert!(history.contains(&format!("{trace_parent} vendor=1")), "{history}");
     board.shutdown().await;
 }
 
