@@ -1,6 +1,7 @@
 //! A build without the feature `otel` exports no spans.
 
 use callboard::Callboard;
+use callboard_agents::Models;
 
 use crate::page::note;
 
@@ -8,7 +9,7 @@ use crate::page::note;
 pub(crate) struct Spans;
 
 /// Reports that an endpoint was set in vain.
-pub(crate) fn start(_: &Callboard) -> Spans {
+pub(crate) fn start(_: &Callboard, _: Option<Models>) -> Spans {
     if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some_and(|endpoint| !endpoint.is_empty()) {
         note("no spans are exported: this program was built without the feature otel");
     }

@@ -19,6 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 CALLBOARD = sys.argv[1]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+STATE = "vendor=1"
 SECRET = "a text that is in no span"
 
 
@@ -97,7 +98,7 @@ def main(folder):
                 return answer.read().decode()
 
         task = {"to": "coordinator", "body": SECRET}
-        run = json.loads(ask("/v1/delegations", task, traceparent=f"00-{TRACE}-{PARENT}-01"))["request_id"]
+        run = json.loads(ask("/v1/delegations", task, traceparent=f"00-{TRACE}-{PARENT}-01", tracestate=STATE))["request_id"]
         malformed = json.loads(ask("/v1/delegations", task, traceparent="00-0-0-01"))["request_id"]
         unrecorded = json.loads(ask("/v1/delegations", task, traceparent=f"00-{TRACE[::-1]}-{PARENT}-00"))["request_id"]
 
@@ -110,13 +111,13 @@ def main(folder):
         spans = {span.span_id: span for span, _ in of_trace(TRACE)}
         for span, it in of_trace(TRACE):
             kind, parent = it.get("gen_ai.operation.name"), spans.get(span.parent_span_id)
-            assert it["callboard.run.id"] == run, it
+            assert it["callboard.run.id"] == run and span.trace_state == STATE, (it, span.trace_state)
             assert span.start_time_unix_nano <= span.end_time_unix_nano, span
             if kind == "invoke_agent":
                 assert span.name == f"invoke_agent {it['gen_ai.agent.name']}", span.name
                 assert parent == whole or parent.name.startswith("invoke_agent "), parent
             elif kind == "chat":
-                assert span.name == "chat fake" and it["gen_ai.request.model"] == "fake", span
+                assert span.name == "chat fake" and it["gen_ai.request.model"] == it["gen_ai.provider.name"] == "fake", span
                 assert it["gen_ai.usage.input_tokens"] > 0 and it["gen_ai.usage.output_tokens"] > 0, it
                 assert parent.name.startswith("invoke_agent "), parent
             elif kind == "execute_tool":
@@ -132,6 +133,17 @@ def main(folder):
         trace = malformed.replace("-", "")
         until(lambda: [span for span, _ in of_trace(trace) if not span.parent_span_id], "the span of the other run")
         assert "callboard_spans_exported_total" in ask("/v1/metrics")
+
+        # Commands are parts of the span that their environment names.
+        for digit, command in ("7", ["send", "coordinator"]), ("8", ["run", "--model", "fake", "--ephemeral", "--quiet"]):
+            parent = {"TRACEPARENT": f"00-{digit * 32}-{PARENT}-01", "TRACESTATE": STATE}
+            subprocess.run([CALLBOARD, *command, SECRET], cwd=folder, env=env | parent, stdout=subprocess.PIPE, check=True)
+
+            def begun():
+                return [span for span, _ in of_trace(digit * 32) if span.parent_span_id.hex() == PARENT]
+
+            [span] = until(begun, f"the span of {command[0]}")
+            assert span.name == "run coordinator" and span.trace_state == STATE, span
     finally:
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 0, server.returncode

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use callboard::AgentSpec;
+use callboard::env::Env;
 use callboard::messages::visible;
 use callboard_agents::{
-    AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, Models,
+    AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, ModelEntry, Models,
 };
 use callboard_documents::Defect;
 
@@ -36,6 +37,8 @@ pub(crate) struct LoadedAgents {
     pub(crate) invalid: InvalidAgents,
     /// The agents with a model whose price is not known, and these models.
     pub(crate) unpriced: Vec<(String, String)>,
+    /// The models, as they are when the agents are loaded.
+    pub(crate) models: Option<Models>,
 }
 
 /// Whether an agent with a model may run commands.
@@ -120,8 +123,16 @@ pub(crate) async fn load(
     let built_in = BuiltIns::of(definitions, tools, named, left, folder.current_models());
     let own = built_in.definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(folder.current_models()).map_err(Failure::usage)?);
-    let names = names_of(&built_in);
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, watch: Some(Watch::new(folder, built_in)) })
+    let (names, models) = (names_of(&built_in), known_models(folder.current_models(), named));
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: Some(Watch::new(folder, built_in)) })
+}
+
+/// The models whose providers are known.
+pub(super) fn known_models(models: Option<&Models>, named: Option<&str>) -> Option<Models> {
+    match named {
+        Some(FAKE) => Models::of(&Env::system(), [ModelEntry::of(FakeModel)]).ok(),
+        Some(_) | None => models.cloned(),
+    }
 }
 
 /// The agents with a model whose price is not known, and these models.

@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         }
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let LoadedAgents { specs, watch, own, names, invalid, unpriced } = loaded;
+    let LoadedAgents { specs, watch, own, names, invalid, unpriced, models } = loaded;
     config.check_prices(&unpriced)?;
     check_prices(arguments, &unpriced)?;
     let wanted = arguments.to.iter().chain(arguments.pattern.participants());
@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     if !arguments.quiet {
         process_log::show();
     }
-    let session = Session::start(builder, kept, arguments, (own, invalid)).await?;
+    let session = Session::start(builder, kept, arguments, (own, invalid, models)).await?;
     session.see_through(signals, workflow, watch).await
 }
 

@@ -16,6 +16,7 @@ use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::{Replay, Run as State};
 use callboard::workflow::Workflow;
+use callboard_agents::Models;
 
 use crate::command_line::command_line;
 use crate::config::people;
@@ -67,13 +68,13 @@ impl<'a> Session<'a> {
         mut builder: Builder,
         kept: Option<Kept>,
         arguments: &'a Run,
-        (agents, invalid): (Vec<String>, InvalidAgents),
+        (agents, invalid, models): (Vec<String>, InvalidAgents, Option<Models>),
     ) -> Result<Self, Failure> {
         if let Some(kept) = &kept {
             builder = builder.storage(kept.store.shared());
         }
         let board = builder.start().await.map_err(Failure::of)?;
-        let spans = telemetry::start(&board);
+        let spans = telemetry::start(&board, models);
         let reachable =
             if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
         Ok(Self { board, kept, arguments, agents, invalid, spans, _reachable: reachable })

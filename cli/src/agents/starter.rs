@@ -9,7 +9,7 @@ use crate::page::Failure;
 use super::arguments::Files;
 use super::built_in::{BuiltIns, FAKE, model, teammate};
 use super::invalid::InvalidAgents;
-use super::load::{LoadedAgents, names_of, unpriced};
+use super::load::{LoadedAgents, known_models, names_of, unpriced};
 use super::read;
 
 /// The agent that receives a task unless another one is named.
@@ -45,5 +45,6 @@ pub(super) fn load(
     let built_in = BuiltIns::of(definitions, tools, named, Default::default(), Some(&models));
     specs.extend(built_in.specs(Some(&models)).map_err(Failure::usage)?);
     let (names, invalid) = (names_of(&built_in), InvalidAgents::default());
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, watch: None })
+    let models = known_models(Some(&models), named);
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: None })
 }

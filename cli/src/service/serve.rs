@@ -82,7 +82,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     });
     let board =
         loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
-    let spans = telemetry::start(&board);
+    let spans = telemetry::start(&board, loaded.models.clone());
     let mut reachable = Reachable::start(&board, &people).await;
     let served = async {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;

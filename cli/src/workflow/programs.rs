@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use callboard::messages::visible;
 use callboard::prelude::*;
+use callboard_agents::Models;
 
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::watch::Watch;
@@ -23,6 +24,8 @@ pub(crate) struct Agents {
     pub(crate) watch: Option<Watch>,
     /// What may be used in a day.
     pub(crate) limits: limits::Section,
+    /// The models of the folder's agents.
+    pub(crate) models: Option<Models>,
 }
 
 /// An agent for each name of the cast: its program on the command line, else the folder's agent of this name, else the program for all
@@ -52,11 +55,11 @@ pub(crate) async fn agents(
         }
         None => limits::Section::default(),
     };
-    let watch = folder.and_then(|loaded| {
+    let (watch, models) = folder.map_or((None, None), |loaded| {
         specs.extend(loaded.specs);
-        loaded.watch
+        (loaded.watch, loaded.models)
     });
-    Ok(Agents { specs, watch, limits })
+    Ok(Agents { specs, watch, limits, models })
 }
 
 /// The agents of the folder, without those whose names programs of the command line have; `None` without a folder. Their tools may not

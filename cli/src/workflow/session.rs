@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         let per_run = agents.limits.per_run;
         let builder = builder.day_limits(|days| agents.limits.of_days(days)).run_limits(move |_| per_run);
         let board = builder.start().await.map_err(Failure::of)?;
-        let spans = telemetry::start(&board);
+        let spans = telemetry::start(&board, agents.models);
         let reachable =
             if kept.is_some() { Some(Reachable::start(&board, &people::Section::default()).await) } else { None };
         Ok(Self { board, kept, execution, watch: agents.watch, spans, _reachable: reachable })

@@ -55,7 +55,8 @@ impl Telemetry {
         metrics::describe_counter!(DROPPED, "Spans that were not sent, by reason.");
         let watched = board.watch_within(&[StreamMode::Debug, StreamMode::Live], MAX_EVENTS);
         let queue = Queue { exporter: Arc::new(self.exporter), waiting: Vec::new(), has_failed: false };
-        Exporting(tokio::spawn(follow(board.clone(), watched, queue)))
+        let spans = Spans::new(board.state_rules().clone(), self.providers);
+        Exporting(tokio::spawn(follow(board.clone(), watched, (spans, queue))))
     }
 }
 
@@ -70,8 +71,12 @@ impl Exporting {
     }
 }
 
-async fn follow(board: Callboard, mut watched: impl Stream<Item = Watched> + Unpin, mut queue: Queue) {
-    let (mut spans, env) = (Spans::new(board.state_rules().clone()), Env::system());
+async fn follow(
+    board: Callboard,
+    mut watched: impl Stream<Item = Watched> + Unpin,
+    (mut spans, mut queue): (Spans, Queue),
+) {
+    let env = Env::system();
     let mut sending: Option<BoxFuture<'static, Sent>> = None;
     let mut due = interval(DELAY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);

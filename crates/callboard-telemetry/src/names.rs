@@ -12,6 +12,8 @@ pub(crate) const EXECUTE_TOOL: &str = "execute_tool";
 
 pub(crate) const AGENT: &str = "gen_ai.agent.name";
 pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
+/// Required of calls of models.
+pub(crate) const PROVIDER: &str = "gen_ai.provider.name";
 pub(crate) const MODEL: &str = "gen_ai.request.model";
 pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
@@ -29,3 +31,18 @@ pub(crate) const OUTCOME: &str = "callboard.outcome";
 /// An event of a turn's span: an attempt has failed, and another is made.
 pub(crate) const ATTEMPT_FAILED: &str = "callboard.attempt_failed";
 pub(crate) const ATTEMPT: &str = "callboard.attempt";
+
+/// The well-known name of a provider, by its name in a catalog of models.
+pub(crate) fn provider(name: &str) -> &str {
+    match name {
+        // Any server that speaks OpenAI's protocol: the conventions have no better name.
+        "openai-compatible" => "openai",
+        "gemini" | "gemini-ix" => "gcp.gemini",
+        "vertex" => "gcp.vertex_ai",
+        "bedrock-api" => "aws.bedrock",
+        "mistral" => "mistral_ai",
+        "xai" => "x_ai",
+        // Some have the same name in both, such as `anthropic`, and the others are not known to the conventions.
+        other => other,
+    }
+}

@@ -1,5 +1,8 @@
 //! Where spans are sent to: the variables of the environment that OpenTelemetry has for it.
 
+use std::fmt;
+use std::sync::Arc;
+
 use opentelemetry::Key;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
@@ -9,10 +12,13 @@ use reqwest::Url;
 use crate::client::client;
 
 /// An endpoint for spans; nothing is sent before [`Telemetry::export`].
-#[derive(Debug)]
 pub struct Telemetry {
     pub(crate) exporter: SpanExporter,
+    pub(crate) providers: Providers,
 }
+
+/// The provider of a model.
+pub(crate) type Providers = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
 /// Why spans cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +50,20 @@ impl Telemetry {
         let invalid = |_| TelemetryError("a variable OTEL_EXPORTER_OTLP_… has no value that can be used".to_owned());
         let mut exporter = exporter.build().map_err(invalid)?;
         exporter.set_resource(&resource());
-        Ok(Self { exporter })
+        Ok(Self { exporter, providers: Arc::new(|_| None) })
+    }
+
+    /// Sets who serves a model, by its name in the journal, for `gen_ai.provider.name`: as in `models.toml`, such as `anthropic`. By default
+    /// spans have no such attribute.
+    #[must_use]
+    pub fn providers(self, provider_of: impl Fn(&str) -> Option<Arc<str>> + Send + Sync + 'static) -> Self {
+        Self { providers: Arc::new(provider_of), ..self }
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry").field("exporter", &self.exporter).finish_non_exhaustive()
     }
 }
 

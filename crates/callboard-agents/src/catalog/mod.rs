@@ -56,6 +56,7 @@ use registry::{Listed, Registry, Unlisted};
 /// ])?;
 /// assert_eq!(models.candidates(&ModelChoice::of("large"))?, ["large".into(), "small".into()]);
 /// assert_eq!(models.candidates(&ModelChoice::tagged(["quick"]))?, ["small".into()]);
+/// assert_eq!(models.provider_of("small").as_deref(), Some("there"));
 /// let error = models.candidates(&ModelChoice::of("lagre")).unwrap_err();
 /// assert_eq!(error.to_string(), "there is no model \"lagre\"; did you mean \"large\"?");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -150,6 +151,12 @@ impl Models {
     /// makes.
     pub fn entries(&self) -> impl Iterator<Item = &ModelEntry> {
         self.0.listed.iter().map(|listed| &listed.entry)
+    }
+
+    /// The provider of the model of this name; `None` if there is no such model, or none was made of the name yet.
+    #[must_use]
+    pub fn provider_of(&self, name: &str) -> Option<Arc<str>> {
+        self.0.get(name).map(|listed| Arc::clone(&listed.entry.provider))
     }
 
     /// The names of those who may answer, in the order in which they are asked: the preferred one, its fallbacks, those that

@@ -15,6 +15,7 @@ use opentelemetry::{InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use crate::names;
+use crate::settings::Providers;
 
 /// The longest name of a tool, and of a call of one, in characters: providers and MCP servers may write anything.
 const MAX_NAME: usize = 128;
@@ -22,6 +23,7 @@ const MAX_NAME: usize = 128;
 /// The runs that are followed, and the spans that have ended and were not taken yet.
 pub(crate) struct Spans {
     rules: StateRules,
+    providers: Providers,
     scope: InstrumentationScope,
     runs: HashMap<RunId, Traced>,
     ended: Vec<SpanData>,
@@ -30,6 +32,7 @@ pub(crate) struct Spans {
 /// A run that has not ended.
 struct Traced {
     follower: Follower,
+    providers: Providers,
     /// The open turns.
     turns: BTreeMap<u32, Open>,
     /// The parents of all turns, because a handoff may be decided after its turn has ended.
@@ -75,9 +78,9 @@ struct Ended {
 }
 
 impl Spans {
-    pub(crate) fn new(rules: StateRules) -> Self {
+    pub(crate) fn new(rules: StateRules, providers: Providers) -> Self {
         let scope = InstrumentationScope::builder("callboard").with_version(env!("CARGO_PKG_VERSION")).build();
-        Self { rules, scope, runs: HashMap::new(), ended: Vec::new() }
+        Self { rules, providers, scope, runs: HashMap::new(), ended: Vec::new() }
     }
 
     /// The spans that have ended since the last call.
@@ -90,7 +93,7 @@ impl Spans {
     pub(crate) fn take(&mut self, run: RunId, sequence: u64, event: &RunEvent) -> bool {
         if !self.runs.contains_key(&run) {
             let RunEvent::Submitted(_) = event else { return false };
-            self.runs.insert(run, Traced::new(self.rules.clone()));
+            self.runs.insert(run, self.traced());
         }
         let Some(traced) = self.runs.get_mut(&run) else { return false };
         if sequence > traced.follower.next_sequence() {
@@ -115,13 +118,17 @@ impl Spans {
             return;
         }
         let id = run.id();
-        let mut traced = Traced::new(self.rules.clone());
+        let mut traced = self.traced();
         for begun in traced.follower.catch_up(run) {
             traced.parents.insert(begun.turn.number, traced.span(0).span);
             traced.turns.insert(begun.turn.number, Open { since: begun.at, events: Vec::new() });
         }
         self.runs.insert(id, traced);
         self.end_if_over(id);
+    }
+
+    fn traced(&self) -> Traced {
+        Traced::new(self.rules.clone(), Arc::clone(&self.providers))
     }
 
     /// Events are missing, and it is not known of which runs: each is continued at its next event.
@@ -172,9 +179,10 @@ impl Spans {
 }
 
 impl Traced {
-    fn new(rules: StateRules) -> Self {
+    fn new(rules: StateRules, providers: Providers) -> Self {
         Self {
             follower: Follower::new(rules),
+            providers,
             turns: BTreeMap::new(),
             parents: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -264,6 +272,8 @@ impl Traced {
     ) -> Ended {
         attributes.push(KeyValue::new(names::OPERATION, names::CHAT));
         attributes.extend(model.map(|model| KeyValue::new(names::MODEL, Arc::clone(model))));
+        let provider = model.and_then(|model| (self.providers)(model));
+        attributes.extend(provider.map(|name| KeyValue::new(names::PROVIDER, names::provider(&name).to_owned())));
         let name = model.map_or_else(|| names::CHAT.to_owned(), |model| format!("{} {model}", names::CHAT));
         self.part((turn, span), name, SpanKind::Client, time, attributes, error)
     }

@@ -19,12 +19,16 @@ use serde_json::json;
 
 use super::*;
 
+fn provider_of(model: &str) -> Option<Arc<str>> {
+    (model == "large").then(|| "openai-compatible".into())
+}
+
 /// The spans of a task's run and of those that its turns begin.
 async fn spans_of(board: Callboard, task: Task) -> Vec<SpanData> {
     let mut watched = board.watch(&[StreamMode::Debug, StreamMode::Live]);
     board.submit(task).await.unwrap().result().await.unwrap();
     board.shutdown().await;
-    let mut spans = Spans::new(board.state_rules().clone());
+    let mut spans = Spans::new(board.state_rules().clone(), Arc::new(provider_of));
     while let Some(watched) = watched.next().await {
         match watched {
             Watched::Event { run, sequence, event } => assert!(spans.take(run, sequence, &event)),
@@ -102,6 +106,13 @@ run lead (failed, failed)
     );
     assert!(spans.iter().all(|span| span.span_context.trace_id() == TraceId::from(7)));
     assert!(spans.iter().all(|span| span.span_context.trace_state().header() == "vendor=1"));
+    let provider = |span: &SpanData| attribute(span, names::PROVIDER);
+    let providers: BTreeSet<_> = spans.iter().filter_map(|span| Some((span.name.clone(), provider(span)?))).collect();
+    assert_eq!(
+        providers,
+        BTreeSet::from([("chat large".into(), "openai".to_owned())]),
+        "that of the other is not known"
+    );
     assert!(!format!("{spans:?}").contains("secret"));
 }
 
@@ -206,7 +217,7 @@ async fn a_run_whose_first_events_were_missed_is_continued_from_its_journal() {
     let mut watched = board.watch(&[StreamMode::Debug]);
     let run = board.submit(Task::new("x")).await.unwrap();
     let asked = run.next_pending_where(|_| true).await.unwrap().unwrap();
-    let mut spans = Spans::new(board.state_rules().clone());
+    let mut spans = Spans::new(board.state_rules().clone(), Arc::new(provider_of));
     spans.catch_up(1, run.read().await.unwrap());
     board.people().answer(asked.id(), Response::Value("yes".into()), "ann").await.unwrap();
     run.result().await.unwrap();
