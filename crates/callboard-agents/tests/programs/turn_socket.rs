@@ -364,9 +364,11 @@ mod shell {
     use callboard_agents::{Tool, ToolScope};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    fn scope(turn: &Turn) -> ToolScope {
-        let (context, turn) = (Some(turn.context().clone()), Some(turn.for_programs()));
-        ToolScope { key: "test".into(), context, turn, variables: None, trace_parent: None }
+    /// Each command has a key of its own, also beside other runs of these tests: the next try of a command ends the processes with the same key.
+    fn scope(turn: &Turn, command: &str) -> ToolScope {
+        let (context, programs) = (Some(turn.context().clone()), Some(turn.for_programs()));
+        let key = format!("{}/{command}", std::process::id()).into();
+        ToolScope { key, context, turn: programs, variables: None, trace_parent: None }
     }
 
     #[tokio::test]
@@ -380,7 +382,7 @@ mod shell {
             async move {
                 let commands = ["one", "two"].map(|part| {
                     let command = json!({ "command": format!("python3 client.py {part} 2>&1") });
-                    let used = shell.call(command.into(), scope(&turn));
+                    let used = shell.call(command.into(), scope(&turn, part));
                     // Both intents are journaled before either of the commands begins.
                     turn.effect("shell").run(async move { used.await.map(|output| output.text) })
                 });
@@ -403,7 +405,7 @@ mod shell {
         let lead = AgentSpec::new("lead", move |turn: Turn| {
             let (shell, attempts) = (shell.clone(), Arc::clone(&attempts));
             async move {
-                let used = shell.call(json!({ "command": "python3 client.py 2>&1" }).into(), scope(&turn));
+                let used = shell.call(json!({ "command": "python3 client.py 2>&1" }).into(), scope(&turn, "client"));
                 let printed = turn.step("shell", async move { used.await.map(|output| output.text) }).await?;
                 let answer = turn.delegate("coder", "more").await?;
                 if attempts.fetch_add(1, Ordering::Relaxed) == 0 {
