@@ -100,7 +100,8 @@ def main(folder):
         task = {"to": "coordinator", "body": SECRET}
         run = json.loads(ask("/v1/delegations", task, traceparent=f"00-{TRACE}-{PARENT}-01", tracestate=STATE))["request_id"]
         malformed = json.loads(ask("/v1/delegations", task, traceparent="00-0-0-01"))["request_id"]
-        unrecorded = json.loads(ask("/v1/delegations", task, traceparent=f"00-{TRACE[::-1]}-{PARENT}-00"))["request_id"]
+        # The tasks of this token are untrusted: it does not decide that they are not recorded.
+        unsampled = json.loads(ask("/v1/delegations", task, traceparent=f"00-{TRACE[::-1]}-{PARENT}-00"))["request_id"]
 
         def root():
             return [(span, it) for span, it in of_trace(TRACE) if span.parent_span_id.hex() == PARENT]
@@ -134,7 +135,11 @@ def main(folder):
         until(lambda: [span for span, _ in of_trace(trace) if not span.parent_span_id], "the span of the other run")
         assert "callboard_spans_exported_total" in ask("/v1/metrics")
 
-        # Commands are parts of the span that their environment names.
+        until(lambda: [it for _, it in of_trace(TRACE[::-1]) if it["callboard.run.id"] == unsampled], "a span of an untrusted client")
+
+        # Commands are parts of the span that their environment names. This user decides that a trace is not recorded.
+        silent = env | {"TRACEPARENT": f"00-{'6' * 32}-{PARENT}-00"}
+        subprocess.run([CALLBOARD, "send", "coordinator", SECRET, "--wait"], cwd=folder, env=silent, stdout=subprocess.PIPE, check=True)
         for digit, command in ("7", ["send", "coordinator"]), ("8", ["run", "--model", "fake", "--ephemeral", "--quiet"]):
             parent = {"TRACEPARENT": f"00-{digit * 32}-{PARENT}-01", "TRACESTATE": STATE}
             subprocess.run([CALLBOARD, *command, SECRET], cwd=folder, env=env | parent, stdout=subprocess.PIPE, check=True)
@@ -149,7 +154,7 @@ def main(folder):
         assert server.wait(30) == 0, server.returncode
     spans = received()
     assert {service for _, _, service in spans} == {"board-of-this-check"}, spans
-    assert all(attributes["callboard.run.id"] != unrecorded for _, attributes, _ in spans)
+    assert not of_trace("6" * 32), "a trace that this user does not record has spans"
     print(f"{len(spans)} spans in {len(Receiver.requests)} requests are as they should be")
 
 
