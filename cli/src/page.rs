@@ -216,11 +216,17 @@ pub(crate) fn is_one_terminal() -> bool {
     out.is_terminal() && error.is_terminal() && device(out.as_fd()) == device(error.as_fd())
 }
 
+/// The width of a terminal that reports no width, as for standard error.
+const COLUMNS: u16 = 80;
+
 /// A table as wide as the terminal; without rules where standard output is not a terminal. `numbers` are columns aligned right.
 pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
     let mut table = Table::new();
     let preset = if std::io::stdout().is_terminal() { UTF8_HORIZONTAL_ONLY } else { NOTHING };
     table.load_preset(preset).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    if table.width() == Some(0) {
+        table.set_width(COLUMNS);
+    }
     table.remove_style(comfy_table::TableComponent::HorizontalLines);
     table.remove_style(comfy_table::TableComponent::MiddleIntersections);
     for column in numbers {
@@ -234,13 +240,10 @@ pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
 /// Text for people with words of agents, folded at the width of the terminal if standard output is one, as lines on standard error are: no
 /// row begins with text from the middle of a line. Tables fit already.
 pub(crate) fn folded(text: &str) -> String {
-    /// The width of a terminal that reports no width, as for standard error.
-    const COLUMNS: usize = 80;
     if !std::io::stdout().is_terminal() {
         return text.to_owned();
     }
-    let columns = table([""], &[]).width().map(usize::from).filter(|columns| *columns > 0);
-    Rows::default().push(text, columns.unwrap_or(COLUMNS))
+    Rows::default().push(text, table([""], &[]).width().unwrap_or(COLUMNS).into())
 }
 
 /// The output of a run: a terminal shows it escaped and folded, a pipe receives text unchanged.

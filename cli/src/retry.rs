@@ -71,6 +71,9 @@ pub(crate) fn raised_limits(history: &[RunEvent], result: &RunResult) -> Option<
                 let doubled = submission.limits().cost.unwrap_or_default().0.saturating_mul(2);
                 in_cents(needed.saturating_add(needed / 2)).max(doubled)
             }
+            // A turn that lacked one has more to make.
+            Refusal::HandoffLimit { max, .. } | Refusal::AgentLimit { max, .. } => u64::from(*max).saturating_mul(2),
+            Refusal::MaxDepth { max, .. } => (*max as u64).saturating_mul(2),
             _ => 0,
         };
         let to = raised.entry(limit).or_default();
@@ -191,6 +194,19 @@ mod tests {
         };
         assert_eq!(limits(400, 100).await, "{\"tokens\":690}", "the provider reported more than was left");
         assert_eq!(limits(50, 100).await, "{\"tokens\":200}", "twice the limit is more than enough");
+        let many = |turn: Turn| async move {
+            for _ in 0..3 {
+                turn.delegate("b", "x").await?;
+            }
+            Ok::<_, TurnError>(Command::output("done"))
+        };
+        let done = |_: Turn| async { Ok::<_, TurnError>(Command::output("done")) };
+        let board = Callboard::builder().agent("a", many).agent("b", done).start().await.unwrap();
+        let task = Task { limits: Some(Limits { handoffs: 2, ..Limits::default() }), ..Task::new("x").to("a") };
+        let run = board.submit(task).await.unwrap();
+        let (result, history) = (run.result().await.unwrap(), run.history().await.unwrap());
+        board.shutdown().await;
+        assert_eq!(raised_limits(&history, &result).unwrap(), "{\"handoffs\":4}", "one more lets one more delegate");
         // Once 5,409 were printed, and the retry needed 5,449.
         assert_eq!([5_409, 6_000, u64::MAX].map(with_reserve), [9_000, 9_000, u64::MAX]);
     }

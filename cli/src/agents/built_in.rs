@@ -49,6 +49,11 @@ impl BuiltIns {
         beside.filter(|agent| !self.left.contains(agent.name()))
     }
 
+    /// Their names.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.all().map(|agent| agent.name().to_owned()).collect()
+    }
+
     /// The built-in agents, with these models, which the folder's agents have now.
     ///
     /// # Errors

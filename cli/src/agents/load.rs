@@ -11,6 +11,7 @@ use callboard_agents::{
     AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, ModelEntry, Models,
 };
 use callboard_documents::Defect;
+use callboard_server::AgentFiles;
 
 use crate::page::{Failure, note};
 
@@ -39,6 +40,16 @@ pub(crate) struct LoadedAgents {
     pub(crate) unpriced: Vec<(String, String)>,
     /// The models, as they are when the agents are loaded.
     pub(crate) models: Option<Models>,
+    /// The names of the built-in agents.
+    pub(super) built_in: BTreeSet<String>,
+}
+
+impl LoadedAgents {
+    /// Where they are from.
+    pub(crate) fn files(&self) -> AgentFiles {
+        let team = || AgentFiles { built_in: self.built_in.clone(), refused: Vec::new() };
+        self.watch.as_ref().map_or_else(team, Watch::files)
+    }
 }
 
 /// Whether an agent with a model may run commands.
@@ -124,7 +135,8 @@ pub(crate) async fn load(
     let own = built_in.definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(folder.current_models()).map_err(Failure::usage)?);
     let (names, models) = (names_of(&built_in), known_models(folder.current_models(), named));
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: Some(Watch::new(folder, built_in)) })
+    let (built_in_names, watch) = (built_in.names(), Some(Watch::new(folder, built_in)));
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch, built_in: built_in_names })
 }
 
 /// The models whose providers are known.
@@ -202,7 +214,7 @@ pub(super) fn names_of(built_in: &BuiltIns) -> BTreeSet<String> {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
         std::iter::once(definition.name.to_string()).chain(others)
     });
-    names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect()
+    names.chain(built_in.names()).collect()
 }
 
 /// Refuses a `--model` that does not exist, with an error about the option and not about the files of agents.

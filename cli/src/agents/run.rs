@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         }
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let LoadedAgents { specs, watch, own, names, invalid, unpriced, models } = loaded;
+    let LoadedAgents { specs, watch, own, names, invalid, unpriced, models, .. } = loaded;
     config.check_prices(&unpriced)?;
     check_prices(arguments, &unpriced)?;
     let wanted = arguments.to.iter().chain(arguments.pattern.participants());

@@ -45,6 +45,6 @@ pub(super) fn load(
     let built_in = BuiltIns::of(definitions, tools, named, Default::default(), Some(&models));
     specs.extend(built_in.specs(Some(&models)).map_err(Failure::usage)?);
     let (names, invalid) = (names_of(&built_in), InvalidAgents::default());
-    let models = known_models(Some(&models), named);
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: None })
+    let (models, built_in) = (known_models(Some(&models), named), built_in.names());
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: None, built_in })
 }

@@ -10,6 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use callboard::Callboard;
 use callboard_agents::{AgentFolder, FileChange, FileReport, Reload, files_of_agents};
+use callboard_server::AgentFiles;
 
 use super::built_in::BuiltIns;
 
@@ -61,6 +62,11 @@ impl Watch {
                 return;
             }
         }
+    }
+
+    /// Where the agents are from.
+    pub(crate) fn files(&self) -> AgentFiles {
+        AgentFiles { built_in: self.built_in.names(), refused: self.folder.refused_files() }
     }
 
     /// Reloads the agents, and returns a line for each that has changed or was refused.

@@ -154,6 +154,8 @@ mod tests {
                 "2:34: `trusted_proxies` must be a list of networks, not \"proxy\"",
             ),
             ("[serve]\nturns = 10001", "2:9: `turns` must be a whole number from 1 to 10000, not 10001"),
+            ("[serve]\nturns = 0", "2:9: `turns` must be a whole number from 1 to 10000, not 0"),
+            ("[serve]\nturns = \"a\"", "2:9: `turns` must be a whole number from 1 to 10000, not \"a\""),
             ("[serve]\ninsecure = \"yes\"", "2:12: `insecure` must be true or false, not \"yes\""),
             (
                 "[serve.limits]\nheader_bytes = 100",

@@ -182,13 +182,14 @@ fn size(number: u32) -> usize {
 
 /// A whole number within bounds.
 fn whole(field: Field<'_>, bounds: RangeInclusive<u32>, found: &mut Found) -> Option<u32> {
-    let number = count(field, found)?.value;
-    if !bounds.contains(&number) {
+    // What is no number at all has the same range.
+    let number =
+        count(field, &mut Found::default()).map(|number| number.value).filter(|number| bounds.contains(number));
+    if number.is_none() {
         let needed = format!("a whole number from {} to {}", bounds.start(), bounds.end());
         found.add(misfit(field.0, &needed, field.1));
-        return None;
     }
-    Some(number)
+    number
 }
 
 fn network(text: &str) -> Result<Network, String> {

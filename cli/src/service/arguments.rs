@@ -70,8 +70,8 @@ pub(crate) struct Serve {
 pub(crate) enum Context {
     /// List the entries of a namespace
     List {
-        /// The namespace
-        namespace: String,
+        /// The namespace; without one, the error names those that agents have
+        namespace: Option<String>,
         /// Only those whose keys begin with this
         #[arg(long, value_name = "TEXT")]
         prefix: Option<String>,
@@ -192,8 +192,9 @@ pub(crate) struct Read {
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// Only runs that were submitted from then on: a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "DAY", value_parser = day)]
+    /// Only runs that were submitted from then on: a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z; or within
+    /// this time: 12h or 7d
+    #[arg(long, value_name = "DAY|TIME", value_parser = day)]
     pub(crate) since: Option<String>,
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -469,12 +470,12 @@ pub(crate) fn origin(text: &str) -> Result<String, String> {
     Server::check_origin(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// A day or a time in UTC, as the server takes it.
+/// A day or a time in UTC, as the server takes it, or how long ago that is.
 fn day(text: &str) -> Result<String, String> {
     let is_time = text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok();
     let is_day = text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok();
-    let advice = "write a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z";
-    (is_time || is_day).then(|| text.to_owned()).ok_or_else(|| advice.to_owned())
+    let advice = "write a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 12h or 7d";
+    (is_time || is_day || time_span(text).is_ok()).then(|| text.to_owned()).ok_or_else(|| advice.to_owned())
 }
 
 /// How many turns run at once.
@@ -515,7 +516,7 @@ mod tests {
         }
         assert!(address("127.0.0.2:0").is_ok() && address("[::1]:0").is_ok());
         assert!(["yesterday", "", "2026-01-31 12:00:00Z+1", "2026-13-01"].into_iter().all(|text| day(text).is_err()));
-        assert!(day("2026-01-31").is_ok() && day("2026-01-31T12:00:00Z").is_ok());
+        assert!(day("1d").is_ok() && day("2026-01-31").is_ok() && day("2026-01-31T12:00:00Z").is_ok());
         assert!(turns("0").is_err() && turns("10001").is_err() && turns("x").is_err() && turns("10000") == Ok(10_000));
         assert!(lifetime("0s").is_err() && lifetime("1s").is_ok());
         assert!(key("").is_err() && key("a b").is_err() && key(&"k".repeat(129)).is_err() && key("k-1").is_ok());

@@ -8,13 +8,26 @@ use crate::page::{Failure, Page, lines_of, table, time_of};
 
 use super::arguments::Context;
 use super::boards::{ask_service, encoded};
+use super::sending::own_agents;
+
+/// How many namespaces an error names.
+const SHOWN: usize = 10;
 
 /// Reads or changes entries.
 pub(super) async fn main(command: &Context) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
     let ask = async |method, path: &str, body: Option<Value>| ask_service(&stores, (method, path), body.as_ref()).await;
     match command {
-        Context::List { namespace, prefix, .. } => {
+        Context::List { namespace: None, .. } => {
+            let agents = own_agents(&stores).await?;
+            let memories: Vec<String> = agents.iter().take(SHOWN).map(|agent| format!("memory:{agent}")).collect();
+            let more = if agents.len() > SHOWN { ", …" } else { "" };
+            Err(Failure::usage(format!(
+                "name a namespace: {}{more}; run:ID of a run, with its whole id; or one of `namespaces` in the files of agents",
+                visible(&memories.join(", "))
+            )))
+        }
+        Context::List { namespace: Some(namespace), prefix, .. } => {
             let prefix = prefix.as_deref().unwrap_or_default();
             let path = format!("/v1/context/{}?prefix={}", encoded(namespace), encoded(prefix));
             Ok(list(namespace, ask("GET", &path, None).await?))

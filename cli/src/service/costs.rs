@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use callboard::messages::{Cost, visible};
+use callboard::env::Env;
+use callboard::messages::{Cost, Timestamp, visible};
 
 use crate::page::{Failure, Page, grouped, lines_of, table};
+use crate::values::time_span;
 
 use super::arguments::Usage;
 use super::boards::{ask_service, encoded};
@@ -20,7 +22,15 @@ const SUMS: [&str; 4] = ["delegations", "input_tokens", "output_tokens", "cost_n
 pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
     let Usage { since, choice, json: _ } = arguments;
     let (stores, mut pages, mut next) = (choice.stores()?, Vec::new(), None);
-    let since: Vec<String> = since.iter().map(|since| format!("since={}", encoded(since))).collect();
+    let now = Env::system().now().wall.as_millis();
+    let begin = |since: &String| match time_span(since) {
+        Ok(ago) => {
+            let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+            Timestamp::from_millis(now.saturating_sub(ago)).to_string()
+        }
+        Err(_) => since.clone(),
+    };
+    let since: Vec<String> = since.iter().map(|since| format!("since={}", encoded(&begin(since)))).collect();
     loop {
         let query: Vec<String> = since.iter().cloned().chain(next).collect();
         let page = ask_service(&stores, ("GET", &format!("/v1/usage?{}", query.join("&"))), None).await?;

@@ -207,6 +207,18 @@ async fn respond(
     Ok(Page::new(format!("{done}: {}\n", waits::line(&wait, Env::system().now().wall).1), answer))
 }
 
+/// The same error; where what was written is the code of a card, followed by the id of what waits.
+async fn with_code(stores: &Stores, wanted: &str, failure: Failure) -> Failure {
+    let Ok(AllWaits { found, .. }) = AllWaits::of(stores).await else { return failure };
+    let begin = format!("approval:{wanted}");
+    let ids = found.iter().map(|(wait, _)| wait.id().to_string());
+    let named: Vec<String> = ids.filter(|id| id.starts_with(&begin)).map(|id| format!("    {id}")).collect();
+    if named.is_empty() {
+        return failure;
+    }
+    failure.with(&format!("{wanted} is the code of a card, which is no id; write\n{}", named.join("\n")))
+}
+
 /// What waits under this id, or the only thing that a run of this name waits for.
 async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failure> {
     let id: Option<PendingId> = wanted.parse().ok();
@@ -217,7 +229,10 @@ async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failu
             return found
                 .ok_or_else(|| Failure::new(exit.unwrap_or(Exit::NotFound), not_waited_for(wanted)).with(&notes));
         }
-        None => stores.find(wanted).await?,
+        None => match stores.find(wanted).await {
+            Ok(found) => found,
+            Err(failure) => return Err(with_code(stores, wanted, failure).await),
+        },
     };
     let mut waiting = waits::open(&read(&store, run).await?);
     match (waiting.pop(), waiting.len()) {

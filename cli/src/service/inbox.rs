@@ -23,15 +23,18 @@ pub(super) async fn read(arguments: &Read) -> Result<Page, Failure> {
     let path = format!("/v1/agents/{}/inbox", encoded(agent));
     let stores = choice.stores()?;
     let inbox = ask_service(&stores, ("GET", &path), None).await?;
-    let mut drawn = table(["at", "run", "from", "message"], &[]);
     let messages = inbox["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     if messages.is_empty() && !is_known(&stores, agent).await? {
         return Err(Failure::not_found(format!("no agent and no token has the name {}", visible(&quoted(agent)))));
     }
+    // Tasks have no time of their own.
+    let has_times = messages.iter().any(|message| message["at"].is_string());
+    let cells = |cells: [String; 4]| cells.into_iter().skip(usize::from(!has_times));
+    let mut drawn = table(cells(["at", "run", "from", "message"].map(str::to_owned)).collect::<Vec<_>>(), &[]);
     for message in messages {
         let text = |field: &str| message[field].as_str().unwrap_or_default();
         let run = text("request_id").parse().map_or_else(|_| visible(text("request_id")), short);
-        drawn.add_row([time_of(&message["at"]), run, visible(text("from_agent")), said(message)]);
+        drawn.add_row(cells([time_of(&message["at"]), run, visible(text("from_agent")), said(message)]));
     }
     let text = if messages.is_empty() {
         format!("the inbox of {} has no messages\n", visible(agent))

@@ -13,7 +13,7 @@ use crate::run_names::short;
 use crate::stores::Common;
 use crate::values::{self, time_span, words};
 
-use super::boards::{ask_service, encoded, run_of};
+use super::boards::{answer_of_service, ask_service, encoded, of_service, run_of};
 use super::sending::check_agent;
 
 #[derive(Debug, Subcommand)]
@@ -224,7 +224,12 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
             if let Some(agent) = &add.target.to {
                 check_agent(&stores, agent).await?;
             }
-            let schedule = ask("POST", "/v1/schedules", Some(&add.definition())).await?;
+            let answer = of_service(&stores).request("POST", "/v1/schedules", Some(&add.definition())).await;
+            let is_taken = matches!(answer, Ok((409, _)));
+            let added = answer_of_service(&stores, answer);
+            // As all names that are taken.
+            let schedule =
+                added.map_err(|error| if is_taken { Failure::usage(error.text().to_owned()) } else { error })?;
             let name = visible(&add.name);
             let text = match schedule["secret"].as_str() {
                 Some(secret) => format!("{name}  receives POST {}\nsecret {}\n", path_of(&add.name), visible(secret)),

@@ -57,6 +57,13 @@ fn each(agents: &Value) -> impl Iterator<Item = &Value> {
     agents["agents"].as_array().into_iter().flatten()
 }
 
+/// The names of the agents that are not built in.
+pub(super) async fn own_agents(stores: &Stores) -> Result<Vec<String>, Failure> {
+    let agents = agents_of(stores).await?;
+    let own = each(&agents).filter(|agent| agent["is_built_in"] != true);
+    Ok(own.filter_map(|agent| agent["agent"].as_str()).map(str::to_owned).collect())
+}
+
 /// Whether the server has an agent of this name.
 pub(super) async fn is_agent(stores: &Stores, name: &str) -> Result<bool, Failure> {
     Ok(each(&agents_of(stores).await?).any(|agent| agent["agent"] == name))
@@ -86,12 +93,23 @@ pub(super) async fn check_agent(stores: &Stores, to: &str) -> Result<(), Failure
 /// Lists the agents of the server.
 pub(super) async fn agents(arguments: &Common) -> Result<Page, Failure> {
     let answer = agents_of(&arguments.choice.stores()?).await?;
-    let mut drawn = table(["agent", "role", "capabilities"], &[]);
+    let mut drawn = table(["agent", "role", "capabilities", ""], &[]);
     for agent in each(&answer) {
         let text = |field: &str| visible(agent[field].as_str().unwrap_or_default());
         let capabilities = agent["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let capabilities: Vec<String> = capabilities.map(visible).collect();
-        drawn.add_row([text("agent"), text("role"), capabilities.join(", ")]);
+        let built_in = if agent["is_built_in"] == true { "built in" } else { "" };
+        drawn.add_row([text("agent"), text("role"), capabilities.join(", "), built_in.to_owned()]);
     }
-    Ok(Page::new(lines_of(&drawn), answer))
+    let refused: Vec<&str> =
+        answer["refused_files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let remarks = match refused.as_slice() {
+        [] => String::new(),
+        files => format!(
+            "not used as they are now: {}; the log of the server has why, `callboard check` reports defects, and what permits more than \
+             at the start of the server takes effect at the next one\n",
+            visible(&files.join(", "))
+        ),
+    };
+    Ok(Page { remarks, ..Page::new(lines_of(&drawn), answer) })
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use callboard::Callboard;
 use callboard::env::Env;
@@ -15,7 +16,7 @@ use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard_agents::hide_from_programs;
 use callboard_server::private::{ClientError, ListenError};
-use callboard_server::{Server, Tls, TlsError};
+use callboard_server::{AgentFiles, Server, Tls, TlsError};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
@@ -71,6 +72,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
     config.check_prices(&loaded.unpriced)?;
+    let files = watch::Sender::new(loaded.files());
     let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
     let figures = Figures::record();
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);
@@ -88,6 +90,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
         let url = url_of(address, tls.is_some());
         let mut server = Server::new(board.clone(), tokens).refuse_decisions(refuses_decisions);
+        server = server.agent_files(files.subscribe());
         server = server.limits(settings.limits).trusted_proxies(settings.proxies).people(people.tokens());
         let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
@@ -116,7 +119,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
                 None => server.serve(listener, stopped).await,
             }
         });
-        watch_over(&board, (&stores, &store, &arguments.files.root), loaded, &url, &mut signals).await?;
+        watch_over(&board, (&stores, &store, &arguments.files.root), (loaded, &files), &url, &mut signals).await?;
         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
         Ok(serving)
     };
@@ -144,11 +147,11 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
 async fn watch_over(
     board: &Callboard,
     (stores, store, root): (&Stores, &Store, &Path),
-    loaded: LoadedAgents,
+    (loaded, files): (LoadedAgents, &watch::Sender<AgentFiles>),
     url: &str,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    let LoadedAgents { mut watch, own, names, invalid, .. } = loaded;
+    let LoadedAgents { watch: mut watched, own, names, invalid, .. } = loaded;
     resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.folder())));
     protection::warning().iter().for_each(|warning| note(warning));
@@ -171,9 +174,11 @@ async fn watch_over(
                 let kind = waits::line(&asked, Env::system().now().wall).0;
                 note(&format!("{} waits for you: {kind}\n{}", short(asked.run()), shown_card(&asked, Detail::Brief, stores, None).trim_end()));
             }
-            () = changed(&mut watch) => {
-                if let Some(watch) = &mut watch {
-                    watch.reload(board).await.iter().for_each(|line| note_words(line));
+            () = changed(&mut watched) => {
+                if let Some(watched) = &mut watched {
+                    let lines = watched.reload(board).await;
+                    files.send_replace(watched.files());
+                    lines.iter().for_each(|line| note_words(line));
                 }
             }
             reason = board.ended() => return Err(Failure::failed(format!("the board has ended: {reason}"))),

@@ -1,13 +1,16 @@
 //! Agents and models whose files change during a run: real processes, and a model on this machine.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::agents::{agent_with, agent_with_prompt, agents};
 use crate::support::model::Model;
+use crate::support::project::Project;
 use crate::support::running::Running;
+use crate::support::serving::Serving;
 use crate::support::{command, make_pipe, write};
 
 /// A folder with this agent, and a model.
@@ -68,6 +71,35 @@ fn entries_that_are_not_files_and_appear_during_a_run_are_reported_once_and_left
     model.request();
     model.answers("two");
     assert_answers(run, "two\n");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_server_marks_built_in_agents_and_names_files_that_are_not_used_until_they_are_right() {
+    let project = Project::new();
+    let mut serving = Serving::start(&project);
+    let agents = || project.callboard(&["agents"]);
+    let listed = agents();
+    let row = |name: &str| listed.out.lines().find(|row| row.trim().starts_with(name)).unwrap().to_owned();
+    assert!(row("summarizer").ends_with("built in") && row("writer").trim() == "writer", "{}", listed.out);
+    assert_eq!(listed.error, "");
+    let mut log = BufReader::new(serving.process.as_mut().unwrap().stderr.take().unwrap()).lines();
+    let mut until = |text: &str| assert!(log.any(|line| line.unwrap().contains(text)), "{text}");
+    write(&project.folder, "agents/critic.toml", "[agent]\nname = \"critic\"\nmod = \"plan\"\n");
+    until("critic.toml: refused");
+    let refused = agents();
+    let begin =
+        "not used as they are now: critic.toml; the log of the server has why, `callboard check` reports defects";
+    assert!(refused.error.starts_with(begin) && !refused.out.contains("critic"), "{}", refused.error);
+    write(&project.folder, "agents/critic.toml", "[agent]\nname = \"critic\"\n");
+    until("critic.toml: added: critic takes tasks");
+    let right = agents();
+    assert!(right.out.contains("critic") && right.error.is_empty(), "{} {}", right.out, right.error);
+    let namespaces = project.callboard(&["context", "list"]);
+    let named = "error: name a namespace: memory:critic, memory:writer; run:ID of a run, with its whole id; or one of `namespaces` in the \
+                 files of agents\n";
+    assert_eq!((namespaces.code, &*namespaces.error), (Some(2), named));
+    serving.stop();
 }
 
 /// The catalog of another model at the same address.

@@ -20,7 +20,7 @@ fn a_schedule_is_added_shown_paused_resumed_run_and_removed() {
     let next = added.out.strip_prefix("new year  fires next at ").unwrap_or_else(|| panic!("{}", added.error));
     assert!(next.ends_with("-01-01 02:00:00Z\n"), "{next}");
     for (arguments, code, reason) in [
-        (vec!["add", "new year", "x", "--every", "1h"], 1, "there is a schedule new year"),
+        (vec!["add", "new year", "x", "--every", "1h"], 2, "there is a schedule new year"),
         (vec!["add", "x", "x", "--cron", "0 3 31 2 *"], 2, "never fires"),
         (vec!["add", "x", "x", "--at", "2020-01-01T00:00:00Z"], 2, "has passed"),
         (vec!["add", "x", "x", "--every", "0s"], 2, "write a time from 1s to 366d"),

@@ -229,6 +229,12 @@ fn what_a_delegation_waits_for_is_decided_at_another_terminal() {
     }
     let answered = project.callboard(&["answer", &id, "yes"]);
     assert!(answered.code == Some(2) && answered.error.contains("callboard approve"), "{}", answered.error);
+    let code = &approval["approval:".len()..][..4];
+    let by_code = project.callboard(&["approve", code]);
+    let meant = format!("\n{code} is the code of a card, which is no id; write\n    {approval}\n");
+    assert!(by_code.code == Some(3) && by_code.error.ends_with(&meant), "{}", by_code.error);
+    let inbox = project.callboard(&["read", "writer"]).out;
+    assert!(inbox.starts_with(" run ") && inbox.contains("owner  asks: look"), "tasks have no time: {inbox}");
     let denied = project.callboard(&["deny", &id, "--reason", "not now"]);
     assert!(denied.code == Some(0) && denied.out.starts_with("denied: writer wants to "), "{}", denied.error);
     project.model.calls("FileSearch", json!({ "pattern": "y" }));

@@ -192,6 +192,7 @@ fn what_runs_have_used_is_shown_by_day_agent_model_and_who_gave_them() {
         assert_eq!(project.callboard(&["wait", &id]).code, Some(0));
     }
     let used = project.callboard(&["usage", "--since", "2026-01-01", "--json"]).json();
+    assert_eq!(project.callboard(&["usage", "--since", "1d", "--json"]).json(), used);
     let row = &used["usage"][0];
     assert_eq!(
         [&row["agent"], &row["model"], &row["from_agent"], &row["delegations"]],

@@ -428,3 +428,11 @@ fn programs_of_agents_servers_and_workflows_start_without_the_terminal_and_its_d
         assert_eq!(seen(name), "it has looked\n", "{name}");
     }
 }
+
+#[test]
+fn a_table_on_a_terminal_that_reports_no_width_is_as_wide_as_most() {
+    let project = Project::new();
+    assert_eq!(project.callboard(&["tokens", "add", "laptop"]).code, Some(0));
+    let listed = Screen::of_columns(project.command(&["tokens", "list"]), 0).ended();
+    assert!(listed.contains(" laptop ") && listed.contains(" read, delegate "), "{listed}");
+}

@@ -1,5 +1,6 @@
 //! The board itself: whether it works, its agents, and its tree of supervisors.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -11,6 +12,15 @@ use serde_json::{Value, json};
 use crate::context::Shared;
 use crate::json::stable;
 use crate::problem::{Problem, ProblemCode};
+
+/// Where the agents of a server are from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentFiles {
+    /// The agents that are in no file, because the program brings them.
+    pub built_in: BTreeSet<String>,
+    /// The files that are not used as they are now: they have defects, or what they change was refused.
+    pub refused: Vec<String>,
+}
 
 /// Answers whether the board works. It asks no actor, because anybody may ask.
 pub(crate) async fn health(State(context): Shared) -> Result<Json<Value>, Problem> {
@@ -34,7 +44,14 @@ pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem
 /// Answers with the agents and what they announce.
 pub(crate) async fn list(State(context): Shared) -> Json<Value> {
     let roster = context.board.agents().roster();
-    Json(json!({ "agents": roster.iter().map(stable).collect::<Vec<_>>() }))
+    let AgentFiles { built_in, refused } =
+        context.files.as_ref().map(|files| files.borrow().clone()).unwrap_or_default();
+    let agents = roster.iter().map(|presence| {
+        let mut shown = stable(presence);
+        shown["is_built_in"] = built_in.contains(presence.agent.as_str()).into();
+        shown
+    });
+    Json(json!({ "agents": agents.collect::<Vec<_>>(), "refused_files": refused }))
 }
 
 /// Answers with the tree of supervisors.

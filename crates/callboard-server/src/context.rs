@@ -9,6 +9,7 @@ use callboard::messages::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::agents::AgentFiles;
 use crate::audit::Audit;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;
@@ -37,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) proxies: Arc<[Network]>,
     /// The people, by the names of their tokens.
     pub(crate) people: Arc<BTreeMap<String, Arc<str>>>,
+    /// Where the agents are from, if the server was given it.
+    pub(crate) files: Option<watch::Receiver<AgentFiles>>,
     /// Why decisions are refused, if they are.
     pub(crate) refuses_decisions: fn() -> Option<String>,
     /// Whether event streams are to end.
@@ -60,6 +63,7 @@ impl Context {
             limits,
             proxies,
             people,
+            files: None,
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }

@@ -11,6 +11,7 @@ use callboard::messages::{Limits, RunId, Task, TraceParent, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Fork, Run};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -44,6 +45,7 @@ pub(crate) struct Request {
     /// What to work on; the body by default.
     #[serde(default, deserialize_with = "present")]
     input: Option<Value>,
+    #[serde(default, deserialize_with = "limits")]
     limits: Option<Limits>,
     deadline_ms: Option<u64>,
     /// An outside resource that the task is about, such as an issue.
@@ -51,6 +53,17 @@ pub(crate) struct Request {
     /// Whether the input comes from elsewhere, so that the run is tainted. It is set for tokens without the scope `admin`.
     #[serde(default)]
     is_untrusted: bool,
+}
+
+/// Limits: the name of a class, or an object of single ones.
+fn limits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Limits>, D::Error> {
+    let read = match Option::<Value>::deserialize(deserializer)? {
+        None => return Ok(None),
+        Some(Value::String(class)) => class.parse().map(Limits::of),
+        Some(limits @ Value::Object(_)) => Limits::deserialize(limits).map_err(|error| error.to_string()),
+        Some(_) => Err("write simple, medium, complex, or an object such as {\"tokens\": 50000}".to_owned()),
+    };
+    read.map(Some).map_err(|why| D::Error::custom(format!("`limits`: {why}")))
 }
 
 impl Request {
@@ -315,6 +328,7 @@ pub(crate) struct Forked {
     /// The input of the turn; that which it had by default.
     #[serde(default, deserialize_with = "present")]
     input: Option<Value>,
+    #[serde(default, deserialize_with = "limits")]
     limits: Option<Limits>,
 }
 
@@ -352,7 +366,11 @@ pub(crate) async fn status(State(context): Shared, RawQuery(query): RawQuery) ->
 pub(crate) fn find(context: &Context, id: &str) -> Result<RunHandle, Problem> {
     match id.parse() {
         Ok(run) => Ok(context.board.run(run)),
-        Err(_) => Err(Problem::not_found(format!("{} is no id of a delegation, which is a UUID", visible(id)))),
+        Err(_) => Err(Problem::not_found(format!(
+            "{} is no id of a delegation, which is a UUID: `request_id`, also in `callboard status {} --json`",
+            visible(id),
+            if id.starts_with("req-") { visible(id) } else { "RUN".to_owned() }
+        ))),
     }
 }
 

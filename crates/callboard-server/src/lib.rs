@@ -64,6 +64,7 @@ mod watching;
 mod workflows;
 
 pub use access::Access;
+pub use agents::AgentFiles;
 #[cfg(unix)]
 pub use callboard_private::FolderError;
 pub use limits::HttpLimits;

@@ -93,6 +93,7 @@ fn operation(route: &Route) -> Option<Operation> {
     let text = || json!({ "type": "string" });
     let any = || json!({});
     let number = || json!({ "type": "integer", "minimum": 1 });
+    let limits = || json!({ "anyOf": [{ "enum": ["simple", "medium", "complex"] }, { "type": "object" }] });
     let page = |name: &str, of: Value| {
         object(&json!({ name: list(of), "next": { "type": ["string", "null"] } }), &[name, "next"])
     };
@@ -102,7 +103,8 @@ fn operation(route: &Route) -> Option<Operation> {
         ("GET", "/v1/ready") => Operation::of("Whether the board works and has read the runs of its store", health()),
         ("GET", "/v1/openapi.json") => Operation::of("This description", json!({ "type": "object" })),
         ("GET", "/v1/agents") => {
-            let agents = object(&json!({ "agents": list(json!({ "type": "object" })) }), &["agents"]);
+            let agents = json!({ "agents": list(json!({ "type": "object" })), "refused_files": list(text()) });
+            let agents = object(&agents, &["agents", "refused_files"]);
             Operation::of("The agents and what they announce", agents)
         }
         ("GET", "/v1/agents/{name}/inbox") => {
@@ -197,7 +199,7 @@ fn operation(route: &Route) -> Option<Operation> {
         }
         ("POST", "/v1/delegations") => {
             let task = json!({
-                "to": text(), "workflow": text(), "body": text(), "input": any(), "limits": { "type": "object" },
+                "to": text(), "workflow": text(), "body": text(), "input": any(), "limits": limits(),
                 "deadline_ms": { "type": "integer", "minimum": 0 }, "reference": text(), "is_untrusted": { "type": "boolean" },
             });
             Operation::of("Delegates a task", schema("Delegation")).body(body(&task, &["body"])).accepted()
@@ -217,7 +219,7 @@ fn operation(route: &Route) -> Option<Operation> {
                 .accepted()
         }
         ("POST", "/v1/delegations/{id}/fork") => {
-            let fork = json!({ "turn": number(), "input": any(), "limits": { "type": "object" } });
+            let fork = json!({ "turn": number(), "input": any(), "limits": limits() });
             Operation::of("Continues a delegation from a turn", schema("Delegation"))
                 .body(body(&fork, &["turn"]))
                 .accepted()

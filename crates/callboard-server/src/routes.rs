@@ -16,8 +16,10 @@ use axum::{Extension, Router};
 use callboard::Callboard;
 use callboard::messages::visible;
 use futures::FutureExt as _;
+use tokio::sync::watch;
 
 use crate::access::{self, Access, Entrance};
+use crate::agents::AgentFiles;
 use crate::audit::{self, Audit, Recorder};
 use crate::context::Context;
 use crate::figures::{self, Measured};
@@ -190,6 +192,13 @@ impl Server {
         let people = tokens.into_iter().map(|(token, person)| (token, person.into())).collect();
         let renewed = self.context.renewed(self.context.origins.clone());
         Self { context: Arc::new(Context { people: Arc::new(people), ..renewed }) }
+    }
+
+    /// Names where the agents are from, now and later: `/v1/agents` shows which are built in, and which files are not used as they are.
+    #[must_use]
+    pub fn agent_files(self, files: watch::Receiver<AgentFiles>) -> Self {
+        let renewed = self.context.renewed(self.context.origins.clone());
+        Self { context: Arc::new(Context { files: Some(files), ..renewed }) }
     }
 
     /// Adds text for Prometheus to the figures at `/v1/metrics`, such as that of the recorder which the process has for the

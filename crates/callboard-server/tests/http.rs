@@ -54,6 +54,33 @@ async fn the_most_bytes_of_a_body_are_a_setting() {
 }
 
 #[tokio::test]
+async fn limits_are_a_class_or_single_ones_and_a_short_id_is_answered_with_the_id_that_is_meant() {
+    let service = Service::start().await;
+    let client = service.client("ci", [Scope::Read, Scope::Delegate]);
+    let task = |limits: Value| json!({ "to": "echo", "body": "x", "limits": limits });
+    for limits in [json!("simple"), json!({ "tokens": 10 }), Value::Null] {
+        assert_eq!(client.post("/v1/delegations", &task(limits)).await.status, 202);
+    }
+    for (limits, why) in [
+        (json!("smiple"), "unknown complexity class \"smiple\"; use simple, medium or complex"),
+        (json!(3), "write simple, medium, complex, or an object such as {\"tokens\": 50000}"),
+        (json!({ "token": 1 }), "unknown field `token`, expected one of `handoffs`, `tokens`"),
+    ] {
+        let refused = client.post("/v1/delegations", &task(limits)).await;
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(refused.status == 400 && detail.contains(&format!("`limits`: {why}")), "{detail}");
+    }
+    for (id, shown) in [("req-9c41d7e0b2f6", "req-9c41d7e0b2f6"), ("9c41", "RUN")] {
+        let unknown = client.get(&format!("/v1/delegations/{id}")).await;
+        let detail = format!(
+            "{id} is no id of a delegation, which is a UUID: `request_id`, also in `callboard status {shown} --json`"
+        );
+        assert_eq!((unknown.status, unknown.json()["detail"].as_str()), (404, Some(&*detail)));
+    }
+    service.end().await;
+}
+
+#[tokio::test]
 async fn a_task_is_delegated_followed_and_its_result_read() {
     let service = Service::start().await;
     let client = service.client("ci", [Scope::Read, Scope::Delegate]);

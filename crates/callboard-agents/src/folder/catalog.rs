@@ -232,6 +232,11 @@ impl Catalog {
         }
     }
 
+    /// Whether the file was refused when it was read last.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
     /// The file's name in reports.
     pub(super) fn name(&self) -> String {
         self.file.origin()

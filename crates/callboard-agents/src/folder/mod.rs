@@ -291,6 +291,13 @@ impl AgentFolder {
         self.load_if(|_| true)
     }
 
+    /// Returns the files that are not in effect as they are now, by their names in reports: each has a defect, or what it changes was refused.
+    pub fn refused_files(&self) -> Vec<String> {
+        let catalog = self.catalog.iter().filter(|catalog| catalog.is_refused()).map(Catalog::name);
+        let files = self.files.iter().filter(|(_, known)| known.refusal.is_some()).map(|(file, _)| file.clone());
+        catalog.chain(files).collect()
+    }
+
     /// Loads the folder if `permits` accepts these reports of defective files.
     fn load_if(
         &mut self,
