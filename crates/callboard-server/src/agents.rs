@@ -1,6 +1,5 @@
 //! The board itself: whether it works, its agents, and its tree of supervisors.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -9,18 +8,10 @@ use callboard::supervision::tree::{ActorState, TreeNode};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use crate::agent_files::AgentFiles;
 use crate::context::Shared;
 use crate::json::stable;
 use crate::problem::{Problem, ProblemCode};
-
-/// Where the agents of a server are from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentFiles {
-    /// The agents that are in no file, because the program brings them.
-    pub built_in: BTreeSet<String>,
-    /// The files that are not used as they are now: they have defects, or what they change was refused.
-    pub refused: Vec<String>,
-}
 
 /// Answers whether the board works. It asks no actor, because anybody may ask.
 pub(crate) async fn health(State(context): Shared) -> Result<Json<Value>, Problem> {

@@ -9,7 +9,7 @@ use callboard::messages::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::agents::AgentFiles;
+use crate::agent_files::AgentFiles;
 use crate::audit::Audit;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;

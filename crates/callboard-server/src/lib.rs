@@ -23,6 +23,7 @@
 //! ```
 
 mod access;
+mod agent_files;
 mod agents;
 mod audit;
 mod body;
@@ -64,7 +65,7 @@ mod watching;
 mod workflows;
 
 pub use access::Access;
-pub use agents::AgentFiles;
+pub use agent_files::AgentFiles;
 #[cfg(unix)]
 pub use callboard_private::FolderError;
 pub use limits::HttpLimits;

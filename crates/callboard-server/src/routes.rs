@@ -19,7 +19,7 @@ use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{self, Access, Entrance};
-use crate::agents::AgentFiles;
+use crate::agent_files::AgentFiles;
 use crate::audit::{self, Audit, Recorder};
 use crate::context::Context;
 use crate::figures::{self, Measured};
