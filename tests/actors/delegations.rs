@@ -59,7 +59,9 @@ async fn turns_for_programs_with_no_request_between_them_have_requests_of_their_
         .await
         .unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let result = run.result().await.unwrap();
+    // A turn that asks for something else when it is repeated waits for a person.
+    let result =
+        tokio::time::timeout(Duration::from_secs(60), run.result()).await.expect("the run does not end").unwrap();
     assert_eq!((&result.outcome, &result.output), (&Outcome::Finished, &json!(["one", "other"]).into()));
     let delegations =
         run.history().await.unwrap().into_iter().filter(|event| matches!(event, RunEvent::Delegated { .. }));
