@@ -317,7 +317,7 @@ fn raise(needed: Option<(&'static str, u64)>) -> String {
         _ => (to.to_string(), to.to_string()),
     };
     format!(
-        "raise `limits.{limit}` of the task: --limits '{{\"{limit}\": {json}}}' on the command line, \
+        "raise `limits.{limit}` of the task to at least this: --limits '{{\"{limit}\": {json}}}' on the command line, \
          .limits(Limits {{ {limit}: {rust}, ..Limits::default() }}) in Rust"
     )
 }
@@ -429,7 +429,7 @@ mod tests {
         let refusal = Refusal::HandoffLimit { max: usual.handoffs, asked: 2 };
         assert_eq!(
             refusal.to_string(),
-            "the run has used its 5 handoffs and delegations, and 2 more are asked for; raise `limits.handoffs` of the task: \
+            "the run has used its 5 handoffs and delegations, and 2 more are asked for; raise `limits.handoffs` of the task to at least this: \
              --limits '{\"handoffs\": 7}' on the command line, .limits(Limits { handoffs: 7, ..Limits::default() }) in Rust"
         );
         let refusal = Refusal::AgentLimit { max: usual.agents, agent: AgentName::new("sixth").unwrap() };

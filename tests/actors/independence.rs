@@ -37,7 +37,7 @@ async fn an_agent_that_cannot_pass_control_on_finishes_alone_and_the_result_repo
     assert_eq!(
         result.alone[0].to_string(),
         "lead finished alone what was to go to writer: the run has used its 0 handoffs and delegations, and 1 more is asked \
-         for; raise `limits.handoffs` of the task: --limits '{\"handoffs\": 1}' on the command line, \
+         for; raise `limits.handoffs` of the task to at least this: --limits '{\"handoffs\": 1}' on the command line, \
          .limits(Limits { handoffs: 1, ..Limits::default() }) in Rust"
     );
     let seen = serde_json::to_string(&lead.requests()[1].messages[2]).unwrap();

@@ -239,7 +239,7 @@ async fn a_delegation_has_its_own_budget_within_its_parents_also_in_turns_that_i
     let refused =
         "refused: 11 tokens do not fit the budget of 50 (40 spent, 0 reserved); raise the tokens of the delegation";
     assert_eq!(result.output[0], json!(refused));
-    let of_run = "refused: 31 tokens do not fit the budget of 100 (70 spent, 0 reserved); raise `limits.tokens` of the task: \
+    let of_run = "refused: 31 tokens do not fit the budget of 100 (70 spent, 0 reserved); raise `limits.tokens` of the task to at least this: \
          --limits '{\"tokens\": 101}' on the command line, .limits(Limits { tokens: 101, ..Limits::default() }) in Rust";
     assert_eq!(result.output[1], json!(of_run), "what was used beyond the delegation's budget counts for the run");
     assert_eq!((result.metrics.tokens_spent, result.metrics.overrun), (100, 0));

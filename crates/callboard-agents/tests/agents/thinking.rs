@@ -268,7 +268,7 @@ async fn a_model_that_gives_a_task_back_into_its_chain_or_too_deep_is_answered_w
     let chain = "lead → helper";
     assert_eq!(back, format!("lead is already in the delegation chain {chain}; give the task to an agent outside it"));
     let expected = format!(
-        "delegation depth 1 is used up by {chain}; split the task differently, or raise `limits.depth` of the task: "
+        "delegation depth 1 is used up by {chain}; split the task differently, or raise `limits.depth` of the task to at least this: "
     );
     assert!(deep.starts_with(&expected), "{deep}");
 }

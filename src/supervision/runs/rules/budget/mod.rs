@@ -335,7 +335,7 @@ mod tests {
         let refusal = budget.check(None, 1).unwrap_err();
         assert_eq!(
             refusal.to_string(),
-            "1 tokens do not fit the budget of 10 (0 spent, 10 reserved); raise `limits.tokens` of the task: \
+            "1 tokens do not fit the budget of 10 (0 spent, 10 reserved); raise `limits.tokens` of the task to at least this: \
              --limits '{\"tokens\": 11}' on the command line, .limits(Limits { tokens: 11, ..Limits::default() }) in Rust"
         );
     }
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(
             budget.check(None, 16).unwrap_err().to_string(),
             "16 tokens do not fit the budget of 100 (80 spent, of which 80 by calls that never reported, 5 reserved); \
-             settle or release them before the attempt ends, or raise `limits.tokens` of the task: \
+             settle or release them before the attempt ends, or raise `limits.tokens` of the task to at least this: \
              --limits '{\"tokens\": 101}' on the command line, .limits(Limits { tokens: 101, ..Limits::default() }) in Rust"
         );
         budget.settle((1, 0), Some(Usage::of(7, 3)), UsedBy::Run);
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(
             budget.check_call(None, 1, dollars(200_000_001)).unwrap_err().to_string(),
             "$0.2000 more does not fit the $2.50 that the run may cost ($2.30 spent, of which $2.30 by calls that never \
-             reported, $0 reserved); settle or release them before the attempt ends, or raise `limits.cost` of the task: \
+             reported, $0 reserved); settle or release them before the attempt ends, or raise `limits.cost` of the task to at least this: \
              --limits '{\"cost\": \"2.500000001\"}' on the command line, \
              .limits(Limits { cost: Some(Cost(2500000001)), ..Limits::default() }) in Rust"
         );
