@@ -8,18 +8,16 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::Next;
-use axum::response::Response;
 use callboard::messages::{Timestamp, visible};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::figures::Answered;
+use crate::context::Context;
 use crate::problem::ProblemCode;
 use crate::proxies::{self, Network};
-use crate::tokens::{Caller, Tokens};
+use crate::tokens::Caller;
 
 /// From how many bytes on a file is rotated.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
@@ -52,13 +50,13 @@ impl Audit {
             "at": at.to_string(), "who": null, "person": null, "from": from, "method": "POST", "path": path, "status": null, "code": code,
             "count": count,
         });
-        self.write(false, &line);
+        self.write(false, || line);
     }
 
-    fn write(&self, is_known: bool, line: &Value) {
+    fn write(&self, is_known: bool, line: impl FnOnce() -> Value) {
         let Some(files) = &self.files else { return };
         let mut log = files[usize::from(!is_known)].lock();
-        if let Err(error) = log.append(format!("{line}\n").as_bytes()) {
+        if let Err(error) = log.append(format!("{}\n", line()).as_bytes()) {
             tracing::error!(path = %log.path.display(), %error, "a request was not recorded in the audit log");
         }
     }
@@ -150,15 +148,6 @@ impl Sender {
     }
 }
 
-/// What requests are recorded with: where, and the clock.
-#[derive(Clone)]
-pub(crate) struct Recorder {
-    pub(crate) audit: Arc<Audit>,
-    pub(crate) answered: Answered,
-    pub(crate) tokens: Tokens,
-    pub(crate) proxies: Arc<[Network]>,
-}
-
 /// A request that is under way. It is recorded also if the client leaves before the response.
 pub(crate) struct Entry {
     audit: Arc<Audit>,
@@ -183,8 +172,8 @@ impl Entry {
         Self { audit, at, sender, from, method: method.to_owned(), path, outcome: None }
     }
 
-    /// Sets how it ended.
-    pub(crate) fn end(&mut self, status: StatusCode, code: Option<ProblemCode>) {
+    /// Records how it ended.
+    pub(crate) fn end(mut self, status: StatusCode, code: Option<ProblemCode>) {
         self.outcome = Some((status, code));
     }
 }
@@ -206,31 +195,31 @@ impl Drop for Entry {
         let code = self.outcome.and_then(|(_, code)| code).map(ProblemCode::as_str);
         let (method, path) = (&self.method, &self.path);
         tracing::info!(target: "callboard::audit", who, person, from, method, path, status, code, "request");
-        let line = json!({
-            "at": self.at.to_string(), "who": who, "person": person, "from": from, "method": method, "path": path, "status": status, "code": code,
-        });
-        self.audit.write(who.is_some(), &line);
+        let line = || {
+            json!({
+                "at": self.at.to_string(), "who": who, "person": person, "from": from, "method": method, "path": path,
+                "status": status, "code": code,
+            })
+        };
+        self.audit.write(who.is_some(), line);
     }
 }
 
-/// Records a request with its outcome.
-pub(crate) async fn record(State(recorder): State<Recorder>, mut request: Request, next: Next) -> Response {
+/// Begins to record a request. Its handler finds who sent it, once that is known, and where it comes from among its extensions.
+pub(crate) fn begin(context: &Context, request: &mut Request) -> Entry {
     let sender = Sender::default();
-    request.extensions_mut().insert(sender.clone());
-    let from = request.extensions_mut().remove::<Peer>().map(|peer| {
-        let peer = peer.of(request.headers(), &recorder.proxies);
-        let from = Arc::clone(&peer.shown);
-        request.extensions_mut().insert(peer);
-        from
-    });
+    let peer = request.extensions().get::<Peer>().cloned().map(|peer| peer.of(request.headers(), &context.proxies));
+    let from = peer.as_ref().map(|peer| Arc::clone(&peer.shown));
     // The path is without the query, which may have a token.
     let (method, path) = (request.method().as_str(), request.uri().path());
-    let mut entry = Entry::begin(recorder.audit, recorder.tokens.now(), (sender, from), method, path);
-    let response = next.run(request).await;
-    let (status, code) = (response.status(), response.extensions().get::<ProblemCode>().copied());
-    recorder.answered.count(status, code);
-    entry.end(status, code);
-    response
+    let (audit, at) = (Arc::clone(&context.audit), context.now());
+    let entry = Entry::begin(audit, at, (sender.clone(), from), method, path);
+    let extensions = request.extensions_mut();
+    extensions.insert(sender);
+    if let Some(peer) = peer {
+        extensions.insert(peer);
+    }
+    entry
 }
 
 #[cfg(test)]

@@ -7,18 +7,19 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use callboard::messages::{Limits, RunId, Task, TraceParent, TurnId, visible};
+use callboard::messages::{Limits, RunId, Task, Timestamp, TraceParent, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Fork, Run};
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::ser::{SerializeMap as _, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::body::{Body, Id, present};
 use crate::context::{Context, Shared};
-use crate::json::{self as shapes, time};
+use crate::json::{self as shapes, Shape, time};
 use crate::people;
 use crate::problem::{Problem, ProblemCode};
 use crate::query;
@@ -116,13 +117,15 @@ pub(crate) async fn create(
 
 /// Submits a task, or finds the run that an earlier request with the same id has begun.
 pub(crate) async fn submit(context: &Context, task: Task) -> Result<Run, Problem> {
-    let asked = task.clone();
+    let asked = task.id.map(|_| task.clone());
     // A task that is there already is not admitted again: the board may be full, or its agent gone.
     let fold = match known(context, task.id).await? {
         Some(fold) => fold,
         None => context.board.try_submit(task).await?.read().await?,
     };
-    if asked.id.is_some() && !is_same(&asked, &fold.submission().task) {
+    if let Some(asked) = asked
+        && !is_same(&asked, &fold.submission().task)
+    {
         let run = fold.submission().run;
         let detail = format!("the key was used for another task, delegation {run}; choose another key");
         return Err(Problem::new(ProblemCode::KeyReused, detail));
@@ -131,7 +134,7 @@ pub(crate) async fn submit(context: &Context, task: Task) -> Result<Run, Problem
 }
 
 /// The answer with a delegation that was accepted. Its location is relative, because the router may be mounted below another path.
-pub(crate) fn accepted(location: &str, delegation: Value) -> Response {
+pub(crate) fn accepted(location: &str, delegation: impl Serialize) -> Response {
     (StatusCode::ACCEPTED, [(LOCATION, location)], Json(delegation)).into_response()
 }
 
@@ -206,13 +209,13 @@ pub(crate) fn run_of(caller: &Caller, key: &str) -> RunId {
 
 /// A run as its delegation is shown.
 pub(crate) async fn shown_run(context: &Context, run: RunId) -> Result<Value, Problem> {
-    Ok(shown(context, &context.board.run(run).read().await?))
+    Ok(json!(shown(context, &context.board.run(run).read().await?)))
 }
 
 /// Answers with a delegation as it is now.
-pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Json<Value>, Problem> {
+pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Response, Problem> {
     let fold = find(&context, &id)?.read().await?;
-    Ok(Json(shown(&context, &fold)))
+    Ok(Json(shown(&context, &fold)).into_response())
 }
 
 /// What a delegation is to refer to.
@@ -283,7 +286,8 @@ pub(crate) async fn cancel(
 }
 
 /// What the caller may read of a delegation that others may have given.
-fn readable(caller: &Caller, mut shown: Value) -> Value {
+fn readable(caller: &Caller, shown: Shown<'_>) -> Value {
+    let mut shown = json!(shown);
     if let (false, Some(fields)) = (caller.scopes.contains(&Scope::Read), shown.as_object_mut()) {
         fields.retain(|name, _| ["request_id", "status"].contains(&name.as_str()));
     }
@@ -357,7 +361,7 @@ async fn began(context: &Context, caller: &Caller, run: RunHandle) -> Result<Res
 }
 
 /// The delegation that a query names: `/delegation-status?id=ID`.
-pub(crate) async fn status(State(context): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, Problem> {
+pub(crate) async fn status(State(context): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let [id] = query::values(query.as_deref(), ["id"])?;
     get(State(context), Id(id.ok_or_else(|| Problem::bad("the query has no `id`"))?.into_owned())).await
 }
@@ -374,29 +378,44 @@ pub(crate) fn find(context: &Context, id: &str) -> Result<RunHandle, Problem> {
     }
 }
 
-/// A delegation as JSON (docs/http.md).
-fn shown(context: &Context, run: &Run) -> Value {
-    let now = context.now();
-    let mut shown = brief(context, run);
-    shown["pending"] =
-        run.pending().iter().filter(|wait| !wait.is_expired(now)).map(people::shown).collect::<Vec<_>>().into();
-    shown["result"] = json!(run.result().map(|result| shapes::result(result)));
-    shown
+/// A delegation as it is now, whose JSON docs/http.md describes.
+struct Shown<'a> {
+    run: &'a Run,
+    now: Timestamp,
+    /// Without what it waits for, and without its result.
+    is_brief: bool,
 }
 
-/// A delegation as lists have it: without what it waits for, and without its result.
+fn shown<'a>(context: &Context, run: &'a Run) -> Shown<'a> {
+    Shown { run, now: context.now(), is_brief: false }
+}
+
+/// A delegation as lists have it.
 pub(crate) fn brief(context: &Context, run: &Run) -> Value {
-    let submission = run.submission();
-    json!({
-        "request_id": submission.run,
-        "trace_id": submission.trace,
-        "from_agent": submission.task.from_agent,
-        "reference": submission.task.reference,
-        "to_agent": submission.agent,
-        "body": submission.task.body,
-        "submitted_at": time(submission.at),
-        "status": shapes::delegation_status(run),
-        "state": shapes::status(run, context.now()),
-        "metrics": shapes::stable(&run.metrics()),
-    })
+    json!(Shown { is_brief: true, ..shown(context, run) })
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { run, now, is_brief } = *self;
+        let submission = run.submission();
+        let mut shape = serializer.serialize_map(None)?;
+        shape.serialize_entry("request_id", &submission.run)?;
+        shape.serialize_entry("trace_id", &submission.trace)?;
+        shape.serialize_entry("from_agent", &submission.task.from_agent)?;
+        shape.serialize_entry("reference", &submission.task.reference)?;
+        shape.serialize_entry("to_agent", &submission.agent)?;
+        shape.serialize_entry("body", &submission.task.body)?;
+        shape.serialize_entry("submitted_at", &time(submission.at))?;
+        shape.serialize_entry("status", shapes::delegation_status(run))?;
+        shape.serialize_entry("state", shapes::status(run, now))?;
+        shape.serialize_entry("metrics", &Shape(&run.metrics()))?;
+        if !is_brief {
+            let pending = run.pending();
+            let pending = pending.iter().filter(|wait| !wait.is_expired(now)).map(people::shown);
+            shape.serialize_entry("pending", &pending.collect::<Vec<_>>())?;
+            shape.serialize_entry("result", &run.result().map(|result| Shape(&**result)))?;
+        }
+        shape.end()
+    }
 }

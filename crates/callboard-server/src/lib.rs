@@ -33,6 +33,7 @@ mod entries;
 mod etags;
 mod events;
 mod figures;
+mod header_time;
 mod inbox;
 mod index;
 pub mod json;

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::header_time::Progress;
+
 /// How long to wait for the client's end.
 const MAX_TIME: Duration = Duration::from_secs(1);
 /// How long a client may take nothing of what is written.
@@ -27,15 +29,17 @@ pub(crate) struct Lingering<S> {
     dropped: usize,
     /// Set while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    progress: Progress,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Lingering<S> {
-    pub(crate) fn new(stream: S) -> Self {
-        Self { stream, end: None, dropped: 0, stalled: None }
+    pub(crate) fn new(stream: S, progress: Progress) -> Self {
+        Self { stream, end: None, dropped: 0, stalled: None, progress }
     }
 
     /// Passes on what a write resulted in, and fails when the client has taken nothing for too long.
     fn bounded(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.progress.is_writing(written.is_pending());
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -109,7 +113,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_of_a_response_is_given_up() {
         let (mut client, server) = duplex(4);
-        let mut server = Lingering::new(server);
+        let mut server = Lingering::new(server, Progress::default());
         server.write_all(b"full").await.unwrap();
         let almost = MAX_STALL - Duration::from_millis(1);
         assert!(timeout(almost, server.write(b"more")).await.is_err(), "it is given up too early");
@@ -124,12 +128,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_closed_when_the_client_ends_or_after_a_while() {
         let (client, server) = duplex(64);
-        let mut server = Lingering::new(server);
+        let mut server = Lingering::new(server, Progress::default());
         assert!(timeout(MAX_TIME / 2, server.shutdown()).await.is_err(), "the client has not ended");
         drop(client);
         timeout(Duration::ZERO, server.shutdown()).await.unwrap().unwrap();
 
         let (_client, server) = duplex(64);
-        timeout(MAX_TIME * 2, Lingering::new(server).shutdown()).await.unwrap().unwrap();
+        timeout(MAX_TIME * 2, Lingering::new(server, Progress::default()).shutdown()).await.unwrap().unwrap();
     }
 }

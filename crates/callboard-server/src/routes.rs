@@ -5,14 +5,13 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::Uri;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::{Extension, Router};
 use callboard::Callboard;
 use callboard::messages::visible;
 use futures::FutureExt as _;
@@ -20,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::access::{self, Access, Entrance};
 use crate::agent_files::AgentFiles;
-use crate::audit::{self, Audit, Recorder};
+use crate::audit::{self, Audit};
 use crate::context::Context;
 use crate::figures::{self, Measured};
 use crate::limits::HttpLimits;
@@ -227,28 +226,20 @@ impl Server {
     /// that the other does not know). Limits of headers and connections are those of what serves it; [`Server::serve`] has some.
     /// Event streams end with their delegation, their token or the board.
     pub fn router(&self) -> Router {
-        let checked = from_fn_with_state(Arc::clone(&self.context), access::check_origin);
-        self.bounded(self.routes_of(Entrance::Network).layer(checked))
+        self.routed(Entrance::Network)
     }
 
     /// The same for processes of this user, whose requests need no name and no token.
     #[cfg(unix)]
     pub(crate) fn private_router(&self) -> Router {
-        self.bounded(self.routes_of(Entrance::Private))
+        self.routed(Entrance::Private)
     }
 
-    fn bounded(&self, router: Router<Arc<Context>>) -> Router {
-        let Context { audit, answered, tokens, limits, proxies, .. } = &*self.context;
-        let router = router.layer(from_fn_with_state(limits.answer_time, guarded));
-        let router = router.layer(DefaultBodyLimit::max(limits.body_bytes)).layer(Extension(*limits));
-        let recorder = Recorder {
-            audit: Arc::clone(audit),
-            answered: answered.clone(),
-            tokens: tokens.clone(),
-            proxies: Arc::clone(proxies),
-        };
-        let router = router.layer(from_fn_with_state(recorder, audit::record));
-        router.with_state(Arc::clone(&self.context))
+    fn routed(&self, entrance: Entrance) -> Router {
+        let context = &self.context;
+        let around = from_fn_with_state((Arc::clone(context), entrance), around);
+        let layers = (DefaultBodyLimit::max(context.limits.body_bytes), around);
+        self.routes_of(entrance).layer(layers).with_state(Arc::clone(context))
     }
 
     fn routes_of(&self, entrance: Entrance) -> Router<Arc<Context>> {
@@ -277,9 +268,23 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::not_found(format!("there is no {}", visible(uri.path())))
 }
 
-/// Bounds how long a request takes until its response begins, and answers also if a handler panics.
-async fn guarded(State(time): State<Duration>, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(time, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+/// What is around each request: it is for this server, bounded in time and recorded, also if a handler panics. One layer does it all:
+/// each would have cloned and boxed those within it, for each request.
+async fn around(
+    State((context, entrance)): State<(Arc<Context>, Entrance)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let recorded = audit::begin(&context, &mut request);
+    request.extensions_mut().insert(context.limits);
+    let answer = async {
+        match access::check_origin(&context, entrance, &request) {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
+    let time = context.limits.answer_time;
+    let response = match tokio::time::timeout(time, AssertUnwindSafe(answer).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => Problem::internal(&"a handler has panicked").into_response(),
         Err(_) => {
@@ -287,5 +292,9 @@ async fn guarded(State(time): State<Duration>, request: Request, next: Next) -> 
                 format!("there was no answer within {} s: it is not known whether it was carried out", time.as_secs());
             Problem::new(ProblemCode::Unavailable, detail).into_response()
         }
-    }
+    };
+    let (status, code) = (response.status(), response.extensions().get::<ProblemCode>().copied());
+    context.answered.count(status, code);
+    recorded.end(status, code);
+    response
 }

@@ -1,5 +1,6 @@
 //! Connections: accepted, bounded in number, headers and time, and ended in order.
 
+use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::io;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,6 +25,7 @@ use tokio::task::JoinSet;
 
 use crate::audit::Peer;
 use crate::context::Context;
+use crate::header_time::{Answer, Progress};
 use crate::lingering::Lingering;
 use crate::routes::Server;
 use crate::schedules;
@@ -128,11 +130,13 @@ pub(crate) async fn serve_on<L: Accept, T, F>(
     let connect = |stream, peer: Peer| {
         let mut http = http1::Builder::new();
         let header_bytes = limits.header_bytes.max(MIN_HEADERS);
-        http.timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(header_bytes);
-        let service = service.clone();
+        http.max_buf_size(header_bytes);
+        let (service, progress) = (service.clone(), Progress::default());
+        let requests = progress.clone();
         let from = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
-            service.call(request)
+            let (answer, request) = (service.call(request), requests.begin());
+            async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, _request: request })) }
         });
         let (secured, watcher) = (secured(stream), graceful.watcher());
         let mut stopping = context.is_stopping.subscribe();
@@ -142,11 +146,14 @@ pub(crate) async fn serve_on<L: Accept, T, F>(
                 _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
             };
             let stream = match secured {
-                Ok(stream) => TokioIo::new(Lingering::new(stream)),
+                Ok(stream) => TokioIo::new(Lingering::new(stream, progress.clone())),
                 Err(error) => return tracing::debug!(%error, "a connection ended before its first request"),
             };
-            if let Err(error) = watcher.watch(http.serve_connection(stream, from)).await {
-                tracing::debug!(%error, "a connection ended");
+            let connection = std::pin::pin!(watcher.watch(http.serve_connection(stream, from)));
+            match progress.in_time(connection, limits.header_time).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => tracing::debug!(%error, "a connection ended"),
+                None => tracing::debug!("a connection was closed: it sent no request in time"),
             }
         }
     };

@@ -3,6 +3,7 @@
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
@@ -22,15 +23,15 @@ impl Client {
         Self { sender, secret: secret.to_owned() }
     }
 
-    pub(crate) async fn post(&mut self, path: &str, body: &Value) -> (StatusCode, Value) {
+    pub(crate) async fn post<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> (StatusCode, T) {
         self.send(Method::POST, path, Body::from(body.to_string())).await
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> (StatusCode, Value) {
+    pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> (StatusCode, T) {
         self.send(Method::GET, path, Body::empty()).await
     }
 
-    async fn send(&mut self, method: Method, path: &str, body: Body) -> (StatusCode, Value) {
+    async fn send<T: DeserializeOwned>(&mut self, method: Method, path: &str, body: Body) -> (StatusCode, T) {
         let request = Request::builder().method(method).uri(path).header("Host", "localhost");
         let request = request.header("Authorization", format!("Bearer {}", self.secret));
         let request = request.header("Content-Type", "application/json").body(body).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::measure::{two_workers, wall};
@@ -87,9 +87,10 @@ async fn capacity(server: &Spawned) -> f64 {
         clients.spawn(async move {
             let mut ended = 0;
             while wall() - began < FOR {
-                let (_, answer) = client.post("/v1/delegations", &json!({ "to": "worker", "body": "x" })).await;
+                let (_, answer): (_, Value) =
+                    client.post("/v1/delegations", &json!({ "to": "worker", "body": "x" })).await;
                 let path = format!("/v1/delegations/{}", answer["request_id"].as_str().unwrap());
-                while client.get(&path).await.1["result"].is_null() {
+                while client.get::<Value>(&path).await.1["result"].is_null() {
                     tokio::time::sleep(Duration::from_millis(4)).await;
                 }
                 ended += 1;
@@ -112,7 +113,7 @@ async fn push(counts: Arc<Counts>, mut client: Client, began: f64, rate: f64) {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         }
-        let (status, _) = client.post("/v1/delegations", &json!({ "to": "worker", "body": "x" })).await;
+        let (status, _): (_, Value) = client.post("/v1/delegations", &json!({ "to": "worker", "body": "x" })).await;
         pushed += 1.0;
         counts.sent.fetch_add(1, Ordering::SeqCst);
         *counts.statuses.lock().entry(status.as_u16()).or_default() += 1;
@@ -124,7 +125,7 @@ async fn control(counts: Arc<Counts>, mut client: Client) {
     while !counts.is_over.load(Ordering::SeqCst) {
         for path in ["/v1/health", "/v1/agents", "/v1/pending", "/v1/tree", "/v1/delegations?limit=10"] {
             let began = wall();
-            let (status, answer) = client.get(path).await;
+            let (status, answer): (_, Value) = client.get(path).await;
             assert!(status.is_success(), "{path}: {answer}");
             counts.control.lock().push(wall() - began);
         }

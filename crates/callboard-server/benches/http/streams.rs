@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -47,7 +47,7 @@ pub(crate) fn memory(report: &mut Report) {
         let mut client = Client::connect(server.port, &server.secrets[0]).await;
         let mut paths = Vec::new();
         for _ in 0..OF_A_TOKEN {
-            let (_, answer) = client.post("/v1/delegations", &json!({ "to": "waiter", "body": "x" })).await;
+            let (_, answer): (_, Value) = client.post("/v1/delegations", &json!({ "to": "waiter", "body": "x" })).await;
             paths.push(format!("/v1/delegations/{}/events", answer["request_id"].as_str().unwrap()));
         }
         let mut streams = Vec::new();

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use serde_json::{Map, Value, json};
 
-use callboard::messages::{Interrupt, Outcome, Pending, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
+use callboard::messages::{
+    Interrupt, Outcome, Pending, RunEvent, RunMetrics, RunResult, Submission, Task, Timestamp, TurnId, Usage,
+};
 use callboard::supervision::runs::Run;
 
 mod stable;
@@ -35,19 +38,57 @@ pub fn delegation_status(run: &Run) -> &'static str {
 /// Returns the result of a run.
 #[must_use]
 pub fn result(result: &RunResult) -> Value {
-    let RunResult { run, outcome, output, state, metrics, handoffs, is_tainted, alone } = result;
-    json!({
-        "run": run,
-        "status": outcome.name(),
-        "error": error(outcome),
-        "outcome": stable(outcome),
-        "output": output,
-        "state": state,
-        "metrics": stable(metrics),
-        "handoffs": stable(handoffs),
-        "is_tainted": is_tainted,
-        "alone": stable(alone),
-    })
+    json!(Shape(result))
+}
+
+/// A value that is serialized as its JSON directly. Responses to most requests are made of these.
+pub(crate) struct Shape<'a, T>(pub(crate) &'a T);
+
+impl Serialize for Shape<'_, RunResult> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let RunResult { run, outcome, output, state, metrics, handoffs, is_tainted, alone } = self.0;
+        let mut shape = serializer.serialize_struct("", 10)?;
+        shape.serialize_field("run", run)?;
+        shape.serialize_field("status", outcome.name())?;
+        shape.serialize_field("error", &error(outcome))?;
+        shape.serialize_field("outcome", &stable(outcome))?;
+        shape.serialize_field("output", output)?;
+        shape.serialize_field("state", state)?;
+        shape.serialize_field("metrics", &Shape(metrics))?;
+        shape.serialize_field("handoffs", &stable(handoffs))?;
+        shape.serialize_field("is_tainted", is_tainted)?;
+        shape.serialize_field("alone", &stable(alone))?;
+        shape.end()
+    }
+}
+
+/// As [`stable`] has it.
+impl Serialize for Shape<'_, RunMetrics> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let RunMetrics { turns, handoffs, agents, retries, usage, tokens_spent, overrun, elapsed } = self.0;
+        let mut shape = serializer.serialize_struct("", 8)?;
+        shape.serialize_field("turns", turns)?;
+        shape.serialize_field("handoffs", handoffs)?;
+        shape.serialize_field("agents", agents)?;
+        shape.serialize_field("retries", retries)?;
+        shape.serialize_field("usage", &Shape(usage))?;
+        shape.serialize_field("spent_tokens", tokens_spent)?;
+        shape.serialize_field("overrun_tokens", overrun)?;
+        shape.serialize_field("elapsed_ms", &millis(*elapsed))?;
+        shape.end()
+    }
+}
+
+/// As [`stable`] has it.
+impl Serialize for Shape<'_, Usage> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Usage { input_tokens, output_tokens, cost } = self.0;
+        let mut shape = serializer.serialize_struct("", 3)?;
+        shape.serialize_field("input_tokens", input_tokens)?;
+        shape.serialize_field("output_tokens", output_tokens)?;
+        shape.serialize_field("cost_usd", &cost.dollars())?;
+        shape.end()
+    }
 }
 
 /// Why the run did not finish; `None` if it did.

@@ -221,3 +221,19 @@ fn an_outcome_other_than_finished_has_a_reason() {
     assert!(error(&refused).unwrap().contains("--limits '{\"agents\": 6}'"));
     assert_eq!((stable(&Outcome::Finished), error(&Outcome::Finished)), (json!({ "kind": "finished" }), None));
 }
+
+#[test]
+fn what_is_serialized_directly_is_as_the_general_rules_have_it() {
+    let usage = Usage { input_tokens: 1, output_tokens: 2, cost: Cost(3_500_000_000) };
+    let metrics = RunMetrics {
+        turns: 4,
+        handoffs: 5,
+        agents: 6,
+        retries: 7,
+        usage,
+        tokens_spent: 8,
+        overrun: 9,
+        elapsed: Duration::from_micros(10_999),
+    };
+    assert_eq!(serde_json::to_string(&Shape(&metrics)).unwrap(), stable(&metrics).to_string());
+}

@@ -133,7 +133,7 @@ impl Handler {
 
 /// Records how a request ended: with a result, which may have the code of a problem, or with an error, which may have one too.
 fn record(entry: Option<Entry>, answer: Result<Option<&Value>, &ErrorData>) {
-    let Some(mut entry) = entry else { return };
+    let Some(entry) = entry else { return };
     let (data, usual) = match answer {
         Ok(structured) => (structured, StatusCode::OK),
         Err(error) => (error.data.as_ref(), StatusCode::BAD_REQUEST),

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handler::Handler;
 use crate::audit::Peer;
+use crate::header_time::Progress;
 use crate::lingering::Lingering;
 use crate::private::Listener;
 use crate::routes::Server;
@@ -35,7 +36,7 @@ impl Server {
             let handler = handler.inspect_err(|error| {
                 tracing::error!(%error, "a connection was refused: the system gave no random bytes");
             });
-            let (read, write) = tokio::io::split(Lingering::new(stream));
+            let (read, write) = tokio::io::split(Lingering::new(stream, Progress::default()));
             let transport = AsyncRwTransport::new(read, write).with_max_line_length(context.limits.body_bytes);
             // Of its own: a connection that ends cancels it.
             let end = end.child_token();

@@ -157,11 +157,11 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
         let digest = digest(&sha256).ok_or_else(|| damaged(format!("`sha256` of {name} has not 64 digits")))?;
         let known = Known {
             hash: digest,
-            scopes: scopes.into_iter().collect(),
+            scopes: Arc::new(scopes.into_iter().collect()),
             created_at: Timestamp::from_millis(created_at_ms),
             expires_at: expires_at_ms.map(Timestamp::from_millis),
             is_owner,
-            terms,
+            terms: terms.into(),
         };
         if table.revoked.contains_key(&*name) || table.known.insert(name.as_str().into(), known).is_some() {
             return Err(damaged(format!("{name} is there twice")));
@@ -178,7 +178,7 @@ fn text(table: &Table) -> Vec<u8> {
         created_at_ms: known.created_at.as_millis(),
         expires_at_ms: known.expires_at.map(Timestamp::as_millis),
         is_owner: known.is_owner,
-        terms: known.terms.clone(),
+        terms: (*known.terms).clone(),
     };
     let document =
         Document { version: VERSION, tokens: table.known.iter().map(entry).collect(), revoked: table.revoked.clone() };

@@ -240,20 +240,20 @@ struct Table {
 #[derive(Clone)]
 struct Known {
     hash: [u8; 32],
-    scopes: BTreeSet<Scope>,
+    scopes: Arc<BTreeSet<Scope>>,
     created_at: Timestamp,
     expires_at: Option<Timestamp>,
     is_owner: bool,
-    terms: Terms,
+    terms: Arc<Terms>,
 }
 
 impl Known {
     fn caller(&self, name: &Arc<str>) -> Caller {
         Caller {
             name: Arc::clone(name),
-            scopes: self.scopes.clone(),
+            scopes: Arc::clone(&self.scopes),
             person: None,
-            terms: self.terms.clone(),
+            terms: Arc::clone(&self.terms),
             is_owner: self.is_owner,
             hash: Some(self.hash),
         }
@@ -280,10 +280,10 @@ pub(crate) enum Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
-    pub(crate) scopes: BTreeSet<Scope>,
+    pub(crate) scopes: Arc<BTreeSet<Scope>>,
     /// The person whose token it is, if the server knows them.
     pub(crate) person: Option<Arc<str>>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: Arc<Terms>,
     /// Whether it is this user, who reaches all namespaces.
     is_owner: bool,
     /// The hash of the token's secret; `None` for a process of this user, which has no token.
@@ -293,8 +293,8 @@ pub(crate) struct Caller {
 impl Caller {
     /// This user, by a connection that only this user can have.
     pub(crate) fn owner() -> Self {
-        let (name, scopes) = (OWNER.into(), Scope::ALL.into());
-        Self { name, scopes, person: None, terms: Terms::default(), is_owner: true, hash: None }
+        let (name, scopes) = (OWNER.into(), Arc::new(Scope::ALL.into()));
+        Self { name, scopes, person: None, terms: Arc::default(), is_owner: true, hash: None }
     }
 }
 
@@ -302,8 +302,8 @@ impl Caller {
     /// A process of this user, by a connection that only this user can have, with these scopes.
     #[cfg(unix)]
     pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
-        let scopes = scopes.into_iter().collect();
-        Self { name: name.into(), scopes, person: None, terms: Terms::default(), is_owner: false, hash: None }
+        let scopes = Arc::new(scopes.into_iter().collect());
+        Self { name: name.into(), scopes, person: None, terms: Arc::default(), is_owner: false, hash: None }
     }
 
     /// In whose name it decides: the person, or the token itself.
@@ -389,7 +389,14 @@ impl Tokens {
         let secret = new_secret()?;
         let created_at = self.now();
         let expires_at = lifetime.map(|lifetime| created_at + lifetime);
-        let token = Known { hash: hash(&secret), scopes, created_at, expires_at, is_owner: false, terms };
+        let token = Known {
+            hash: hash(&secret),
+            scopes: scopes.into(),
+            created_at,
+            expires_at,
+            is_owner: false,
+            terms: terms.into(),
+        };
         self.change(|table| {
             if table.known.contains_key(&*name) {
                 return Err(TokenError::Exists(name));
@@ -412,7 +419,7 @@ impl Tokens {
         self.change(|table| {
             let Some(token) = table.known.remove(name) else { return Ok(false) };
             if !token.is_owner {
-                table.revoked.insert(name.into(), token.terms.owner);
+                table.revoked.insert(name.into(), token.terms.owner.clone());
             }
             Ok(true)
         })
@@ -435,7 +442,7 @@ impl Tokens {
         self.refresh()?;
         let token = |(name, known): (&Arc<str>, &Known)| Token {
             name: name.to_string(),
-            scopes: known.scopes.clone(),
+            scopes: (*known.scopes).clone(),
             created_at: known.created_at,
             expires_at: known.expires_at,
             owner: known.terms.owner.clone(),
@@ -467,11 +474,11 @@ impl Tokens {
         let secret = new_secret()?;
         let token = Known {
             hash: hash(&secret),
-            scopes: Scope::ALL.into(),
+            scopes: Arc::new(Scope::ALL.into()),
             created_at: self.now(),
             expires_at: None,
             is_owner: true,
-            terms: Terms::default(),
+            terms: Arc::default(),
         };
         table.known.insert(OWNER.into(), token);
         file.write_owner_secret(&locked, &secret)?;

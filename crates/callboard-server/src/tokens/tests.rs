@@ -35,7 +35,7 @@ fn a_secret_is_known_until_its_token_is_revoked_or_expires() {
     let secret = tokens.add(TokenSpec::new("ann", [Scope::Read])).unwrap();
     assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 64);
     let caller = tokens.caller(&secret).unwrap().unwrap();
-    assert_eq!((&*caller.name, caller.scopes), ("ann", [Scope::Read].into()));
+    assert_eq!((&*caller.name, (*caller.scopes).clone()), ("ann", [Scope::Read].into()));
     for wrong in ["", "cbt_", &secret[1..], &secret.to_uppercase(), &format!("{secret} ")] {
         assert_eq!(name_of(&tokens, wrong), None, "{wrong:?}");
     }
@@ -128,7 +128,7 @@ fn the_owners_secret_is_made_once_and_found_by_other_commands() {
     let tokens = open(&file);
     assert_eq!(tokens.owner_secret().unwrap(), secret);
     let caller = tokens.caller(&secret).unwrap().unwrap();
-    assert_eq!((&*caller.name, caller.scopes), ("owner", Scope::ALL.into()));
+    assert_eq!((&*caller.name, (*caller.scopes).clone()), ("owner", Scope::ALL.into()));
     assert!(tokens.list().unwrap()[0].is_owner);
 
     tokens.revoke("owner").unwrap();
