@@ -194,6 +194,9 @@ async fn only_the_requester_changes_what_a_delegation_refers_to() {
     let task = json!({ "to": "asker", "body": "x", "reference": "issue 7" });
     let (_, given) = send(&laptop, "POST", "/v1/delegations", task).await;
     let path = format!("/v1/delegations/{}", given["request_id"].as_str().unwrap());
+    let run = board.run(given["request_id"].as_str().unwrap().parse().unwrap());
+    // Its turn has begun.
+    let asked = run.next_pending().await.unwrap().unwrap();
     let to = |reference: &str| json!({ "reference": reference });
     let (_, of_bob) = send(&bob, "POST", "/v1/delegations", json!({ "to": "asker", "body": "x" })).await;
     let of_bob = format!("/v1/delegations/{}", of_bob["request_id"].as_str().unwrap());
@@ -217,9 +220,7 @@ async fn only_the_requester_changes_what_a_delegation_refers_to() {
     let statuses =
         [send(&phone, "PATCH", &trusted, to("x")).await.0, send(&office, "PATCH", &trusted, to("x")).await.0];
     assert_eq!(statuses, [403, 200]);
-    let asked = board.people().next().await.unwrap();
     board.people().answer(asked.id(), Json::null(), "ann").await.unwrap();
-    let run = board.run(given["request_id"].as_str().unwrap().parse().unwrap());
     assert_eq!(run.result().await.unwrap().output, "issue 8", "a turn that begins later reads it");
     let history = run.history().await.unwrap();
     let outputs = history.iter().filter_map(|event| match event {
