@@ -57,7 +57,7 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "serve",
         about: "SIGKILL of a server under load over HTTP: nothing acknowledged is lost or done twice, streams have no gap",
-        test: "callboard-server/kills",
+        test: "callboard-server/server",
         filter: "nothing_that_a_killed_server",
         variable: COUNT,
         unit: "kills",
@@ -67,7 +67,7 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "http",
         about: "requests put together by chance are answered, and do what their answers say",
-        test: "callboard-server/requests",
+        test: "callboard-server/server",
         filter: "requests_by_chance",
         variable: COUNT,
         unit: "requests",

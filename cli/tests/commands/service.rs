@@ -81,7 +81,8 @@ fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
     let project = Project::new();
     let files = |folder: &Path| {
         ["first.pem", "first.key"].map(|name| {
-            let (from, to) = (Path::new("../crates/callboard-server/tests/certificates").join(name), folder.join(name));
+            let (from, to) =
+                (Path::new("../crates/callboard-server/tests/server/certificates").join(name), folder.join(name));
             fs::write(&to, fs::read(from).unwrap()).unwrap();
             fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
             to.to_str().unwrap().to_owned()
@@ -97,7 +98,7 @@ fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
     };
     let answered = curl(&certificate);
     assert!(answered.out.contains("\"status\""), "{} {}", answered.out, answered.error);
-    let foreign = fs::canonicalize("../crates/callboard-server/tests/certificates/second.pem").unwrap();
+    let foreign = fs::canonicalize("../crates/callboard-server/tests/server/certificates/second.pem").unwrap();
     let foreign = foreign.to_str().unwrap();
     assert_eq!(curl(foreign).code, Some(60), "a client that trusts another certificate");
     sent(&project, "over the private socket");

@@ -416,7 +416,7 @@ mod tests {
         every.status = Status::Stopped { reason: "revoked".to_owned() };
         let at = schedule(json!({ "name": "c", "at": "2026-02-01T00:00:00Z", "task": task }));
         let webhook = schedule(json!({ "name": "d", "webhook": "github", "task": task }));
-        let golden = include_str!("../../tests/golden/schedules-1.jsonl");
+        let golden = include_str!("../../tests/server/golden/schedules-1.jsonl");
         let all = [cron, every, at, webhook];
         let bytes: String = all.iter().map(|it| serde_json::to_string(it).unwrap() + "\n").collect();
         assert_eq!(bytes, golden);

@@ -1,14 +1,10 @@
 //! What clients change that others may change too: entries of the shared context, and saved workflows.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod local;
-
 use callboard::prelude::*;
 use callboard_server::{Scope, TokenSpec};
 use serde_json::{Value, json};
 
-use local::Local;
+use crate::support::local::Local;
 
 async fn board() -> Callboard {
     let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };

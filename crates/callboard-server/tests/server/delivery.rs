@@ -1,9 +1,5 @@
 //! What reaches clients and runs when streams are many or slow, processes several, and clients gone.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod local;
-
 use std::pin::pin;
 use std::time::Duration;
 
@@ -16,7 +12,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 use tokio::time::timeout;
 
-use local::{Local, memory, text_of};
+use crate::support::local::{Local, memory, text_of};
 
 /// A board with an agent that asks a person, one that asks, notes something five times and asks again, and one that never ends.
 fn builder() -> Builder {

@@ -1,7 +1,5 @@
 //! A server over real connections.
 
-#![allow(dead_code, reason = "each test has some of it")]
-
 use std::time::Duration;
 
 use callboard::env::Env;
@@ -11,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::client::Client;
+use crate::support::client::Client;
 
 /// A server on a port of its own, over a board with an agent that echoes, one that asks, and one that waits.
 pub(crate) struct Service {

@@ -1,9 +1,5 @@
 //! Event streams of agents and of the whole tree.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod local;
-
 use axum::body::BodyDataStream;
 use axum::response::Response;
 use callboard::Builder;
@@ -12,7 +8,7 @@ use callboard_server::Scope;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use local::Local;
+use crate::support::local::{self, Local};
 
 /// A board whose lead notes something and delegates to a coder, which notes something too.
 fn builder() -> Builder {

@@ -1,9 +1,5 @@
 //! Schedules on virtual time.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod world;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -12,7 +8,7 @@ use callboard_server::{Scope, Server, TokenSpec};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use world::{Service, World};
+use crate::support::world::{Service, World};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);

@@ -1,10 +1,5 @@
 //! What the audit log records.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod local;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -23,7 +18,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt as _;
 
-use local::Local;
+use crate::support::local::Local;
 
 async fn board() -> Callboard {
     Callboard::builder()

@@ -1,8 +1,5 @@
 //! The socket for processes of this user, and processes of others.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -125,7 +122,7 @@ fn shared() -> TempDir {
 fn start_as_other(place: &Path, test: &str) -> Child {
     let mut command = process::Command::new("setpriv");
     command.arg(format!("--reuid={OTHER}")).arg(format!("--regid={OTHER}")).arg("--clear-groups");
-    command.arg(place.join("test")).args(["--exact", test, "--nocapture"]).current_dir("/");
+    command.arg(place.join("test")).args(["--exact", &format!("private::{test}"), "--nocapture"]).current_dir("/");
     command.env(AS_OTHER, place.join("callboard")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 

@@ -1,17 +1,11 @@
 //! Messages of the Model Context Protocol that are wrong in every way: each is refused with its reason, and the server continues.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod client;
-mod messages;
-mod service;
-
 use callboard_server::Scope;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use messages::{ACCEPT, ask, message, post};
-use service::Service;
+use super::messages::{ACCEPT, ask, message, post};
+use crate::support::service::Service;
 
 const ALL: [Scope; 2] = [Scope::Read, Scope::Delegate];
 

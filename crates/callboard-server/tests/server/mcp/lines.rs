@@ -1,8 +1,5 @@
 //! The Model Context Protocol in lines, over a socket of this user.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use callboard_server::private::{Client, listen};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, ReadHalf, WriteHalf};

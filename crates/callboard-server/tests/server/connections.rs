@@ -1,10 +1,5 @@
 //! The server over real connections.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod client;
-mod service;
-
 use std::collections::BTreeSet;
 
 use axum::body::Body;
@@ -15,8 +10,8 @@ use callboard_server::{Access, HttpLimits, Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use client::{Answer, Client, Stream, filled};
-use service::Service;
+use crate::support::client::{Answer, Client, Stream, filled};
+use crate::support::service::Service;
 
 /// Delegates a task, and returns the path of the delegation.
 async fn delegate(client: &Client, task: &Value) -> String {

@@ -1,11 +1,5 @@
 //! The endpoint of the Model Context Protocol, with a client of `rmcp`, and with messages that are written out.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod client;
-mod messages;
-mod service;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +24,9 @@ use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use client::{Answer, Client};
-use messages::{ACCEPT, ask, message, post};
-use service::Service;
+use super::messages::{ACCEPT, ask, message, post};
+use crate::support::client::{Answer, Client};
+use crate::support::service::Service;
 
 const ALL: [Scope; 2] = [Scope::Read, Scope::Delegate];
 

@@ -1,7 +1,5 @@
 //! Requests to the router without a connection, so that time can be paused.
 
-#![allow(dead_code, reason = "each test has some of it")]
-
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,8 +1,5 @@
 //! The server over TLS, with a client of its own and with clients that are none.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -1,7 +1,5 @@
 //! A client of HTTP/1.1 that writes any bytes, and reads what comes.
 
-#![allow(dead_code, reason = "each test has some of it")]
-
 use std::io;
 
 use serde_json::Value;

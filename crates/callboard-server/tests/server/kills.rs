@@ -4,18 +4,7 @@
 //! The oracle is outside: the driver keeps what it was answered, effects go to files of their own, and the runtime is never asked
 //! what it lost.
 
-#![cfg(unix)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test may panic, and it kills processes in real time"
-)]
-
-#[path = "../../../tests/campaigns/mod.rs"]
-mod campaigns;
-#[path = "../../../tests/charges/mod.rs"]
-mod charges;
-mod client;
+#![allow(clippy::disallowed_methods, reason = "it kills processes in real time")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -30,9 +19,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use campaigns::{Campaign, cases};
-use charges::{Counted, TURNS};
-use client::{Client, Events};
+use crate::campaigns::{Campaign, cases};
+use crate::charges::{self, Counted, TURNS};
+use crate::support::client::{Client, Events};
 
 const FOLDER: &str = "CALLBOARD_KILLED_SERVER";
 /// How many clients delegate at the same time.
@@ -62,7 +51,7 @@ struct Serving {
 impl Serving {
     fn start(folder: &Path) -> Self {
         let mut process = Process::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_server", "--nocapture", "--quiet"])
+            .args(["--exact", "kills::the_server", "--nocapture", "--quiet"])
             .env(FOLDER, folder)
             .stdout(Stdio::piped())
             .spawn()

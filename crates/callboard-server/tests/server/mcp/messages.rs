@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client};
+use crate::support::client::{Answer, Client};
 
 /// A message of the revision 2026-07-28, in which each request stands alone.
 pub(crate) fn message(method: &str, params: &Value, capabilities: &Value) -> Value {

@@ -1,21 +1,14 @@
 //! Requests put together by chance from what routes know and from what nobody would send: each is answered, or its connection is
 //! closed, and none does what its answer does not say.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[path = "../../../tests/campaigns/mod.rs"]
-mod campaigns;
-mod client;
-mod service;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use callboard_server::{ProblemCode, Scope, Server};
 use serde_json::{Map, Value, json};
 
-use campaigns::{Campaign, cases};
-use client::{Answer, Client};
-use service::Service;
+use crate::campaigns::{Campaign, cases};
+use crate::support::client::{Answer, Client};
+use crate::support::service::Service;
 
 /// Values for paths, queries, headers and strings of bodies, besides those that exist.
 const WORDS: &[&str] = &[

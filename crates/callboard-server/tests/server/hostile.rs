@@ -1,17 +1,12 @@
 //! Requests that are wrong in every way: each is refused with its reason, and the server continues.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod client;
-mod service;
-
 use std::time::Duration;
 
 use callboard_server::{Access, Route, Scope, Server, TokenSpec};
 use serde_json::json;
 
-use client::filled;
-use service::Service;
+use crate::support::client::filled;
+use crate::support::service::Service;
 
 /// Requests as they are written to the connection, each with the status that it is answered with.
 fn written_out(secret: &str) -> Vec<(String, u16)> {

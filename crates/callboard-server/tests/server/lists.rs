@@ -1,10 +1,5 @@
 //! Lists of delegations, and delegations that begin from others.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod counted;
-mod local;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +11,8 @@ use callboard::workflow::{Node, Workflow};
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 
-use counted::Counted;
-use local::{Local, text_of};
+use crate::support::counted::Counted;
+use crate::support::local::{Local, text_of};
 
 /// A board with an agent that echoes, one that fails until it is repaired, and one that asks.
 async fn board() -> (Callboard, Arc<AtomicBool>) {

@@ -1,9 +1,5 @@
 //! Webhooks: deliveries that are signed, and those that are not.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod world;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,7 +17,7 @@ use sha2::Sha256;
 use tokio::time::sleep;
 use tower::ServiceExt as _;
 
-use world::{BEFORE_SUMMER, Service, World};
+use crate::support::world::{BEFORE_SUMMER, Service, World};
 
 /// The second in which the world begins.
 const NOW: u64 = BEFORE_SUMMER.as_millis() / 1_000;

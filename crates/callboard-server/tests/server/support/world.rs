@@ -1,7 +1,5 @@
 //! Servers over one store, on virtual time.
 
-#![allow(dead_code, reason = "each test has some of it")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,5 @@
 //! What is in runs and below them, what they have used, and the figures of the server.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod local;
-
 use axum::body::Body;
 use axum::http::Request;
 use callboard::env::Env;
@@ -14,7 +10,7 @@ use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use local::{Local, text_of};
+use crate::support::local::{Local, text_of};
 
 /// A lead that delegates to a coder and to a workflow of it, an agent that uses tokens, and two that disagree.
 async fn board() -> Callboard {

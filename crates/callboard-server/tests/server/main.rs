@@ -1,0 +1,29 @@
+//! The service: its routes as a client in the process or over a connection has them, its private socket, and what it does for
+//! schedules, webhooks and clients of the Model Context Protocol.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[cfg(unix)]
+mod audit;
+#[path = "../../../../tests/campaigns/mod.rs"]
+mod campaigns;
+mod changing;
+#[path = "../../../../tests/charges/mod.rs"]
+mod charges;
+mod connections;
+mod delivery;
+mod hostile;
+#[cfg(unix)]
+mod kills;
+mod lists;
+mod mcp;
+#[cfg(unix)]
+mod private;
+mod requests;
+mod runs;
+mod schedules;
+mod support;
+#[cfg(unix)]
+mod tls;
+mod watching;
+mod webhooks;
