@@ -102,7 +102,7 @@ fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
     let foreign = foreign.to_str().unwrap();
     assert_eq!(curl(foreign).code, Some(60), "a client that trusts another certificate");
     sent(&project, "over the private socket");
-    serving.stop();
+    drop(serving);
 
     let readable = key.replace("first.key", "readable.key");
     fs::copy(&key, &readable).unwrap();

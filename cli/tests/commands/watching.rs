@@ -146,7 +146,7 @@ fn what_was_sent_is_in_the_inbox_of_the_terminals_and_of_its_agent() {
     assert_eq!((message, last[0]), ("two", &*format!("{}lines", " ".repeat(head.chars().count()))), "{read}");
     let json = project.callboard(&["read", "--json"]).json();
     assert_eq!((&json["agent"], &json["messages"][1]["body"]), (&json!("owner"), &json!("v2")));
-    serving.stop();
+    drop(serving);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_task_that_is_sent_again_with_its_key_is_the_same_run() {
     let lost = ended(full.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap()).spawn().unwrap());
     let named = format!("the task is journaled as {}\n", &first.out[..16]);
     assert!(lost.code == Some(1) && lost.error.ends_with(&named), "{}", lost.error);
-    serving.stop();
+    drop(serving);
 }
 
 #[test]
