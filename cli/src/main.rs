@@ -29,6 +29,7 @@ mod service;
 mod shell;
 mod signals;
 mod stores;
+mod submitting;
 #[cfg(feature = "otel")]
 mod telemetry;
 #[cfg(not(feature = "otel"))]

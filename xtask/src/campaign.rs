@@ -65,6 +65,16 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 1_000,
     },
     Campaign {
+        name: "holders",
+        about: "SIGKILL of the process with the store while ten runs work on it: all continue",
+        test: "callboard-cli/stores",
+        filter: "holders::",
+        variable: COUNT,
+        unit: "kills",
+        fast: 20,
+        long: 1_000,
+    },
+    Campaign {
         name: "http",
         about: "requests put together by chance are answered, and do what their answers say",
         test: "callboard-server/server",

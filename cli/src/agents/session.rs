@@ -33,6 +33,7 @@ use crate::runs::show::tokens_used;
 use crate::service::boards::Reachable;
 use crate::signals::Signals;
 use crate::stores::store::Loaded;
+use crate::submitting::submit;
 use crate::telemetry::{self, Spans};
 use crate::trace_parent;
 use crate::waits::{self, rests};
@@ -199,7 +200,7 @@ impl<'a> Session<'a> {
         task.handoffs = handoffs(self.arguments.enable_handoffs);
         task.conversation.clone_from(&self.arguments.conversation);
         task.trace_parent = trace_parent::of_environment().map(Box::new);
-        let run = self.board.submit(task).await.map_err(Failure::of)?;
+        let run = submit(&self.board, task).await.map_err(Failure::of)?;
         if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
             let history = run.history().await.map_err(Failure::of)?;
             if let Some(RunEvent::Submitted(submission)) = history.first() {

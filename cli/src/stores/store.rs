@@ -270,10 +270,12 @@ pub(crate) fn is_there(folder: &Path) -> io::Result<bool> {
 /// Refuses a folder in which a new store would be mixed with other files.
 pub(crate) fn check_may_have_store(folder: &Path) -> Result<(), Failure> {
     /// What a store has before its format is written, and the tokens of its server.
-    const OWN: [&str; 3] = ["lock", "claims", "service"];
+    const OWN: [&str; 5] = ["lock", "synced", "format.unfinished", "claims", "service"];
     let is_other =
         |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| OWN.iter().all(|own| entry.file_name() != *own));
-    if is_there(folder).unwrap_or(true) || !folder.read_dir().is_ok_and(|mut entries| entries.any(is_other)) {
+    let has_others = folder.read_dir().is_ok_and(|mut entries| entries.any(is_other));
+    // In this order: another process may make the store meanwhile, which writes its format before all that counts as other files.
+    if !has_others || is_there(folder).unwrap_or(true) {
         return Ok(());
     }
     let shown = shown_path(folder);

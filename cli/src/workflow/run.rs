@@ -19,6 +19,7 @@ use crate::retry::retry_of;
 use crate::run_names::short;
 use crate::stores::Stores;
 use crate::stores::store::{Loaded, Store};
+use crate::submitting::submit;
 use crate::trace_parent;
 
 use super::arguments::{Change, Execution, Stored};
@@ -66,7 +67,7 @@ pub(crate) async fn run(
     (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
     task.conversation = conversation;
     task.trace_parent = trace_parent::of_environment().map(Box::new);
-    let run = match session.board.submit(task).await {
+    let run = match submit(&session.board, task).await {
         Ok(run) => run,
         Err(error) => {
             session.give_up().await;

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../../../tests/campaigns/mod.rs"]
+mod campaigns;
 mod disks;
 mod fork;
+#[cfg(target_os = "linux")]
+mod holders;
 mod inspect;
 mod project;
 #[path = "../support/mod.rs"]

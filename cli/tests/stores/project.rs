@@ -190,8 +190,9 @@ fn a_store_is_not_created_among_other_files() {
     }
     // The creation of a store was killed there.
     fs::remove_file(files.join("notes.txt")).unwrap();
-    fs::write(files.join("lock"), "").unwrap();
-    assert_eq!(project.callboard(&["runs", "import", "one.export", "--store", "files"]).code, Some(0));
+    ["lock", "synced", "format.unfinished"].iter().for_each(|file| fs::write(files.join(file), "").unwrap());
+    let imported = project.callboard(&["runs", "import", "one.export", "--store", "files"]);
+    assert_eq!(imported.code, Some(0), "{}", imported.error);
     assert_eq!(project.callboard(&["runs", "show", &run, "--store", "files"]).code, Some(0));
 }
 
