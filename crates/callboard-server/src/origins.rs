@@ -117,6 +117,11 @@ mod tests {
             assert!(!answer(&[host], None), "{host}");
         }
         assert!(!answer(&[], None), "without a host");
+        let mut damaged = HeaderMap::new();
+        let secret = format!("cbt_{}", "0".repeat(64));
+        damaged.insert(HOST, format!("localhost:1horization: bearer {secret}").parse().unwrap());
+        let problem = origins.check(&"/v1/health".parse().unwrap(), &damaged).unwrap_err();
+        assert_eq!(problem.detail, "the host localhost:1horization: bearer [a token] is not a name of this server");
         assert!(!answer(&["localhost", "localhost"], None), "two hosts");
         for origin in ["http://localhost:7420", "https://agents.example.org"] {
             assert!(answer(&["localhost:7420"], Some(origin)), "{origin}");

@@ -13,7 +13,7 @@ use callboard::storage::StorageError;
 use callboard::{AnswerError, ForkError, OverwriteError, SubmitError};
 use serde_json::json;
 
-use crate::tokens::TokenError;
+use crate::tokens::{TokenError, without_secrets};
 
 /// Why a request was refused or failed. As a response it is `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Problem {
     /// Creates a problem with a detail for the caller.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), retry_after: None }
+        Self { code, detail: without_secrets(&detail.into()), retry_after: None }
     }
 
     pub(crate) fn not_found(what: impl Into<String>) -> Self {

@@ -654,6 +654,21 @@ fn new_secret() -> Result<String, TokenError> {
     Ok(random()?.iter().fold(PREFIX.to_owned(), |secret, byte| format!("{secret}{byte:02x}")))
 }
 
+/// A text with `[a token]` in place of what may be secrets: a damaged request may have one in any place, and answers are logged.
+pub(crate) fn without_secrets(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = lower[text.len() - rest.len()..].find(PREFIX) {
+        let (before, secret) = rest.split_at(at);
+        let digits = secret[PREFIX.len()..].bytes().take(64).take_while(u8::is_ascii_hexdigit).count();
+        let (secret, after) = secret.split_at(PREFIX.len() + digits);
+        shown += before;
+        shown += if digits < 16 { secret } else { "[a token]" };
+        rest = after;
+    }
+    shown + rest
+}
+
 /// The first 16 digits of a hash.
 fn beginning(hash: &[u8; 32]) -> String {
     hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()

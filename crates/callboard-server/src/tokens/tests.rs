@@ -306,3 +306,16 @@ fn a_file_of_version_1_is_read_and_written_with_the_version_of_today() {
         serde_json::json!({ "version": 2, "tokens": [], "revoked": { "ci": "ann" } })
     );
 }
+
+#[test]
+fn texts_of_answers_have_no_secrets() {
+    let (secret, short) = (new_secret().unwrap(), "cbt_0123 é cbt_");
+    for (text, shown) in [
+        (short.to_owned(), short.to_owned()),
+        (format!("a{secret}"), "a[a token]".to_owned()),
+        (format!("é{}x {secret}{secret} é", secret.to_uppercase()), "é[a token]x [a token][a token] é".to_owned()),
+        (format!("{}.", &secret[..30]), "[a token].".to_owned()),
+    ] {
+        assert_eq!(without_secrets(&text), shown);
+    }
+}
