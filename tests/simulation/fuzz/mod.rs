@@ -77,7 +77,7 @@ fn fuzz(target: &'static str, corpus: &[Vec<u8>], read: impl Fn(&[u8]) -> Result
         });
     };
     hex_files("simulation/fuzz/kept", target).iter().chain(corpus).for_each(|input| attempt(&mut campaign, input));
-    while campaign.elapsed() < seconds(4) && !campaign.has_failed() {
+    while campaign.elapsed() < seconds(2) && !campaign.has_failed() {
         let input = mutated(corpus, &campaign);
         attempt(&mut campaign, &input);
     }

@@ -32,23 +32,23 @@ impl Local {
     }
 
     pub(crate) fn with(board: &Callboard, scopes: impl IntoIterator<Item = Scope>) -> Self {
-        let tokens = Tokens::new(Env::system());
-        let secret = tokens.add(TokenSpec::new("ci", scopes)).unwrap();
-        Self { router: Server::new(board.clone(), tokens).router(), secret }
+        Self::of(board, TokenSpec::new("ci", scopes))
     }
 
     /// With a token that is described so.
     pub(crate) fn of(board: &Callboard, spec: TokenSpec) -> Self {
-        let tokens = Tokens::new(Env::system());
-        let secret = tokens.add(spec).unwrap();
-        Self { router: Server::new(board.clone(), tokens).router(), secret }
+        Self::serving(board, spec, |server| server)
     }
 
     /// With an audit log.
     pub(crate) fn audited(board: &Callboard, scopes: impl IntoIterator<Item = Scope>, log: &Path) -> Self {
+        Self::serving(board, TokenSpec::new("ci", scopes), |server| server.audit_file(log).unwrap())
+    }
+
+    fn serving(board: &Callboard, spec: TokenSpec, change: impl FnOnce(Server) -> Server) -> Self {
         let tokens = Tokens::new(Env::system());
-        let secret = tokens.add(TokenSpec::new("ci", scopes)).unwrap();
-        Self { router: Server::new(board.clone(), tokens).audit_file(log).unwrap().router(), secret }
+        let secret = tokens.add(spec).unwrap();
+        Self { router: change(Server::new(board.clone(), tokens)).router(), secret }
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
