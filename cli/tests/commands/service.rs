@@ -4,6 +4,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -74,6 +75,21 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
         let expected = format!("error: no server runs for {what}\n    to start one: {line}\n    {advice}\n");
         assert_eq!((nobody.code, nobody.error), (Some(6), expected));
     }
+}
+
+#[test]
+fn connections_leave_a_server_the_descriptors_that_its_store_needs() {
+    let project = Project::new();
+    let serving = Serving::start_with_descriptors(&project, 128);
+    // Those beyond the limit wait to be accepted.
+    let open: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(serving.address()).unwrap()).collect();
+    let id = sent(&project, "x");
+    project.model.request();
+    project.model.answers("done");
+    assert_eq!(project.callboard(&["wait", &id]).out, "done\n");
+    drop(open);
+    let stopped = serving.stop();
+    assert_eq!(stopped.code, Some(0), "{}", stopped.error);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A `callboard serve` that runs beside a test.
 
+use std::borrow::BorrowMut;
 use std::io::{BufRead as _, BufReader};
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -22,8 +23,29 @@ impl Serving {
 
     pub(crate) fn start_with(project: &Project, options: &[&str]) -> Self {
         let listen: &[&str] = if options.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
-        let command = [&["serve"], listen, options].concat();
-        let mut process = project.command(&command).spawn().unwrap();
+        Self::of(project.command(&[&["serve"], listen, options].concat()))
+    }
+
+    /// As [`Serving::start`], with so many descriptors at most.
+    pub(crate) fn start_with_descriptors(project: &Project, most: u32) -> Self {
+        let serve = project.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")])
+            .arg(serve.get_program())
+            .args(serve.get_args());
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        shell.current_dir(serve.get_current_dir().unwrap());
+        Self::of(shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    fn of(mut command: impl BorrowMut<Command>) -> Self {
+        let mut process = command.borrow_mut().spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line.is_empty() {

@@ -36,6 +36,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const MIN_HEADERS: usize = 8_192;
 /// How long to wait after a connection could not be accepted, as when the process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The descriptors that connections leave to everything else: a quarter of those of the process, and at least these.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// The connections that there are at a time, however few descriptors the process has.
+const LEAST_CONNECTIONS: u64 = 16;
 
 /// What connections come from.
 pub(crate) trait Accept {
@@ -76,8 +80,8 @@ impl Server {
     /// other requests that are under way may take 5 s.
     ///
     /// By default the headers of a request have at most 64 KiB and arrive within 10 s, its body has at most 1 MiB and arrives within
-    /// 30 s, a response begins within 60 s, and there are at most 16,384 connections ([`Server::limits`]). A client that takes nothing
-    /// of a response for 30 s is cut off.
+    /// 30 s, a response begins within 60 s, and there are at most 16,384 connections ([`Server::limits`]), and
+    /// no more than three quarters of the descriptors of the process. A client that takes nothing of a response for 30 s is cut off.
     ///
     /// # Errors
     /// The listener has no address, as after its socket was closed.
@@ -157,9 +161,26 @@ pub(crate) async fn serve_on<L: Accept, T, F>(
             }
         }
     };
-    let _open = accept_all(listener, limits.connections, stop, |stream, peer| Some(connect(stream, peer))).await;
+    let most = limits.connections.min(most_connections(descriptors()));
+    let _open = accept_all(listener, most, stop, |stream, peer| Some(connect(stream, peer))).await;
     context.is_stopping.send_replace(true);
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+}
+
+/// How many descriptors this process may have; `None` if that is not limited.
+fn descriptors() -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    None
+}
+
+/// How many connections leave a process enough descriptors: a store that can open no file stops, and the board with it.
+fn most_connections(descriptors: Option<u64>) -> usize {
+    let Some(descriptors) = descriptors else { return usize::MAX };
+    let others = OTHER_DESCRIPTORS.max(descriptors / 4);
+    let most = descriptors.saturating_sub(others).max(LEAST_CONNECTIONS);
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 /// Accepts connections until `stop` is ready, `most` at a time; more wait until one ends. Each does what `connect` returns, or is closed
@@ -199,5 +220,17 @@ pub(crate) async fn accept_all<L: Accept, C: Future<Output = ()> + Send + 'stati
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_a_quarter_of_the_descriptors_and_at_least_64() {
+        let limits = [Some(0), Some(64), Some(128), Some(1_024), Some(1 << 20), Some(u64::MAX), None];
+        let most = [16, 16, 64, 768, 786_432, 13_835_058_055_282_163_712, usize::MAX];
+        assert_eq!(limits.map(most_connections), most);
     }
 }

@@ -94,6 +94,26 @@ impl Models {
         elsewhere
     }
 
+    /// The names of models that cost less than before, so that limits of money would hold longer: less than the model of that name did,
+    /// if it makes the same calls; else less than any model at the same server. A price where there was none counts as less.
+    pub(crate) fn cheaper(&self, before: &Self) -> Vec<Arc<str>> {
+        let is_cheaper = |entry: &ModelEntry| {
+            let Some(now) = entry.prices else { return false };
+            let costs_less = |older: &ModelEntry| {
+                older.prices.is_none_or(|older| now.input < older.input || now.output < older.output)
+            };
+            match before.same(entry) {
+                Some(older) => costs_less(&older.entry),
+                None => {
+                    let mut older = before.0.listed.iter().map(|listed| &listed.entry);
+                    older.any(|older| entry.model.has_server_of(&*older.model) && costs_less(older))
+                }
+            }
+        };
+        let entries = self.0.listed.iter().map(|listed| &listed.entry);
+        entries.filter(|entry| is_cheaper(entry)).map(|entry| Arc::clone(&entry.name)).collect()
+    }
+
     /// The listed model of this name, if it makes the same calls.
     fn same(&self, entry: &ModelEntry) -> Option<Arc<Listed>> {
         let older = self.0.listed.iter().find(|older| older.entry.name == entry.name)?;

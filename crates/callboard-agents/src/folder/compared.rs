@@ -100,19 +100,22 @@ impl AgentFolder {
         }
     }
 
-    /// The models, unless one is called at an address or with a key that may not be added now.
+    /// The models, unless one is called at an address or with a key that may not be added now, or costs less than it did.
     fn may_ask(&self, catalog: &Catalog, offered: Current) -> Result<Current, String> {
-        let loaded = self.permissions.loaded().and_then(|loaded| loaded.models.as_ref());
-        let elsewhere = loaded.map(|loaded| offered.models.elsewhere(loaded)).unwrap_or_default();
-        if elsewhere.is_empty() {
+        let Some(loaded) = self.permissions.loaded().and_then(|loaded| loaded.models.as_ref()) else {
             return Ok(offered);
-        }
-        let elsewhere: Vec<_> = elsewhere.iter().map(|name| quoted(name)).collect();
+        };
+        let (elsewhere, cheaper) = (offered.models.elsewhere(loaded), offered.models.cheaper(loaded));
+        let (what, models) = match (elsewhere.is_empty(), cheaper.is_empty()) {
+            (true, true) => return Ok(offered),
+            (false, _) => ("another `provider`, `url` or `key_variable`", elsewhere),
+            (true, false) => ("lower `prices`", cheaper),
+        };
+        let models: Vec<_> = models.iter().map(|name| quoted(name)).collect();
         Err(format!(
-            "{}: another `provider`, `url` or `key_variable` than at the start: {}\n  advice: look at the file; such a change takes \
-             effect at the next start",
+            "{}: {what} than at the start: {}\n  advice: look at the file; such a change takes effect at the next start",
             visible(&catalog.name()),
-            elsewhere.join(", ")
+            models.join(", ")
         ))
     }
 

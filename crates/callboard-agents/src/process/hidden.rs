@@ -330,12 +330,39 @@ mod linux {
             .chain([multiplexer.join(format!("tmux-{user}"))])
             .chain(env::home_dir().into_iter().flat_map(|home| IN_HOME.map(|service| home.join(service))))
             .chain(containers())
+            .chain(if user == 0 { Vec::new() } else { consoles() })
             .collect()
+    }
+
+    /// The devices at which a person is, or may be, logged in: whoever logs in there owns them then. Programs of the superuser have others.
+    fn consoles() -> Vec<PathBuf> {
+        let devices = fs::read_dir("/dev").into_iter().flatten().flatten();
+        let is_console = |name: &OsStr| name.to_str().is_some_and(is_console);
+        devices.filter(|device| is_console(&device.file_name())).map(|device| device.path()).collect()
+    }
+
+    /// Whether a device of this name in `/dev` is a text console, a serial line with one, what such a console shows, or a keyboard.
+    fn is_console(name: &str) -> bool {
+        let kind = name.trim_end_matches(|it: char| it.is_ascii_digit());
+        match kind {
+            "console" | "input" | "uinput" | "uhid" | "vcs" | "vcsa" | "vcsu" => true,
+            // `/dev/tty` is the terminal that a process has.
+            "tty" | "ttyS" | "ttyAMA" | "hvc" => kind.len() < name.len(),
+            _ => false,
+        }
     }
 
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn consoles_and_keyboards_are_found_by_their_names() {
+            let consoles = ["console", "tty1", "tty63", "ttyS0", "ttyAMA0", "hvc0", "vcs", "vcsa7", "input", "uinput"];
+            let others = ["tty", "null", "ttyUSB0", "ttyS", "shm", "pts", "ptmx", "hvc", "ttyprintk", "input0x", ""];
+            assert_eq!(consoles.map(is_console), [true; 10]);
+            assert_eq!(others.map(is_console), [false; 11]);
+        }
 
         #[test]
         fn only_sockets_that_listen_at_a_path_are_read_from_the_list_of_the_kernel() {

@@ -159,6 +159,8 @@ def direct(prefix, board, state, work, socket_path, handle, terminal):
     attempt(on("read_limit_of_board"), lambda: bool(raw(302, board, 7, 0, limits)))
     attempt(on("limit_board"), lambda: raw(302, board, 7, limits, 0))
     attempt(on("open_terminal"), lambda: os.open(terminal, os.O_RDWR | os.O_NOCTTY))
+    consoles = [path for name in ("console", "tty[0-9]*", "ttyS[0-9]*", "hvc[0-9]*", "vcs*") for path in glob.glob("/dev/" + name)]
+    attempt(on("see_a_console"), lambda: any(os.major(os.stat(path).st_rdev) != 1 for path in consoles))
     attempt(on("above_root"), lambda: reads("/.." + token))
     attempt(on("freeze"), lambda: open(next(iter(glob.glob("/sys/fs/cgroup/**/cgroup.procs", recursive=True)), "/sys/fs/cgroup/x"), "w").close())
 

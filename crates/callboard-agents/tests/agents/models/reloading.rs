@@ -185,3 +185,40 @@ async fn where_permissions_are_kept_no_model_is_asked_elsewhere_or_with_another_
     assert!(reported.ends_with("changed: later turns use it"), "{reported}");
     board.shutdown().await;
 }
+
+#[tokio::test]
+async fn where_permissions_are_kept_no_model_costs_less_than_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("poet.toml"), POET).unwrap();
+    let file = folder.path().join("models.toml.txt");
+    let url = "http://127.0.0.1:1/v1";
+    let priced = |name, input, output| model(name, url, &format!("prices = {{ input = {input}, output = {output} }}"));
+    let (usual, free) = (priced("m", 3, 15), model("free", "http://127.0.0.1:2/v1", ""));
+    fs::write(&file, format!("{usual}{free}")).unwrap();
+    let mut agents = AgentFolder::new(folder.path()).catalog(CatalogFile::new(&file, read)).keep_permissions();
+    let specs = agents.load().unwrap();
+    let board = specs.into_iter().fold(Callboard::builder(), Builder::with).start().await.unwrap();
+    let another = usual.replace("name = \"m\"", "name = \"m\"\nmodel = \"larger\"");
+    for (catalog, cheaper) in [
+        (priced("m", 2, 15), "m"),
+        (priced("m", 3, 0), "m"),
+        (another.replace("3", "2"), "m"),
+        (format!("{usual}{}", priced("n", 3, 14)), "n"),
+        (format!("{usual}{free}prices = {{ input = 1, output = 1 }}\n"), "free"),
+    ] {
+        fs::write(&file, &catalog).unwrap();
+        let reported = board.reload(&mut agents).await.unwrap()[0].to_string();
+        let reason = format!(
+            "lower `prices` than at the start: \"{cheaper}\"\n  advice: look at the file; such a change takes effect"
+        );
+        assert!(reported.contains(&reason), "{catalog}: {reported}");
+        fs::write(&file, format!("{usual}{free}")).unwrap();
+        board.reload(&mut agents).await.unwrap();
+    }
+    for catalog in [priced("m", 3, 16), another, format!("{usual}{}", priced("n", 3, 15)), model("m", url, "")] {
+        fs::write(&file, &catalog).unwrap();
+        let reported = board.reload(&mut agents).await.unwrap()[0].to_string();
+        assert!(reported.ends_with("changed: later turns use it"), "{catalog}: {reported}");
+    }
+    board.shutdown().await;
+}
