@@ -1,5 +1,6 @@
-"""Checks `callboard serve` and `callboard mcp` with other implementations of the Model Context Protocol: the package `mcp` of PyPI, and
-the conformance suite of the protocol. Arguments: the program `callboard`, node, and the script of the suite.
+"""Checks `callboard serve` and `callboard mcp` with clients that others have written: `httpx` and `promtool` (rest.py), and of the Model
+Context Protocol the package `mcp` of PyPI and the conformance suite. Arguments: the program `callboard`, node, the script of the suite,
+and `promtool`.
 """
 
 import asyncio
@@ -19,8 +20,9 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 import fixture
+import rest
 
-CALLBOARD, NODE, SUITE = sys.argv[1:4]
+CALLBOARD, NODE, SUITE, PROMTOOL = sys.argv[1:5]
 KNOWN = pathlib.Path(__file__).parent / "known-failures.yml"
 TASK = {"task": "say hello", "input": "hello"}
 
@@ -131,6 +133,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         team = Server(pathlib.Path(folder) / "team")
         servers.callback(team.stop)
+        rest.use(team, PROMTOOL)
         tools = Server(pathlib.Path(folder) / "tools", fixture.agents)
         servers.callback(tools.stop)
         asyncio.run(both(team, tools))

