@@ -238,9 +238,10 @@ pub enum Refusal {
 fn over_a_day(refusal: &Refusal) -> String {
     let Refusal::DayLimit { whose, day, limit, used, asked, is_money } = refusal else { return String::new() };
     let place = match &**whose {
-        "the board" => "in [limits] of callboard.toml (Builder::day_limits in Rust)",
-        agent if agent.starts_with("agent ") => "in [agent.limits] of its file (AgentSpec::per_day in Rust)",
-        _ => "of the token (`callboard tokens add`)",
+        "the board" => ("raise", "in [limits] of callboard.toml (Builder::day_limits in Rust)"),
+        agent if agent.starts_with("agent ") => ("raise", "in [agent.limits] of its file (AgentSpec::per_day in Rust)"),
+        // The limits of a token are not changed.
+        _ => ("use another token with a higher", "(`callboard tokens add`)"),
     };
     let whose = cut(whose);
     if !is_money && *limit == 0 {
@@ -252,7 +253,7 @@ fn over_a_day(refusal: &Refusal) -> String {
 
 fn over_a_run(refusal: &Refusal) -> String {
     let Refusal::AgentBudget { agent, limit, used, asked, is_money } = refusal else { return String::new() };
-    let place = "in [agent.limits] of its file (AgentSpec::per_run in Rust)";
+    let place = ("raise", "in [agent.limits] of its file (AgentSpec::per_run in Rust)");
     over(&format!("agent {agent}"), ("in a run", "in this one", "per_run"), (*limit, *used, *asked, *is_money), place)
 }
 
@@ -261,7 +262,7 @@ fn over(
     whose: &str,
     (time, now, key): (&str, &str, &str),
     (limit, used, asked, is_money): (u64, u64, Option<u64>, bool),
-    place: &str,
+    (verb, place): (&str, &str),
 ) -> String {
     match (is_money, asked) {
         (true, None) => format!(
@@ -271,12 +272,12 @@ fn over(
         (true, Some(asked)) => {
             let [limit, used, asked] = [limit, used, asked].map(Cost);
             format!(
-                "{whose} may cost {limit} {time}, and {now} it has cost or set aside {used}: {asked} more does not fit; raise \
+                "{whose} may cost {limit} {time}, and {now} it has cost or set aside {used}: {asked} more does not fit; {verb} \
                  `cost_{key}` {place}"
             )
         }
         (false, asked) => format!(
-            "{whose} may use {limit} tokens {time}, and {now} it has used or set aside {used}: {} more do not fit; raise \
+            "{whose} may use {limit} tokens {time}, and {now} it has used or set aside {used}: {} more do not fit; {verb} \
              `tokens_{key}` {place}",
             asked.unwrap_or_default()
         ),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{AgentName, DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
+use crate::messages::{AgentName, DeadLetter, Limits, Refusal, RunEvent, RunId, Timestamp, TurnId, Unacknowledged};
 use crate::storage::{LetterNote, StorageError};
 use crate::supervision::runs::fork::{self, ForkError};
 
@@ -72,19 +72,25 @@ impl DeadLettersHandle {
     /// # Errors
     /// [`ForkError::NoLetter`]; see [`ForkError`].
     pub async fn retry(&self, letter: TurnId) -> Result<RunHandle, ForkError> {
-        self.retry_for(letter, None).await
+        self.retry_for(letter, None, None).await
     }
 
-    /// As [`DeadLettersHandle::retry`], for a requester outside of the board, as [`Fork::from_agent`](crate::supervision::runs::Fork::from_agent).
+    /// As [`DeadLettersHandle::retry`], for a requester outside of the board, as [`Fork::from_agent`](crate::supervision::runs::Fork::from_agent),
+    /// and with other limits for the new run, if they are given. A letter that was retried before keeps its run with the limits of that.
     ///
     /// # Errors
     /// [`ForkError::NoLetter`]; see [`ForkError`].
-    pub async fn retry_for(&self, letter: TurnId, from_agent: Option<AgentName>) -> Result<RunHandle, ForkError> {
+    pub async fn retry_for(
+        &self,
+        letter: TurnId,
+        from_agent: Option<AgentName>,
+        limits: Option<Limits>,
+    ) -> Result<RunHandle, ForkError> {
         let permit =
             Arc::clone(&self.callboard.board.run_permits).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
         let board = self.callboard.clone();
         // In a task of its own: if the caller is dropped, no run is journaled without being begun.
-        let retried = tokio::spawn(async move { board.retry_letter(letter, from_agent, permit).await });
+        let retried = tokio::spawn(async move { board.retry_letter(letter, (from_agent, limits), permit).await });
         retried.await.unwrap_or(Err(Unacknowledged::Retry(letter).into()))
     }
 
@@ -120,7 +126,7 @@ impl Callboard {
     async fn retry_letter(
         &self,
         letter: TurnId,
-        from_agent: Option<AgentName>,
+        (from_agent, limits): (Option<AgentName>, Option<Limits>),
         permit: OwnedSemaphorePermit,
     ) -> Result<RunHandle, ForkError> {
         let board = &self.board;
@@ -133,7 +139,8 @@ impl Callboard {
         let durability = original.task.durability.unwrap_or(board.durability);
         let events_of = |run: RunId| {
             let mut submission = fork::submission(original, (run, board.env.now().wall), from_agent.clone());
-            let limits = board.settings.run_limits.bound(from_agent.as_ref(), submission.limits());
+            let limits = limits.as_ref().unwrap_or(submission.limits());
+            let limits = board.settings.run_limits.bound(from_agent.as_ref(), limits);
             submission.task.limits = Some(limits);
             fork::fork(&history, letter, submission, &board.rules)
         };

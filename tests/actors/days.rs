@@ -136,6 +136,9 @@ async fn agents_and_requesters_have_limits_of_their_own() {
     assert!(finish(&board, task(&ann)).await.outcome.is_finished());
     let refused = finish(&board, task(&ci)).await.outcome;
     assert!(matches!(&refused, Outcome::Refused(Refusal::DayLimit { whose, .. }) if &**whose == "ci"), "{refused}");
+    let advice =
+        "; use another token with a higher `tokens_per_day` (`callboard tokens add`), or try again the next day";
+    assert!(refused.to_string().ends_with(advice), "{refused}");
     let unknown = finish(&board, Task::new("x").to("small").input(serde_json::json!([1, 1]))).await.outcome;
     let why = "agent small may cost $0.000000001 a day, and what this may cost is not known: give the model prices";
     assert_eq!(unknown.to_string(), format!("refused (DayLimit): {why}"));

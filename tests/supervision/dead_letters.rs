@@ -136,7 +136,7 @@ async fn whoever_may_not_use_what_a_letter_needs_does_not_take_it_from_others() 
     finish(&board, Task::new("x").to("draft")).await;
     outside.repair();
     let letter = only_letter(&board).await.turn;
-    let retry = async |from: &AgentName| board.dead_letters().retry_for(letter, Some(from.clone())).await;
+    let retry = async |from: &AgentName| board.dead_letters().retry_for(letter, Some(from.clone()), None).await;
     let refused = retry(&ann).await.unwrap_err();
     assert_eq!(refused, ForkError::LimitUsed { limit: "agents", given: 1, used: 2 });
     assert_eq!(only_letter(&board).await.retried_as, None);

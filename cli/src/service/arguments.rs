@@ -211,6 +211,10 @@ pub(crate) struct Retry {
     /// The number of the turn, one that failed for good; by default the last one
     #[arg(long, value_name = "N")]
     pub(crate) turn: Option<u32>,
+    /// Other limits for the new run: simple, medium, complex, or JSON such as '{"tokens": 50000}', where limits that are not named
+    /// stay the same; @FILE reads them from a file
+    #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
+    pub(crate) limits: Option<LimitChoice>,
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -5,17 +5,18 @@ use tokio::sync::watch;
 
 use callboard::Callboard;
 use callboard::env::Env;
-use callboard::messages::{RunId, RunResult, visible, visible_lines};
+use callboard::messages::{RunEvent, RunId, RunResult, Submission, visible, visible_lines};
 use callboard::runtime::Unfinished;
 use callboard::supervision::runs::Run;
 use callboard_server::json as shapes;
 
 use crate::agents::hints;
 use crate::apart::{End, apart};
-use crate::command_line::command_line;
+use crate::command_line::{command_line, limits_option};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, output_text};
 use crate::quote::quoted;
+use crate::retry::{advice, without_limits};
 use crate::run_names::short;
 use crate::runs::list;
 use crate::stores::Stores;
@@ -46,6 +47,11 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let is_worked_on = (is_open && !store.is_copy()).then_some(to_continue.is_none());
     let (waits, left) = (waits::open(&fold), to_continue.as_deref());
     waits.iter().for_each(|wait| text.push_str(&shown_card(wait, Detail::Brief, &stores, left)));
+    if let Some(result) = fold.result().filter(|result| !result.outcome.is_finished()) {
+        let advice = to_try_again(&store, &fold, &stores).await?;
+        let why = why(result, advice.as_deref());
+        [Some(why), advice].iter().flatten().for_each(|line| text.push_str(&format!("    {line}\n")));
+    }
     if let Some(line) = to_continue.as_ref().filter(|_| waits.is_empty()) {
         text.push_str(&format!("    no process works on it; to continue it: {}\n", visible(line)));
     }
@@ -104,7 +110,10 @@ pub(super) async fn wait(arguments: &Wait) -> Result<Page, Failure> {
         let (seen, fold) = (seen.await?, following.run()?);
         match (seen, fold.result()) {
             (Seen::Abandoned, _) => Err(abandoned(&store, run, &there).await?),
-            (Seen::Enough, Some(result)) => Ok(result_page(fold, result)),
+            (Seen::Enough, Some(result)) => {
+                let advice = to_try_again(&store, fold, &there).await?;
+                Ok(result_page(fold, result, advice.as_deref()))
+            }
             (Seen::Enough, None) => {
                 let left = continuation_if_left(&store, run, &there).await?;
                 Ok(waiting(fold, &there, left.as_deref()))
@@ -149,11 +158,31 @@ pub(super) async fn abandoned(store: &Store, run: RunId, stores: &Stores) -> Res
     Ok(Failure::new(Exit::Unavailable, text))
 }
 
-fn result_page(fold: &Run, result: &RunResult) -> Page {
+fn result_page(fold: &Run, result: &RunResult, advice: Option<&str>) -> Page {
     let RunResult { outcome, output, .. } = result;
-    let why = outcome.to_string();
+    let why = why(result, advice);
     let end = if outcome.is_finished() { Ok(output.value()) } else { Err(&*why) };
-    Page::of_end(outcome.into(), end, shown(fold))
+    let mut page = Page::of_end(outcome.into(), end, shown(fold));
+    advice.iter().for_each(|line| page.remarks.push_str(&format!("{line}\n")));
+    page
+}
+
+/// Why a run has not finished. What its limits would have to be is in the advice alone.
+fn why(result: &RunResult, advice: Option<&str>) -> String {
+    let why = visible(&result.outcome.to_string());
+    if advice.is_some() { without_limits(&why) } else { why }
+}
+
+/// The line about how to try again what a server has begun, and what has not finished.
+async fn to_try_again(store: &Store, run: &Run, stores: &Stores) -> Result<Option<String>, Failure> {
+    let Submission { run: id, task, .. } = &**run.submission();
+    let Some(result) = run.result().filter(|_| task.from_agent.is_some()) else { return Ok(None) };
+    let history = store.history(*id).await.map_err(Failure::of)?;
+    let has_letter = history.iter().any(|event| matches!(event, RunEvent::TurnFailed { .. }));
+    let line = |_: &Submission, limits: Option<&str>| {
+        command_line(&format!("retry {}{}", short(*id), limits_option(limits)), stores.named())
+    };
+    Ok(advice(&history, result, has_letter.then_some(line)))
 }
 
 /// The last line about a run that is watched.

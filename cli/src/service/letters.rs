@@ -4,6 +4,7 @@ use serde_json::json;
 
 use callboard::messages::{RunId, visible};
 
+use crate::limits::LimitChoice;
 use crate::page::{Failure, Page, brief, lines_of, table, time_of};
 use crate::run_names::short;
 use crate::stores::Common;
@@ -11,6 +12,7 @@ use crate::stores::Stores;
 
 use super::arguments::{DeadLetters, Retry};
 use super::boards::{ask_service, run_of};
+use super::follow::read;
 
 /// Lists the letters, or retries one.
 pub(super) async fn main(arguments: &DeadLetters) -> Result<Page, Failure> {
@@ -28,21 +30,27 @@ pub(super) async fn main(arguments: &DeadLetters) -> Result<Page, Failure> {
                 }
                 None => (letter, None),
             };
-            begin(&stores, run, turn).await
+            begin(&stores, run, turn, None).await
         }
     }
 }
 
 /// Tries a turn that failed for good again.
 pub(super) async fn retry(arguments: &Retry) -> Result<Page, Failure> {
-    let Retry { run, turn, common: Common { choice, json: _ } } = arguments;
-    begin(&choice.stores()?, run, *turn).await
+    let Retry { run, turn, limits, common: Common { choice, json: _ } } = arguments;
+    begin(&choice.stores()?, run, *turn, limits.as_ref()).await
 }
 
-async fn begin(stores: &Stores, run: &str, turn: Option<u32>) -> Result<Page, Failure> {
+async fn begin(stores: &Stores, run: &str, turn: Option<u32>, limits: Option<&LimitChoice>) -> Result<Page, Failure> {
     let (store, run) = stores.find(run).await?;
+    let mut body = json!({});
+    if let Some(turn) = turn {
+        body["turn"] = turn.into();
+    }
+    if let Some(limits) = limits {
+        body["limits"] = json!(limits.over(read(&store, run).await?.submission().limits()));
+    }
     drop(store);
-    let body = turn.map_or_else(|| json!({}), |turn| json!({ "turn": turn }));
     let path = format!("/v1/delegations/{run}/retry");
     let delegation = ask_service(stores, ("POST", &path), Some(&body)).await?;
     let id = short(run_of(&delegation)?);

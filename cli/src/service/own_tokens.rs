@@ -63,7 +63,8 @@ pub(super) fn main(command: &Tokens) -> Result<Page, Failure> {
         }
         Tokens::Revoke { name, choice, .. } => {
             if open(&choice.stores()?)?.revoke(name).map_err(failure)? {
-                Ok(Page::new(format!("the token {name} is revoked\n"), json!({ "revoked": name })))
+                let next = if name == "owner" { "; the next start of `callboard serve` makes another one" } else { "" };
+                Ok(Page::new(format!("the token {name} is revoked{next}\n"), json!({ "revoked": name })))
             } else {
                 Err(Failure::not_found(format!("there is no token {name:?}")))
             }

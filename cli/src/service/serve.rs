@@ -152,10 +152,9 @@ async fn watch_over(
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let LoadedAgents { watch: mut watched, own, names, invalid, .. } = loaded;
-    resume(board, store, &names).await?;
+    let waiting = resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.folder())));
     protection::warning().iter().for_each(|warning| note(warning));
-    let waiting = board.people().pending().await.len();
     let running = count(own.len(), "agent");
     let line = format!("{running} running · {waiting} waiting for you · {} failed          {url}", invalid.len());
     writeln!(io::stdout(), "{line}")
@@ -190,17 +189,19 @@ fn interrupted() -> Failure {
     Failure::new(Exit::Interrupted, "a signal came before the server began".to_owned())
 }
 
-/// Resumes runs that no process works on and whose agents are here.
-async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> Result<(), Failure> {
+/// Resumes runs that no process works on and whose agents are here, and returns how many things they wait for.
+async fn resume(board: &Callboard, store: &Store, names: &BTreeSet<String>) -> Result<usize, Failure> {
+    let mut waiting = 0;
     for run in store.open_runs().await? {
         let Ok(loaded) = store.load(run).await else { continue };
         let mut open = loaded.replay.turns().filter(|turn| turn.closed.is_none());
         if open.all(|turn| names.contains(turn.agent.as_str())) && matches!(store.board_of(run).await, Ok(None)) {
+            waiting += waits::open(loaded.replay.run()).len();
             board.take_up(run).await;
             note(&format!("run {} is resumed", short(run)));
         }
     }
-    Ok(())
+    Ok(waiting)
 }
 
 fn busy(arguments: &Serve, address: SocketAddr, error: &io::Error) -> Failure {

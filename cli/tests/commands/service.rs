@@ -147,6 +147,20 @@ fn a_server_with_a_certificate_answers_https_and_its_key_is_kept_from_agents() {
 }
 
 #[test]
+fn a_server_counts_all_that_waits_when_it_starts() {
+    let project = Project::new();
+    let serving = Serving::start_with(&project, &["--model", "fake"]);
+    for _ in 0..3 {
+        let id = sent(&project, r#"AskUser {"question": "Which port?"}"#);
+        assert_eq!(project.callboard(&["wait", &id]).code, Some(5));
+    }
+    serving.stop();
+    let serving = Serving::start_with(&project, &["--model", "fake"]);
+    assert!(serving.line.starts_with("1 agent running · 3 waiting for you · "), "{}", serving.line);
+    serving.stop();
+}
+
+#[test]
 fn a_server_in_an_empty_folder_has_the_starter_team() {
     let project = Project::new();
     let empty = project.folder.path().join("empty");

@@ -162,8 +162,13 @@ done
     let serving = Serving::start(&project);
     assert_eq!(project.callboard(&["dead-letters"]).out, "there are no dead letters\n");
     let sent = project.callboard(&["send", "fails", "x"]);
-    assert_eq!(project.callboard(&["wait", "@last"]).code, Some(1), "{}", sent.error);
+    let waited = project.callboard(&["wait", "@last"]);
+    assert_eq!(waited.code, Some(1), "{}", sent.error);
     let id = &sent.out[..16];
+    let (why, how) =
+        ("failed: terminal error: it is down", format!("to retry turn 1, in a new run: callboard retry {id}"));
+    assert_eq!(waited.error, format!("fail: {why}\n{how}\n"));
+    assert_eq!(project.callboard(&["status", id]).out, format!("{id}  fails: failed\n    {why}\n    {how}\n"));
     let listed = project.callboard(&["dead-letters"]);
     let letter = format!("{id}/1");
     assert!(listed.out.contains(&letter) && listed.out.contains("it is down"), "{} {}", listed.out, listed.error);
@@ -178,6 +183,25 @@ done
         let refused = project.callboard(&["dead-letters", "retry", wrong]);
         assert_eq!(refused.code, Some(code), "{wrong}: {}", refused.error);
     }
+    serving.stop();
+}
+
+#[test]
+fn a_run_that_a_limit_has_ended_is_tried_again_with_a_higher_one_as_its_end_says() {
+    let project = Project::new();
+    let serving = Serving::start_with(&project, &["--model", "fake"]);
+    let limited = project.callboard(&["send", "writer", "x", "--limits", r#"{"tokens": 5}"#, "--wait"]);
+    let (why, how) = limited.error.split_once('\n').unwrap();
+    assert!(why.starts_with("fail: refused (TokenBudget): ") && !why.contains("--limits"), "{why}");
+    let line = how.trim_end().strip_prefix("to retry turn 1 with a higher limit, in a new run: callboard ").unwrap();
+    let (retry, limits) = line.split_once(" --limits ").unwrap();
+    let retry: Vec<&str> = retry.split(' ').chain(["--limits", limits.trim_matches('\'')]).collect();
+    let retried = project.callboard(&retry);
+    assert_eq!(retried.code, Some(0), "{}", retried.error);
+    let waited = project.callboard(&["wait", &retried.out[..16]]);
+    assert_eq!(waited.code, Some(0), "{}", waited.error);
+    let other = project.callboard(&[retry[0], retry[1], "--limits", "simple"]);
+    assert!(other.code == Some(1) && other.error.contains("turn 1 was tried again before, as "), "{}", other.error);
     serving.stop();
 }
 

@@ -300,6 +300,9 @@ fn readable(caller: &Caller, shown: Shown<'_>) -> Value {
 pub(crate) struct Retry {
     /// The number of a turn that failed for good; by default that of the last one.
     turn: Option<u32>,
+    /// The limits of the new delegation; those of this one by default.
+    #[serde(default, deserialize_with = "limits")]
+    limits: Option<Limits>,
 }
 
 /// Has a turn that failed for good tried again, in a delegation of its own. The same turn again is the same delegation.
@@ -307,20 +310,29 @@ pub(crate) async fn retry(
     State(context): Shared,
     Id(id): Id,
     Extension(caller): Extension<Caller>,
-    Body(Retry { turn }): Body<Retry>,
+    Body(Retry { turn, limits }): Body<Retry>,
 ) -> Result<Response, Problem> {
     let run = find(&context, &id)?;
+    let letters = run.dead_letters().await?;
+    let conflict = |detail: String| Problem::new(ProblemCode::Conflict, detail);
     let letter = match turn {
         Some(number) => TurnId { run: run.id(), number },
         None => {
-            let letters = run.dead_letters().await?;
-            let none = || {
-                Problem::new(ProblemCode::Conflict, format!("no turn of delegation {} has failed for good", run.id()))
-            };
+            let none = || conflict(format!("no turn of delegation {} has failed for good", run.id()));
             letters.last().ok_or_else(none)?.turn
         }
     };
-    began(&context, &caller, context.board.dead_letters().retry_for(letter, Some(caller.requester()?)).await?).await
+    let retried = letters.iter().find(|known| known.turn == letter).and_then(|known| known.retried_as);
+    if let (Some(limits), Some(retried)) = (&limits, retried)
+        && context.board.run(retried).read().await?.submission().limits() != limits
+    {
+        let turn = letter.number;
+        return Err(conflict(format!(
+            "turn {turn} was tried again before, as {retried}: try that one again with `limits`"
+        )));
+    }
+    let retried = context.board.dead_letters().retry_for(letter, Some(caller.requester()?), limits).await?;
+    began(&context, &caller, retried).await
 }
 
 /// From where a delegation is forked, and what is changed.

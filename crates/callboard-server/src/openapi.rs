@@ -215,7 +215,7 @@ fn operation(route: &Route) -> Option<Operation> {
         }
         ("POST", "/v1/delegations/{id}/retry") => {
             Operation::of("Tries a turn that failed for good again", schema("Delegation"))
-                .body(body(&json!({ "turn": number() }), &[]))
+                .body(body(&json!({ "turn": number(), "limits": limits() }), &[]))
                 .accepted()
         }
         ("POST", "/v1/delegations/{id}/fork") => {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::counted::Counted;
 use crate::support::local::{Local, text_of};
 
-/// A board with an agent that echoes, one that fails until it is repaired, and one that asks.
+/// A board with an agent that echoes, one that fails until it is repaired, one that asks, and one that uses 25 tokens.
 async fn board() -> (Callboard, Arc<AtomicBool>) {
     let is_repaired = Arc::new(AtomicBool::new(false));
     let repaired = Arc::clone(&is_repaired);
@@ -28,8 +28,13 @@ async fn board() -> (Callboard, Arc<AtomicBool>) {
             }
         }
     };
+    let spends = |turn: Turn| async move {
+        turn.reserve(25).await?.settle(Usage::of(25, 0)).await?;
+        Ok(Command::output("done"))
+    };
     let board = Callboard::builder()
         .agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .agent("spends", spends)
         .agent("fails", fails)
         .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("well?").await?)) })
         .start()
@@ -160,6 +165,20 @@ async fn a_turn_that_failed_for_good_is_listed_and_tried_again_once() {
     assert_eq!((status, &again["request_id"]), (202, &json!(new)), "the same turn is the same delegation");
     let (_, letters) = local.get("/v1/dead-letters").await;
     assert_eq!(letters["dead_letters"][0]["retried_as"], json!(new));
+    let (status, other) = local.post(&retry, &[], &json!({ "limits": { "tokens": 7 } })).await;
+    assert_eq!((status, &other["code"]), (409, &json!("conflict")), "{other}");
+    let detail = format!("turn 1 was tried again before, as {new}: try that one again with `limits`");
+    assert_eq!(other["detail"], json!(detail));
+
+    let limited = json!({ "to": "spends", "body": "x", "limits": { "tokens": 20 } });
+    let refused = delegate(&board, &local, &limited).await;
+    let retry = format!("/v1/delegations/{refused}/retry");
+    let (status, retried) = local.post(&retry, &[], &json!({ "limits": { "tokens": 30 } })).await;
+    assert_eq!(status, 202, "{retried}");
+    let new = board.run(retried["request_id"].as_str().unwrap().parse().unwrap());
+    assert!(new.result().await.unwrap().outcome.is_finished());
+    let (_, again) = local.post(&retry, &[], &json!({ "limits": { "tokens": 30 } })).await;
+    assert_eq!(again["request_id"], retried["request_id"]);
 
     let (status, none) = local.post(&format!("/v1/delegations/{finished}/retry"), &[], &json!({})).await;
     assert_eq!((status, &none["code"]), (409, &json!("conflict")), "{none}");
