@@ -6,6 +6,7 @@ use std::sync::Arc;
 use callboard::AgentSpec;
 use callboard::env::Env;
 use callboard_agents::{BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate, Tools};
+use callboard_server::AgentFiles;
 
 /// The name of the model that needs no network.
 pub(super) const FAKE: &str = "fake";
@@ -47,6 +48,16 @@ impl BuiltIns {
     pub(super) fn all(&self) -> impl Iterator<Item = BuiltIn> {
         let beside = BuiltIn::beside(&self.definitions).filter(|_| !self.are_absent);
         beside.filter(|agent| !self.left.contains(agent.name()))
+    }
+
+    /// That they are in no file, and what they are for.
+    pub(super) fn files(&self) -> AgentFiles {
+        let described = |agent: BuiltIn| (agent.name().to_owned(), agent.definition().description);
+        AgentFiles {
+            built_in: self.names(),
+            descriptions: self.all().map(described).collect(),
+            ..AgentFiles::default()
+        }
     }
 
     /// Their names.

@@ -40,16 +40,8 @@ pub(crate) struct LoadedAgents {
     pub(crate) unpriced: Vec<(String, String)>,
     /// The models, as they are when the agents are loaded.
     pub(crate) models: Option<Models>,
-    /// The names of the built-in agents.
-    pub(super) built_in: BTreeSet<String>,
-}
-
-impl LoadedAgents {
-    /// Where they are from.
-    pub(crate) fn files(&self) -> AgentFiles {
-        let team = || AgentFiles { built_in: self.built_in.clone(), refused: Vec::new() };
-        self.watch.as_ref().map_or_else(team, Watch::files)
-    }
+    /// Where they are from when they are loaded, and what they are for.
+    pub(crate) files: AgentFiles,
 }
 
 /// Whether an agent with a model may run commands.
@@ -135,8 +127,9 @@ pub(crate) async fn load(
     let own = built_in.definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(folder.current_models()).map_err(Failure::usage)?);
     let (names, models) = (names_of(&built_in), known_models(folder.current_models(), named));
-    let (built_in_names, watch) = (built_in.names(), Some(Watch::new(folder, built_in)));
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch, built_in: built_in_names })
+    let watch = Watch::new(folder, built_in);
+    let files = watch.files();
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: Some(watch), files })
 }
 
 /// The models whose providers are known.

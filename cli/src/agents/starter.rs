@@ -45,6 +45,7 @@ pub(super) fn load(
     let built_in = BuiltIns::of(definitions, tools, named, Default::default(), Some(&models));
     specs.extend(built_in.specs(Some(&models)).map_err(Failure::usage)?);
     let (names, invalid) = (names_of(&built_in), InvalidAgents::default());
-    let (models, built_in) = (known_models(Some(&models), named), built_in.names());
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: None, built_in })
+    let (models, mut files) = (known_models(Some(&models), named), built_in.files());
+    files.descriptions.extend(team.into_iter().map(|agent| (agent.name, agent.description)));
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: None, files })
 }

@@ -64,9 +64,12 @@ impl Watch {
         }
     }
 
-    /// Where the agents are from.
+    /// Where the agents are from, and what they are for.
     pub(crate) fn files(&self) -> AgentFiles {
-        AgentFiles { built_in: self.built_in.names(), refused: self.folder.refused_files() }
+        let mut files = self.built_in.files();
+        files.descriptions.extend(self.folder.descriptions());
+        files.refused = self.folder.refused_files();
+        files
     }
 
     /// Reloads the agents, and returns a line for each that has changed or was refused.

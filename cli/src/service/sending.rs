@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::visible;
+use callboard::messages::{visible, visible_lines};
 use callboard_text::quoted;
 
 use crate::exit::Exit;
-use crate::page::{Failure, Page, lines_of, table};
+use crate::page::{Failure, Page, brief, lines_of, table};
 use crate::run_names::short;
 use crate::stores::{Common, Stores};
 use crate::trace_parent;
@@ -93,23 +93,19 @@ pub(super) async fn check_agent(stores: &Stores, to: &str) -> Result<(), Failure
 /// Lists the agents of the server.
 pub(super) async fn agents(arguments: &Common) -> Result<Page, Failure> {
     let answer = agents_of(&arguments.choice.stores()?).await?;
-    let mut drawn = table(["agent", "role", "capabilities", ""], &[]);
+    let mut drawn = table(["agent", "role", "capabilities", "", "what it is for"], &[]);
     for agent in each(&answer) {
         let text = |field: &str| visible(agent[field].as_str().unwrap_or_default());
         let capabilities = agent["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let capabilities: Vec<String> = capabilities.map(visible).collect();
         let built_in = if agent["is_built_in"] == true { "built in" } else { "" };
-        drawn.add_row([text("agent"), text("role"), capabilities.join(", "), built_in.to_owned()]);
+        let about = brief(agent["description"].as_str().unwrap_or_default(), 80);
+        drawn.add_row([text("agent"), text("role"), capabilities.join(", "), built_in.to_owned(), about]);
     }
-    let refused: Vec<&str> =
-        answer["refused_files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let remarks = match refused.as_slice() {
-        [] => String::new(),
-        files => format!(
-            "not used as they are now: {}; the log of the server has why, `callboard check` reports defects, and what permits more than \
-             at the start of the server takes effect at the next one\n",
-            visible(&files.join(", "))
-        ),
-    };
+    let mut remarks = String::new();
+    for (file, why) in answer["refusals"].as_object().into_iter().flatten() {
+        let why = visible_lines(why.as_str().unwrap_or_default()).trim_end().replace('\n', "\n    ");
+        remarks.push_str(&format!("{} is not used as it is now:\n    {why}\n", visible(file)));
+    }
     Ok(Page { remarks, ..Page::new(lines_of(&drawn), answer) })
 }

@@ -72,7 +72,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
     config.check_prices(&loaded.unpriced)?;
-    let files = watch::Sender::new(loaded.files());
+    let files = watch::Sender::new(loaded.files.clone());
     let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
     let figures = Figures::record();
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).pool(settings.turns);

@@ -81,20 +81,20 @@ fn a_server_marks_built_in_agents_and_names_files_that_are_not_used_until_they_a
     let agents = || project.callboard(&["agents"]);
     let listed = agents();
     let row = |name: &str| listed.out.lines().find(|row| row.trim().starts_with(name)).unwrap().to_owned();
-    assert!(row("summarizer").ends_with("built in") && row("writer").trim() == "writer", "{}", listed.out);
+    assert!(row("summarizer").contains("  built in  ") && row("writer").trim() == "writer", "{}", listed.out);
     assert_eq!(listed.error, "");
     let mut log = BufReader::new(serving.process.as_mut().unwrap().stderr.take().unwrap()).lines();
     let mut until = |text: &str| assert!(log.any(|line| line.unwrap().contains(text)), "{text}");
     write(&project.folder, "agents/critic.toml", "[agent]\nname = \"critic\"\nmod = \"plan\"\n");
     until("critic.toml: refused");
     let refused = agents();
-    let begin =
-        "not used as they are now: critic.toml; the log of the server has why, `callboard check` reports defects";
+    let begin = "critic.toml is not used as it is now:\n    critic.toml:3:1: an agent has no key \"mod\"";
     assert!(refused.error.starts_with(begin) && !refused.out.contains("critic"), "{}", refused.error);
-    write(&project.folder, "agents/critic.toml", "[agent]\nname = \"critic\"\n");
+    write(&project.folder, "agents/critic.toml", "[agent]\nname = \"critic\"\ndescription = \"Finds faults.\"\n");
     until("critic.toml: added: critic takes tasks");
     let right = agents();
     assert!(right.out.contains("critic") && right.error.is_empty(), "{} {}", right.out, right.error);
+    assert!(right.out.contains("Finds faults."), "{}", right.out);
     let namespaces = project.callboard(&["context", "list"]);
     let named = "error: name a namespace: memory:critic, memory:writer; run:ID of a run, with its whole id; or one of `namespaces` in the \
                  files of agents\n";

@@ -1,12 +1,14 @@
-//! Where the agents of a server are from, which the server does not know by itself.
+//! Where the agents of a server are from and what they are for, which the server does not know by itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the agents of a server are from.
+/// Where the agents of a server are from, and what they are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentFiles {
     /// The agents that are in no file, because the program brings them.
     pub built_in: BTreeSet<String>,
-    /// The files that are not used as they are now: they have defects, or what they change was refused.
-    pub refused: Vec<String>,
+    /// What agents are for, in words, by their names. Clients choose by it.
+    pub descriptions: BTreeMap<String, String>,
+    /// The files that are not used as they are now, each with the reason: it has defects, or what it changes was refused.
+    pub refused: BTreeMap<String, String>,
 }

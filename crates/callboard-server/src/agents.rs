@@ -35,14 +35,15 @@ pub(crate) async fn ready(State(context): Shared) -> Result<Json<Value>, Problem
 /// Answers with the agents and what they announce.
 pub(crate) async fn list(State(context): Shared) -> Json<Value> {
     let roster = context.board.agents().roster();
-    let AgentFiles { built_in, refused } =
-        context.files.as_ref().map(|files| files.borrow().clone()).unwrap_or_default();
+    let AgentFiles { built_in, descriptions, refused } = context.agent_files();
     let agents = roster.iter().map(|presence| {
         let mut shown = stable(presence);
+        shown["description"] = json!(descriptions.get(presence.agent.as_str()));
         shown["is_built_in"] = built_in.contains(presence.agent.as_str()).into();
         shown
     });
-    Json(json!({ "agents": agents.collect::<Vec<_>>(), "refused_files": refused }))
+    let files: Vec<&String> = refused.keys().collect();
+    Json(json!({ "agents": agents.collect::<Vec<_>>(), "refused_files": files, "refusals": refused }))
 }
 
 /// Answers with the tree of supervisors.

@@ -47,6 +47,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Where the agents are from, as far as the server was given it.
+    pub(crate) fn agent_files(&self) -> AgentFiles {
+        self.files.as_ref().map(|files| files.borrow().clone()).unwrap_or_default()
+    }
+
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
         let (streams, index, rates, firings, answered, measured, audit, limits, proxies, people) = Default::default();
         Self {

@@ -103,8 +103,11 @@ fn operation(route: &Route) -> Option<Operation> {
         ("GET", "/v1/ready") => Operation::of("Whether the board works and has read the runs of its store", health()),
         ("GET", "/v1/openapi.json") => Operation::of("This description", json!({ "type": "object" })),
         ("GET", "/v1/agents") => {
-            let agents = json!({ "agents": list(json!({ "type": "object" })), "refused_files": list(text()) });
-            let agents = object(&agents, &["agents", "refused_files"]);
+            let refusals = json!({ "type": "object", "additionalProperties": text() });
+            let agents = json!({
+                "agents": list(json!({ "type": "object" })), "refused_files": list(text()), "refusals": refusals,
+            });
+            let agents = object(&agents, &["agents", "refused_files", "refusals"]);
             Operation::of("The agents and what they announce", agents)
         }
         ("GET", "/v1/agents/{name}/inbox") => {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use callboard::messages::{Pending, PendingId, Response, Resume, visible};
+use callboard::AnswerError;
+use callboard::messages::{Pending, PendingId, QuestionId, Response, Resume, RunEvent, visible};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body::{Body, Id, present};
-use crate::context::Shared;
+use crate::context::{Context, Shared};
 use crate::json as shapes;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::Caller;
@@ -65,9 +66,31 @@ pub(crate) async fn answer(
     };
     let by = Arc::clone(caller.by());
     // In a task of its own: a client that leaves ends the handler, and a decision that is stored also has to reach its run.
-    let answered = tokio::spawn(async move { context.board.people().answer(id, response, &by).await });
-    answered.await.map_err(|error| Problem::internal(&error))??;
-    Ok(Json(json!({ "id": id, "by": caller.by() })))
+    let board = context.board.clone();
+    let answered = tokio::spawn(async move { board.people().answer(id, response, &by).await });
+    match answered.await.map_err(|error| Problem::internal(&error))? {
+        Ok(()) => Ok(Json(json!({ "id": id, "by": caller.by() }))),
+        Err(AnswerError::NotOpen(PendingId::Question(question))) => Err(not_open(&context, question).await),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The problem with a question that is not open: it was answered before, or there was none.
+async fn not_open(context: &Context, question: QuestionId) -> Problem {
+    let request = question.request;
+    let history = context.board.run(request.turn.run).history().await.unwrap_or_default();
+    let by = history.iter().find_map(|event| match event {
+        RunEvent::Answered { turn, ordinal, by, .. } if (*turn, *ordinal) == (request.turn.number, request.ordinal) => {
+            Some(by)
+        }
+        _ => None,
+    });
+    match by {
+        Some(by) => {
+            Problem::new(ProblemCode::Conflict, format!("question {request} was answered before by {}", visible(by)))
+        }
+        None => AnswerError::NotOpen(PendingId::Question(question)).into(),
+    }
 }
 
 /// Something that waits, with its delegation.

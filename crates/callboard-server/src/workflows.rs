@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use callboard::messages::visible;
-use callboard::workflow::{Drawing, Workflow};
+use callboard::workflow::{Defects, Drawing, Workflow};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ pub(crate) async fn save(
     let needed = Needed::read(&headers)?;
     let read = match definition {
         Definition { toml: Some(text), line: None } => Workflow::from_toml(&name, &text),
-        Definition { toml: None, line: Some(text) } => Workflow::from_line(&name, &text),
+        Definition { toml: None, line: Some(text) } => from_line(&name, &text),
         _ => return Err(Problem::bad("the body has either `toml` or `line`")),
     };
     let workflow = read.map_err(|defects| Problem::new(ProblemCode::Refused, defects.to_string()))?;
@@ -71,6 +71,16 @@ pub(crate) async fn save(
         || Problem::new(ProblemCode::PreconditionFailed, "another version was saved meanwhile; read it first");
     let version = saved.ok_or_else(changed)?;
     Ok(tagged(version.into(), json!({ "name": name, "version": version })))
+}
+
+/// Reads a line, which has this name unless it names itself.
+fn from_line(name: &str, text: &str) -> Result<Workflow, Defects> {
+    let read = Workflow::from_line(name, text)?;
+    if read.name() == name {
+        return Ok(read);
+    }
+    // A second name is an error.
+    Ok(Workflow::from_line(name, &format!("workflow {}: {text}", json!(name))).unwrap_or(read))
 }
 
 /// Answers with the versions of a workflow, the first one first.

@@ -232,9 +232,9 @@ impl Catalog {
         }
     }
 
-    /// Whether the file was refused when it was read last.
-    pub(super) fn is_refused(&self) -> bool {
-        self.refusal.is_some()
+    /// Why the file was refused when it was read last.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// The file's name in reports.

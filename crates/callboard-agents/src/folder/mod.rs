@@ -291,11 +291,18 @@ impl AgentFolder {
         self.load_if(|_| true)
     }
 
-    /// Returns the files that are not in effect as they are now, by their names in reports: each has a defect, or what it changes was refused.
-    pub fn refused_files(&self) -> Vec<String> {
-        let catalog = self.catalog.iter().filter(|catalog| catalog.is_refused()).map(Catalog::name);
-        let files = self.files.iter().filter(|(_, known)| known.refusal.is_some()).map(|(file, _)| file.clone());
+    /// Returns the files that are not in effect as they are now, by their names in reports, each with the reason: it has a defect, or
+    /// what it changes was refused.
+    pub fn refused_files(&self) -> BTreeMap<String, String> {
+        let catalog = self.catalog.iter().filter_map(|catalog| Some((catalog.name(), catalog.refusal()?.to_owned())));
+        let files = self.files.iter().filter_map(|(file, known)| Some((file.clone(), known.refusal.clone()?)));
         catalog.chain(files).collect()
+    }
+
+    /// Returns what the agents of the folder are for, in the words of their files, by their names.
+    pub fn descriptions(&self) -> BTreeMap<String, String> {
+        let agents = self.files.values().filter_map(|known| Some(&known.agent.as_ref()?.definition));
+        agents.map(|agent| (agent.name.to_string(), agent.description.clone())).collect()
     }
 
     /// Loads the folder if `permits` accepts these reports of defective files.

@@ -177,9 +177,10 @@ impl ServerHandler for Handler {
         let after = request.and_then(|request| request.cursor).unwrap_or_default();
         let mut rest = targets.into_iter().filter(|(name, target)| *name > after && target.is_for(&caller)).peekable();
         let (mut tools, mut last) = (Vec::new(), None);
+        let descriptions = self.context.agent_files().descriptions;
         for (name, target) in rest.by_ref().take(tools::PAGE) {
             last = Some(name.clone());
-            tools.extend(tools::tool(board, name, &target).await.map_err(error)?);
+            tools.extend(tools::tool(board, &descriptions, name, &target).await.map_err(error)?);
         }
         let next_cursor = last.filter(|_| rest.peek().is_some());
         Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })

@@ -75,13 +75,19 @@ fn tool_name(kind: &str, name: &str) -> String {
     format!("{}_{digits}", plain.take(MAX_NAME - digits.len() - 1).collect::<String>())
 }
 
-/// Describes a tool; `None` if what it stands for is gone.
-pub(super) async fn tool(board: &Callboard, name: String, target: &Target) -> Result<Option<Tool>, Problem> {
+/// Describes a tool; `None` if what it stands for is gone. `descriptions` are those of agents, by their names.
+pub(super) async fn tool(
+    board: &Callboard,
+    descriptions: &BTreeMap<String, String>,
+    name: String,
+    target: &Target,
+) -> Result<Option<Tool>, Problem> {
     let described = match target {
         Target::Agent(agent) => {
             let presence = board.agents().roster().into_iter().find(|presence| presence.agent == *agent);
-            presence
-                .map(|presence| (agent_description(&presence), agent_schema(), hints(authority(board, agent.as_str()))))
+            let hints = hints(authority(board, agent.as_str()));
+            let about = descriptions.get(agent.as_str()).map(String::as_str);
+            presence.map(|presence| (agent_description(&presence, about), agent_schema(), hints))
         }
         Target::Workflow(workflow) => {
             let latest = board.workflows().latest(workflow).await?;
@@ -132,11 +138,16 @@ fn hints(authority: Authority) -> ToolAnnotations {
         .open_world(allows(Effect::Sends) || allows(Effect::Executes))
 }
 
-fn agent_description(presence: &Presence) -> String {
+fn agent_description(presence: &Presence, about: Option<&str>) -> String {
     let Presence { agent, role, capabilities, projects, .. } = presence;
     let mut text = format!("Delegates a task to the agent {}", visible(agent.as_str()));
     if let Some(role) = role {
         text.push_str(&format!(", whose role is {}", visible(role)));
+    }
+    if let Some(about) =
+        about.map(|about| visible(about.trim().trim_end_matches('.'))).filter(|about| !about.is_empty())
+    {
+        text.push_str(&format!(": {about}"));
     }
     for (what, names) in [("Capabilities", capabilities), ("Projects", projects)] {
         if !names.is_empty() {
@@ -255,6 +266,10 @@ pub(super) async fn task(board: &Callboard, target: &Target, given: Option<JsonO
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::messages::Timestamp;
+
     use super::*;
 
     #[test]
@@ -267,6 +282,27 @@ mod tests {
         assert!(long.len() == MAX_NAME && long.starts_with("agent_xxx"), "{long}");
         assert_ne!(long, name(&"x".repeat(127)));
         assert_ne!(tool_name("workflow", "coder"), name("coder"));
+    }
+
+    #[test]
+    fn the_description_of_a_tool_has_what_its_agent_is_for() {
+        let presence = Presence {
+            agent: AgentName::new("coder").unwrap(),
+            role: Some("developer".into()),
+            capabilities: vec!["rust".into()],
+            projects: Vec::new(),
+            instance: 1,
+            is_available: true,
+            at: Timestamp::default(),
+        };
+        let described = |about| agent_description(&presence, about);
+        let begin = "Delegates a task to the agent coder, whose role is developer";
+        assert_eq!(
+            described(Some("Changes files.\u{1b}")),
+            format!("{begin}: Changes files.\\u{{1b}}. Capabilities: rust")
+        );
+        assert_eq!(described(Some("Changes files.\n")), format!("{begin}: Changes files. Capabilities: rust"));
+        assert_eq!(described(Some(" ")), format!("{begin}. Capabilities: rust"));
     }
 
     #[test]

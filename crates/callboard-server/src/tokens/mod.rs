@@ -293,14 +293,10 @@ pub(crate) struct Caller {
 impl Caller {
     /// This user, by a connection that only this user can have.
     pub(crate) fn owner() -> Self {
-        let (name, scopes) = (OWNER.into(), Arc::new(Scope::ALL.into()));
-        Self { name, scopes, person: None, terms: Arc::default(), is_owner: true, hash: None }
+        Self { is_owner: true, ..Self::process(OWNER, Scope::ALL) }
     }
-}
 
-impl Caller {
     /// A process of this user, by a connection that only this user can have, with these scopes.
-    #[cfg(unix)]
     pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
         let scopes = Arc::new(scopes.into_iter().collect());
         Self { name: name.into(), scopes, person: None, terms: Arc::default(), is_owner: false, hash: None }

@@ -108,6 +108,7 @@ async fn a_workflow_is_saved_in_versions_and_only_after_the_one_that_was_read() 
     assert_eq!(put(&[("If-None-Match", "*")], line(longer)).await.0, 412);
     assert_eq!(put(&[("If-Match", "\"2\"")], line(longer)).await.0, 412);
     assert_eq!(put(&[("If-Match", "\"1\"")], line("workflow daily: echo")).await.2["version"], 1, "the same again");
+    assert_eq!(put(&[], line("echo")).await.2["version"], 1, "a line without a name has that of the path");
     assert_eq!(put(&[("If-Match", "\"1\"")], line(longer)).await.2["version"], 2);
     let (_, tag, versions) = local.change("GET", &format!("{path}/versions"), &[], &Value::Null).await;
     assert_eq!((tag.as_deref(), versions), (Some("\"2\""), json!({ "name": "daily", "versions": [1, 2] })));
@@ -119,6 +120,7 @@ async fn a_workflow_is_saved_in_versions_and_only_after_the_one_that_was_read() 
 
     for (body, status) in [
         (line("workflow other: echo"), 422),
+        (line("workflow workflow: echo"), 422),
         (line("workflow daily: ->"), 422),
         (json!({ "toml": "x" }), 422),
         (json!({ "toml": "x", "line": "y" }), 400),
