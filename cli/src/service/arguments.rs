@@ -150,9 +150,19 @@ pub(crate) struct Send {
     /// The input of the agent, as JSON, in place of the task's text; @FILE reads it from a file, @- from standard input
     #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
     pub(crate) input: Option<Value>,
+    #[command(flatten)]
+    pub(crate) delivery: Delivery,
+}
+
+/// How a task is given to a server.
+#[derive(Debug, Args)]
+pub(crate) struct Delivery {
     /// The limits of the run: simple, medium, complex, or JSON such as '{"tokens": 50000}'; @FILE reads them from a file
     #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
     pub(crate) limits: Option<LimitChoice>,
+    /// An outside resource that the task is about, such as an issue, which agents read
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reference: Option<String>,
     /// A text of your choice: the same task sent again with it is the same run
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: Option<String>,

@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::page::{self, Failure, Page, json_line};
 use crate::process::{block_on, print};
 use crate::stores::Common;
+use crate::workflow::arguments::Start;
 
 use arguments::{
     Answer, Approve, Cancel, Context, DeadLetters, Deny, Mcp, Pending, Read, Retry, Send, Serve, Status, Tokens, Usage,
@@ -45,12 +46,17 @@ pub(crate) fn mcp(arguments: &Mcp) -> ExitCode {
 
 /// Runs `callboard send` in the name of the agent whose turn has started this process; `None` if none has.
 pub(crate) fn send_within_turn(arguments: &Send) -> Option<ExitCode> {
-    within_turn(|turn| turn.send(arguments, WAIT)).map(|page| page::print(page, arguments.json))
+    within_turn(|turn| turn.send(arguments, WAIT)).map(|page| page::print(page, arguments.delivery.json))
 }
 
 /// Runs `callboard send`.
 pub(crate) fn send(arguments: &Send) -> ExitCode {
-    printed(arguments.json, sending::send(arguments))
+    printed(arguments.delivery.json, sending::send(arguments))
+}
+
+/// Runs `callboard workflow start`.
+pub(crate) fn start(arguments: Start) -> ExitCode {
+    printed(arguments.delivery.json, sending::start(arguments))
 }
 
 /// As [`send_within_turn`], of `callboard status`.

@@ -14,7 +14,7 @@ use crate::stores::Common;
 use crate::values::{self, time_span, words};
 
 use super::boards::{answer_of_service, ask_service, encoded, of_service, run_of};
-use super::sending::check_agent;
+use super::sending::{check_agent, check_workflow};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schedule {
@@ -223,6 +223,9 @@ pub(super) async fn main(command: &Schedule) -> Result<Page, Failure> {
         Schedule::Add(add) => {
             if let Some(agent) = &add.target.to {
                 check_agent(&stores, agent).await?;
+            }
+            if let Some(workflow) = &add.target.workflow {
+                check_workflow(&stores, workflow).await?;
             }
             let answer = of_service(&stores).request("POST", "/v1/schedules", Some(&add.definition())).await;
             let is_taken = matches!(answer, Ok((409, _)));

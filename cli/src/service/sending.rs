@@ -1,51 +1,100 @@
-//! `callboard send` and `callboard agents`: what `callboard serve` is asked.
+//! `callboard send`, `workflow start` and `agents`: what `callboard serve` is asked.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use callboard::messages::{visible, visible_lines};
 use callboard_text::quoted;
 
+use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, brief, lines_of, table};
 use crate::run_names::short;
 use crate::stores::{Common, Stores};
 use crate::trace_parent;
+use crate::values::similar;
+use crate::workflow::arguments::Start;
+use crate::workflow::input::whole;
 
-use super::arguments::{Send, WAIT, Wait};
+use super::arguments::{Delivery, Send, WAIT, Wait};
 use super::boards::{answer_of_service, ask_service, of_service, run_of};
 use super::follow;
 
 /// Delegates a task, and returns once it is journaled.
 pub(super) async fn send(arguments: &Send) -> Result<Page, Failure> {
-    let Send { to, task, input, limits, key, wait, choice, json } = arguments;
+    let Send { to, task, input, delivery } = arguments;
     let mut request = json!({ "to": to, "body": task });
     if let Some(input) = input {
         request["input"] = input.clone();
     }
+    let stores = delivery.choice.stores()?;
+    match begun(&stores, request, delivery).await {
+        Err(failure) if failure.exit() == Exit::NotFound => Err(failure.with(&names(&agents_of(&stores).await?))),
+        delegation => followed(delegation?, delivery).await,
+    }
+}
+
+/// Starts a saved workflow, and returns once its task is journaled.
+pub(super) async fn start(arguments: Start) -> Result<Page, Failure> {
+    let Start { name, task, input, input_json, delivery } = arguments;
+    let stores = delivery.choice.stores()?;
+    check_workflow(&stores, &name).await?;
+    let input = whole(input, input_json)?;
+    let request = json!({ "workflow": name, "body": task.as_deref().unwrap_or(&name), "input": input });
+    followed(begun(&stores, request, &delivery).await?, &delivery).await
+}
+
+/// Gives a task to the server, which answers with the delegation.
+async fn begun(stores: &Stores, mut request: Value, delivery: &Delivery) -> Result<Value, Failure> {
+    let Delivery { limits, reference, key, .. } = delivery;
     if let Some(limits) = limits {
         request["limits"] = json!(limits.of_new_run());
     }
-    let stores = choice.stores()?;
-    let (service, path) = (of_service(&stores), "/v1/delegations");
+    if let Some(reference) = reference {
+        request["reference"] = json!(reference);
+    }
     let span = trace_parent::of_environment();
     let text = span.as_ref().map(ToString::to_string);
     let state = span.as_ref().and_then(|span| span.state.as_deref());
     let headers = [("idempotency-key", key.as_deref()), ("traceparent", text.as_deref()), ("tracestate", state)];
     let headers: Vec<_> = headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let answer = service.request_with("POST", path, &headers, Some(&request)).await;
-    let delegation = match answer_of_service(&stores, answer) {
-        Err(failure) if failure.exit() == Exit::NotFound => {
-            return Err(failure.with(&names(&agents_of(&stores).await?)));
-        }
-        answer => answer?,
-    };
+    let answer = of_service(stores).request_with("POST", "/v1/delegations", &headers, Some(&request)).await;
+    answer_of_service(stores, answer)
+}
+
+/// The id of a delegation, or how it ends.
+async fn followed(delegation: Value, delivery: &Delivery) -> Result<Page, Failure> {
+    let Delivery { wait, choice, json, .. } = delivery;
     let id = short(run_of(&delegation)?);
     if *wait {
         return follow::wait(&Wait { run: id, timeout: WAIT, choice: choice.clone(), json: *json }).await;
     }
-    let agent = visible(delegation["to_agent"].as_str().unwrap_or(to));
+    let agent = visible(delegation["to_agent"].as_str().unwrap_or_default());
     let page = Page::of_data(&id, &format!("acknowledged by {agent}"), delegation);
     Ok(Page { done: Some(format!("the task is journaled as {id}")), ..page })
+}
+
+/// # Errors
+/// No workflow of this name is saved.
+pub(super) async fn check_workflow(stores: &Stores, name: &str) -> Result<(), Failure> {
+    let saved = ask_service(stores, ("GET", "/v1/workflows"), None).await?;
+    let names = saved["workflows"].as_array().into_iter().flatten().filter_map(|saved| saved["name"].as_str());
+    let names: Vec<&str> = names.collect();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let known = match names.as_slice() {
+        [] => format!("    to save one: {}", visible(&command_line("workflow save FILE", stores.named()))),
+        names => format!("    the saved workflows are {}", visible(&names.join(", "))),
+    };
+    let text = format!("no workflow {} is saved in this store{}", visible(name), tip(name, names));
+    Err(Failure::not_found(text).with(&known))
+}
+
+/// The likely name of a misspelt one.
+fn tip<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    similar(name, names).map(|likely| format!("; did you mean {}?", visible(&quoted(likely)))).unwrap_or_default()
 }
 
 /// The agents of the server.
@@ -79,14 +128,15 @@ fn names(agents: &Value) -> String {
 /// The server has no agent of this name, role or capability.
 pub(super) async fn check_agent(stores: &Stores, to: &str) -> Result<(), Failure> {
     let agents = agents_of(stores).await?;
-    let has = |agent: &Value| {
+    let known = each(&agents).flat_map(|agent| {
         let capabilities = agent["capabilities"].as_array().into_iter().flatten();
-        [&agent["agent"], &agent["role"]].into_iter().chain(capabilities).any(|name| name == to)
-    };
-    if each(&agents).any(has) {
+        [&agent["agent"], &agent["role"]].into_iter().chain(capabilities).filter_map(Value::as_str)
+    });
+    let known: BTreeSet<&str> = known.collect();
+    if known.contains(to) {
         return Ok(());
     }
-    let text = format!("no agent has the name, role or capability {}", visible(&quoted(to)));
+    let text = format!("no agent has the name, role or capability {}{}", visible(&quoted(to)), tip(to, known));
     Err(Failure::not_found(text).with(&names(&agents)))
 }
 

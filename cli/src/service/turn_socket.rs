@@ -18,7 +18,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send as send_to};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, output_text};
 
-use super::arguments::{Send, Status, Wait};
+use super::arguments::{Delivery, Send, Status, Wait};
 
 /// The variable with the number of the descriptor.
 const VARIABLE: &str = "CALLBOARD_TURN_SOCKET";
@@ -141,7 +141,8 @@ impl TurnSocket {
 
     /// Delegates a task; with `--wait`, waits for its answer.
     pub(super) fn send(&self, arguments: &Send, within: Duration) -> Result<Page, Failure> {
-        let Send { to, task, input, limits, key, wait, choice: _, json: _ } = arguments;
+        let Send { to, task, input, delivery: Delivery { limits, reference, key, wait, choice: _, json: _ } } =
+            arguments;
         if limits.is_some() || key.is_some() {
             let text = "within the turn of an agent, --limits and --key have no meaning: what is delegated has the limits of the agent's \
                         run, and a repeated turn delegates the same; leave them out";
@@ -150,6 +151,9 @@ impl TurnSocket {
         let mut request = json!({ "type": "delegate", "to": to, "body": task, "wait": wait });
         if let Some(input) = input {
             request["input"] = input.clone();
+        }
+        if let Some(reference) = reference {
+            request["reference"] = json!(reference);
         }
         let answer = accepted(self.request(&request)?)?;
         let id = answer["request"].as_str().unwrap_or_default().to_owned();

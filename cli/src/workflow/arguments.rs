@@ -12,8 +12,9 @@ use callboard::messages::ConversationId;
 use crate::agents::arguments::Files;
 use crate::limits::{LimitChoice, limit_choice};
 use crate::run_names::written;
+use crate::service::arguments::Delivery;
 use crate::stores::Choice;
-use crate::values::{Setting, json, setting, text_in, time_to_answer, value_of};
+use crate::values::{Setting, json, setting, text_in, time_to_answer, value_of, words};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
@@ -69,10 +70,12 @@ pub(crate) enum Workflow {
         #[arg(long)]
         json: bool,
     },
-    /// List the versions of a workflow that the store keeps
+    /// Start the latest version of a saved workflow on `callboard serve`, and return once the task is journaled
+    Start(Start),
+    /// List the workflows that the store keeps, or the versions of one
     Versions {
-        /// The workflow's name
-        name: String,
+        /// The workflow's name; without one, all are listed
+        name: Option<String>,
         #[command(flatten)]
         choice: Choice,
         /// Print JSON, for programs
@@ -174,7 +177,12 @@ impl Workflow {
     /// Whether the command runs agents, or changes what others run.
     pub(crate) fn begins_runs(&self) -> bool {
         match self {
-            Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } | Self::Save { .. } => true,
+            Self::Run { .. }
+            | Self::Resume { .. }
+            | Self::Retry { .. }
+            | Self::Fork { .. }
+            | Self::Save { .. }
+            | Self::Start(_) => true,
             Self::Check { .. } | Self::Draw { .. } | Self::History { .. } | Self::Versions { .. } => false,
         }
     }
@@ -184,9 +192,33 @@ impl Workflow {
         match self {
             Self::History { .. } | Self::Versions { .. } | Self::Draw { run: Some(_), .. } => true,
             Self::Check { .. } | Self::Draw { run: None, .. } => false,
-            Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } | Self::Save { .. } => true,
+            Self::Run { .. }
+            | Self::Resume { .. }
+            | Self::Retry { .. }
+            | Self::Fork { .. }
+            | Self::Save { .. }
+            | Self::Start(_) => true,
         }
     }
+}
+
+/// A saved workflow, and what it works on.
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// The workflow's name
+    pub(crate) name: String,
+    /// What it is for, in words; its name by default. @FILE reads it from a file, @- from standard input
+    #[arg(value_parser = words)]
+    pub(crate) task: Option<String>,
+    /// A field of the input: JSON if the value parses (except null), else text. What begins with {, [ or " has to be JSON. KEY=@FILE is
+    /// the text in a file
+    #[arg(long, value_name = "KEY=VALUE", value_parser = field)]
+    pub(crate) input: Vec<Field>,
+    /// The whole input; @FILE reads it from a file, @- from standard input
+    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "input", allow_negative_numbers = true)]
+    pub(crate) input_json: Option<Value>,
+    #[command(flatten)]
+    pub(crate) delivery: Delivery,
 }
 
 const CHECKED: &str = "Workflows that a workflow refers to are searched for in all files that are given, and in the files \

@@ -6,7 +6,7 @@ pub(crate) mod check;
 mod draw;
 mod hints;
 mod history;
-mod input;
+pub(crate) mod input;
 pub(crate) mod interrupts;
 mod program;
 mod programs;
@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use crate::page::{self, Failure, Page};
 use crate::process::{block_on, finish, print};
+use crate::service;
 
 use arguments::Workflow;
 use session::SubmitOptions;
@@ -42,8 +43,9 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             let save = async { saved::save(&files, line.as_deref(), &choice.stores()?).await };
             page::print(block_on(save), json)
         }
+        Workflow::Start(start) => service::start(start),
         Workflow::Versions { name, choice, json } => {
-            page::print(block_on(async { saved::versions(&name, &choice.stores()?).await }), json)
+            page::print(block_on(async { saved::versions(name.as_deref(), &choice.stores()?).await }), json)
         }
         Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
         Workflow::Run {

@@ -37,17 +37,40 @@ pub(crate) async fn save(files: &[PathBuf], line: Option<&str>, stores: &Stores)
     Ok(Page { done: Some(format!("the workflow is saved as version {version}")), ..page })
 }
 
-/// Lists the versions of a workflow.
-pub(crate) async fn versions(name: &str, stores: &Stores) -> Result<Page, Failure> {
+/// Lists the versions of a workflow, or all workflows.
+pub(crate) async fn versions(name: Option<&str>, stores: &Stores) -> Result<Page, Failure> {
     let board = board(&stores.take().await?).await?;
-    let versions = board.workflows().versions(name).await;
-    board.shutdown().await;
-    let versions = versions.map_err(Failure::of)?;
-    let Some(last) = versions.last() else {
-        return Err(Failure::not_found(format!("no workflow {} is saved in this store", visible(name))));
+    let listed = match name {
+        Some(name) => of_one(&board, name).await,
+        None => of_all(&board).await,
     };
-    let text = format!("{}: {}, the latest is {last}\n", visible(name), count(versions.len(), "version"));
-    Ok(Page::new(text, json!({ "name": name, "versions": versions })))
+    board.shutdown().await;
+    listed
+}
+
+async fn of_one(board: &Callboard, name: &str) -> Result<Page, Failure> {
+    let versions = board.workflows().versions(name).await.map_err(Failure::of)?;
+    let line = line(name, &versions)
+        .ok_or_else(|| Failure::not_found(format!("no workflow {} is saved in this store", visible(name))))?;
+    Ok(Page::new(line, json!({ "name": name, "versions": versions })))
+}
+
+async fn of_all(board: &Callboard) -> Result<Page, Failure> {
+    let (mut text, mut shown) = (String::new(), Vec::new());
+    for name in board.workflows().names().await.map_err(Failure::of)? {
+        let versions = board.workflows().versions(&name).await.map_err(Failure::of)?;
+        text.extend(line(&name, &versions));
+        shown.push(json!({ "name": name, "version": versions.last() }));
+    }
+    if shown.is_empty() {
+        text.push_str("no workflow is saved in this store\n");
+    }
+    Ok(Page::new(text, json!({ "workflows": shown })))
+}
+
+fn line(name: &str, versions: &[u32]) -> Option<String> {
+    let last = versions.last()?;
+    Some(format!("{}: {}, the latest is {last}\n", visible(name), count(versions.len(), "version")))
 }
 
 /// A board for the store, which works on no run.

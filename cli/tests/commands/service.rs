@@ -161,6 +161,34 @@ fn a_server_counts_all_that_waits_when_it_starts() {
 }
 
 #[test]
+fn a_saved_workflow_is_started_on_a_server() {
+    let project = Project::new();
+    let start = |arguments: &[&str]| project.callboard(&[&["workflow", "start"], arguments].concat());
+    assert_eq!(start(&["daily"]).code, Some(6), "no server runs");
+    let line = r#"workflow daily: writer(input="{{ topic }}")"#;
+    assert_eq!(project.callboard(&["workflow", "save", "--line", line]).code, Some(0));
+    let serving = Serving::start_with(&project, &["--model", "fake"]);
+    let begun = start(&["daily", "--input", "topic=tides", "--reference", "issue 7", "--json"]).json();
+    assert_eq!(
+        (&begun["workflow"], &begun["body"], &begun["reference"]),
+        (&json!("daily"), &json!("daily"), &json!("issue 7"))
+    );
+    let waited = start(&["daily", "report", "--input-json", r#"{"topic": "tides"}"#, "--wait"]);
+    assert!(waited.code == Some(0) && waited.out.contains("It was asked: tides"), "{} {}", waited.out, waited.error);
+    let lacking = start(&["daily"]);
+    assert!(lacking.code == Some(2) && lacking.error.contains("the input lacks topic"), "{}", lacking.error);
+    let unknown =
+        "error: no workflow daly is saved in this store; did you mean \"daily\"?\n    the saved workflows are daily\n";
+    let scheduled = ["schedule", "add", "nightly", "x", "--workflow", "daly", "--every", "1h"];
+    for wrong in [start(&["daly"]), project.callboard(&scheduled)] {
+        assert_eq!((wrong.code, &*wrong.error), (Some(3), unknown));
+    }
+    let agent = project.callboard(&["schedule", "add", "nightly", "x", "--to", "witer", "--every", "1h"]);
+    assert!(agent.code == Some(3) && agent.error.contains("; did you mean \"writer\"?"), "{}", agent.error);
+    serving.stop();
+}
+
+#[test]
 fn a_server_in_an_empty_folder_has_the_starter_team() {
     let project = Project::new();
     let empty = project.folder.path().join("empty");

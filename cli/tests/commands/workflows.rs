@@ -157,6 +157,7 @@ fn a_workflow_is_saved_as_the_next_version_of_its_name_unless_it_is_the_same() {
     let folder = folder_with(&[("review.toml", REVIEW), ("changed.toml", &changed)]);
     let save = |line: &[&str]| workflow(folder.path(), &[&["save"], line, &["--store", "store"]].concat());
     let versions = |name| workflow(folder.path(), &["versions", name, "--store", "store"]);
+    let all = |json: &[&str]| workflow(folder.path(), &[&["versions", "--store", "store"], json].concat());
     assert_eq!(versions("code-review").code, Some(3));
     for (line, printed) in [
         (&["review.toml"][..], "code-review is saved as version 1\n"),
@@ -168,6 +169,8 @@ fn a_workflow_is_saved_as_the_next_version_of_its_name_unless_it_is_the_same() {
     }
     assert_eq!(save(&["review.toml", "--json"]).json(), json!({ "name": "code-review", "version": 3 }));
     assert_eq!(versions("code-review").out, "code-review: 3 versions, the latest is 3\n");
+    assert_eq!(all(&[]).out, "code-review: 3 versions, the latest is 3\n");
+    assert_eq!(all(&["--json"]).json(), json!({ "workflows": [{ "name": "code-review", "version": 3 }] }));
     let none = versions("other");
     assert_eq!((none.code, none.error.as_str()), (Some(3), "error: no workflow other is saved in this store\n"));
     let bad = save(&["--line", "a -> "]);

@@ -417,6 +417,7 @@ impl Serialize for Shown<'_> {
         shape.serialize_entry("from_agent", &submission.task.from_agent)?;
         shape.serialize_entry("reference", &submission.task.reference)?;
         shape.serialize_entry("to_agent", &submission.agent)?;
+        shape.serialize_entry("workflow", &submission.task.plan.as_ref().map(|plan| &plan.name))?;
         shape.serialize_entry("body", &submission.task.body)?;
         shape.serialize_entry("submitted_at", &time(submission.at))?;
         shape.serialize_entry("status", shapes::delegation_status(run))?;

@@ -3,7 +3,7 @@
 //!
 //! [`Server::router`] returns an axum `Router` over a board, to be mounted in a service; [`Server::serve`] serves it with
 //! limits of time and size. A request is answered if it has a token whose [scopes](Scope) include the one of its route
-//! ([`Server::routes`]); only `/v1/health` needs none. [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
+//! ([`Server::routes`], which has the few that need none). [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
 //! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
 //! With the feature `tls`, [`Server::serve_tls`] serves HTTPS. With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
 //!

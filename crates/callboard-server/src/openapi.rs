@@ -306,7 +306,7 @@ fn schemas() -> Value {
         "trace_id": { "type": "string", "format": "uuid" },
         "from_agent": { "type": ["string", "null"] },
         "reference": { "type": ["string", "null"] },
-        "to_agent": text, "body": text,
+        "to_agent": text, "workflow": or_null, "body": text,
         "submitted_at": { "type": "string", "format": "date-time" },
         "status": { "enum": ["ack", "complete", "fail"] },
         "state": text,

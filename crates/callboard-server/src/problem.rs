@@ -290,12 +290,15 @@ mod tests {
     use super::*;
 
     const PAGE: &str = include_str!("../../../docs/http.md");
+    const SECTIONS: &str = include_str!("../../../docs/problems.md");
 
     #[test]
     fn the_page_lists_each_code_with_its_status() {
         for code in ProblemCode::ALL {
             let row = format!("| `{}` | {} |", code.as_str(), code.status().as_u16());
             assert!(PAGE.contains(&row), "docs/http.md has no row {row}");
+            let section = format!("\n## {}\n\n**{}.** ", code.as_str(), code.status().as_u16());
+            assert!(SECTIONS.contains(&section), "docs/problems.md has no section {section}");
         }
     }
 }

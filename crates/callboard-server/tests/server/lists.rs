@@ -308,6 +308,8 @@ async fn a_saved_workflow_is_listed_and_started() {
     let listed = json!({ "workflows": [{ "name": "twice", "version": 1 }] });
     assert_eq!(local.get("/v1/workflows").await, (200, listed));
     let id = delegate(&board, &local, &json!({ "workflow": "twice", "body": "x", "input": 5 })).await;
+    let shown = local.get(&format!("/v1/delegations/{id}")).await.1;
+    assert_eq!((&shown["to_agent"], &shown["workflow"]), (&json!("echo"), &json!("twice")));
     let (_, ended) = local.get(&format!("/v1/delegations/{id}")).await;
     assert_eq!((&ended["status"], &ended["body"]), (&json!("complete"), &json!("x")), "{ended}");
     for (task, status) in [
