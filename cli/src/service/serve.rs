@@ -1,7 +1,7 @@
 //! `callboard serve`: a board that stays up, with the agents of a folder.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -273,7 +273,9 @@ impl Announced {
     /// Where it cannot be written, a second server is refused without these.
     fn write(stores: &Stores, url: &str) -> Self {
         let (file, json) = (Self::file(stores), json!({ "process": std::process::id(), "url": url }));
-        let _ = fs::write(&file, json.to_string());
+        // It replaces whatever a server that was killed has left, also a pipe, which a write would wait for.
+        let _ = fs::remove_file(&file);
+        let _ = File::create_new(&file).and_then(|mut file| file.write_all(json.to_string().as_bytes()));
         Self(file)
     }
 }
@@ -285,7 +287,9 @@ impl Drop for Announced {
 }
 
 fn runs_already(stores: &Stores) -> Failure {
-    let announced = fs::read(Announced::file(stores)).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let file = Some(Announced::file(stores)).filter(|file| file.is_file());
+    let announced =
+        file.and_then(|file| fs::read(file).ok()).and_then(|text| serde_json::from_slice::<Value>(&text).ok());
     let which = announced
         .and_then(|it| Some(format!(" (process {}, {})", it["process"].as_u64()?, visible(it["url"].as_str()?))));
     let text = format!("a server runs for these agents already{}: stop that one first", which.unwrap_or_default());

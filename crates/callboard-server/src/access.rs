@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -87,6 +88,9 @@ pub(crate) async fn authorize(State(guard): State<Guard>, mut request: Request, 
     if !caller.scopes.contains(&scope) {
         let detail = format!("the token {} does not have the scope {scope}", caller.name);
         return Problem::new(ProblemCode::MissingScope, detail).into_response();
+    }
+    if !request.body().is_end_stream() {
+        request.extensions_mut().insert(guard.context.arriving.clone());
     }
     request.extensions_mut().insert(caller);
     next.run(request).await

@@ -75,8 +75,15 @@ impl Log {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            // A pipe that nobody reads would be waited for.
+            options.mode(0o600).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+        }
         let file = options.open(&path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{} is no file", path.display())));
+        }
         Ok(Self { size: file.metadata()?.len(), file, path, max })
     }
 
@@ -245,5 +252,19 @@ mod tests {
         log.append(b"longer than the most of a file\n").unwrap();
         log.append(b"next\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "next\n");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_log_is_a_file_and_nothing_that_is_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(Log::open(path.clone(), 10).is_err(), "nobody reads it");
+        let _reader = rustix::fs::open(&path, rustix::fs::OFlags::RDWR, Mode::empty()).unwrap();
+        let refused = Log::open(path.clone(), 10).map(|_| ()).unwrap_err();
+        assert_eq!(refused.to_string(), format!("{} is no file", path.display()));
     }
 }

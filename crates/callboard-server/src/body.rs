@@ -1,17 +1,20 @@
 //! What handlers read of requests: parameters of the path, and the body.
 
-use axum::body::Bytes;
+use axum::body::{self, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::request::Parts;
 use callboard_documents::json;
+use futures::StreamExt as _;
 use serde::de::{Deserialize as _, DeserializeOwned, Deserializer};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::arriving::{Arriving, ArrivingBody};
 use crate::limits::HttpLimits;
 use crate::problem::{Problem, ProblemCode};
+use crate::tokens::Caller;
 
 /// The most bytes of a body that are read by default.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
@@ -62,30 +65,61 @@ async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -
 
 /// Reads a body that is a JSON object, in which no key is repeated, bounded in size and time. An empty body is an empty object.
 pub(crate) async fn read(request: Request) -> Result<Value, Problem> {
-    let content_type = request.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default().to_owned());
-    let limits = request.extensions().get::<HttpLimits>().copied().unwrap_or_default();
-    let Ok(bytes) = timeout(limits.body_time, Bytes::from_request(request, &())).await else {
+    let (parts, body) = request.into_parts();
+    let extensions = &parts.extensions;
+    let limits = extensions.get::<HttpLimits>().copied().unwrap_or_default();
+    let arriving = extensions.get::<Arriving>().zip(extensions.get::<Caller>());
+    let arriving = arriving.map(|(arriving, caller)| arriving.of(caller, limits.body_bytes));
+    let Ok(bytes) = timeout(limits.body_time, collected(body, limits.body_bytes, arriving)).await else {
         let detail = format!("the body did not arrive within {} s", limits.body_time.as_secs());
         return Err(Problem::new(ProblemCode::RequestTimeout, detail));
     };
-    let bytes = bytes.map_err(|rejected| {
-        if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            Problem::new(ProblemCode::TooLarge, format!("the body has more than {} bytes", limits.body_bytes))
-        } else {
-            Problem::bad("the body was cut off")
-        }
-    })?;
+    let bytes = bytes?;
     if bytes.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
-    let media_type = content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default().trim();
-    if !media_type.eq_ignore_ascii_case("application/json") {
-        let detail = "the body is to be JSON, with the header `Content-Type: application/json`";
-        return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
-    }
+    check_media_type(&parts.headers)?;
     let value = json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is no JSON: {error}")))?;
     // A struct would also be read from a list of its fields.
     if value.is_object() { Ok(value) } else { Err(Problem::bad("the body is to be a JSON object")) }
+}
+
+/// The whole body, if it has at most so many bytes.
+async fn collected(body: body::Body, most: usize, mut arriving: Option<ArrivingBody>) -> Result<Vec<u8>, Problem> {
+    let too_large = || Problem::new(ProblemCode::TooLarge, format!("the body has more than {most} bytes"));
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
+    let (mut bytes, mut chunks) = (Vec::new(), body.into_data_stream());
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| Problem::bad("the body was cut off"))?;
+        if bytes.len() + chunk.len() > most {
+            return Err(too_large());
+        }
+        if let Some(arriving) = &mut arriving {
+            arriving.add(chunk.len())?;
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// Refuses a body that is no JSON by its headers, or not as it is: compressed, or in another encoding than UTF-8.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let media_type =
+        types.next().filter(|_| types.next().is_none()).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let mut parts = media_type.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|it| it.eq_ignore_ascii_case("application/json"));
+    let is_utf_8 = parts.filter_map(|parameter| parameter.split_once('=')).all(|(name, value)| {
+        !name.eq_ignore_ascii_case("charset") || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+    });
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    if is_json && is_utf_8 && encodings.all(|encoding| encoding == "identity") {
+        return Ok(());
+    }
+    let detail = "the body is to be JSON in UTF-8, with the header `Content-Type: application/json` and without `Content-Encoding`";
+    Err(Problem::new(ProblemCode::UnsupportedMediaType, detail))
 }
 
 /// A JSON body of this shape, in which no key is unknown.

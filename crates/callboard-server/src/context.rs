@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::agent_files::AgentFiles;
+use crate::arriving::Arriving;
 use crate::audit::Audit;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;
@@ -28,6 +29,7 @@ pub(crate) struct Context {
     pub(crate) tokens: Tokens,
     pub(crate) origins: Origins,
     pub(crate) streams: Streams,
+    pub(crate) arriving: Arriving,
     pub(crate) index: Index,
     pub(crate) rates: Rates,
     pub(crate) firings: Firings,
@@ -53,12 +55,14 @@ impl Context {
     }
 
     pub(crate) fn new(board: Callboard, tokens: Tokens, origins: Origins) -> Self {
-        let (streams, index, rates, firings, answered, measured, audit, limits, proxies, people) = Default::default();
+        let (streams, arriving, index, rates, firings, answered, measured, audit, limits, proxies, people) =
+            Default::default();
         Self {
             board,
             tokens,
             origins,
             streams,
+            arriving,
             index,
             rates,
             firings,

@@ -25,6 +25,7 @@
 mod access;
 mod agent_files;
 mod agents;
+mod arriving;
 mod audit;
 mod body;
 mod context;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -238,8 +238,7 @@ impl Server {
     fn routed(&self, entrance: Entrance) -> Router {
         let context = &self.context;
         let around = from_fn_with_state((Arc::clone(context), entrance), around);
-        let layers = (DefaultBodyLimit::max(context.limits.body_bytes), around);
-        self.routes_of(entrance).layer(layers).with_state(Arc::clone(context))
+        self.routes_of(entrance).layer(around).with_state(Arc::clone(context))
     }
 
     fn routes_of(&self, entrance: Entrance) -> Router<Arc<Context>> {

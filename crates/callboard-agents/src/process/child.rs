@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as Changes, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -242,7 +243,11 @@ async fn keep(
             biased;
             () = &mut exited => break,
             line = lines.next(), if is_listening => match line {
-                Ok(Some(line)) => stderr_tail.add(line, &hear, pid),
+                Ok(Some(line)) => {
+                    stderr_tail.add(line, &hear, pid);
+                    // Lines that were read before wait for nothing, and the thread has other work.
+                    consume_budget().await;
+                }
                 Ok(None) | Err(_) => is_listening = false,
             },
         }

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use super::errors::error;
 use super::{resources, tools};
-use crate::audit::{Entry, Sender};
+use crate::audit::{Entry, Peer, Sender};
 use crate::context::Context;
 use crate::delegations::{MAX_KEY, idempotency_key, run_of};
 use crate::problem::{Problem, ProblemCode};
@@ -121,13 +121,19 @@ impl Handler {
         Ok(session.map(|session| run_of(caller, &format!("{session} {}", json!(context.id)))))
     }
 
-    /// Has the audit log record a request of a connection; one over HTTP is recorded as such.
-    fn recorded(&self, method: &str, target: &str) -> Option<Entry> {
-        let Connection { caller, from, .. } = self.connection.as_ref()?;
+    /// Has the audit log record a request.
+    fn recorded(&self, extensions: &Extensions, method: &str, target: &str) -> Option<Entry> {
+        let of_request = || extensions.get::<Parts>().map(|parts| &parts.extensions);
+        let (caller, from) = match &self.connection {
+            Some(Connection { caller, from, .. }) => (caller, Some(Arc::clone(from))),
+            None => {
+                let from = of_request()?.get::<Peer>().map(|peer| Arc::clone(&peer.shown));
+                (of_request()?.get::<Caller>()?, from)
+            }
+        };
         let sender = Sender::default();
         sender.is(caller);
-        let audit = Arc::clone(&self.context.audit);
-        Some(Entry::begin(audit, self.context.now(), (sender, Some(Arc::clone(from))), method, target))
+        Some(Entry::begin(Arc::clone(&self.context.audit), self.context.now(), (sender, from), method, target))
     }
 }
 
@@ -191,7 +197,10 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let entry = self.recorded("tools/call", &request.name);
+        // Of a decision also what it is about.
+        let id = request.arguments.as_ref().and_then(|arguments| arguments.get("id")?.as_str());
+        let decided = id.filter(|_| request.name == tools::DECIDE).map(|id| format!("{}/{id}", request.name));
+        let entry = self.recorded(&context.extensions, "tools/call", decided.as_deref().unwrap_or(&request.name));
         let answer = self.call(request, context).await;
         let structured = match &answer {
             Ok(CallToolResponse::Complete(result)) => result.structured_content.as_ref(),
@@ -216,7 +225,7 @@ impl ServerHandler for Handler {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let entry = self.recorded("tasks/update", &request.task_id);
+        let entry = self.recorded(&context.extensions, "tasks/update", &request.task_id);
         let updating = async {
             let caller = self.caller(&context.extensions, Scope::Delegate)?;
             let (run, _) = self.own_run(&caller, &request.task_id).await?;
@@ -232,7 +241,7 @@ impl ServerHandler for Handler {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let entry = self.recorded("tasks/cancel", &request.task_id);
+        let entry = self.recorded(&context.extensions, "tasks/cancel", &request.task_id);
         let cancelling = async {
             let caller = self.caller(&context.extensions, Scope::Delegate)?;
             let (run, _) = self.own_run(&caller, &request.task_id).await?;

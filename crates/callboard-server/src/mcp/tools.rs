@@ -23,7 +23,7 @@ const MAX_NAME: usize = 64;
 pub(super) const RUN_RESULT: &str = "run_result";
 /// The tool that lists approvals, and the one that decides about one.
 pub(super) const APPROVALS: &str = "approvals";
-const DECIDE: &str = "decide";
+pub(super) const DECIDE: &str = "decide";
 
 /// What a tool stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -177,6 +177,37 @@ async fn requests_of_mcp_clients_that_are_programs_are_recorded_one_by_one() {
 }
 
 #[tokio::test]
+async fn calls_of_mcp_clients_over_http_are_recorded_with_what_they_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let board = board().await;
+    let local = Local::audited(&board, Scope::ALL, &log);
+    for (method, name, value) in [("tools/call", "name", "decide"), ("tasks/cancel", "taskId", "x")] {
+        let mut params = json!({ "arguments": { "id": "approval:1", "decision": "approve" }, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+        } });
+        params[name] = json!(value);
+        let headers = [
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", method),
+            ("Mcp-Name", value),
+        ];
+        local.post("/mcp", &headers, &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })).await;
+    }
+    let recorded = lines(&log);
+    let entry = |method: &str, path: &str, status: u16, code: Value| {
+        [json!("ci"), json!(method), json!(path), json!(status), code]
+    };
+    assert_eq!(recorded[0], entry("tools/call", "decide/approval:1", 403, json!("decisions-refused")));
+    assert_eq!(recorded[1], entry("POST", "/mcp", 200, Value::Null));
+    assert_eq!(recorded[2][..3], entry("tasks/cancel", "x", 0, Value::Null)[..3]);
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn the_log_names_where_a_request_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.jsonl");

@@ -7,7 +7,11 @@ use axum::http::Request;
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard_server::{Access, HttpLimits, Scope, Server, TokenSpec, Tokens};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt as _;
 
 use crate::support::client::{Answer, Client, Stream, filled};
@@ -45,6 +49,41 @@ async fn the_most_bytes_of_a_body_are_a_setting() {
     assert_eq!(response.status().as_u16(), 413);
     let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
     assert!(String::from_utf8_lossy(&body).contains("the body has more than 10 bytes"), "{body:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn bodies_of_a_person_that_arrive_are_bounded_together_and_those_of_others_are_read() {
+    let board = Callboard::builder().start().await.unwrap();
+    let tokens = Tokens::new(Env::system());
+    let [slow, other] = ["slow", "other"].map(|name| tokens.add(TokenSpec::new(name, [Scope::Delegate])).unwrap());
+    let mut limits = HttpLimits::default();
+    limits.body_bytes = 1_000;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = Server::new(board.clone(), tokens).limits(limits);
+    let serving = tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
+    // Each body is complete but for its last byte: 64 fit, and the others are refused.
+    let request = format!(
+        "POST /v1/delegations HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {slow}\r\nContent-Type: application/json\r\n\
+         Content-Length: 1000\r\n\r\n{}",
+        " ".repeat(999)
+    );
+    let sent = (0..70).map(|_| async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        String::from_utf8_lossy(&status).into_owned()
+    });
+    let mut answers: FuturesUnordered<_> = sent.collect();
+    for _ in 0..6 {
+        assert_eq!(answers.next().await.as_deref(), Some("HTTP/1.1 429"));
+    }
+    let other = Client { port, secret: Some(other) };
+    assert_eq!(other.post("/v1/delegations", &json!({ "to": "nobody", "body": "x" })).await.status, 422);
+    assert!(answers.next().now_or_never().is_none(), "the others wait for their last byte");
+    serving.abort();
     board.shutdown().await;
 }
 
