@@ -13,7 +13,7 @@ use callboard::messages::visible;
 use callboard_confine::{CoreDumps, Started, apart, start};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as Changes, SignalKind, signal};
 use tokio::sync::watch;
@@ -236,21 +236,11 @@ async fn keep(
     // The group is killed first, however this ends.
     let (orphans, keeping) = (Orphans(mark), Keeping(group));
     let (mut lines, mut stderr_tail) = (Lines::new(stderr, MAX_LOGGED), StderrTail::default());
-    let mut is_listening = true;
     let mut exited = pin!(exited(pid, changes));
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut exited => break,
-            line = lines.next(), if is_listening => match line {
-                Ok(Some(line)) => {
-                    stderr_tail.add(line, &hear, pid);
-                    // Lines that were read before wait for nothing, and the thread has other work.
-                    consume_budget().await;
-                }
-                Ok(None) | Err(_) => is_listening = false,
-            },
-        }
+    tokio::select! {
+        biased;
+        () = &mut exited => {}
+        () = log(&mut lines, &mut stderr_tail, &hear, pid) => exited.await,
     }
     drop(keeping);
     let status = child.wait().await.ok();
@@ -260,14 +250,23 @@ async fn keep(
     } else {
         drop(orphans);
     }
-    let rest = async {
-        while let Ok(Some(line)) = lines.next().await {
-            stderr_tail.add(line, &hear, pid);
-        }
-    };
     // Streams that other processes hold open are closed here.
-    let _ = timeout(LAST_CALL, rest).await;
+    let _ = timeout(LAST_CALL, log(&mut lines, &mut stderr_tail, &hear, pid)).await;
     ended.send_replace(Some(End { status, was_mute: false, stderr_tail: stderr_tail.text() }));
+}
+
+/// Logs what the program writes on its standard error, until that ends.
+async fn log<R: AsyncRead + Unpin>(
+    lines: &mut Lines<R>,
+    tail: &mut StderrTail,
+    hear: &impl Fn(i32, String) -> String,
+    pid: Pid,
+) {
+    while let Ok(Some(line)) = lines.next().await {
+        tail.add(line, hear, pid);
+        // Lines that have been read together wait for nothing, and the thread has other work.
+        consume_budget().await;
+    }
 }
 
 /// Returns when the program has exited, without reaping it.
@@ -308,5 +307,28 @@ impl StderrTail {
 
     fn text(self) -> String {
         Vec::from(self.lines).join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_of_lines_leaves_the_thread_to_others() {
+        let (flood, heard) = ([b'\n'; 100_000], Cell::new(0_u32));
+        let (mut lines, mut tail) = (Lines::new(&flood[..], MAX_LOGGED), StderrTail::default());
+        let hear = |_, line| {
+            heard.set(heard.get() + 1);
+            line
+        };
+        let mut logging = pin!(log(&mut lines, &mut tail, &hear, Pid::INIT));
+        assert!(logging.as_mut().now_or_never().is_none() && (1..1_000).contains(&heard.get()), "{}", heard.get());
+        logging.await;
+        assert_eq!(heard.get(), 100_000);
     }
 }
