@@ -15,6 +15,9 @@ use serde_json::json;
 
 use crate::tokens::{TokenError, without_secrets};
 
+/// After what time a client tries again where it is not known when there is room.
+const SOON: Duration = Duration::from_secs(1);
+
 /// Why a request was refused or failed. As a response it is `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -98,10 +101,11 @@ codes! {
 }
 
 impl Problem {
-    /// Creates a problem with a detail for the caller.
+    /// Creates a problem with a detail for the caller. One that is `Overloaded` may be gone after a second.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: without_secrets(&detail.into()), retry_after: None }
+        let retry_after = (code == ProblemCode::Overloaded).then_some(SOON);
+        Self { code, detail: without_secrets(&detail.into()), retry_after }
     }
 
     pub(crate) fn not_found(what: impl Into<String>) -> Self {

@@ -366,7 +366,11 @@ fn shaped(run: RunId, text: String, structured: Value, is_error: bool) -> CallTo
 /// The result of a call that began no run.
 pub(super) fn refused(problem: &Problem) -> CallToolResponse {
     let mut result = CallToolResult::error(vec![ContentBlock::text(problem.detail.clone())]);
-    result.structured_content = Some(json!({ "code": problem.code.as_str(), "detail": problem.detail }));
+    let mut structured = json!({ "code": problem.code.as_str(), "detail": problem.detail });
+    if let Some(wait) = problem.retry_after {
+        structured["retry_after_s"] = json!(wait.as_secs().max(1));
+    }
+    result.structured_content = Some(structured);
     result.into()
 }
 

@@ -3,7 +3,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use callboard::Builder;
+use callboard::env::Env;
 use callboard::messages::Durability;
 use callboard::prelude::*;
 use callboard::runtime::Unfinished;
@@ -51,12 +53,32 @@ async fn a_hundred_event_streams_of_a_token_are_open_at_most() {
         open.push(local.open(&path).await);
     }
     assert!(open.iter().all(|response| response.status().as_u16() == 200));
-    let (status, problem) = local.get(&path).await;
-    assert_eq!((status, &problem["code"]), (429, &json!("overloaded")), "{problem}");
+    let refused = local.open(&path).await;
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &HeaderValue::from_static("1")));
+    assert!(text_of(refused).await.contains("\"code\":\"overloaded\""));
     let other = Local::over(&board);
     assert_eq!(other.open(&path).await.status().as_u16(), 200, "another server");
     drop(open.pop());
     assert_eq!(local.open(&path).await.status().as_u16(), 200);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_without_events_sends_a_comment_every_fifteen_seconds() {
+    let board = builder().start().await.unwrap();
+    let (local, env) = (Local::over(&board), Env::repeatable(1));
+    let path = submit(&board, "waiter").await + "/events";
+    for path in [&*path, "/v1/agents/waiter/events", "/v1/tree/events"] {
+        // From the first event that is at hand on: none follows.
+        let mut chunks = local.open(path).await.into_body().into_data_stream();
+        while chunks.next().now_or_never().is_some() {}
+        let start = env.now().monotonic;
+        for beat in 1..=3 {
+            let chunk = soon(chunks.next()).await.unwrap().unwrap();
+            let passed = env.now().monotonic - start;
+            assert_eq!((&*chunk, passed.as_secs()), (&b":\n\n"[..], 15 * beat), "{path}");
+        }
+    }
     board.shutdown().await;
 }
 

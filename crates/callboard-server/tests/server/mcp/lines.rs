@@ -129,6 +129,13 @@ async fn a_process_of_this_user_delegates_in_lines_and_decides_no_approval() {
     assert_ne!(other.call(1, "agent_echo").await["result"]["structuredContent"]["request_id"], json!(task.id));
     other.send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": { "name": "agent_waiter", "arguments": { "task": "x" } } })).await;
     let run = waiting(&board).await;
+    for id in 10..73 {
+        other.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "agent_waiter", "arguments": { "task": "x" } } })).await;
+    }
+    let refused = other.call(73, "agent_waiter").await["result"]["structuredContent"].clone();
+    let expected =
+        json!({ "code": "overloaded", "detail": "too many calls are under way; wait for one", "retry_after_s": 1 });
+    assert_eq!(refused, expected, "64 are under way");
     stop.send(()).unwrap();
     serving.await.unwrap();
     assert!(run.read().await.unwrap().result().is_none(), "it continues");
