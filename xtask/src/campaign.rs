@@ -154,6 +154,16 @@ const CAMPAIGNS: &[Campaign] = &[
         fast: 60,
         long: 600,
     },
+    Campaign {
+        name: "overload-http",
+        about: "ten times capacity over HTTP: refused with a time, nothing acknowledged lost, memory bounded",
+        test: "callboard-server/server",
+        filter: "overload::",
+        variable: SECONDS,
+        unit: "seconds",
+        fast: 20,
+        long: 600,
+    },
 ];
 
 struct Wish {

@@ -17,6 +17,8 @@ mod hostile;
 mod kills;
 mod lists;
 mod mcp;
+#[cfg(target_os = "linux")]
+mod overload;
 #[cfg(unix)]
 mod private;
 mod requests;

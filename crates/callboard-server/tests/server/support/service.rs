@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use callboard::env::Env;
 use callboard::prelude::*;
+use callboard::runtime::Builder;
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -31,11 +32,13 @@ impl Service {
             .agent("echo", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
             .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.people().ask("who?").await?)) })
             .agent("waiter", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
-            .capacity(|it| it.runs_in_flight(runs))
-            .shutdown_grace(Duration::ZERO)
-            .start()
-            .await
-            .unwrap();
+            .capacity(|it| it.runs_in_flight(runs));
+        Self::of(board).await
+    }
+
+    /// Over the board of this builder.
+    pub(crate) async fn of(board: Builder) -> Self {
+        let board = board.shutdown_grace(Duration::ZERO).start().await.unwrap();
         let tokens = Tokens::new(Env::system());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
