@@ -1,7 +1,10 @@
 //! `callboard status`, `wait` and `cancel`: a run is read from its store, and acted on by the process that works on it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use callboard::Callboard;
 use callboard::env::Env;
@@ -28,6 +31,11 @@ use super::boards::{accepted, of_board, unanswered};
 use super::decide::{Detail, shown_card};
 use super::following::{Following, Seen};
 
+/// How long the process that works on a run may take to answer a question about it.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+/// The end of the line of a run that has been silent.
+const STALE: &str = ", stale: it has neither begun nor sent a notice for 10 minutes or more\n";
+
 /// The state of a run, by its journal.
 pub(super) async fn read(store: &Store, run: RunId) -> Result<Run, Failure> {
     let history = store.history(run).await.map_err(Failure::of)?;
@@ -40,11 +48,13 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     let (store, run) = stores.find(&arguments.run).await?;
     let fold = read(&store, run).await?;
     let now = Env::system().now().wall;
-    let mut text = format!("{}  {}: {}\n", short(run), fold.submission().agent, list::status(&fold, now));
     let is_open = fold.result().is_none();
     let to_continue = if is_open { continuation_if_left(&store, run, &stores).await? } else { None };
     // It is not known of a copy of a store.
     let is_worked_on = (is_open && !store.is_copy()).then_some(to_continue.is_none());
+    let is_stale = if is_worked_on == Some(true) { is_stale(&store, run).await } else { None };
+    let mut text = format!("{}  {}: {}", short(run), fold.submission().agent, list::status(&fold, now));
+    text.push_str(if is_stale == Some(true) { STALE } else { "\n" });
     let (waits, left) = (waits::open(&fold), to_continue.as_deref());
     waits.iter().for_each(|wait| text.push_str(&shown_card(wait, Detail::Brief, &stores, left)));
     if let Some(result) = fold.result().filter(|result| !result.outcome.is_finished()) {
@@ -57,7 +67,16 @@ pub(super) async fn status(arguments: &Status) -> Result<Page, Failure> {
     }
     let mut json = shown(&fold);
     (json["is_worked_on"], json["to_continue"]) = (json!(is_worked_on), json!(to_continue));
+    json["is_stale"] = json!(is_stale);
     Ok(Page::new(text, json))
+}
+
+/// Whether there was no news of a run for long, by the process that works on it; `None` if that does not answer.
+async fn is_stale(store: &Store, run: RunId) -> Option<bool> {
+    let board = of_board(&store.board_of(run).await.ok()??);
+    let path = format!("/v1/delegations/{run}");
+    let (_, shown) = timeout(MAX_WAIT, board.request("GET", &path, None)).await.ok()?.ok()?;
+    shown["is_stale"].as_bool()
 }
 
 /// The command line that continues a run, if no process works on it; `None` also of a copy of a store, where that is not known.

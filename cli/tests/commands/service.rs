@@ -29,6 +29,7 @@ fn a_task_is_sent_to_a_server_and_waited_for() {
     project.model.request();
     let status = project.callboard(&["status", &id]);
     assert_eq!(status.out, format!("{id}  writer: open (1 turn)\n"));
+    assert_eq!(project.callboard(&["status", &id, "--json"]).json()["is_stale"], false);
     let early = project.callboard(&["wait", &id, "--timeout", "0s"]);
     assert_eq!(early.code, Some(124), "{}", early.error);
     assert_eq!(
@@ -398,6 +399,7 @@ fn a_run_of_another_process_is_cancelled_and_waited_for() {
     );
     let status = project.callboard(&["status", &id, "--json"]).json();
     assert_eq!((&status["is_worked_on"], &status["to_continue"]), (&false.into(), &resume.into()));
+    assert_eq!(status["is_stale"], Value::Null);
     assert_eq!(project.callboard(&["cancel", "@last"]).code, Some(0));
     assert_eq!(project.callboard(&["status", &id, "--json"]).json()["is_worked_on"], Value::Null);
     assert_eq!(project.callboard(&["wait", "@last"]).code, Some(1));

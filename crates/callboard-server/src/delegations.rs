@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use callboard::messages::{Limits, RunId, Task, Timestamp, TraceParent, TurnId, visible};
+use callboard::messages::{Limits, RequestId, RunId, Task, Timestamp, TraceParent, TurnId, visible};
 use callboard::runtime::{RunError, RunHandle};
 use callboard::supervision::runs::{Fork, Run};
 use serde::de::{Deserializer, Error as _};
@@ -112,7 +112,7 @@ pub(crate) async fn create(
     task.trace_parent = trace_parent(&headers).map(|parent| of_client(parent, &task));
     let fold = submit(&context, task).await?;
     let run = fold.submission().run;
-    Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold)))
+    Ok(accepted(&format!("delegations/{run}"), shown(&context, &fold).await?))
 }
 
 /// Submits a task, or finds the run that an earlier request with the same id has begun.
@@ -209,13 +209,13 @@ pub(crate) fn run_of(caller: &Caller, key: &str) -> RunId {
 
 /// A run as its delegation is shown.
 pub(crate) async fn shown_run(context: &Context, run: RunId) -> Result<Value, Problem> {
-    Ok(json!(shown(context, &context.board.run(run).read().await?)))
+    Ok(json!(shown(context, &context.board.run(run).read().await?).await?))
 }
 
 /// Answers with a delegation as it is now.
 pub(crate) async fn get(State(context): Shared, Id(id): Id) -> Result<Response, Problem> {
     let fold = find(&context, &id)?.read().await?;
-    Ok(Json(shown(&context, &fold)).into_response())
+    Ok(Json(shown(&context, &fold).await?).into_response())
 }
 
 /// What a delegation is to refer to.
@@ -262,7 +262,7 @@ async fn changed(
     if !is_changed {
         return Err(Problem::new(ProblemCode::Conflict, format!("delegation {} has ended", run.id())));
     }
-    Ok(Json(readable(caller, shown(context, &run.read().await?))))
+    Ok(Json(readable(caller, shown(context, &run.read().await?).await?)))
 }
 
 /// Why a delegation is cancelled.
@@ -368,7 +368,7 @@ pub(crate) async fn fork(
 
 /// The answer with a delegation that began from another.
 async fn began(context: &Context, caller: &Caller, run: RunHandle) -> Result<Response, Problem> {
-    let shown = readable(caller, shown(context, &run.read().await?));
+    let shown = readable(caller, shown(context, &run.read().await?).await?);
     Ok(accepted(&format!("../{}", run.id()), shown))
 }
 
@@ -394,22 +394,33 @@ pub(crate) fn find(context: &Context, id: &str) -> Result<RunHandle, Problem> {
 struct Shown<'a> {
     run: &'a Run,
     now: Timestamp,
-    /// Without what it waits for, and without its result.
-    is_brief: bool,
+    /// Whether there was no news of it for long; `None` in lists, which have neither what it waits for nor its result.
+    is_stale: Option<bool>,
 }
 
-fn shown<'a>(context: &Context, run: &'a Run) -> Shown<'a> {
-    Shown { run, now: context.now(), is_brief: false }
+async fn shown<'a>(context: &Context, run: &'a Run) -> Result<Shown<'a>, Problem> {
+    let is_stale = Some(is_stale(context, run).await?);
+    Ok(Shown { run, now: context.now(), is_stale })
+}
+
+/// Whether a delegation is open, and its agent has neither acknowledged it nor sent a notice for long.
+pub(crate) async fn is_stale(context: &Context, run: &Run) -> Result<bool, Problem> {
+    let submission = run.submission();
+    if run.result().is_some() || submission.task.from_agent.is_none() {
+        return Ok(false);
+    }
+    let status = context.board.status(RequestId::of_run(submission.run)).await;
+    Ok(status.map_err(|error| Problem::of_store(&error))?.is_some_and(|status| status.is_stale))
 }
 
 /// A delegation as lists have it.
 pub(crate) fn brief(context: &Context, run: &Run) -> Value {
-    json!(Shown { is_brief: true, ..shown(context, run) })
+    json!(Shown { run, now: context.now(), is_stale: None })
 }
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { run, now, is_brief } = *self;
+        let Self { run, now, is_stale } = *self;
         let submission = run.submission();
         let mut shape = serializer.serialize_map(None)?;
         shape.serialize_entry("request_id", &submission.run)?;
@@ -423,7 +434,8 @@ impl Serialize for Shown<'_> {
         shape.serialize_entry("status", shapes::delegation_status(run))?;
         shape.serialize_entry("state", shapes::status(run, now))?;
         shape.serialize_entry("metrics", &Shape(&run.metrics()))?;
-        if !is_brief {
+        if let Some(is_stale) = is_stale {
+            shape.serialize_entry("is_stale", &is_stale)?;
             let pending = run.pending();
             let pending = pending.iter().filter(|wait| !wait.is_expired(now)).map(people::shown);
             shape.serialize_entry("pending", &pending.collect::<Vec<_>>())?;

@@ -313,6 +313,7 @@ fn schemas() -> Value {
         "metrics": { "type": "object" },
     });
     let mut delegation = brief.clone();
+    delegation["is_stale"] = json!({ "type": "boolean" });
     delegation["pending"] = list(schema("Pending"));
     delegation["result"] = json!({ "type": ["object", "null"] });
     json!({

@@ -257,6 +257,9 @@ impl Handler {
         let Some(result) = fold.result() else {
             let pending: Vec<Pending> = fold.pending().into_iter().filter(|wait| !wait.is_expired(now)).collect();
             if pending.is_empty() {
+                if delegations::is_stale(&self.context, fold).await.is_ok_and(|is_stale| is_stale) {
+                    task = task.with_status_message("stale: there was no news of it for long; it may still end");
+                }
                 return DetailedTask::new(task, TaskPayload::Working);
             }
             let lines: Vec<String> = pending.iter().map(line_of).collect();

@@ -11,9 +11,10 @@ use callboard::prelude::*;
 use callboard::runtime::Unfinished;
 use callboard::storage::Sled;
 use futures::{FutureExt as _, StreamExt as _};
-use serde_json::json;
-use tokio::time::timeout;
+use serde_json::{Value, json};
+use tokio::time::{advance, timeout};
 
+use crate::mcp::messages::{ACCEPT, message};
 use crate::support::local::{Local, memory, text_of};
 
 /// A board with an agent that asks a person, one that asks, notes something five times and asks again, and one that never ends.
@@ -79,6 +80,44 @@ async fn a_stream_without_events_sends_a_comment_every_fifteen_seconds() {
             assert_eq!((&*chunk, passed.as_secs()), (&b":\n\n"[..], 15 * beat), "{path}");
         }
     }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_without_news_for_ten_minutes_is_stale() {
+    let board = builder().env(Env::repeatable(1)).start().await.unwrap();
+    let local = Local::over(&board);
+    let (_, begun) = local.post("/v1/delegations", &[], &json!({ "to": "notes", "body": "x" })).await;
+    assert_eq!(begun["is_stale"], false);
+    let path = format!("/v1/delegations/{}", begun["request_id"].as_str().unwrap());
+    let is_stale = async || local.get(&path).await.1["is_stale"].clone();
+    let asked = board.people().next().await.unwrap();
+    for (secs, expected) in [(599, false), (1, true)] {
+        advance(Duration::from_secs(secs)).await;
+        assert_eq!(is_stale().await, expected);
+    }
+    board.people().answer(asked.id(), 1, "ann").await.unwrap();
+    let asked = soon(board.people().next_where(|pending| pending.id() != asked.id())).await.unwrap();
+    assert_eq!(is_stale().await, false, "it has sent notices");
+    advance(Duration::from_secs(600)).await;
+    assert_eq!(is_stale().await, true);
+    board.people().answer(asked.id(), 1, "ann").await.unwrap();
+    soon(board.run(asked.run()).result()).await.unwrap();
+    assert_eq!(is_stale().await, false, "it has ended");
+
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let ask = async |method: &str, name: &str, params: Value| {
+        let headers = [ACCEPT, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)];
+        let body = message(method, &params, &tasks).to_string();
+        let answer = text_of(local.send(local.request("POST", "/mcp", &headers, &body)).await).await;
+        serde_json::from_str::<Value>(&answer).unwrap()["result"].clone()
+    };
+    let waiter = json!({ "name": "agent_waiter", "arguments": { "task": "x" } });
+    let task = ask("tools/call", "agent_waiter", waiter).await["taskId"].as_str().unwrap().to_owned();
+    let shown = async || ask("tasks/get", &task, json!({ "taskId": task })).await["statusMessage"].clone();
+    assert_eq!(shown().await, Value::Null);
+    advance(Duration::from_secs(600)).await;
+    assert_eq!(shown().await, "stale: there was no news of it for long; it may still end");
     board.shutdown().await;
 }
 

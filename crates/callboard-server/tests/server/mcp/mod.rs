@@ -3,5 +3,5 @@
 mod hostile;
 #[cfg(unix)]
 mod lines;
-mod messages;
+pub(crate) mod messages;
 mod protocol;
