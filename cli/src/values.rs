@@ -68,6 +68,15 @@ pub(crate) fn words(text: &str) -> Result<String, String> {
     }
 }
 
+/// The content of `@FILE`; `@-` is standard input. A secret is in no command line: all users and programs of the machine read those.
+pub(crate) fn secret(text: &str) -> Result<String, String> {
+    let file = text.strip_prefix('@').ok_or(
+        "other users and programs of agents can read the command line of a process: write the secret into a file and name that, as \
+         @FILE, or @- for standard input",
+    )?;
+    text_in(file)
+}
+
 /// The most bytes of a text that is read from a file or from standard input.
 const MAX_TEXT: u64 = 8 << 20;
 

@@ -66,8 +66,8 @@ pub(crate) struct Add {
     /// The limits of each run: simple, medium, complex, or JSON such as '{"tokens": 50000}'; @FILE reads them from a file
     #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
     limits: Option<LimitChoice>,
-    /// The secret that the sender of the webhook signs with, as @FILE, or @- for standard input; by default a new one, which is printed once
-    #[arg(long, value_name = "TEXT", value_parser = words, requires = "webhook")]
+    /// The file with the secret that the sender of the webhook signs with, or @- for standard input; by default a new one, which is printed once
+    #[arg(long, value_name = "@FILE", value_parser = values::secret, requires = "webhook")]
     secret: Option<String>,
     /// What happens at a time while the last run has not ended
     #[arg(long, value_enum, default_value = "skip")]

@@ -31,6 +31,11 @@ fn a_schedule_is_added_shown_paused_resumed_run_and_removed() {
         ),
         (vec!["add", "x", "x"], 2, "--cron"),
         (
+            vec!["add", "x", "x", "--webhook", "github", "--secret", "0123456789abcdef01234567"],
+            2,
+            "other users and programs of agents can read the command line of a process",
+        ),
+        (
             vec!["add", "x", "x", "--to", "nobody", "--every", "1h"],
             3,
             "error: no agent has the name, role or capability \"nobody\"\n    the agents are capability_gap, compactor, complexity, enricher, summarizer, writer\n",
