@@ -106,7 +106,8 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Conversations,
     },
-    /// Check, draw, run, resume, retry and fork workflows, with programs or agents in files, and show the history of their runs
+    /// Check, draw, run, resume, retry and fork workflows, with programs or agents in files, and show the history of their runs; save
+    /// them, and start those on `callboard serve`
     Workflow {
         #[command(subcommand)]
         command: Workflow,
@@ -177,6 +178,9 @@ pub(crate) enum Runs {
         common: Common,
         #[command(flatten)]
         filter: Filter,
+        /// Only the newest N of them
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        limit: Option<u32>,
     },
     /// Show one run: its task, its turns, its result, and which agent handed what to which
     Show {

@@ -39,12 +39,22 @@ fn continuation(how: &str, store: Option<&Path>, arguments: &Run) -> String {
 
 /// The command line that continues a run that no process works on, with the agents of this project. `history` is its events.
 pub(crate) fn resumption_of_left(run: &Fold, history: &[RunEvent], store: Option<&Path>) -> String {
+    of_left("resume", "", (run, history), store)
+}
+
+/// The command line that retries a run that has not finished, with the agents of this project, and with these limits if they differ from
+/// the earlier ones.
+pub(crate) fn retrial_of_left(run: &Fold, history: &[RunEvent], limits: Option<&str>, store: Option<&Path>) -> String {
+    of_left("retry", &limits_option(limits), (run, history), store)
+}
+
+fn of_left(verb: &str, limits: &str, (run, history): (&Fold, &[RunEvent]), store: Option<&Path>) -> String {
     let (submission, files) = (run.submission(), Files::of_project());
     let (id, model) = (short(submission.run), needed_model(run, history, &files));
     if is_of_workflow(submission) {
-        return of_workflow(&format!("resume {id}"), submission, store, (&files, model.as_deref())).text;
+        return of_workflow(&format!("{verb} {id}{limits}"), submission, store, (&files, model.as_deref())).text;
     }
-    command_line(&format!("run --resume {id}"), store) + &agents_options(&files, model.as_deref())
+    command_line(&format!("run --{verb} {id}{limits}"), store) + &agents_options(&files, model.as_deref())
 }
 
 /// The model that has to be named to continue a run: the one that has answered in it last, if an agent of an open turn has none, and `fake`

@@ -1,6 +1,6 @@
 //! Loads the agents of a folder with their models, for a board.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(crate) struct LoadedAgents {
     pub(crate) invalid: InvalidAgents,
     /// The agents with a model whose price is not known, and these models.
     pub(crate) unpriced: Vec<(String, String)>,
+    /// A line for each thing that models of agents lack, such as a key.
+    pub(crate) lacking: Vec<String>,
     /// The models, as they are when the agents are loaded.
     pub(crate) models: Option<Models>,
     /// Where they are from when they are loaded, and what they are for.
@@ -122,6 +124,7 @@ pub(crate) async fn load(
     let with_own_limit = sources.iter().filter(|source| !is_refused(source));
     check_own_limits(with_own_limit, folder.current_models(), named)?;
     let unpriced = unpriced(&definitions, folder.current_models(), named);
+    let lacking = lacking(&definitions, folder.current_models(), named);
     let left = left.iter().map(|name| (*name).to_owned()).collect();
     let built_in = BuiltIns::of(definitions, tools, named, left, folder.current_models());
     let own = built_in.definitions.iter().map(|definition| definition.name.to_string()).collect();
@@ -129,7 +132,7 @@ pub(crate) async fn load(
     let (names, models) = (names_of(&built_in), known_models(folder.current_models(), named));
     let watch = Watch::new(folder, built_in);
     let files = watch.files();
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: Some(watch), files })
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: Some(watch), files })
 }
 
 /// The models whose providers are known.
@@ -151,6 +154,21 @@ pub(super) fn unpriced(
         Some((definition.name.to_string(), model))
     };
     definitions.iter().filter_map(of_agent).collect()
+}
+
+/// A line for each thing that models of agents lack, with these agents.
+pub(super) fn lacking(definitions: &[Definition], models: Option<&Models>, named: Option<&str>) -> Vec<String> {
+    let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for definition in definitions.iter().filter(|definition| definition.process.is_none()) {
+        let chosen = models.and_then(|models| model(models, definition, named).ok());
+        if let Some(what) = chosen.and_then(|model| model.lacks()) {
+            lacking.entry(what).or_default().push(definition.name.as_str());
+        }
+    }
+    let line = |(what, agents): (String, Vec<&str>)| {
+        format!("warning: {what}; without it these agents cannot work: {}", agents.join(", "))
+    };
+    lacking.into_iter().map(line).collect()
 }
 
 /// # Errors

@@ -9,7 +9,7 @@ use crate::page::Failure;
 use super::arguments::Files;
 use super::built_in::{BuiltIns, FAKE, model, teammate};
 use super::invalid::InvalidAgents;
-use super::load::{LoadedAgents, known_models, names_of, unpriced};
+use super::load::{LoadedAgents, known_models, lacking, names_of, unpriced};
 use super::read;
 
 /// The agent that receives a task unless another one is named.
@@ -41,11 +41,12 @@ pub(super) fn load(
     let specs: Result<Vec<_>, String> = definitions.iter().map(spec).collect();
     let mut specs = specs.map_err(Failure::usage)?;
     let unpriced = unpriced(&definitions, Some(&models), named);
+    let lacking = lacking(&definitions, Some(&models), named);
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     let built_in = BuiltIns::of(definitions, tools, named, Default::default(), Some(&models));
     specs.extend(built_in.specs(Some(&models)).map_err(Failure::usage)?);
     let (names, invalid) = (names_of(&built_in), InvalidAgents::default());
     let (models, mut files) = (known_models(Some(&models), named), built_in.files());
     files.descriptions.extend(team.into_iter().map(|agent| (agent.name, agent.description)));
-    Ok(LoadedAgents { names, own, specs, invalid, unpriced, models, watch: None, files })
+    Ok(LoadedAgents { names, own, specs, invalid, unpriced, lacking, models, watch: None, files })
 }

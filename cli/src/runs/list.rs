@@ -85,7 +85,7 @@ fn state(text: &str) -> Result<&'static str, String> {
 }
 
 /// Lists the runs, one line each. A run that cannot be read is listed as unreadable if the filter selects all.
-pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Failure> {
+pub(crate) async fn list(open: &OpenStores, filter: &Filter, limit: Option<u32>) -> Result<Page, Failure> {
     let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
     // A run in two stores has two lines, and is one run.
     let mut listed = BTreeSet::new();
@@ -138,7 +138,10 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
             }
         }
     }
-    let count_of_runs = listed.len();
+    let (count_of_runs, most) = (listed.len(), limit.map_or(usize::MAX, |limit| limit as usize));
+    let left_out = lines.len().saturating_sub(most);
+    lines.drain(..left_out);
+    rows.drain(..left_out);
     rows.extend(open.closed.iter().map(ClosedStore::json));
     if count_of_runs == 0 {
         let such = if filter.is_empty() { "" } else { "such " };
@@ -146,7 +149,9 @@ pub(crate) async fn list(open: &OpenStores, filter: &Filter) -> Result<Page, Fai
         return Ok(Page { exit, ..Page::new(text, Value::from(rows)) });
     }
     let width = table([""], &[]).width();
-    let text = format!("{}{}\n{duplicates}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
+    let of_all = if left_out > 0 { format!("the newest {} of ", lines.len()) } else { String::new() };
+    let text =
+        format!("{}{of_all}{}\n{duplicates}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
     Ok(Page::new(text, Value::from(rows)))
 }
 

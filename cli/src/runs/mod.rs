@@ -77,8 +77,10 @@ async fn export(stores: &Stores, file: Option<&Path>, is_json: bool) -> Result<P
 async fn answer(command: &Runs) -> Result<Page, Failure> {
     let stores = command.common().choice.stores()?;
     match command {
-        Runs::List { filter, .. } => {
-            let mut page = list::list(&stores.open()?, filter).await?;
+        Runs::List { filter, limit, .. } => {
+            let open = stores.open()?;
+            let mut page = list::list(&open, filter, *limit).await?;
+            page.remarks.extend(stores.without_store(&open).map(|why| format!("{why}\n")));
             page.remarks.extend(stores.hint().await.map(|hint| format!("{hint}\n")));
             Ok(page)
         }

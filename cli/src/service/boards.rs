@@ -19,7 +19,11 @@ use crate::config::people;
 use crate::exit::Exit;
 use crate::page::{Failure, note};
 use crate::protection::refuses_decisions;
+use crate::run_names::short;
 use crate::stores::Stores;
+
+/// How many characters a whole id of a run has.
+const WHOLE_ID: usize = 36;
 
 /// A board that other processes of this user reach on its socket.
 pub(crate) struct Reachable {
@@ -160,7 +164,21 @@ pub(crate) fn accepted((status, body): (u16, Value)) -> Result<Value, Failure> {
         _ => Exit::Failed,
     };
     let detail = body["detail"].as_str().or(body["title"].as_str()).unwrap_or("the server has refused it");
-    Err(Failure::new(exit, visible(detail)))
+    Err(Failure::new(exit, with_short_ids(&visible(detail))))
+}
+
+/// The same text with short ids in place of whole ones.
+fn with_short_ids(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let words = text.split_inclusive(|c: char| !is_part(c));
+    let shown = |word: &str| {
+        let id = word.trim_end_matches(|c: char| !is_part(c));
+        match id.parse::<RunId>() {
+            Ok(run) if id.len() == WHOLE_ID => short(run) + &word[id.len()..],
+            _ => word.to_owned(),
+        }
+    };
+    words.map(shown).collect()
 }
 
 /// The run of a delegation, as HTTP answers it.
@@ -192,6 +210,13 @@ pub(super) fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_have_short_ids() {
+        let id = "019a0000-0000-7000-8000-0123456789ab";
+        let text = format!("turn 1 of {id}, as {id}/2: a-b é {id}0");
+        assert_eq!(with_short_ids(&text), format!("turn 1 of req-0123456789ab, as req-0123456789ab/2: a-b é {id}0"));
+    }
 
     #[test]
     fn a_name_is_a_part_of_a_path() {

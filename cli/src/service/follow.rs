@@ -192,16 +192,19 @@ fn why(result: &RunResult, advice: Option<&str>) -> String {
     if advice.is_some() { without_limits(&why) } else { why }
 }
 
-/// The line about how to try again what a server has begun, and what has not finished.
+/// The line about how to try again what has not finished: with the server that has begun it, or with `callboard run`.
 async fn to_try_again(store: &Store, run: &Run, stores: &Stores) -> Result<Option<String>, Failure> {
     let Submission { run: id, task, .. } = &**run.submission();
-    let Some(result) = run.result().filter(|_| task.from_agent.is_some()) else { return Ok(None) };
+    let Some(result) = run.result() else { return Ok(None) };
     let history = store.history(*id).await.map_err(Failure::of)?;
-    let has_letter = history.iter().any(|event| matches!(event, RunEvent::TurnFailed { .. }));
-    let line = |_: &Submission, limits: Option<&str>| {
-        command_line(&format!("retry {}{}", short(*id), limits_option(limits)), stores.named())
+    let (is_of_server, store) = (task.from_agent.is_some(), stores.named());
+    // A server tries a turn again that has failed, and no handoff that was refused.
+    let can_retry = !is_of_server || history.iter().any(|event| matches!(event, RunEvent::TurnFailed { .. }));
+    let line = |_: &Submission, limits: Option<&str>| match is_of_server {
+        true => command_line(&format!("retry {}{}", short(*id), limits_option(limits)), store),
+        false => hints::retrial_of_left(run, &history, limits, store),
     };
-    Ok(advice(&history, result, has_letter.then_some(line)))
+    Ok(advice(&history, result, can_retry.then_some(line)))
 }
 
 /// The last line about a run that is watched.

@@ -151,10 +151,10 @@ async fn watch_over(
     url: &str,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    let LoadedAgents { watch: mut watched, own, names, invalid, .. } = loaded;
+    let LoadedAgents { watch: mut watched, own, names, invalid, lacking, .. } = loaded;
     let waiting = resume(board, store, &names).await?;
     note(&format!("the store is {}", shown_path(store.folder())));
-    protection::warning().iter().for_each(|warning| note(warning));
+    protection::warning().iter().chain(&lacking).for_each(|warning| note(warning));
     let running = count(own.len(), "agent");
     let line = format!("{running} running · {waiting} waiting for you · {} failed          {url}", invalid.len());
     writeln!(io::stdout(), "{line}")

@@ -159,16 +159,22 @@ impl Stores {
     /// # Errors
     /// The project has no store, because nothing was run in it.
     async fn existing(&self, open: OpenStores) -> Result<OpenStores, Failure> {
-        let Self::Project(project) = self else { return Ok(open) };
-        if !open.is_empty() {
-            return Ok(open);
+        match self.without_store(&open) {
+            Some(text) => self.or_hint(Err(Failure::not_found(text))).await,
+            None => Ok(open),
         }
-        let text = format!(
-            "the project {} has no store: none is in {}\n    runs of another project are found from its folder, or with its --store",
-            shown_path(project.root()),
-            shown_path(project.folder())
-        );
-        self.or_hint(Err(Failure::not_found(text))).await
+    }
+
+    /// That the project has no store, and where one would be; `None` if it has one.
+    pub(crate) fn without_store(&self, open: &OpenStores) -> Option<String> {
+        let Self::Project(project) = self else { return None };
+        let [root, folder] = [project.root(), project.folder()].map(shown_path);
+        open.is_empty().then(|| {
+            format!(
+                "the project {root} has no store: none is in {folder}\n    runs of another project are found from its folder, or with its \
+                 --store"
+            )
+        })
     }
 
     /// Opens the store that has the run, for writing; also the run's id.

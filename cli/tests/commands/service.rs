@@ -162,6 +162,18 @@ fn a_server_counts_all_that_waits_when_it_starts() {
 }
 
 #[test]
+fn a_server_whose_agents_lack_a_key_says_so_when_it_starts() {
+    let project = Project::new();
+    let stopped = Serving::start(&project).stop();
+    assert!(!stopped.error.contains("warning: "), "{}", stopped.error);
+    fs::remove_file(project.folder.path().join("models.toml")).unwrap();
+    let stopped = Serving::start_with(&project, &["--model", "openai/gpt-5-mini"]).stop();
+    let warning =
+        "warning: there is no key for openai: set OPENAI_API_KEY; without it these agents cannot work: writer\n";
+    assert!(stopped.error.contains(warning), "{}", stopped.error);
+}
+
+#[test]
 fn a_saved_workflow_is_started_on_a_server() {
     let project = Project::new();
     let start = |arguments: &[&str]| project.callboard(&[&["workflow", "start"], arguments].concat());

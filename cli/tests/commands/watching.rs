@@ -200,6 +200,14 @@ fn a_run_that_a_limit_has_ended_is_tried_again_with_a_higher_one_as_its_end_says
     assert_eq!(retried.code, Some(0), "{}", retried.error);
     let waited = project.callboard(&["wait", &retried.out[..16]]);
     assert_eq!(waited.code, Some(0), "{}", waited.error);
+    let here = project.callboard(&["run", "x", "--limits", r#"{"tokens": 5}"#, "--model", "fake", "--quiet"]);
+    let line = here.error.lines().next().unwrap().strip_suffix(" --model fake").unwrap();
+    let later = project.callboard(&["wait", "@last"]);
+    assert!(
+        line.contains("callboard run --retry req-") && later.error.ends_with(&format!("\n{line}\n")),
+        "{line} {}",
+        later.error
+    );
     let other = project.callboard(&[retry[0], retry[1], "--limits", "simple"]);
     assert!(other.code == Some(1) && other.error.contains("turn 1 was tried again before, as "), "{}", other.error);
     serving.stop();

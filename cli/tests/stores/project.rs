@@ -44,7 +44,15 @@ fn runs_are_stored_for_the_project_and_found_from_its_folders() {
     let other = tempfile::tempdir().unwrap();
     let mut list = project.command(&["runs", "list"]);
     list.current_dir(&other);
-    assert_eq!(output_of(list).out, "there are no runs\n");
+    let none = output_of(list);
+    assert_eq!((none.code, &*none.out), (Some(0), "there are no runs\n"));
+    let why = format!("the project {} has no store: none is in ", other.path().display());
+    assert!(none.error.starts_with(&why), "{}", none.error);
+    let newest = project.callboard(&["runs", "list", "--limit", "1"]);
+    assert!(newest.out.contains(&second) && !newest.out.contains(&first), "{}", newest.out);
+    assert!(newest.out.ends_with("\nthe newest 1 of 2 runs\n"), "{}", newest.out);
+    assert_eq!(tasks(&project.callboard(&["runs", "list", "--limit", "1", "--json"])), ["two"]);
+    assert_eq!(project.callboard(&["runs", "list", "--limit", "0"]).code, Some(2));
     // Other users cannot read them.
     let mode = fs::metadata(project.stores().join("1")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
@@ -858,7 +866,12 @@ fn a_moved_project_whose_earlier_stores_have_no_run_has_no_hint() {
     let site = tempfile::tempdir().unwrap();
     fs::rename(project.folder.path(), site.path().join("site")).unwrap();
     let listed = output_of(project.command(&["runs", "list"]).current_dir(site.path().join("site")));
-    assert_eq!((listed.out.as_str(), listed.error.as_str()), ("there are no runs\n", ""));
+    assert_eq!(listed.out, "there are no runs\n");
+    assert!(
+        listed.error.starts_with("the project ") && moves(&listed, project.folder.path()).is_none(),
+        "{}",
+        listed.error
+    );
     fs::rename(site.path().join("site"), project.folder.path()).unwrap();
 }
 

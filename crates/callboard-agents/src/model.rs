@@ -49,6 +49,11 @@ pub trait Model: Any + Send + Sync + 'static {
         None
     }
 
+    /// What is missing for its calls, such as a key; `None` if nothing is known to be (the default). Whoever starts agents reports it.
+    fn lacks(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the other one asks the same model at the same place in the same way (false). What is known of it and its
     /// connections go on with a catalog that is read again ([`Models::after`](super::Models::after)).
     fn is_same(&self, other: &dyn Model) -> bool {

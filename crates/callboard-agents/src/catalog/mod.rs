@@ -249,6 +249,12 @@ impl Model for Chosen {
             Some(Prices { input: highest.input.max(input), output: highest.output.max(output) })
         })
     }
+
+    /// What the first candidate lacks, if each lacks something.
+    fn lacks(&self) -> Option<String> {
+        let lacking: Option<Vec<String>> = self.candidates.iter().map(|listed| listed.entry.model.lacks()).collect();
+        lacking?.into_iter().next()
+    }
 }
 
 impl fmt::Debug for Chosen {

@@ -226,6 +226,10 @@ impl Model for GenaiModel {
         web::quiet(self.clone().open(request).into_stream().try_flatten()).boxed()
     }
 
+    fn lacks(&self) -> Option<String> {
+        self.service().err().map(|error| error.text.into_owned())
+    }
+
     fn is_same(&self, other: &dyn Model) -> bool {
         (other as &dyn Any).downcast_ref().is_some_and(|other| self.asks_the_same(other))
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use callboard::env::Env;
 use callboard_documents::Defects;
 
-use crate::{ModelChoice, ModelEntry, Models};
+use crate::{Model as _, ModelChoice, ModelEntry, Models};
 
 use super::provider::{Address, Provider};
 
@@ -182,6 +182,18 @@ fn without_a_choice_the_error_lists_the_keys_and_what_to_set() {
     assert!(error(environment(&[])).contains("set ANTHROPIC_API_KEY, OPENAI_API_KEY"));
     let some = error(environment(&[("GEMINI_API_KEY", "k"), ("OPENAI_API_KEY", " ")]));
     assert!(some.ends_with("there are keys for gemini, gemini-ix"), "{some}");
+}
+
+#[test]
+fn a_model_without_its_key_lacks_it_unless_another_may_answer() {
+    let lacks = |variables: &'static [(&'static str, &'static str)], choice| {
+        environment(variables).chosen(&choice).unwrap().lacks()
+    };
+    let named = || ModelChoice::of("gpt-5-mini");
+    assert_eq!(lacks(&[], named()).as_deref(), Some("there is no key for openai: set OPENAI_API_KEY"));
+    assert_eq!(lacks(&[("OPENAI_API_KEY", "k")], named()), None);
+    let either = ModelChoice { fallback: vec!["gemini-2.5-pro".into()], ..named() };
+    assert_eq!(lacks(&[("GEMINI_API_KEY", "k")], either), None);
 }
 
 #[test]
