@@ -4,7 +4,9 @@
 //! A campaign is a test binary that takes its count from the environment. It may print lines that begin with `campaign `;
 //! for one that does not, the count that it was given and its exit say it.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
@@ -170,7 +172,12 @@ struct Wish {
     campaign: &'static Campaign,
     is_long: bool,
     seed: Option<u64>,
+    /// How many parts it is run in.
+    parts: Option<u64>,
 }
+
+/// The seed of the first part, if none is given: that of the tests.
+const FIRST_SEED: u64 = 20_261_122;
 
 /// `cargo xtask campaign` with these arguments.
 pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
@@ -182,14 +189,17 @@ pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
         return injected::injected();
     }
     match parse(arguments) {
-        Ok(Some(wish)) => run(&wish),
+        Ok(Some(Wish { parts: Some(parts), ref campaign, is_long, seed })) => {
+            in_parts(campaign, is_long, seed.unwrap_or(FIRST_SEED), parts)
+        }
+        Ok(Some(wish)) => run(wish.campaign, wish.is_long, amount(wish.campaign, wish.is_long), wish.seed).1,
         Ok(None) => {
             list();
             ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!(
-                "{error}\nusage: cargo xtask campaign NAME [--long] [--seed N], cargo xtask campaign mutants [AREA...], \
+                "{error}\nusage: cargo xtask campaign NAME [--long] [--seed N] [--parts N], cargo xtask campaign mutants [AREA...], \
                  cargo xtask campaign --list"
             );
             ExitCode::from(2)
@@ -199,7 +209,7 @@ pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
 
 /// `None` asks for the list.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Wish>, String> {
-    let (mut campaign, mut is_long, mut seed) = (None, false, None);
+    let (mut campaign, mut is_long, mut seed, mut parts) = (None, false, None, None);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--list" => return Ok(None),
@@ -207,6 +217,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Wish>, St
             "--seed" => {
                 let number = arguments.next().and_then(|text| text.parse().ok());
                 seed = Some(number.ok_or("--seed needs a number")?);
+            }
+            "--parts" => {
+                let number = arguments.next().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
+                parts = Some(number.ok_or("--parts needs a number above 0")?);
             }
             name if campaign.is_none() && !name.starts_with('-') => {
                 let found = CAMPAIGNS.iter().find(|campaign| campaign.name == name);
@@ -216,7 +230,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Wish>, St
         }
     }
     let campaign = campaign.ok_or("which campaign?")?;
-    Ok(Some(Wish { campaign, is_long, seed }))
+    Ok(Some(Wish { campaign, is_long, seed, parts }))
 }
 
 fn list() {
@@ -227,13 +241,45 @@ fn list() {
     println!("{:<10} by area, no fast form: {}", mutants::NAME, mutants::ABOUT);
 }
 
-/// The long form runs in release, the fast one in what `cargo xtask test` has built.
-fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
-    let Campaign { name, about, test, filter, variable, unit, fast, long } = campaign;
+fn amount(campaign: &Campaign, is_long: bool) -> u64 {
+    if is_long { campaign.long } else { campaign.fast }
+}
+
+/// Runs a campaign in parts, each with a seed of its own. Those that have passed are noted in a file below `target`, and not run again
+/// by the same command: so a campaign that was stopped continues.
+fn in_parts(campaign: &Campaign, is_long: bool, seed: u64, parts: u64) -> ExitCode {
+    let (name, all) = (campaign.name, amount(campaign, is_long));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let file = target.join("campaigns").join(format!("{name}-{all}-{seed}-{parts}.txt"));
+    let mut passed = fs::read_to_string(&file).unwrap_or_default();
+    for part in 0..parts {
+        let begin = format!("part {} of {parts}: ", part + 1);
+        if passed.contains(&begin) {
+            continue;
+        }
+        let count = all * (part + 1) / parts - all * part / parts;
+        let (reported, exit) = run(campaign, is_long, count, Some(seed + part));
+        if exit != ExitCode::SUCCESS {
+            return exit;
+        }
+        passed += &reported.iter().map(|line| format!("{begin}{line}\n")).collect::<String>();
+        let written = fs::create_dir_all(target.join("campaigns")).and_then(|()| fs::write(&file, &passed));
+        if let Err(error) = written {
+            eprintln!("{}: {error}", file.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    print!("{passed}");
+    ExitCode::SUCCESS
+}
+
+/// The long form runs in release, the fast one in what `cargo xtask test` has built. Returns what it has reported.
+fn run(campaign: &Campaign, is_long: bool, count: u64, seed: Option<u64>) -> (Vec<String>, ExitCode) {
+    let Campaign { name, about, test, filter, variable, unit, .. } = campaign;
     if *name == "powercut" {
         crate::tools::provide_strace();
     }
-    let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
+    let profile = if is_long { "release" } else { "dev" };
     let (package, test) = test.split_once('/').unwrap_or(("callboard", test));
     let mut cargo = crate::commands::cargo();
     cargo.args(["test", "--package", package, "--profile", profile]);
@@ -252,7 +298,7 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
         Ok(child) => child,
         Err(error) => {
             eprintln!("cargo cannot be started: {error}");
-            return ExitCode::FAILURE;
+            return (Vec::new(), ExitCode::FAILURE);
         }
     };
     let mut reported = Vec::new();
@@ -273,5 +319,5 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     }
     let verdict = if passed { "passed" } else { "FAILED" };
     reported.iter().for_each(|line| println!("{line}; {verdict} in {:.1?}", started.elapsed()));
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    (reported, if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
