@@ -49,7 +49,9 @@ use arguments::Arguments;
 use nested::{unless_hidden, unless_nested};
 
 fn main() -> ExitCode {
-    let parsed = usage::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let parsed = usage::command()
+        .try_get_matches_from(usage::arguments())
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return usage::refuse(error),

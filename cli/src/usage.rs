@@ -79,14 +79,31 @@ fn shown(mut error: clap::Error) -> Shown {
     Shown::Escaped(visible_lines(&error.render().to_string()))
 }
 
+/// The option for JSON with the version of its shapes, which docs/json-output.md states.
+const VERSIONED: &str = "--json=1";
+
+/// The arguments of this process, in which `--json=1` is `--json`. Other versions are left for clap to refuse.
+pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
+    without_version(std::env::args_os())
+}
+
+fn without_version(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let mut are_options = true;
+    arguments.map(move |argument| {
+        are_options &= argument != "--";
+        if are_options && argument == VERSIONED { "--json".into() } else { argument }
+    })
+}
+
 /// Whether `--json` is among the arguments of this process, whatever the others are.
 pub(crate) fn wants_json() -> bool {
     is_json_among(std::env::args_os().skip(1))
 }
 
 /// Arguments after `--` are values.
-fn is_json_among(arguments: impl Iterator<Item = OsString>) -> bool {
-    arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
+fn is_json_among(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    let is_json = |argument: &OsString| argument == "--json" || argument.as_encoded_bytes().starts_with(b"--json=");
+    arguments.by_ref().take_while(|argument| argument != "--").any(|argument| is_json(&argument))
 }
 
 /// Adds the likely command line to the error where clap finds none: a command without its `runs`, one with a typo, or the option for a
@@ -181,5 +198,8 @@ mod tests {
         let among = |arguments: &[&str]| is_json_among(arguments.iter().map(OsString::from));
         assert!(among(&["run", "--json", "--nonsense"]) && among(&["run", "x", "--json", "--"]));
         assert!(!among(&["run", "--", "--json"]) && !among(&["run", "json"]));
+        let words = |arguments: &[&str]| without_version(arguments.iter().map(OsString::from)).collect::<Vec<_>>();
+        assert_eq!(words(&["run", "--json=1", "--json=2"]), ["run", "--json", "--json=2"]);
+        assert_eq!(words(&["run", "--", "--json=1"]), ["run", "--", "--json=1"]);
     }
 }

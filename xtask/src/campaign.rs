@@ -189,7 +189,7 @@ pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
         return injected::injected();
     }
     match parse(arguments) {
-        Ok(Some(Wish { parts: Some(parts), ref campaign, is_long, seed })) => {
+        Ok(Some(Wish { parts: Some(parts), campaign, is_long, seed })) => {
             in_parts(campaign, is_long, seed.unwrap_or(FIRST_SEED), parts)
         }
         Ok(Some(wish)) => run(wish.campaign, wish.is_long, amount(wish.campaign, wish.is_long), wish.seed).1,

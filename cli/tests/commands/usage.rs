@@ -156,6 +156,24 @@ fn helps() -> Vec<(String, String)> {
 }
 
 #[test]
+fn each_command_that_prints_json_is_on_the_page_of_its_shapes() {
+    let page = include_str!("../../../docs/json-output.md");
+    let missing: Vec<String> = helps()
+        .into_iter()
+        .filter(|(words, help)| {
+            let option = help.contains("--json ");
+            option && ![format!("`{words}`"), format!("`{words} ")].iter().any(|name| page.contains(name))
+        })
+        .map(|(words, _)| words)
+        .collect();
+    assert_eq!(missing, [""; 0]);
+    let agents = |version| callboard(&["check", version], None);
+    assert!(agents("--json=1").out.contains("there is no folder agents"), "{}", agents("--json=1").out);
+    let other = agents("--json=2");
+    assert!(other.code == Some(2) && other.out.contains("unexpected value '2' for '--json'"), "{}", other.out);
+}
+
+#[test]
 fn every_command_has_the_same_exit_codes_in_its_help_and_they_are_those_of_the_documents() {
     let helps = helps();
     assert!(helps.len() > 20 && helps.iter().any(|(words, _)| words == "runs show"), "{}", helps.len());

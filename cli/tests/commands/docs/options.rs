@@ -6,10 +6,11 @@ use super::pages::{Page, root};
 use crate::support::{callboard, content};
 
 /// Options of other programs that a text names alone.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     ("--cfg", "rustc"),
     ("--long", "cargo xtask campaign"),
     ("--quick", "cargo bench"),
+    ("--parts", "cargo xtask campaign"),
     ("--seed", "cargo xtask campaign"),
 ];
 
