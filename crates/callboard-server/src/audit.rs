@@ -80,9 +80,11 @@ impl Log {
             // A pipe that nobody reads would be waited for.
             options.mode(0o600).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
         }
-        let file = options.open(&path)?;
+        let no_file = || io::Error::other(format!("{} is no file", path.display()));
+        let is_no_file = |path: &Path| path.metadata().is_ok_and(|it| !it.is_file());
+        let file = options.open(&path).map_err(|error| if is_no_file(&path) { no_file() } else { error })?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{} is no file", path.display())));
+            return Err(no_file());
         }
         Ok(Self { size: file.metadata()?.len(), file, path, max })
     }
@@ -262,9 +264,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        assert!(Log::open(path.clone(), 10).is_err(), "nobody reads it");
+        let refused = || Log::open(path.clone(), 10).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(refused(), format!("{} is no file", path.display()), "nobody reads it");
         let _reader = rustix::fs::open(&path, rustix::fs::OFlags::RDWR, Mode::empty()).unwrap();
-        let refused = Log::open(path.clone(), 10).map(|_| ()).unwrap_err();
-        assert_eq!(refused.to_string(), format!("{} is no file", path.display()));
+        assert_eq!(refused(), format!("{} is no file", path.display()));
     }
 }

@@ -179,7 +179,7 @@ pub struct Token {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Its name breaks a rule of names.
+    /// Its name, that of its owner or that of a namespace breaks a rule of names.
     #[error(transparent)]
     Name(#[from] NameError),
     /// Its name is that of this user's own token, or of this user's MCP clients.
@@ -345,6 +345,8 @@ pub(crate) const MCP: &str = "mcp";
 const RESERVED: [&str; 2] = [OWNER, MCP];
 /// The longest name of a token, in characters: it is the requester of its delegations, and so named as agents are.
 const MAX_NAME: usize = AgentName::MAX;
+/// The longest name of a namespace of the shared context, in characters.
+const MAX_NAMESPACE: usize = 64;
 /// How often an event stream looks whether its token has expired, or another process has revoked it.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// What secrets begin with, so that scanners of leaked secrets find them.
@@ -379,6 +381,8 @@ impl Tokens {
     pub fn add(&self, spec: TokenSpec) -> Result<String, TokenError> {
         let TokenSpec { name, scopes, lifetime, terms } = spec;
         check_name("token", &name, MAX_NAME)?;
+        terms.owner.iter().try_for_each(|owner| check_name("owner", owner, MAX_NAME))?;
+        terms.namespaces.iter().try_for_each(|namespace| check_name("namespace", namespace, MAX_NAMESPACE))?;
         if RESERVED.contains(&&*name) {
             return Err(TokenError::Reserved);
         }

@@ -30,6 +30,25 @@ fn refusal(file: &Path) -> String {
 }
 
 #[test]
+fn names_of_owners_and_namespaces_are_names() {
+    let tokens = Tokens::new(Env::system());
+    let add = |owner: &str, namespace: &str| {
+        let spec = TokenSpec::new("ci", [Scope::Read]).owner(owner).namespaces([namespace]);
+        tokens.add(spec).map(drop).map_err(|error| error.to_string().split('"').next().map(str::to_owned))
+    };
+    for (owner, namespace, what) in [
+        ("", "notes", "owner"),
+        ("o\u{1b}[2J", "notes", "owner"),
+        ("a\u{202e}b", "notes", "owner"),
+        ("Ann", "n\n", "namespace"),
+    ] {
+        let refused = add(owner, namespace).unwrap_err().unwrap();
+        assert!(refused.starts_with(&format!("{what} name")), "{owner:?} {namespace:?}: {refused}");
+    }
+    assert_eq!(add("Ann O'Neil", "run:019a0000-0000-7000-8000-000000000001"), Ok(()));
+}
+
+#[test]
 fn a_secret_is_known_until_its_token_is_revoked_or_expires() {
     let tokens = Tokens::new(Env::system());
     let secret = tokens.add(TokenSpec::new("ann", [Scope::Read])).unwrap();
