@@ -51,7 +51,7 @@ pub(crate) enum Arguments {
     Retry(Retry),
     /// List turns that failed for good, and try them again
     DeadLetters(DeadLetters),
-    /// Show what the runs of `callboard serve` have used, by day, agent and who gave them
+    /// Show what runs have used, by day, agent, model and who gave them
     Usage(Usage),
     /// Show the supervision tree of `callboard serve`, with states and restarts
     Tree(Common),

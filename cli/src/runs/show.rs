@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use callboard::env::Env;
-use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
+use callboard::messages::{AgentName, Cost, Flow, Json, RunEvent, Usage, Verdict, visible};
 use callboard::supervision::runs::{Cause, Deed, Replay, Run, TurnEnd, TurnStory};
 use callboard_server::json::{self as shapes, stable};
 
 use crate::page::{
-    Failure, Page, brief, brief_json, count, duration, folded, grouped, lines_of, table, time, whole_json,
+    Failure, Page, brief, brief_json, brief_lines, count, duration, folded, grouped, lines_of, table, time, whole_json,
 };
 use crate::run_names::{both, short};
 use crate::runs::list::status;
@@ -64,7 +64,7 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     };
     lines.push(("outcome", format!("{outcome}, after {}", duration(metrics.elapsed))));
     let result = replay.result().filter(|result| !result.output.is_null());
-    lines.extend(result.map(|result| ("output", brief_json(&result.output, 400))));
+    lines.extend(result.map(|result| ("output", output(&result.output))));
     let limits = submission.limits();
     lines.push((
         "spent",
@@ -79,6 +79,14 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     ));
     lines.extend(replay.run().pending().iter().map(|wait| waits::line(wait, now)));
     lines.into_iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
+}
+
+/// A text keeps its lines, behind a bar that tells them from those of this page; anything else is in one line.
+fn output(output: &Json) -> String {
+    match output.as_str() {
+        Some(text) => brief_lines(text, 400).replace('\n', "\n  │ "),
+        None => brief_json(output, 400),
+    }
 }
 
 fn turns_table(replay: &Replay) -> comfy_table::Table {
@@ -193,4 +201,15 @@ fn names(agents: &[AgentName]) -> String {
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {}\n", visible(line))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_keeps_its_lines_behind_a_bar() {
+        assert_eq!(output(&Json::from("one\ntwo \u{1b}[2J")), "one\n  │ two \\u{1b}[2J");
+        assert_eq!(output(&Json::from(serde_json::json!({ "a": "b\nc" }))), r#"{"a":"b\nc"}"#);
+    }
 }

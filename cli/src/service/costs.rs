@@ -4,24 +4,30 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{Cost, Timestamp, visible};
+use callboard::runtime::Unfinished;
+use callboard_server::private::{Client, ClientError};
 
+use crate::config::people;
+use crate::exit::Exit;
 use crate::page::{Failure, Page, grouped, lines_of, table};
+use crate::stores::store::Store;
 use crate::values::time_span;
 
 use super::arguments::Usage;
-use super::boards::{ask_service, encoded};
+use super::boards::{Reachable, accepted, encoded, of_board, of_service, unanswered};
 
 /// Rows are added up by these.
 const KEYS: [&str; 4] = ["day", "agent", "model", "from_agent"];
 /// What is added up.
 const SUMS: [&str; 4] = ["delegations", "input_tokens", "output_tokens", "cost_nanodollars"];
 
-/// Adds up the pages of the server: a day may be on two of them.
+/// Shows what the server answers, or without one what a board of this process reads in the stores.
 pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
     let Usage { since, choice, json: _ } = arguments;
-    let (stores, mut pages, mut next) = (choice.stores()?, Vec::new(), None);
+    let (stores, mut rows) = (choice.stores()?, Vec::new());
     let now = Env::system().now().wall.as_millis();
     let begin = |since: &String| match time_span(since) {
         Ok(ago) => {
@@ -30,17 +36,19 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
         }
         Err(_) => since.clone(),
     };
-    let since: Vec<String> = since.iter().map(|since| format!("since={}", encoded(&begin(since)))).collect();
-    loop {
-        let query: Vec<String> = since.iter().cloned().chain(next).collect();
-        let page = ask_service(&stores, ("GET", &format!("/v1/usage?{}", query.join("&"))), None).await?;
-        next = page["next"].as_str().map(|cursor| format!("page={}", encoded(cursor)));
-        pages.extend(page["usage"].as_array().cloned().unwrap_or_default());
-        if next.is_none() {
-            break;
+    let since = since.as_ref().map(|since| format!("since={}", encoded(&begin(since))));
+    let (service, mut remarks, mut exit) = (of_service(&stores), String::new(), None);
+    match service.request("GET", "/v1/health", None).await {
+        Err(ClientError::Absent(_)) => {
+            let open = stores.open_existing().await?;
+            (remarks, exit) = (open.notes(), open.exit());
+            for store in &open.stores {
+                rows.extend(of_store(store, since.as_deref()).await?);
+            }
         }
+        _ => rows = read(&service, since.as_deref()).await?,
     }
-    let rows = added_up(&pages);
+    let rows = added_up(&rows);
     let mut drawn =
         table(["day", "agent", "model", "from", "runs", "input tokens", "output tokens", "cost"], &[4, 5, 6, 7]);
     for row in &rows {
@@ -58,7 +66,33 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
         ]);
     }
     let text = if rows.is_empty() { "nothing was used\n".to_owned() } else { lines_of(&drawn) };
-    Ok(Page::new(text, json!({ "usage": rows })))
+    Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks, ..Page::new(text, json!({ "usage": rows })) })
+}
+
+/// The rows of a store, by a board that works on no run.
+async fn of_store(store: &Store, since: Option<&str>) -> Result<Vec<Value>, Failure> {
+    let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).start().await;
+    let board = board.map_err(Failure::of)?;
+    let reachable = Reachable::start(&board, &people::Section::default()).await;
+    let rows = read(&of_board(board.id()), since).await;
+    reachable.stop().await;
+    board.shutdown().await;
+    rows
+}
+
+/// The rows of all pages. A day may be on two of them.
+async fn read(client: &Client, since: Option<&str>) -> Result<Vec<Value>, Failure> {
+    let (mut rows, mut next) = (Vec::new(), None);
+    loop {
+        let query: Vec<String> = since.map(str::to_owned).into_iter().chain(next).collect();
+        let answer = client.request("GET", &format!("/v1/usage?{}", query.join("&")), None).await;
+        let page = accepted(answer.map_err(|error| unanswered(&error))?)?;
+        rows.extend(page["usage"].as_array().cloned().unwrap_or_default());
+        match page["next"].as_str() {
+            Some(cursor) => next = Some(format!("page={}", encoded(cursor))),
+            None => return Ok(rows),
+        }
+    }
 }
 
 /// The rows, newest day first, each day, agent, model and giver once.

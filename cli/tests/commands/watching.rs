@@ -235,6 +235,8 @@ fn what_runs_have_used_is_shown_by_day_agent_model_and_who_gave_them() {
     let wrong = project.callboard(&["usage", "--since", "yester day"]);
     assert!(wrong.code == Some(2) && wrong.error.contains("write a day or a time in UTC"), "{}", wrong.error);
     serving.stop();
+    let without = project.callboard(&["usage"]);
+    assert_eq!((without.code, &without.out), (Some(0), &drawn.out), "without a server: {}", without.error);
 }
 
 #[test]
