@@ -4,6 +4,7 @@ use serde_json::json;
 
 use callboard::env::Env;
 use callboard::messages::{Cost, PerDay, PerRun, visible};
+use callboard_private::FolderError;
 use callboard_server::{Scope as Allowed, Token, TokenError, TokenSpec, Tokens as Kept};
 
 use crate::exit::Exit;
@@ -20,6 +21,7 @@ pub(super) fn open(stores: &Stores) -> Result<Kept, Failure> {
 pub(super) fn failure(error: TokenError) -> Failure {
     let exit = match error {
         TokenError::Name(_) | TokenError::Reserved | TokenError::Exists(_) | TokenError::Used(_) => Exit::Usage,
+        TokenError::Folder(FolderError::Io { ref error, .. }) => Exit::of_file(error),
         TokenError::Folder(_) => Exit::Denied,
         _ => Exit::Failed,
     };

@@ -15,6 +15,7 @@ use callboard::env::Env;
 use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard_agents::hide_from_programs;
+use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
 use callboard_server::{AgentFiles, Server, Tls, TlsError};
 
@@ -299,6 +300,7 @@ fn runs_already(stores: &Stores) -> Failure {
 fn not_private(stores: &Stores, error: &ListenError) -> Failure {
     match error {
         ListenError::InUse(_) => runs_already(stores),
+        ListenError::Folder(FolderError::Io { error: cause, .. }) => Failure::file(cause, error.to_string()),
         error => Failure::new(Exit::Denied, error.to_string()),
     }
 }

@@ -22,7 +22,8 @@ use super::relocation;
 use super::store::{self, Store};
 
 /// The remedies where the project's stores cannot be used.
-const ELSEWHERE: &str = "name a folder with --store or CALLBOARD_STORE, or store nothing with --ephemeral";
+const ELSEWHERE: &str =
+    "name a folder with --store or CALLBOARD_STORE, or have `run` or `workflow run` store nothing with --ephemeral";
 
 /// Names of which one marks a folder as a project; a folder of agents marks it too.
 const MARKERS: [&str; 2] = [".callboard", ".git"];

@@ -5,7 +5,7 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -668,4 +668,44 @@ fn families(text: &str) -> std::collections::BTreeMap<String, (String, Vec<(Stri
         }
     }
     families
+}
+
+#[test]
+fn a_server_does_not_use_a_squatted_folder_of_sockets_or_a_store_of_a_newer_version() {
+    let (project, runtime) = (Project::new(), tempfile::tempdir().unwrap());
+    let folder = runtime.path().join("callboard");
+    let serve = |store: &[&str]| {
+        let mut command = project.command(&[&["serve", "--listen", "127.0.0.1:0"], store].concat());
+        command.env("XDG_RUNTIME_DIR", runtime.path());
+        output_of(command)
+    };
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    let shown = folder.display();
+    let refused = serve(&[]);
+    let why = format!("error: {shown} has the mode 0755; run `chmod 0700 {shown}`\n");
+    assert!(refused.code == Some(4) && refused.error.ends_with(&why), "{:?} {}", refused.code, refused.error);
+    let elsewhere = runtime.path().join("elsewhere");
+    fs::rename(&folder, &elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).unwrap();
+    symlink(&elsewhere, &folder).unwrap();
+    let refused = serve(&[]);
+    let why = format!("error: {shown} is no folder; links are not followed\n");
+    assert!(refused.code == Some(4) && refused.error.ends_with(&why), "{:?} {}", refused.code, refused.error);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "no socket was made");
+    fs::remove_file(&folder).unwrap();
+
+    project.run_with("one", &["--store", "data"]);
+    let format = project.folder.path().join("data/format");
+    let text = fs::read_to_string(&format).unwrap();
+    fs::write(&format, "callboard store, format 99\n").unwrap();
+    let refused = serve(&["--store", "data"]);
+    assert!(refused.code == Some(1) && refused.out.is_empty(), "{:?} {}", refused.code, refused.out);
+    assert!(
+        refused.error.contains("it was written by a newer version of callboard (format 99; this one reads 1)"),
+        "{}",
+        refused.error
+    );
+    fs::write(&format, text).unwrap();
+    assert!(project.callboard(&["runs", "list", "--store", "data"]).out.contains("one"), "it is as it was");
 }

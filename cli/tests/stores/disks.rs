@@ -89,3 +89,73 @@ fn where_no_store_can_be_opened_it_is_unknown_whether_there_are_runs() {
         assert_eq!(json.code, Some(1), "{}", json.out);
     }
 }
+
+/// A server and its clients on a disk that is filled, and has room again. The server is started by `serve`, with its first line in `$line`.
+const FILLED: &str = r#"
+serve() {
+    rm -f "$outside/out" && mkfifo "$outside/out"
+    "$program" serve --listen 127.0.0.1:0 --model fake > "$outside/out" 2>> "$outside/errors" &
+    server=$!
+    exec 3< "$outside/out" && read line <&3
+}
+serve
+acknowledged=$("$program" send writer before)
+cat /dev/zero > "$disk/filler" 2> /dev/null
+task=0
+while [ $task -lt 1000 ]; do
+    id=$("$program" send writer $task) || break
+    acknowledged="$acknowledged $id"
+    task=$((task + 1))
+done
+"$program" send writer more
+echo "$task were acknowledged, then $?" >&2
+wait $server
+echo "the server ended with $?" >&2
+rm "$disk/filler"
+serve
+for id in $acknowledged; do
+    "$program" wait $id > /dev/null || echo "$id was lost" >&2
+done
+kill -INT $server
+wait $server
+exec "$program" runs list --json
+"#;
+
+#[test]
+fn what_a_server_has_acknowledged_before_its_disk_was_full_is_done_once_after_there_is_room() {
+    let (project, outside) = (Project::new(), tempfile::tempdir().unwrap());
+    let shown = outside.path().display();
+    let script =
+        format!("disk=\"$1\"; program=\"$3\"; outside=\"{shown}\"; export XDG_STATE_HOME=\"$disk\"; {FILLED} true");
+    let printed = on_a_disk(&project, &script, &[]);
+    let (errors, said) = (std::fs::read_to_string(outside.path().join("errors")).unwrap(), &printed.error);
+    let (count, _) = said.split_once(" were acknowledged, then 6\n").unwrap_or_else(|| panic!("{said} {errors}"));
+    let count: usize = count.rsplit('\n').next().unwrap().parse().unwrap();
+    assert!(said.contains("the server ended with 1\n") && !said.contains("was lost"), "{said}");
+    let why = "the store has stopped: the log was not written";
+    assert!(errors.contains(why) && errors.contains("No space left on device"), "{errors}");
+    let mut found = tasks(&printed);
+    let rows = found.len();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), rows, "each task is there once: {found:?}");
+    let expected = (0..count).map(|task| task.to_string()).chain(["before".to_owned()]);
+    assert!(expected.into_iter().all(|task| found.contains(&task)), "{count}: {found:?}");
+}
+
+#[test]
+fn a_server_whose_disk_is_full_or_read_only_does_not_start_and_names_the_reason() {
+    let project = Project::new();
+    project.run("one");
+    for (disk, why) in [(FULL, "No space left on device"), (READ_ONLY, "Read-only file system")] {
+        let served = on_a_disk(&project, disk, &["serve", "--listen", "127.0.0.1:0", "--model", "fake"]);
+        assert!(served.code == Some(1) && served.out.is_empty(), "{disk}: {}", served.out);
+        let advice = "name a folder with --store or CALLBOARD_STORE, or have `run` or `workflow run` store nothing";
+        for wanted in [why, "/2: ", advice] {
+            assert!(served.error.contains(wanted), "{disk}, {wanted}: {}", served.error);
+        }
+        let added = on_a_disk(&project, disk, &["tokens", "add", "ci"]);
+        let code = if disk == FULL { 1 } else { 4 };
+        assert!(added.code == Some(code) && added.error.contains(why), "{disk}: {:?} {}", added.code, added.error);
+    }
+}
