@@ -291,6 +291,22 @@ fn as_an_ordinary_user(folder: &TempDir, line: &str, arguments: &[&str]) -> Prin
 
 #[test]
 #[cfg(target_os = "linux")]
+fn other_processes_of_the_user_do_not_read_the_memory_and_the_environment_of_a_server() {
+    let folder = folder();
+    let line = r#"
+mkfifo out && { "$0" "$@" > out 2> errors & } && exec 3< out && read first <&3
+for file in environ mem maps; do cat "/proc/$!/$file" 2>> refused | grep -q . && echo "$file was read"; done
+cat /proc/$$/environ | grep -q . && echo "that of another program was read"
+kill -INT $! && wait $!
+cat refused"#;
+    let printed = as_an_ordinary_user(&folder, line, &["serve", "--agents", "agents", "--listen", "127.0.0.1:0"]);
+    let refused = printed.out.strip_prefix("that of another program was read\n");
+    let refused = refused.unwrap_or_else(|| panic!("{} {}", printed.out, printed.error));
+    assert_eq!(refused.matches("Permission denied").count(), 3, "{refused}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_run_that_cannot_start_a_thread_is_an_error_that_names_the_limit() {
     let folder = folder();
     let run = ["run", "to be", "--to", "counter", "--ephemeral"];

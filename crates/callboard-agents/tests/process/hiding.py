@@ -289,10 +289,9 @@ def elsewhere(work):
         return json.loads(out.read())
 
 
-begin()
-while True:
-    turn = hear()
-    arguments = [turn["input"][name] for name in ("board", "state", "work", "socket", "handle", "terminal")]
+
+def attacks(given):
+    arguments = [given[name] for name in ("board", "state", "work", "socket", "handle", "terminal")]
     far = elsewhere(lambda: direct("orphan_", *arguments))
     direct("", *arguments)
-    end(turn, {**answers, **far})
+    return {**answers, **far}

@@ -20,9 +20,24 @@ use serde_json::json;
 
 use crate::common::{builder, skip};
 use crate::ordinary_user::as_an_ordinary_user;
+#[cfg(feature = "mcp")]
+use crate::peers::{program, tools, use_one};
 
 const PRELUDE: &str = include_str!("../programs/prelude.py");
 const ATTACKS: &str = include_str!("hiding.py");
+/// Attacks in each turn, as a process agent.
+const IN_TURNS: &str = "
+begin()
+while True:
+    turn = hear()
+    end(turn, attacks(turn['input']))
+";
+/// Attacks in each use of its tool, as an MCP server.
+#[cfg(feature = "mcp")]
+const IN_USES: &str = "
+TOOLS = [tool('attack', given={'type': 'object'})]
+serve(lambda request: text(json.dumps(attacks(request['params']['arguments']['given']))))
+";
 
 async fn output(agent: impl Fn() -> ProcessAgent + Send + Sync + 'static, input: serde_json::Value) -> Json {
     let board = builder().with(AgentSpec::new("worker", agent)).start().await.unwrap();
@@ -71,7 +86,7 @@ async fn no_program_of_an_agent_reaches_what_is_hidden() {
     fs::create_dir(&work).unwrap();
     let (held, agent_work) = (fs::File::open(state.join("token")).unwrap(), work.clone());
     let agent = move || {
-        let source = format!("{PRELUDE}{ATTACKS}");
+        let source = format!("{PRELUDE}{ATTACKS}{IN_TURNS}");
         ProcessAgent::new("python3").args(["-c", &source]).current_dir(&agent_work).env("TMPDIR", &agent_work)
     };
     let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -88,14 +103,25 @@ async fn no_program_of_an_agent_reaches_what_is_hidden() {
         "board": board, "state": state, "work": work, "socket": socket, "handle": handle_of(&state),
         "terminal": terminal,
     });
-    let answers: BTreeMap<String, String> = output(agent, input).await.parse().unwrap();
-    let came_through: Vec<_> = answers.iter().filter(|(_, answer)| !is_refused(answer)).collect();
-    assert!(came_through.is_empty(), "{came_through:#?}\nof {answers:#?}");
-    assert!(answers.len() > 130, "{} attempts", answers.len());
+    let answers: BTreeMap<String, String> = output(agent, input.clone()).await.parse().unwrap();
+    assert_refused(&answers);
+    #[cfg(feature = "mcp")]
+    {
+        let server = program("attacker", &format!("{ATTACKS}{IN_USES}"));
+        let tools = tools(&format!("{server}env = {{ TMPDIR = {work:?} }}\n")).await;
+        let used = use_one(&tools, "mcp__attacker__attack", json!({ "given": input })).await;
+        assert_refused(&serde_json::from_str(&used.text).unwrap_or_else(|error| panic!("{error}: {}", used.text)));
+    }
     assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing was put there");
     assert!(place.path().join("state/callboard/token").exists() && !Path::new("/etc/callboard-attack").exists());
     drop((held, fs::remove_file(&socket)));
     as_an_ordinary_user("hiding::no_program_of_an_agent_reaches_what_is_hidden");
+}
+
+fn assert_refused(answers: &BTreeMap<String, String>) {
+    let came_through: Vec<_> = answers.iter().filter(|(_, answer)| !is_refused(answer)).collect();
+    assert!(came_through.is_empty(), "{came_through:#?}\nof {answers:#?}");
+    assert!(answers.len() > 130, "{} attempts", answers.len());
 }
 
 /// Whether the answer is one of the kernel that refuses the attempt.
