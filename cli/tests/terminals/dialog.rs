@@ -1,20 +1,23 @@
 //! The dialog of `callboard run` with the person at the terminal, with a model on this machine.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::prelude::{Callboard, Sled, Turn, TurnError};
 use callboard::workflow::Workflow;
-use serde_json::json;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
-use crate::screen::code_on;
+use crate::screen::{Screen, code_on};
 use crate::support::agents::{agent_with, python_agents};
 use crate::support::model::Model;
 use crate::support::runs::released;
-use crate::support::{content, output_of};
+use crate::support::{Killed, content, output_of};
 use crate::{CHOICES, command, file, screen};
 
 /// A folder with an agent that writes files and asks questions, and its model.
@@ -47,6 +50,68 @@ fn a_yes_approves_one_action_once() {
     screen.until("written\n");
     screen.ended();
     assert_eq!(content(&folder, "a.txt"), None, "it is asked about again");
+}
+
+/// The fields of the objects in lines until one has this kind.
+fn kinds_until(lines: &mut impl BufRead, last: &str) -> Vec<String> {
+    let mut kinds = Vec::new();
+    while kinds.last().is_none_or(|kind| kind != last) {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "{last} is not printed: {kinds:?}");
+        let object: Value = serde_json::from_str(&line).unwrap();
+        kinds.push(object["kind"].as_str().unwrap().to_owned());
+    }
+    kinds
+}
+
+#[test]
+fn a_run_at_a_terminal_is_watched_and_approved_by_other_processes() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.answers("written");
+    let mut screen = screen(&folder, &RUN);
+    screen.until(CHOICES);
+    let mut watching = command(&folder, &["watch", "@last", "--json"]);
+    let mut watching = Killed(watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stdout.take().unwrap());
+    kinds_until(&mut lines, "waits");
+    let approved = output_of(command(&folder, &["approve", "@last"]));
+    assert_eq!(approved.code, Some(0), "{}", approved.error);
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+    assert!(kinds_until(&mut lines, "ended").contains(&"continues".to_owned()));
+    assert_eq!(watching.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_nothing_can_be_hidden_from_programs_a_server_takes_decisions_at_its_own_terminal_from_its_start_on() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.answers("written");
+    let served = command(&folder, &["serve", "--listen", "127.0.0.1:0"]);
+    // A user namespace in which no further ones can be made.
+    let line = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let mut apart = Command::new("unshare");
+    apart.args(["--user", "--map-root-user", "sh", "-c", line]).arg(served.get_program()).args(served.get_args());
+    apart.current_dir(&folder).env_clear().envs(served.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut screen = Screen::of(apart);
+    screen.until("takes decisions only at its own terminal");
+    screen.until("http://127.0.0.1:");
+    assert_eq!(output_of(command(&folder, &["send", "writer", "write"])).code, Some(0));
+    let card = screen.until(CHOICES);
+    // No program was started yet.
+    let refused = output_of(command(&folder, &["approve", "@last"]));
+    let why = "decide at the terminal of the process that works on the run";
+    assert!(refused.code == Some(4) && refused.error.contains(why), "{:?} {}", refused.code, refused.error);
+    assert_eq!(content(&folder, "a.txt"), None);
+    screen.consents(&card);
+    let waited = output_of(command(&folder, &["wait", "@last"]));
+    assert_eq!((waited.code, &*waited.out), (Some(0), "written\n"), "{}", waited.error);
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+    screen.sends(Signal::INT);
+    screen.ended();
 }
 
 #[test]
