@@ -63,6 +63,10 @@ impl DayLimits {
         self
     }
 
+    pub(crate) fn day_of(&self, at: Timestamp) -> u32 {
+        (self.day_of)(at)
+    }
+
     /// On which day a time is, counted from 1970-01-01 (in UTC). All boards of a store have to agree.
     pub fn days(mut self, day_of: impl Fn(Timestamp) -> u32 + Send + Sync + 'static) -> Self {
         self.day_of = Arc::new(day_of);
@@ -277,7 +281,7 @@ impl DayLimiter {
 
     /// The day on which a call counts.
     fn today(&self) -> u32 {
-        let day = (self.limits.day_of)(self.env.now().wall);
+        let day = self.limits.day_of(self.env.now().wall);
         self.today.lock().turn_to(day);
         day
     }

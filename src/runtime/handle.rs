@@ -18,7 +18,7 @@ use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, Chain, Complexity, ConversationId, Durability, Json, Limits, OverLimit, Refusal, RunId, Submission,
-    Task, TraceId, Unacknowledged,
+    Task, Timestamp, TraceId, Unacknowledged,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Storage, StorageError};
@@ -232,6 +232,12 @@ impl Callboard {
     #[must_use]
     pub fn run(&self, run: RunId) -> RunHandle {
         RunHandle::new(run, self.clone())
+    }
+
+    /// On which day of the limits of a day a time is, counted from 1970-01-01 ([`DayLimits::days`](crate::actors::DayLimits::days)).
+    #[must_use]
+    pub fn day_of(&self, at: Timestamp) -> u32 {
+        self.board.settings.day_limits.day_of(at)
     }
 
     /// Waits until the unfinished runs that were found at the start have been read, and are resumed, are quarantined, or were

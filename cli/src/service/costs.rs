@@ -10,7 +10,8 @@ use callboard::messages::{Cost, Timestamp, visible};
 use callboard::runtime::Unfinished;
 use callboard_server::private::{Client, ClientError};
 
-use crate::config::people;
+use crate::agents::arguments::Files;
+use crate::config::{self, limits, people};
 use crate::exit::Exit;
 use crate::page::{Failure, Page, grouped, lines_of, table};
 use crate::stores::store::Store;
@@ -41,9 +42,10 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
     match service.request("GET", "/v1/health", None).await {
         Err(ClientError::Absent(_)) => {
             let open = stores.open_existing().await?;
+            let limits = config::read(&Files::of_project())??.limits;
             (remarks, exit) = (open.notes(), open.exit());
             for store in &open.stores {
-                rows.extend(of_store(store, since.as_deref()).await?);
+                rows.extend(of_store(store, &limits, since.as_deref()).await?);
             }
         }
         _ => rows = read(&service, since.as_deref()).await?,
@@ -69,10 +71,10 @@ pub(super) async fn usage(arguments: &Usage) -> Result<Page, Failure> {
     Ok(Page { exit: exit.unwrap_or(Exit::Done), remarks, ..Page::new(text, json!({ "usage": rows })) })
 }
 
-/// The rows of a store, by a board that works on no run.
-async fn of_store(store: &Store, since: Option<&str>) -> Result<Vec<Value>, Failure> {
-    let board = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared()).start().await;
-    let board = board.map_err(Failure::of)?;
+/// The rows of a store, by a board that works on no run and has the days of these limits.
+async fn of_store(store: &Store, limits: &limits::Section, since: Option<&str>) -> Result<Vec<Value>, Failure> {
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+    let board = builder.day_limits(|days| limits.of_days(days)).start().await.map_err(Failure::of)?;
     let reachable = Reachable::start(&board, &people::Section::default()).await;
     let rows = read(&of_board(board.id()), since).await;
     reachable.stop().await;

@@ -5,7 +5,9 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use callboard::env::Env;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -216,8 +218,12 @@ fn a_run_that_a_limit_has_ended_is_tried_again_with_a_higher_one_as_its_end_says
 #[test]
 fn what_runs_have_used_is_shown_by_day_agent_model_and_who_gave_them() {
     let project = Project::new();
+    // There it is 14 h later than in UTC.
+    write(&project.folder, "callboard.toml", "[limits]\ntime_zone = \"Pacific/Kiritimati\"\n");
     let serving = Serving::start(&project);
     assert_eq!(project.callboard(&["usage"]).out, "nothing was used\n");
+    let day = || (Env::system().now().wall + Duration::from_secs(14 * 3600)).to_string()[..10].to_owned();
+    let before = day();
     for task in ["one", "two"] {
         let id = sent(&project, task);
         project.model.answers("done");
@@ -226,6 +232,7 @@ fn what_runs_have_used_is_shown_by_day_agent_model_and_who_gave_them() {
     let used = project.callboard(&["usage", "--since", "2026-01-01", "--json"]).json();
     assert_eq!(project.callboard(&["usage", "--since", "1d", "--json"]).json(), used);
     let row = &used["usage"][0];
+    assert!([before, day()].contains(&row["day"].as_str().unwrap().to_owned()), "{row}");
     assert_eq!(
         [&row["agent"], &row["model"], &row["from_agent"], &row["delegations"]],
         [&json!("writer"), &json!("m"), &json!("owner"), &json!(2)]

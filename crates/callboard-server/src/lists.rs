@@ -25,6 +25,7 @@ const MAX_READ: usize = 500;
 const MAX_PASSED: usize = 5_000;
 /// The length of the day at the beginning of a time.
 const DAY: usize = 10;
+const DAY_MILLIS: u64 = 24 * 3600 * 1_000;
 
 /// What a query asks for.
 struct Page {
@@ -200,7 +201,14 @@ pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> 
     let mut used: BTreeMap<UsedBy, (u64, Usage)> = BTreeMap::new();
     let mut next = None;
     while let Some((listed, is_over)) = budget.next().await? {
-        if !page.reaches(&listed.place) {
+        let (Reverse(at), run) = listed.place;
+        let day = day_of(&context, at);
+        // A day is one of the limits, a time is in UTC.
+        let is_reached = match page.since.as_ref().filter(|since| since.len() == DAY) {
+            Some(since) => day >= *since,
+            None => page.reaches(&listed.place),
+        };
+        if !is_reached {
             break;
         }
         if is_over {
@@ -209,10 +217,9 @@ pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> 
         }
         budget.pass(&listed);
         budget.read += 1;
-        match context.board.run(listed.place.1).read().await {
+        match context.board.run(run).read().await {
             Ok(fold) => {
                 let submission = fold.submission();
-                let day: String = submission.at.to_string().chars().take(DAY).collect();
                 let by_agents = fold.used_by_agents();
                 // A run that has used nothing is counted with its first agent.
                 let nothing = by_agents.is_empty().then(|| (&submission.agent, None, Usage::default()));
@@ -224,7 +231,7 @@ pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> 
                     *sum += usage;
                 }
             }
-            Err(error) => skip(listed.place.1, &error),
+            Err(error) => skip(run, &error),
         }
     }
     let rows = used.into_iter().rev().map(|((day, agent, model, from), (runs, usage))| {
@@ -240,6 +247,12 @@ pub(crate) async fn usage(State(context): Shared, RawQuery(query): RawQuery) -> 
         })
     });
     Ok(Json(json!({ "usage": rows.collect::<Vec<_>>(), "next": next })))
+}
+
+/// The day of the limits on which a run was submitted.
+fn day_of(context: &Context, at: Timestamp) -> String {
+    let begin = Timestamp::from_millis(u64::from(context.board.day_of(at)) * DAY_MILLIS);
+    begin.to_string().chars().take(DAY).collect()
 }
 
 fn letter(letter: &DeadLetter) -> Value {

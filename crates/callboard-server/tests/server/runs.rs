@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use callboard::env::Env;
-use callboard::messages::{Complexity, RunEvent, SendTo, Usage};
+use callboard::messages::{Complexity, RunEvent, SendTo, Timestamp, Usage};
 use callboard::prelude::*;
 use callboard::workflow::{Node, Workflow};
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
@@ -130,6 +130,27 @@ async fn usage_is_added_up_by_day_agent_model_and_token() {
     assert_eq!((rows, &page["next"]), (expected.to_vec(), &Value::Null));
     assert_eq!(local.get("/v1/usage?since=2999-01-01").await.1["usage"], json!([]));
     assert_eq!(local.get("/v1/usage?agent=x").await.0, 400);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn usage_is_of_the_days_of_the_limits() {
+    let tomorrow = |at: Timestamp| u32::try_from(at.as_millis() / 86_400_000 + 1).unwrap();
+    let board = Callboard::builder()
+        .agent("coder", |_: Turn| async { Ok(Command::output("fixed")) })
+        .day_limits(|days| days.days(tomorrow))
+        .start()
+        .await
+        .unwrap();
+    let local = Local::over(&board);
+    let id = run(&board, "coder").await;
+    let at = board.run(id).read().await.unwrap().submission().at.as_millis();
+    let day = |later: u64| Timestamp::from_millis(at + later * 86_400_000).to_string()[..10].to_owned();
+    for (since, expected) in [(0, vec![day(1)]), (1, vec![day(1)]), (2, vec![])] {
+        let (_, page) = local.get(&format!("/v1/usage?since={}", day(since))).await;
+        let days: Vec<&str> = page["usage"].as_array().unwrap().iter().filter_map(|row| row["day"].as_str()).collect();
+        assert_eq!(days, expected, "since {}", day(since));
+    }
     board.shutdown().await;
 }
 
