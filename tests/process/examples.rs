@@ -151,7 +151,7 @@ async fn workflow_words_adds_up_what_was_counted_side_by_side() {
     let ended = run("workflow_words", &[texts.path().to_str().unwrap(), "txt"], "").await;
     let top = ["2 files, 8 words. The most frequent ones:", "      3  tides\n      2  calm\n      1  fall\n"];
     assert_reports(&ended, &top);
-    assert_reports(&run("workflow_words", &[], "").await, &[" files, ", "  board\n"]);
+    assert_reports(&run("workflow_words", &[], "").await, &[" files, ", "  agent\n"]);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The whole test run, and the tests of one room.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -123,6 +124,11 @@ impl Part {
         };
         eprintln!("── {name}: cargo {}", arguments.join(" "));
         let mut cargo = cargo();
+        if arguments.first() == Some(&"nextest") {
+            // Many tests wait for a process, the disk or a time: with one for each core, half a core was idle.
+            let threads = std::thread::available_parallelism().map_or(2, NonZero::get) * 2;
+            cargo.env("NEXTEST_TEST_THREADS", threads.to_string());
+        }
         cargo.args(arguments).env("RUSTDOCFLAGS", "-D warnings").env(SKIPPED, &skipped.0);
         if cargo.status().is_ok_and(|status| status.success()) { PASSED } else { FAILED }
     }

@@ -1,12 +1,13 @@
 //! `callboard pending`, `approve`, `deny` and `answer`: what runs wait for, and what a person responds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use callboard::actors::approvals::Card;
 use callboard::env::Env;
-use callboard::messages::{Interrupt, Pending as Wait, PendingId, visible, visible_lines};
+use callboard::messages::{ApprovalId, Interrupt, Pending as Wait, PendingId, RunEvent, visible, visible_lines};
 use callboard_server::json as shapes;
 
 use crate::agents::dialog;
@@ -20,7 +21,10 @@ use crate::waits;
 
 use super::arguments::{Answer, Approve, Deny, Pending, What};
 use super::boards::{accepted, of_board, unanswered};
-use super::follow::{continuation, continuation_if_left, read};
+use super::follow::{self, continuation, continuation_if_left, read};
+
+/// Who has decided what nobody decided in time.
+const EXPIRY: &str = "expiry";
 
 /// How much is shown of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +223,24 @@ async fn with_code(stores: &Stores, wanted: &str, failure: Failure) -> Failure {
     failure.with(&format!("{wanted} is the code of a card, which is no id; write\n{}", named.join("\n")))
 }
 
+/// The approvals that a run has asked for, and that neither a person nor a policy has decided.
+fn asked_in_vain(history: &[RunEvent]) -> BTreeSet<ApprovalId> {
+    // An edit asks again in the same place.
+    let mut asked = BTreeMap::new();
+    for event in history {
+        match event {
+            RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
+                asked.insert((*turn, *ordinal), envelope.id());
+            }
+            RunEvent::Decided { approval, decision, .. } if &*decision.by != EXPIRY => {
+                asked.retain(|_, asked| asked != approval);
+            }
+            _ => {}
+        }
+    }
+    asked.into_values().collect()
+}
+
 /// What waits under this id, or the only thing that a run of this name waits for.
 async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failure> {
     let id: Option<PendingId> = wanted.parse().ok();
@@ -234,8 +256,17 @@ async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failu
             Err(failure) => return Err(with_code(stores, wanted, failure).await),
         },
     };
-    let mut waiting = waits::open(&read(&store, run).await?);
+    let history = store.history(run).await.map_err(Failure::of)?;
+    let asked_in_vain = asked_in_vain(&history);
+    let mut waiting = waits::open(&follow::folded(history, run)?);
     match (waiting.pop(), waiting.len()) {
+        (Some(Wait::Approval(envelope)), 0) if asked_in_vain.iter().any(|asked| *asked != envelope.id()) => {
+            let (run, id) = (short(run), Wait::Approval(envelope).id());
+            Err(Failure::usage(format!(
+                "run {run} has asked for consent before, which nobody decided in time, so it may not be what you mean: name what it \
+                 asks for now\n  {id}\nto see it: callboard pending {run}"
+            )))
+        }
         (Some(only), 0) => Ok((only, Arc::new(store))),
         (None, _) => Err(Failure::not_found(format!("run {} waits for nobody", short(run)))),
         (Some(last), others) => {
@@ -243,5 +274,47 @@ async fn find(stores: &Stores, wanted: &str) -> Result<(Wait, Arc<Store>), Failu
             let several = count(others + 1, "thing");
             Err(Failure::usage(format!("run {} waits for {several}: name one of them{}", short(run), ids.concat())))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::time::Duration;
+
+    use callboard::messages::Action;
+    use callboard::prelude::{Callboard, Command, Task, Turn};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_decided_in_time_is_told_from_what_is_asked_now() {
+        let asks = |turn: Turn| async move {
+            let mut denied = Vec::new();
+            for target in ["first", "second", "third"] {
+                denied.push(turn.people().approve(Action::new("deploy", target, "")).await.is_err());
+            }
+            Ok(Command::output(denied))
+        };
+        let board = Callboard::builder().env(Env::repeatable(1)).agent("asks", asks).start().await.unwrap();
+        let run = board.submit(Task::new("x").approval_ttl(Duration::from_secs(60))).await.unwrap();
+        let mut asked = Vec::new();
+        let mut in_vain = Vec::new();
+        for is_decided in [true, false, true] {
+            let wait = run.next_pending().await.unwrap().unwrap();
+            let Wait::Approval(envelope) = &wait else { panic!("{wait:?}") };
+            asked.push(envelope.id());
+            let others: Vec<_> = asked_in_vain(&run.history().await.unwrap()).into_iter().collect();
+            in_vain.push(others.into_iter().filter(|id| *id != envelope.id()).collect::<Vec<_>>());
+            if is_decided {
+                board.people().approve(envelope.id(), "ann").await.unwrap();
+            } else {
+                tokio::time::sleep(Duration::from_secs(61)).await;
+            }
+        }
+        assert_eq!(run.result().await.unwrap().output, json!([false, true, false]));
+        assert_eq!(in_vain, [vec![], vec![], vec![asked[1]]]);
+        board.shutdown().await;
     }
 }

@@ -38,7 +38,11 @@ const STALE: &str = ", stale: it has neither begun nor sent a notice for 10 minu
 
 /// The state of a run, by its journal.
 pub(super) async fn read(store: &Store, run: RunId) -> Result<Run, Failure> {
-    let history = store.history(run).await.map_err(Failure::of)?;
+    folded(store.history(run).await.map_err(Failure::of)?, run)
+}
+
+/// The state that these events of a run lead to.
+pub(super) fn folded(history: Vec<RunEvent>, run: RunId) -> Result<Run, Failure> {
     list::folded(history).map_err(|why| Failure::failed(format!("run {}: {why}", short(run))))
 }
 
