@@ -10,6 +10,8 @@ mod common;
 mod conformance;
 mod journal;
 mod open_notes;
+#[path = "../passing/mod.rs"]
+mod passing;
 mod reference;
 mod sled_safety;
 mod transfer;

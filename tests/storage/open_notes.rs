@@ -14,6 +14,8 @@ use callboard::storage::{
 };
 use parking_lot::Mutex;
 
+use crate::passing::pass_on;
+
 /// Notes which writes were handed over, in order, and which streams were read.
 #[derive(Debug, Default)]
 struct Ordered {
@@ -46,17 +48,9 @@ impl Storage for Ordered {
         self.inside.streams(prefix)
     }
 
-    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
-        self.inside.purge(stream, up_to)
-    }
-
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
         self.calls.fetch_add(1, Relaxed);
         self.inside.get(key)
-    }
-
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        self.inside.delete_if_revision(key, revision, durability)
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
@@ -64,41 +58,7 @@ impl Storage for Ordered {
         self.inside.scan(prefix, after, limit)
     }
 
-    fn watch(&self, prefix: &KeyPrefix) -> Watch {
-        self.inside.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        self.inside.claim(stream, owner, ttl_secs)
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        self.inside.renew(stream, fence, ttl_secs)
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        self.inside.release(stream, fence)
-    }
-
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        self.inside.enqueue(queue, dedupe_id, payload, durability)
-    }
-
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        self.inside.next(queue, lease_secs)
-    }
-
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        self.inside.extend(delivery, lease_secs)
-    }
-
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.inside.ack(delivery)
-    }
-
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        self.inside.nack(delivery, delay_secs)
-    }
+    pass_on!(inside: purge, delete_if_revision, watch, claims, queues);
 }
 
 #[tokio::test(start_paused = true)]

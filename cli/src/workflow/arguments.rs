@@ -176,29 +176,12 @@ pub(crate) enum Workflow {
 impl Workflow {
     /// Whether the command runs agents, or changes what others run.
     pub(crate) fn begins_runs(&self) -> bool {
-        match self {
-            Self::Run { .. }
-            | Self::Resume { .. }
-            | Self::Retry { .. }
-            | Self::Fork { .. }
-            | Self::Save { .. }
-            | Self::Start(_) => true,
-            Self::Check { .. } | Self::Draw { .. } | Self::History { .. } | Self::Versions { .. } => false,
-        }
+        !matches!(self, Self::Check { .. } | Self::Draw { .. } | Self::History { .. } | Self::Versions { .. })
     }
 
     /// Whether the command reads runs or workflows of a store.
     pub(crate) fn reads_stores(&self) -> bool {
-        match self {
-            Self::History { .. } | Self::Versions { .. } | Self::Draw { run: Some(_), .. } => true,
-            Self::Check { .. } | Self::Draw { run: None, .. } => false,
-            Self::Run { .. }
-            | Self::Resume { .. }
-            | Self::Retry { .. }
-            | Self::Fork { .. }
-            | Self::Save { .. }
-            | Self::Start(_) => true,
-        }
+        !matches!(self, Self::Check { .. } | Self::Draw { run: None, .. })
     }
 }
 

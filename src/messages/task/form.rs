@@ -44,82 +44,46 @@ struct Later {
     trace_parent: Option<TraceParent>,
 }
 
+/// What many variants of [`StoredLater`] begin with; in a struct of its own it has the same bytes.
+#[derive(Serialize, Deserialize)]
+struct Asked {
+    deadline: Option<Duration>,
+    approval_ttl: Option<Duration>,
+    from_agent: Option<AgentName>,
+    reference: Option<Arc<str>>,
+}
+
 /// [`Later`] in a store. The first two variants have the bytes of an `Option`, which is what older versions wrote.
 #[derive(Serialize, Deserialize)]
 enum StoredLater {
     None,
     Deadline(Duration),
-    Times {
-        deadline: Option<Duration>,
-        approval_ttl: Option<Duration>,
-    },
-    All {
-        deadline: Option<Duration>,
-        approval_ttl: Option<Duration>,
-        from_agent: Option<AgentName>,
-        reference: Option<Arc<str>>,
-    },
-    Money {
-        deadline: Option<Duration>,
-        approval_ttl: Option<Duration>,
-        from_agent: Option<AgentName>,
-        reference: Option<Arc<str>>,
-        cost: Cost,
-    },
-    Traced {
-        deadline: Option<Duration>,
-        approval_ttl: Option<Duration>,
-        from_agent: Option<AgentName>,
-        reference: Option<Arc<str>>,
-        cost: Option<Cost>,
-        trace_parent: TraceParent,
-    },
-    TracedWithState {
-        deadline: Option<Duration>,
-        approval_ttl: Option<Duration>,
-        from_agent: Option<AgentName>,
-        reference: Option<Arc<str>>,
-        cost: Option<Cost>,
-        trace_parent: TraceParent,
-        state: Arc<str>,
-    },
+    Times { deadline: Option<Duration>, approval_ttl: Option<Duration> },
+    All(Asked),
+    Money(Asked, Cost),
+    Traced(Asked, Option<Cost>, TraceParent),
+    TracedWithState(Asked, Option<Cost>, TraceParent, Arc<str>),
 }
 
 impl Serialize for Later {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent } = self;
-        let (deadline, approval_ttl) = (*deadline, *approval_ttl);
+        let Self { deadline, approval_ttl, cost, .. } = *self;
         if serializer.is_human_readable() {
             return deadline.serialize(serializer);
         }
-        if let Some(trace_parent) = trace_parent.clone() {
-            let (from_agent, reference, cost) = (from_agent.clone(), reference.clone(), *cost);
-            return match trace_parent.state.clone() {
-                None => StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent },
-                Some(state) => StoredLater::TracedWithState {
-                    deadline,
-                    approval_ttl,
-                    from_agent,
-                    reference,
-                    cost,
-                    trace_parent,
-                    state,
-                },
-            }
-            .serialize(serializer);
-        }
-        if let Some(cost) = *cost {
-            let (from_agent, reference) = (from_agent.clone(), reference.clone());
-            return StoredLater::Money { deadline, approval_ttl, from_agent, reference, cost }.serialize(serializer);
-        }
-        match (deadline, approval_ttl) {
-            _ if from_agent.is_some() || reference.is_some() => {
-                let (from_agent, reference) = (from_agent.clone(), reference.clone());
-                StoredLater::All { deadline, approval_ttl, from_agent, reference }
-            }
-            (None, None) => StoredLater::None,
-            (Some(deadline), None) => StoredLater::Deadline(deadline),
-            (deadline, approval_ttl) => StoredLater::Times { deadline, approval_ttl },
+        let (from_agent, reference) = (self.from_agent.clone(), self.reference.clone());
+        let is_asked = from_agent.is_some() || reference.is_some();
+        let asked = Asked { deadline, approval_ttl, from_agent, reference };
+        match (self.trace_parent.clone(), cost, deadline) {
+            (Some(parent), cost, _) => match parent.state.clone() {
+                None => StoredLater::Traced(asked, cost, parent),
+                Some(state) => StoredLater::TracedWithState(asked, cost, parent, state),
+            },
+            (None, Some(cost), _) => StoredLater::Money(asked, cost),
+            (None, None, _) if is_asked => StoredLater::All(asked),
+            (None, None, deadline) if approval_ttl.is_some() => StoredLater::Times { deadline, approval_ttl },
+            (None, None, Some(deadline)) => StoredLater::Deadline(deadline),
+            (None, None, None) => StoredLater::None,
         }
         .serialize(serializer)
     }
@@ -130,30 +94,19 @@ impl<'de> Deserialize<'de> for Later {
         if deserializer.is_human_readable() {
             return Ok(Self { deadline: Option::deserialize(deserializer)?, ..Self::default() });
         }
+        let with = |asked, cost, trace_parent| {
+            let Asked { deadline, approval_ttl, from_agent, reference } = asked;
+            Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent }
+        };
         Ok(match StoredLater::deserialize(deserializer)? {
             StoredLater::None => Self::default(),
             StoredLater::Deadline(deadline) => Self { deadline: Some(deadline), ..Self::default() },
             StoredLater::Times { deadline, approval_ttl } => Self { deadline, approval_ttl, ..Self::default() },
-            StoredLater::All { deadline, approval_ttl, from_agent, reference } => {
-                Self { deadline, approval_ttl, from_agent, reference, ..Self::default() }
-            }
-            StoredLater::Money { deadline, approval_ttl, from_agent, reference, cost } => {
-                Self { deadline, approval_ttl, from_agent, reference, cost: Some(cost), trace_parent: None }
-            }
-            StoredLater::Traced { deadline, approval_ttl, from_agent, reference, cost, trace_parent } => {
-                Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent: Some(trace_parent) }
-            }
-            StoredLater::TracedWithState {
-                deadline,
-                approval_ttl,
-                from_agent,
-                reference,
-                cost,
-                trace_parent,
-                state,
-            } => {
-                let trace_parent = Some(TraceParent { state: Some(state), ..trace_parent });
-                Self { deadline, approval_ttl, from_agent, reference, cost, trace_parent }
+            StoredLater::All(asked) => with(asked, None, None),
+            StoredLater::Money(asked, cost) => with(asked, Some(cost), None),
+            StoredLater::Traced(asked, cost, parent) => with(asked, cost, Some(parent)),
+            StoredLater::TracedWithState(asked, cost, parent, state) => {
+                with(asked, cost, Some(TraceParent { state: Some(state), ..parent }))
             }
         })
     }

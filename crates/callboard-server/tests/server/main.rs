@@ -19,6 +19,8 @@ mod lists;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod overload;
+#[path = "../../../../tests/passing/mod.rs"]
+mod passing;
 #[cfg(unix)]
 mod private;
 mod requests;

@@ -8,6 +8,8 @@ use callboard::storage::{
     Storage, StorageFuture, Watch,
 };
 
+use crate::passing::pass_on;
+
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     inside: Memory,
@@ -43,55 +45,5 @@ impl Storage for Counted {
         self.read_of().scan(prefix, after, limit)
     }
 
-    fn append(&self, append: Append) -> StorageFuture<Sequence> {
-        self.inside.append(append)
-    }
-
-    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
-        self.inside.purge(stream, up_to)
-    }
-
-    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
-        self.inside.put_if_revision(put)
-    }
-
-    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
-        self.inside.delete_if_revision(key, revision, durability)
-    }
-
-    fn watch(&self, prefix: &KeyPrefix) -> Watch {
-        self.inside.watch(prefix)
-    }
-
-    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
-        self.inside.claim(stream, owner, ttl_secs)
-    }
-
-    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
-        self.inside.renew(stream, fence, ttl_secs)
-    }
-
-    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
-        self.inside.release(stream, fence)
-    }
-
-    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
-        self.inside.enqueue(queue, dedupe_id, payload, durability)
-    }
-
-    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
-        self.inside.next(queue, lease_secs)
-    }
-
-    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
-        self.inside.extend(delivery, lease_secs)
-    }
-
-    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
-        self.inside.ack(delivery)
-    }
-
-    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
-        self.inside.nack(delivery, delay_secs)
-    }
+    pass_on!(inside: append, purge, put_if_revision, delete_if_revision, watch, claims, queues);
 }

@@ -1,0 +1,52 @@
+//! The calls of a storage that a test passes on unchanged. The types are those that the file with the storage imports.
+
+/// Methods of `Storage` that call the storage in a field: `pass_on!(inside: read, claim)`.
+macro_rules! pass_on {
+    ($field:ident: $($method:ident),+ $(,)?) => {
+        $($crate::passing::pass_on!(@ $field $method);)+
+    };
+    (@ $field:ident append) => { $crate::passing::pass_on!(@ $field append(append: Append) -> Sequence); };
+    (@ $field:ident read) => {
+        $crate::passing::pass_on!(@ $field read(stream: &Key, from: Sequence, limit: usize) -> Vec<Record>);
+    };
+    (@ $field:ident streams) => { $crate::passing::pass_on!(@ $field streams(prefix: &KeyPrefix) -> Vec<Key>); };
+    (@ $field:ident purge) => { $crate::passing::pass_on!(@ $field purge(stream: &Key, up_to: Sequence) -> ()); };
+    (@ $field:ident get) => { $crate::passing::pass_on!(@ $field get(key: &Key) -> Option<Entry>); };
+    (@ $field:ident put_if_revision) => { $crate::passing::pass_on!(@ $field put_if_revision(put: Put) -> Revision); };
+    (@ $field:ident delete_if_revision) => {
+        $crate::passing::pass_on!(
+            @ $field delete_if_revision(key: &Key, revision: Revision, durability: Durability) -> ()
+        );
+    };
+    (@ $field:ident scan) => {
+        $crate::passing::pass_on!(
+            @ $field scan(prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> Vec<(Key, Entry)>
+        );
+    };
+    (@ $field:ident watch) => {
+        fn watch(&self, prefix: &KeyPrefix) -> Watch {
+            self.$field.watch(prefix)
+        }
+    };
+    (@ $field:ident claims) => {
+        $crate::passing::pass_on!(@ $field claim(stream: &Key, owner: &str, ttl_secs: u64) -> Fence);
+        $crate::passing::pass_on!(@ $field renew(stream: &Key, fence: Fence, ttl_secs: u64) -> ());
+        $crate::passing::pass_on!(@ $field release(stream: &Key, fence: Fence) -> ());
+    };
+    (@ $field:ident queues) => {
+        $crate::passing::pass_on!(
+            @ $field enqueue(queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> ()
+        );
+        $crate::passing::pass_on!(@ $field next(queue: &Key, lease_secs: u64) -> Option<Delivery>);
+        $crate::passing::pass_on!(@ $field extend(delivery: &DeliveryId, lease_secs: u64) -> ());
+        $crate::passing::pass_on!(@ $field ack(delivery: &DeliveryId) -> ());
+        $crate::passing::pass_on!(@ $field nack(delivery: &DeliveryId, delay_secs: u64) -> ());
+    };
+    (@ $field:ident $method:ident($($name:ident: $kind:ty),+) -> $answer:ty) => {
+        fn $method(&self, $($name: $kind),+) -> StorageFuture<$answer> {
+            self.$field.$method($($name),+)
+        }
+    };
+}
+
+pub(crate) use pass_on;
