@@ -97,8 +97,10 @@ fn where_nothing_can_be_hidden_from_programs_a_server_takes_decisions_at_its_own
     apart.args(["--user", "--map-root-user", "sh", "-c", line]).arg(served.get_program()).args(served.get_args());
     apart.current_dir(&folder).env_clear().envs(served.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut screen = Screen::of(apart);
-    screen.until("takes decisions only at its own terminal");
-    screen.until("http://127.0.0.1:");
+    // The warning and the address are written to two streams, in either order.
+    if !screen.until("takes decisions only at its own terminal").contains("http://127.0.0.1:") {
+        screen.until("http://127.0.0.1:");
+    }
     assert_eq!(output_of(command(&folder, &["send", "writer", "write"])).code, Some(0));
     let card = screen.until(CHOICES);
     // No program was started yet.
