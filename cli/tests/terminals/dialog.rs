@@ -109,6 +109,9 @@ fn where_nothing_can_be_hidden_from_programs_a_server_takes_decisions_at_its_own
     assert!(refused.code == Some(4) && refused.error.contains(why), "{:?} {}", refused.code, refused.error);
     assert_eq!(content(&folder, "a.txt"), None);
     screen.consents(&card);
+    // The second one follows the decision.
+    model.request();
+    model.request();
     let waited = output_of(command(&folder, &["wait", "@last"]));
     assert_eq!((waited.code, &*waited.out), (Some(0), "written\n"), "{}", waited.error);
     assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
