@@ -1,0 +1,7 @@
+//! A base of facts that the agents of a board share.
+
+pub mod words;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,130 @@
+//! Words of texts and queries: how they are cut, and which form of a statement decides whether two are the same. Pure.
+
+use unicode_normalization::UnicodeNormalization;
+
+/// The most characters of a word that count; the rest of a longer one is ignored.
+pub const MAX_WORD: usize = 64;
+
+/// Returns the words of a text in the order in which they occur: runs of letters, digits and underscores, as written.
+///
+/// ```
+/// use callboard_knowledge::words::words;
+/// assert_eq!(words("Does read_facts() retry?").collect::<Vec<_>>(), ["Does", "read_facts", "retry"]);
+/// ```
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !is_of_word(c)).filter(|word| word.chars().any(char::is_alphanumeric)).map(bounded)
+}
+
+fn is_of_word(c: char) -> bool {
+    // Combining marks continue the letter before them.
+    c.is_alphanumeric() || c == '_' || unicode_normalization::char::is_combining_mark(c)
+}
+
+fn bounded(word: &str) -> &str {
+    word.char_indices().nth(MAX_WORD).map_or(word, |(end, _)| &word[..end])
+}
+
+/// Cuts an identifier at underscores, at changes of case and between letters and digits, in lower case. A word that is no such identifier is
+/// one part.
+///
+/// ```
+/// use callboard_knowledge::words::parts;
+/// assert_eq!(parts("HTTPServer_v2"), ["http", "server", "v", "2"]);
+/// assert_eq!(parts("word"), ["word"]);
+/// ```
+#[must_use]
+pub fn parts(word: &str) -> Vec<String> {
+    let chars: Vec<char> = word.chars().collect();
+    let mut parts = Vec::new();
+    let mut part = String::new();
+    for (place, &c) in chars.iter().enumerate() {
+        let before = place.checked_sub(1).map(|before| chars[before]);
+        let after = chars.get(place + 1);
+        let begins = before.is_some_and(|before| {
+            (c.is_uppercase() && (before.is_lowercase() || after.is_some_and(|after| after.is_lowercase())))
+                || (c.is_numeric() != before.is_numeric())
+        });
+        if (c == '_' || begins) && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+        }
+        if c != '_' {
+            part.extend(c.to_lowercase());
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// Whether a word is written as identifiers of programs are: with an underscore within, or with a change of case that is more than a
+/// capital at its beginning.
+#[must_use]
+pub fn is_identifier(word: &str) -> bool {
+    let within = word.trim_matches('_');
+    within.contains('_')
+        || within.chars().zip(within.chars().skip(1)).any(|(one, next)| one.is_lowercase() && next.is_uppercase())
+}
+
+/// Returns the form of a statement by which two are the same: Unicode NFKC in lower case, with single spaces and without punctuation at the
+/// end.
+///
+/// ```
+/// use callboard_knowledge::words::normalised;
+/// assert_eq!(normalised("The  gate opens\nat 9."), normalised("the gate opens at 9"));
+/// assert_ne!(normalised("a < b"), normalised("a > b"));
+/// ```
+#[must_use]
+pub fn normalised(statement: &str) -> String {
+    let lower = statement.nfkc().collect::<String>().to_lowercase();
+    // Lower case can undo the composition of a letter.
+    let composed: String = lower.nfkc().collect();
+    let mut form = String::with_capacity(composed.len());
+    for word in composed.split_whitespace() {
+        if !form.is_empty() {
+            form.push(' ');
+        }
+        form.push_str(word);
+    }
+    form.truncate(form.trim_end_matches(['.', '!', '…', ';', ',', ' ']).len());
+    form
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_cut_at_case_underscore_and_digits() {
+        for (word, expected) in [
+            ("run_intent_loop", &["run", "intent", "loop"][..]),
+            ("runIntentLoop", &["run", "intent", "loop"]),
+            ("RunIntentLoop", &["run", "intent", "loop"]),
+            ("XMLHttpRequest2", &["xml", "http", "request", "2"]),
+            ("__init__", &["init"]),
+            ("SHA256", &["sha", "256"]),
+            ("Äußerung", &["äußerung"]),
+            ("___", &[]),
+        ] {
+            assert_eq!(parts(word), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn only_words_of_programs_are_identifiers() {
+        for word in ["run_loop", "runLoop", "HttpServer", "_a_b"] {
+            assert!(is_identifier(word), "{word}");
+        }
+        for word in ["Word", "word", "HTTP", "_word", "2026"] {
+            assert!(!is_identifier(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn the_normal_form_is_its_own_normal_form() {
+        for text in ["İstanbul", "ﬁne — print.", "A\u{301} b", "x . . ,", "ẞ", "\u{fb01}!"] {
+            let once = normalised(text);
+            assert_eq!(normalised(&once), once, "{text}");
+        }
+    }
+}
