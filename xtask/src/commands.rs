@@ -3,14 +3,16 @@
 use std::process::Command;
 
 /// cargo, as it runs outside of this program.
-pub(crate) fn cargo() -> Command {
+#[must_use]
+pub fn cargo() -> Command {
     without_package(Command::new(env!("CARGO")))
 }
 
 /// A command that runs cargo, without the variables by which cargo describes the package of this program: build scripts of
 /// dependencies read variables of these names, so cargo would build those again, and with them most of the workspace, where it is
 /// called with others or none.
-pub(crate) fn without_package(mut command: Command) -> Command {
+#[must_use]
+pub fn without_package(mut command: Command) -> Command {
     let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_package)) {
         command.env_remove(name);
@@ -19,6 +21,7 @@ pub(crate) fn without_package(mut command: Command) -> Command {
 }
 
 /// Whether cargo with these arguments succeeds.
-pub(crate) fn succeeds(arguments: &[&str]) -> bool {
+#[must_use]
+pub fn succeeds(arguments: &[&str]) -> bool {
     cargo().args(arguments).output().is_ok_and(|output| output.status.success())
 }

@@ -4,7 +4,6 @@ mod api;
 mod book;
 mod campaign;
 mod circles;
-mod commands;
 mod injected;
 mod mcp_clients;
 mod mutants;
@@ -17,6 +16,8 @@ mod words;
 mod workspace;
 
 use std::process::ExitCode;
+
+use xtask::{commands, corpus};
 
 fn main() -> ExitCode {
     if public_names::is_rustdoc() {
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Some("book") => book::build(),
         Some("campaign") => campaign::campaign(arguments),
         Some("circles") => circles::report(arguments),
+        Some("corpus") => corpus::chore(arguments),
         Some("mcp-clients") => mcp_clients::check(),
         Some("public-names") => public_names::report(arguments),
         Some("release") => release::release(),
@@ -55,6 +57,9 @@ fn main() -> ExitCode {
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
             eprintln!(
                 "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
+            );
+            eprintln!(
+                "       cargo xtask corpus [--ci] [--to FOLDER]    documentation of crates, with which the quality of searches is measured"
             );
             eprintln!(
                 "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names, or two types one"
