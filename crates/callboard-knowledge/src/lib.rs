@@ -1,5 +1,6 @@
 //! A base of facts that the agents of a board share.
 
+pub mod documents;
 pub mod words;
 
 #[cfg(doctest)]
