@@ -1,7 +1,13 @@
 //! A base of facts that the agents of a board share.
 
 pub mod documents;
+pub mod entities;
+pub mod facts;
+pub mod search;
+pub mod store;
 pub mod words;
+
+pub use store::{KnowledgeBase, KnowledgeError};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

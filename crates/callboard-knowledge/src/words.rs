@@ -1,5 +1,6 @@
 //! Words of texts and queries: how they are cut, and which form of a statement decides whether two are the same. Pure.
 
+use callboard_text::is_unseen;
 use unicode_normalization::UnicodeNormalization;
 
 /// The most characters of a word that count; the rest of a longer one is ignored.
@@ -66,8 +67,8 @@ pub fn is_identifier(word: &str) -> bool {
         || within.chars().zip(within.chars().skip(1)).any(|(one, next)| one.is_lowercase() && next.is_uppercase())
 }
 
-/// Returns the form of a statement by which two are the same: Unicode NFKC in lower case, with single spaces and without punctuation at the
-/// end.
+/// Returns the form of a statement by which two are the same: Unicode NFKC in lower case, with single spaces, without characters that nobody
+/// sees, and without punctuation at the end.
 ///
 /// ```
 /// use callboard_knowledge::words::normalised;
@@ -76,7 +77,8 @@ pub fn is_identifier(word: &str) -> bool {
 /// ```
 #[must_use]
 pub fn normalised(statement: &str) -> String {
-    let lower = statement.nfkc().collect::<String>().to_lowercase();
+    let seen = statement.nfkc().filter(|c| !is_unseen(*c));
+    let lower = seen.collect::<String>().to_lowercase();
     // Lower case can undo the composition of a letter.
     let composed: String = lower.nfkc().collect();
     let mut form = String::with_capacity(composed.len());
@@ -122,7 +124,8 @@ mod tests {
 
     #[test]
     fn the_normal_form_is_its_own_normal_form() {
-        for text in ["İstanbul", "ﬁne — print.", "A\u{301} b", "x . . ,", "ẞ", "\u{fb01}!"] {
+        for text in ["İstanbul", "ﬁne — print.", "A\u{301} b", "x . . ,", "a\u{200b}b \u{202e}c", "ẞ", "\u{fb01}!"]
+        {
             let once = normalised(text);
             assert_eq!(normalised(&once), once, "{text}");
         }

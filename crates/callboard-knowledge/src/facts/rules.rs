@@ -1,0 +1,148 @@
+//! What becomes of a submitted statement: a new fact, another source of one that is known, or a dispute.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{FactId, FactState, Statement, Triple};
+
+/// A fact of the base with which a statement is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its id.
+    pub id: FactId,
+    /// Its revision when it was read.
+    pub revision: u64,
+    /// Its state.
+    pub state: FactState,
+    /// One of its statements has the normal form of the new one.
+    pub has_form: bool,
+    /// Its triple, in normal form.
+    pub triple_form: Option<Triple>,
+}
+
+/// What happens to a statement that contradicts a current fact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnContradiction {
+    /// It becomes a disputed fact, and a person decides.
+    #[default]
+    Dispute,
+    /// It is refused.
+    Refuse,
+    /// It takes the place of the facts that it contradicts, which become invalid. A statement from untrusted input is disputed all the same.
+    Supersede,
+}
+
+/// A contradiction between a statement and a fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Contradiction {
+    /// The fact.
+    pub fact: FactId,
+    /// Why both cannot hold: the rule, or what the model answered.
+    pub reason: String,
+}
+
+/// A fact that has words in common with a statement. Nothing follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Similar {
+    /// The fact.
+    pub fact: FactId,
+    /// What it states.
+    pub statement: String,
+}
+
+/// What becomes of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It becomes a fact in this state.
+    New {
+        /// The state.
+        state: FactState,
+        /// What it contradicts.
+        contradictions: Vec<Contradiction>,
+        /// Facts that become invalid by it.
+        supersedes: Vec<FactId>,
+    },
+    /// A fact is the same: it gets another source.
+    Same {
+        /// The fact.
+        fact: FactId,
+        /// The state that it gets, if it changes.
+        becomes: Option<FactState>,
+        /// What it contradicts.
+        contradictions: Vec<Contradiction>,
+        /// Facts that become invalid by it.
+        supersedes: Vec<FactId>,
+    },
+    /// It contradicts current facts, and was to be refused then.
+    Refused(Vec<Contradiction>),
+}
+
+/// Decides what becomes of a statement. `stored` has the facts with its normal form, and those with its subject and predicate;
+/// `is_single` tells whether the predicate has one value at a time, and `judged` has the contradictions that a model found.
+#[must_use]
+pub fn place(
+    statement: &Statement,
+    stored: &[Stored],
+    is_single: bool,
+    judged: &[Contradiction],
+    is_untrusted: bool,
+    on: OnContradiction,
+) -> Placement {
+    let same = same(statement, stored);
+    let contradicted: Vec<(&Stored, Contradiction)> = stored
+        .iter()
+        .filter(|fact| fact.state != FactState::Invalid && same.is_none_or(|same| same.id != fact.id))
+        .filter_map(|fact| contradiction(statement, fact, is_single, judged).map(|why| (fact, why)))
+        .collect();
+    let current: Vec<FactId> =
+        contradicted.iter().filter(|(fact, _)| fact.state == FactState::Current).map(|(fact, _)| fact.id).collect();
+    let contradictions: Vec<Contradiction> = contradicted.into_iter().map(|(_, why)| why).collect();
+    // A fact that holds gets a source, whatever else is said about it.
+    if let Some(same) = same.filter(|same| same.state != FactState::Invalid) {
+        return Placement::Same { fact: same.id, becomes: None, contradictions, supersedes: Vec::new() };
+    }
+    let (state, supersedes) = match on {
+        OnContradiction::Refuse if !current.is_empty() => return Placement::Refused(contradictions),
+        OnContradiction::Supersede if !is_untrusted => (FactState::Current, current),
+        OnContradiction::Dispute | OnContradiction::Refuse | OnContradiction::Supersede => {
+            let is_disputed = is_untrusted || !current.is_empty();
+            (if is_disputed { FactState::Disputed } else { FactState::Current }, Vec::new())
+        }
+    };
+    match same {
+        Some(same) => Placement::Same { fact: same.id, becomes: Some(state), contradictions, supersedes },
+        None => Placement::New { state, contradictions, supersedes },
+    }
+}
+
+/// The fact that states the same: by its triple or its normal form; one that holds before one that does not.
+fn same<'a>(statement: &Statement, stored: &'a [Stored]) -> Option<&'a Stored> {
+    let is_same = |fact: &&Stored| {
+        fact.has_form || (statement.triple_form().is_some() && fact.triple_form.as_ref() == statement.triple_form())
+    };
+    stored.iter().filter(is_same).min_by_key(|fact| match fact.state {
+        FactState::Current => 0,
+        FactState::Disputed => 1,
+        FactState::Invalid => 2,
+    })
+}
+
+/// Why a fact contradicts the statement, if it does.
+fn contradiction(
+    statement: &Statement,
+    fact: &Stored,
+    is_single: bool,
+    judged: &[Contradiction],
+) -> Option<Contradiction> {
+    if let (true, Some(new), Some(old)) = (is_single, statement.triple_form(), &fact.triple_form)
+        && new.subject == old.subject
+        && new.predicate == old.predicate
+        && new.value != old.value
+    {
+        let reason =
+            format!("{:?} of {:?} has one value at a time, and that is {:?}", old.predicate, old.subject, old.value);
+        return Some(Contradiction { fact: fact.id, reason });
+    }
+    judged.iter().find(|judged| judged.fact == fact.id).cloned()
+}

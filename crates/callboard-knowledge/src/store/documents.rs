@@ -1,0 +1,193 @@
+//! Documents of a base: their passages are searched, and what they name is in the graph.
+
+use std::ops::RangeInclusive;
+
+use callboard::messages::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use super::KnowledgeBase;
+use super::error::KnowledgeError;
+use super::graph;
+use super::items::{self, ItemId, NewItem, millis};
+use crate::entities::{Kind, Named, Relation};
+
+/// A document that is to be indexed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewDocument {
+    /// Its name in the base, such as its path below the folder that was read.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// The SHA-256 of what was read: a document with the hash that the base has is left as it is.
+    pub hash: [u8; 32],
+    /// Whether nobody vouches for it: what a query finds in it is untrusted input.
+    pub is_untrusted: bool,
+    /// Its passages, in order.
+    pub passages: Vec<NewPassage>,
+}
+
+/// A passage of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewPassage {
+    /// The headings above it, from the outermost.
+    pub title: String,
+    /// The anchor of its heading, if it has one.
+    pub anchor: String,
+    /// Its text.
+    pub text: String,
+    /// Its lines in the document; the first is 1.
+    pub lines: RangeInclusive<u32>,
+    /// What it names.
+    pub named: Vec<Named>,
+    /// The documents that it links to, by their paths.
+    pub links: Vec<String>,
+}
+
+/// What a document changed in the base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Passages that are new.
+    pub added: usize,
+    /// Passages that are as they were.
+    pub kept: usize,
+    /// Passages that are no longer in the document.
+    pub ended: usize,
+}
+
+impl KnowledgeBase {
+    /// Indexes documents, in one transaction. Of a document that was indexed before, the passages that it still has are kept.
+    ///
+    /// # Errors
+    /// The base cannot be changed.
+    pub async fn write_documents(
+        &self,
+        namespace: &str,
+        documents: Vec<NewDocument>,
+    ) -> Result<Written, KnowledgeError> {
+        let namespace = namespace.to_owned();
+        self.write(move |connection, now| {
+            let mut written = Written::default();
+            for document in &documents {
+                let Written { added, kept, ended } = write(connection, &namespace, document, now)?;
+                written.added += added;
+                written.kept += kept;
+                written.ended += ended;
+            }
+            Ok(written)
+        })
+        .await
+    }
+
+    /// Ends a document with its passages: they are found in the past alone. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The base cannot be changed.
+    pub async fn end_document(&self, namespace: &str, path: &str) -> Result<bool, KnowledgeError> {
+        let (namespace, path) = (namespace.to_owned(), path.to_owned());
+        self.write(move |connection, now| {
+            let Some((document, _)) = find(connection, &namespace, &path)? else { return Ok(false) };
+            for (item, _, _) in passages(connection, document)? {
+                end(connection, item, now)?;
+            }
+            connection.prepare_cached("UPDATE kb_documents SET hash = x'' WHERE id = ?1")?.execute([document])?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
+fn write(
+    connection: &Connection,
+    namespace: &str,
+    document: &NewDocument,
+    now: Timestamp,
+) -> Result<Written, KnowledgeError> {
+    let NewDocument { path, title, hash, is_untrusted, passages: new } = document;
+    let known = find(connection, namespace, path)?;
+    if let Some((_, has)) = &known
+        && has.as_slice() == hash
+    {
+        return Ok(Written { kept: new.len(), ..Written::default() });
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_documents (namespace, path, title, hash, read_at, is_untrusted) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (namespace, path) DO UPDATE SET title = excluded.title, hash = excluded.hash,
+                 read_at = excluded.read_at, is_untrusted = excluded.is_untrusted",
+        )?
+        .execute(params![namespace, path, title, hash, millis(now), is_untrusted])?;
+    let id = match known {
+        Some((id, _)) => id,
+        None => connection.last_insert_rowid(),
+    };
+    let mut old = passages(connection, id)?;
+    let mut written = Written::default();
+    for (ordinal, passage) in new.iter().enumerate() {
+        let same = old.iter().position(|(_, title, body)| *title == passage.title && *body == passage.text);
+        let item = if let Some(same) = same {
+            written.kept += 1;
+            old.remove(same).0
+        } else {
+            written.added += 1;
+            let row = NewItem { namespace, title: &passage.title, body: &passage.text };
+            let item = items::insert(connection, &row, now)?;
+            name(connection, item, namespace, path, passage)?;
+            item
+        };
+        connection
+            .prepare_cached(
+                "UPDATE kb_items SET document = ?2, ordinal = ?3, anchor = ?4, first_line = ?5, last_line = ?6 WHERE id = ?1",
+            )?
+            .execute(params![item, id, ordinal, passage.anchor, passage.lines.start(), passage.lines.end()])?;
+    }
+    written.ended = old.len();
+    for (item, _, _) in old {
+        end(connection, item, now)?;
+    }
+    Ok(written)
+}
+
+/// Adds to the graph what a passage names, and joins its document to those that it links to.
+fn name(
+    connection: &Connection,
+    item: ItemId,
+    namespace: &str,
+    path: &str,
+    passage: &NewPassage,
+) -> Result<(), KnowledgeError> {
+    let own = graph::mention(connection, item, namespace, path, Kind::Document, Relation::PartOf)?;
+    for Named { name, kind, relation } in &passage.named {
+        let named = graph::mention(connection, item, namespace, name, *kind, *relation)?;
+        if let (Relation::Defines, Some(own), Some(named)) = (relation, own, named) {
+            graph::join(connection, item, named, own, Relation::PartOf)?;
+        }
+    }
+    for link in &passage.links {
+        let target = graph::mention(connection, item, namespace, link, Kind::Document, Relation::Links)?;
+        if let (Some(own), Some(target)) = (own, target) {
+            graph::join(connection, item, own, target, Relation::Links)?;
+        }
+    }
+    Ok(())
+}
+
+fn end(connection: &Connection, item: ItemId, now: Timestamp) -> Result<(), KnowledgeError> {
+    items::end(connection, item, now)?;
+    graph::end_item(connection, item, now)
+}
+
+/// The row and the hash of a document.
+fn find(connection: &Connection, namespace: &str, path: &str) -> Result<Option<(i64, Vec<u8>)>, KnowledgeError> {
+    let mut find = connection.prepare_cached("SELECT id, hash FROM kb_documents WHERE namespace = ?1 AND path = ?2")?;
+    Ok(find.query_row([namespace, path], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
+/// The passages that a document has now, with titles and texts.
+fn passages(connection: &Connection, document: i64) -> Result<Vec<(ItemId, String, String)>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT id, title, body FROM kb_items WHERE document = ?1 AND ended_at IS NULL ORDER BY ordinal",
+    )?;
+    let rows = find.query_map([document], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,139 @@
+//! What can go wrong with a base.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+
+use crate::facts::{Contradiction, FactError, FactId, FactState};
+
+/// Why a base cannot be opened, read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KnowledgeError {
+    /// There is no base at this place.
+    #[error("there is no base of facts at {path}; `callboard kb init PATH` makes one of the files in PATH")]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The file is a database, but not a base of facts.
+    #[error("the file is a database of something else; name another file")]
+    NotABase,
+    /// A newer build wrote it.
+    #[error("the base has version {version}, and this build knows versions up to {known}; use a newer callboard")]
+    TooNew {
+        /// Its version.
+        version: usize,
+        /// The newest that this build knows.
+        known: usize,
+    },
+    /// The file is damaged.
+    #[error(
+        "the base is damaged ({cause}); restore it from a backup with `callboard kb restore`, or make it again with `callboard kb init`"
+    )]
+    Damaged {
+        /// What SQLite reports.
+        cause: String,
+    },
+    /// The disk is full.
+    #[error("the disk is full, and the change was not made; free space and repeat it")]
+    Full,
+    /// Another process was writing all the time.
+    #[error("another process has been writing to the base for 10 s; repeat the change")]
+    Busy,
+    /// The store did not report whether a change is on disk, so this process makes no more.
+    #[error(
+        "a change could not be written to disk ({cause}); open the base again, and repeat what was not acknowledged"
+    )]
+    Failed {
+        /// What SQLite reported then.
+        cause: String,
+    },
+    /// The base was closed.
+    #[error("the base is closed")]
+    Closed,
+    /// A statement cannot become a fact.
+    #[error(transparent)]
+    Fact(#[from] FactError),
+    /// No fact has this id.
+    #[error("there is no {id}; `callboard kb query` prints the ids of what it finds")]
+    NoSuchFact {
+        /// The id.
+        id: FactId,
+    },
+    /// A fact has changed since it was read.
+    #[error(
+        "{id} has changed meanwhile (it has revision {has}, and revision {read} was read); nothing was changed: look at it again"
+    )]
+    Changed {
+        /// Which.
+        id: FactId,
+        /// Its revision now.
+        has: u64,
+        /// The revision that was read.
+        read: u64,
+    },
+    /// A change would change nothing.
+    #[error("{id} is {state} already")]
+    Unchanged {
+        /// Which fact.
+        id: FactId,
+        /// Its state.
+        state: FactState,
+    },
+    /// What a change would do is not what was shown.
+    #[error("what the change of {id} does is no longer what was shown; nothing was changed: look at it again")]
+    PreviewChanged {
+        /// The fact that was named.
+        id: FactId,
+    },
+    /// A statement contradicts current facts, and was to be refused then.
+    #[error("it contradicts {}: nothing was changed", listed(.0))]
+    Contradicts(Vec<Contradiction>),
+    /// A predicate is declared otherwise.
+    #[error("the predicate {predicate:?} is declared to have {} at a time; a person changes that with `callboard kb predicate`", values(*.is_single))]
+    Predicate {
+        /// The predicate.
+        predicate: String,
+        /// Whether it has one value at a time.
+        is_single: bool,
+    },
+    /// Anything else that SQLite reports.
+    #[error("the base reports: {0}")]
+    Sqlite(rusqlite::Error),
+    /// A stored value is not what this build writes.
+    #[error("the base has an unreadable value: {0}")]
+    Unreadable(String),
+    /// The file or its folder cannot be used.
+    #[error("{path}: {error}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system reports.
+        error: std::io::Error,
+    },
+}
+
+fn listed(contradictions: &[Contradiction]) -> String {
+    let each = contradictions.iter().map(|contradiction| format!("{} ({})", contradiction.fact, contradiction.reason));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+const fn values(is_single: bool) -> &'static str {
+    if is_single { "one value" } else { "several values" }
+}
+
+impl From<rusqlite::Error> for KnowledgeError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { cause: error.to_string() },
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
+/// Whether only the full-text index is damaged, which can be built again from the rows.
+pub(super) fn is_of_index(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
+}

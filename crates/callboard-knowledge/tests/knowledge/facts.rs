@@ -1,0 +1,201 @@
+//! Facts: submitted, contradicted, invalidated, accepted, and their history.
+
+use callboard::env::Env;
+use callboard_knowledge::facts::{FactId, FactState, OnContradiction, Source};
+use callboard_knowledge::search::ReadFacts;
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, Submission};
+use callboard_knowledge::{KnowledgeBase, KnowledgeError};
+
+use crate::support::{Base, single, source, submission};
+
+fn change(kind: ChangeKind, fact: FactId) -> ChangeRequest {
+    ChangeRequest { kind, fact, reason: "it is so".to_owned(), by: "ann".to_owned(), run: None }
+}
+
+/// Shows a change and applies it.
+async fn applied(base: &Base, kind: ChangeKind, fact: FactId) {
+    let request = change(kind, fact);
+    let preview = base.base.preview(&request).await.unwrap();
+    base.base.apply(request, &preview.hash, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_same_fact_twice_is_one_fact_with_two_sources() {
+    let base = Base::new();
+    let first = base.submit("The gate opens at nine.").await;
+    assert!(first.is_new && first.fact.state == FactState::Current);
+    let again = Submission { source: source("bob"), ..submission("the  gate opens at NINE") };
+    let again = base.base.submit(again).await.unwrap();
+    assert!(!again.is_new);
+    assert_eq!(again.fact.id, first.fact.id);
+    assert_eq!(again.fact.statement, "The gate opens at nine.");
+    assert_eq!(again.fact.sources.iter().map(|source| &*source.by).collect::<Vec<_>>(), ["ann", "bob"]);
+    assert_eq!(again.fact.revision, 2);
+}
+
+#[tokio::test]
+async fn the_same_triple_in_other_words_is_the_same_fact_and_so_are_these_words_later() {
+    let base = Base::new();
+    let first = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+    let mut other = single("Gate", "opens  at", "NINE");
+    other.statement =
+        callboard_knowledge::facts::Statement::new("Nine is when the gate opens.", other.statement.triple().cloned())
+            .unwrap();
+    assert_eq!(base.base.submit(other).await.unwrap().fact.id, first.fact.id);
+    assert_eq!(base.submit("nine is when the gate opens").await.fact.id, first.fact.id);
+}
+
+#[tokio::test]
+async fn a_contradiction_is_reported_and_disputed_until_a_person_accepts_one() {
+    let base = Base::new();
+    let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
+    let ten = base.base.submit(single("gate", "opens at", "ten")).await.unwrap();
+    assert_eq!(ten.fact.state, FactState::Disputed);
+    assert_eq!(ten.contradictions.iter().map(|found| found.fact).collect::<Vec<_>>(), [nine.id]);
+    assert!(ten.contradictions[0].reason.contains("one value at a time"), "{:?}", ten.contradictions);
+    assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Current);
+    applied(&base, ChangeKind::Accept, ten.fact.id).await;
+    assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Invalid);
+    assert_eq!(base.base.fact(ten.fact.id).await.unwrap().state, FactState::Current);
+    let log = base.base.log(nine.id).await.unwrap();
+    let changes: Vec<&str> = log.iter().map(|revision| &*revision.change).collect();
+    assert_eq!(changes, ["submitted", "superseded"]);
+    assert!(log[1].reason.contains(&ten.fact.id.to_string()), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_contradiction_can_be_refused_or_take_the_place_of_what_it_contradicts() {
+    let base = Base::new();
+    let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
+    let refused = Submission { on_contradiction: OnContradiction::Refuse, ..single("gate", "opens at", "ten") };
+    let error = base.base.submit(refused).await.unwrap_err();
+    assert!(matches!(error, KnowledgeError::Contradicts(_)), "{error}");
+    let newer = Submission { on_contradiction: OnContradiction::Supersede, ..single("gate", "opens at", "ten") };
+    let ten = base.base.submit(newer).await.unwrap();
+    assert_eq!((ten.fact.state, ten.superseded), (FactState::Current, vec![nine.id]));
+    assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Invalid);
+}
+
+#[tokio::test]
+async fn a_fact_from_untrusted_input_is_disputed_and_supersedes_nothing() {
+    let base = Base::new();
+    let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
+    let untrusted = Source { is_untrusted: true, ..source("mallory") };
+    let ten = Submission {
+        source: untrusted.clone(),
+        on_contradiction: OnContradiction::Supersede,
+        ..single("gate", "opens at", "ten")
+    };
+    assert_eq!(base.base.submit(ten).await.unwrap().fact.state, FactState::Disputed);
+    let other = Submission { source: untrusted, ..submission("the wall is high") };
+    let other = base.base.submit(other).await.unwrap().fact;
+    assert_eq!(other.state, FactState::Disputed);
+    // What somebody else says too is still for a person to decide.
+    assert_eq!(base.submit("the wall is high").await.fact.state, FactState::Disputed);
+    assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Current);
+    applied(&base, ChangeKind::Accept, other.id).await;
+    assert_eq!(base.base.fact(other.id).await.unwrap().state, FactState::Current);
+}
+
+#[tokio::test]
+async fn an_invalidation_does_what_was_shown_or_nothing() {
+    let base = Base::new();
+    let fact = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
+    let request = change(ChangeKind::Invalidate, fact.id);
+    let shown = base.base.preview(&request).await.unwrap();
+    assert_eq!(shown.facts.len(), 1);
+    let edges: Vec<String> =
+        shown.deleted_edges.iter().map(|edge| format!("{} {} {}", edge.source, edge.relation, edge.target)).collect();
+    assert_eq!(edges, ["gate links nine"]);
+    base.base.submit(Submission { source: source("bob"), ..single("gate", "opens at", "nine") }).await.unwrap();
+    let error = base.base.apply(request.clone(), &shown.hash, None).await.unwrap_err();
+    assert!(matches!(error, KnowledgeError::PreviewChanged { .. }), "{error}");
+    assert_eq!(base.base.fact(fact.id).await.unwrap().state, FactState::Current);
+    let again = base.base.preview(&request).await.unwrap();
+    base.base.apply(request.clone(), &again.hash, None).await.unwrap();
+    assert_eq!(base.base.fact(fact.id).await.unwrap().state, FactState::Invalid);
+    let error = base.base.preview(&request).await.unwrap_err();
+    assert!(matches!(error, KnowledgeError::Unchanged { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_edge_goes_with_the_last_fact_that_supports_it() {
+    let base = Base::new();
+    let one = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
+    let mut other = single("gate", "closes after", "nine");
+    other.is_single = false;
+    let other = base.base.submit(other).await.unwrap().fact;
+    let shown = base.base.preview(&change(ChangeKind::Invalidate, one.id)).await.unwrap();
+    assert_eq!(shown.deleted_edges, []);
+    applied(&base, ChangeKind::Invalidate, one.id).await;
+    let shown = base.base.preview(&change(ChangeKind::Invalidate, other.id)).await.unwrap();
+    assert_eq!(shown.deleted_edges.len(), 1);
+}
+
+#[tokio::test]
+async fn a_change_that_is_asked_for_again_by_its_key_is_made_once() {
+    let base = Base::new();
+    let keyed = || Submission { key: Some("run 7, turn 2".to_owned()), ..submission("the gate is open") };
+    let first = base.base.submit(keyed()).await.unwrap();
+    let again = base.base.submit(keyed()).await.unwrap();
+    assert_eq!(again, first);
+    assert_eq!(base.base.fact(first.fact.id).await.unwrap().sources.len(), 1);
+    let request = change(ChangeKind::Invalidate, first.fact.id);
+    let hash = base.base.preview(&request).await.unwrap().hash;
+    let key = Some("run 7, turn 3".to_owned());
+    let applied = base.base.apply(request.clone(), &hash, key.clone()).await.unwrap();
+    assert_eq!(base.base.apply(request, &hash, key).await.unwrap(), applied);
+}
+
+#[tokio::test]
+async fn a_fact_that_was_invalid_holds_again_once_it_is_submitted_again() {
+    let base = Base::new();
+    let fact = base.submit("the gate is open").await.fact;
+    applied(&base, ChangeKind::Invalidate, fact.id).await;
+    let again = base.submit("The gate is open.").await;
+    assert_eq!((again.fact.id, again.fact.state, again.fact.revision), (fact.id, FactState::Current, 3));
+    let found = base.base.read_facts(ReadFacts::new("default", "gate open")).await.unwrap();
+    assert_eq!(found.results.len(), 1);
+}
+
+#[tokio::test]
+async fn a_thousand_submissions_at_once_lose_nothing() {
+    let base = Base::new();
+    let all = (0..1_000).map(|number| {
+        let base = base.base.clone();
+        // Each statement is submitted twice.
+        tokio::spawn(async move { base.submit(submission(&format!("door {} is closed", number / 2))).await })
+    });
+    let mut new = 0;
+    for submitted in futures::future::join_all(all).await {
+        new += usize::from(submitted.unwrap().unwrap().is_new);
+    }
+    assert_eq!(new, 500);
+    for number in 0..500 {
+        let fact = base.submit(&format!("door {number} is closed")).await.fact;
+        assert_eq!(fact.sources.len(), 3, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_the_base_was_opened_again() {
+    let base = Base::new();
+    let fact = base.submit("the gate is open").await.fact;
+    let Base { base: old, folder, .. } = base;
+    let path = old.path().to_owned();
+    old.close().await;
+    let again = KnowledgeBase::open(&path, &Env::system()).unwrap();
+    assert_eq!(again.fact(fact.id).await.unwrap(), fact);
+    drop(folder);
+}
+
+#[tokio::test]
+async fn facts_of_another_namespace_are_other_facts() {
+    let base = Base::new();
+    let one = base.submit("the gate is open").await.fact;
+    let other = Submission { namespace: "secret".to_owned(), ..submission("the gate is open") };
+    let other = base.base.submit(other).await.unwrap().fact;
+    assert_ne!(one.id, other.id);
+    let found = base.base.read_facts(ReadFacts::new("default", "gate")).await.unwrap();
+    assert_eq!(found.results.iter().map(|result| &*result.cite).collect::<Vec<_>>(), [one.id.to_string()]);
+}

@@ -1,0 +1,5 @@
+//! A base of facts, from outside.
+
+mod facts;
+mod search;
+mod support;

@@ -1,0 +1,119 @@
+//! What queries find.
+
+use callboard::messages::Timestamp;
+use callboard_knowledge::search::{Depth, Found, ReadFacts, Retrieved, Status};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest};
+
+use crate::support::{Base, document};
+
+async fn found(base: &Base, query: &str) -> Retrieved {
+    base.base.read_facts(ReadFacts::new("default", query)).await.unwrap()
+}
+
+fn cites(retrieved: &Retrieved) -> Vec<&str> {
+    retrieved.results.iter().map(|result| &*result.cite).collect()
+}
+
+#[tokio::test]
+async fn passages_are_ranked_and_cited_by_their_places() {
+    let base = Base::new();
+    let sections = [
+        ("Auth > Tokens", "A token is checked against the store at each request."),
+        ("Auth > Rotation", "Keys rotate each month. A token outlives its key by a day."),
+        ("Install", "Run the installer and answer its questions."),
+    ];
+    base.write("docs/auth.md", &sections).await;
+    let retrieved = found(&base, "how is a token checked?").await;
+    assert_eq!(cites(&retrieved), ["docs/auth.md:1", "docs/auth.md:2"]);
+    assert!(retrieved.results[0].score > retrieved.results[1].score);
+    assert_eq!(retrieved.results[0].why.words, ["is", "a", "token", "checked"]);
+    assert!(matches!(&retrieved.results[0].found, Found::Passage { title, .. } if title == "Auth > Tokens"));
+    assert!(retrieved.confidence > 0.3, "{retrieved:#?}");
+}
+
+#[tokio::test]
+async fn identifiers_are_found_in_each_way_of_writing_them() {
+    let base = Base::new();
+    base.write("a.rs", &[("", "fn readFacts() {}")]).await;
+    base.write("b.rs", &[("", "fn read_facts() {}")]).await;
+    for query in ["read_facts", "readFacts", "ReadFacts", "read facts", "facts"] {
+        let retrieved = found(&base, query).await;
+        let mut cites = cites(&retrieved);
+        cites.sort_unstable();
+        assert_eq!(cites, ["a.rs:1", "b.rs:1"], "{query}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_miss_without_confidence() {
+    let base = Base::new();
+    base.write("a.md", &[("", "one")]).await;
+    for query in ["zebra", "", "\"", "* OR", "title:"] {
+        let retrieved = found(&base, query).await;
+        assert_eq!(retrieved.results, [], "{query}");
+        assert_eq!(retrieved.confidence, 0.0);
+        assert!(retrieved.checkpoints.iter().all(|checkpoint| checkpoint.status == Status::Miss), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_of_the_past_finds_what_held_then() {
+    let base = Base::new();
+    base.clock.set(10_000);
+    let fact = base.submit("the gate opens at nine").await.fact;
+    base.write("gate.md", &[("Gate", "The gate is green.")]).await;
+    base.clock.set(20_000);
+    let request = ChangeRequest {
+        kind: ChangeKind::Invalidate,
+        fact: fact.id,
+        reason: "it does not".to_owned(),
+        by: "ann".to_owned(),
+        run: None,
+    };
+    let hash = base.base.preview(&request).await.unwrap().hash;
+    base.base.apply(request, &hash, None).await.unwrap();
+    base.write("gate.md", &[("Gate", "The gate is blue.")]).await;
+    let at = |millis| ReadFacts { as_of: Some(Timestamp::from_millis(millis)), ..ReadFacts::new("default", "gate") };
+    let texts = |retrieved: Retrieved| {
+        let mut texts: Vec<String> = retrieved
+            .results
+            .into_iter()
+            .map(|result| match result.found {
+                Found::Fact(fact) => fact.statement,
+                Found::Passage { text, .. } => text,
+            })
+            .collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(texts(base.base.read_facts(at(9_999)).await.unwrap()), [""; 0]);
+    let then = texts(base.base.read_facts(at(15_000)).await.unwrap());
+    assert_eq!(then, ["The gate is green.", "the gate opens at nine"]);
+    assert_eq!(texts(base.base.read_facts(at(20_000)).await.unwrap()), ["The gate is blue."]);
+    assert_eq!(texts(found(&base, "gate").await), ["The gate is blue."]);
+}
+
+#[tokio::test]
+async fn a_deep_query_follows_links() {
+    let base = Base::new();
+    let mut linking = document("a.md", &[("Start", "The zebra is described elsewhere.")]);
+    linking.passages[0].links.push("b.md".to_owned());
+    base.base.write_documents("default", vec![linking]).await.unwrap();
+    base.write("b.md", &[("Animals", "It has stripes.")]).await;
+    assert_eq!(cites(&found(&base, "zebra").await), ["a.md:1", "b.md:1"]);
+    let shallow = ReadFacts { discovery_depth: Depth::Shallow, ..ReadFacts::new("default", "zebra") };
+    assert_eq!(cites(&base.base.read_facts(shallow).await.unwrap()), ["a.md:1"]);
+}
+
+#[tokio::test]
+async fn a_document_that_was_read_again_keeps_the_passages_that_it_still_has() {
+    let base = Base::new();
+    base.write("a.md", &[("One", "first"), ("Two", "second")]).await;
+    let again = document("a.md", &[("Two", "second"), ("Three", "third")]);
+    let written = base.base.write_documents("default", vec![again.clone()]).await.unwrap();
+    assert_eq!((written.added, written.kept, written.ended), (1, 1, 1));
+    let written = base.base.write_documents("default", vec![again]).await.unwrap();
+    assert_eq!((written.added, written.kept, written.ended), (0, 2, 0));
+    assert_eq!(cites(&found(&base, "second").await), ["a.md:1"]);
+    assert_eq!(cites(&found(&base, "first").await), [""; 0]);
+}
