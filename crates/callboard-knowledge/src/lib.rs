@@ -3,6 +3,7 @@
 pub mod documents;
 pub mod entities;
 pub mod facts;
+pub mod intents;
 pub mod search;
 pub mod store;
 pub mod words;

@@ -46,6 +46,11 @@ pub enum FactError {
         /// How many are allowed.
         most: usize,
     },
+    /// Not all three of them were given.
+    #[error(
+        "subject, predicate and value belong together, and a predicate with one value needs all three: give all or none"
+    )]
+    PartOfTriple,
     /// It has a control character.
     #[error("{part} has the control character U+{code:04X} at byte {at}; remove it")]
     Control {

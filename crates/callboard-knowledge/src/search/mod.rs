@@ -185,7 +185,15 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be read.
     pub async fn read_facts(&self, query: ReadFacts) -> Result<Retrieved, KnowledgeError> {
-        self.read(move |connection| retrieve(connection, &query)).await
+        let again = query.clone();
+        match self.read(move |connection| retrieve(connection, &query)).await {
+            // It is derived from the rows, so nothing is lost.
+            Err(KnowledgeError::DamagedIndex) => {
+                self.rebuild_index().await?;
+                self.read(move |connection| retrieve(connection, &again)).await
+            }
+            result => result,
+        }
     }
 }
 
@@ -215,6 +223,7 @@ fn retrieve(connection: &Connection, query: &ReadFacts) -> Result<Retrieved, Kno
             results.push(result);
         }
     }
+    checkpoints.push(Checkpoint::new("ranked", results.len()));
     let confidence = confidence(&Confidence::of(&results));
     Ok(Retrieved { results, checkpoints, confidence })
 }

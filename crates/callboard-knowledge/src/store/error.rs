@@ -34,6 +34,9 @@ pub enum KnowledgeError {
         /// What SQLite reports.
         cause: String,
     },
+    /// The full-text index is damaged, and is being built again.
+    #[error("the full-text index was damaged and has been built again; nothing was changed: repeat it")]
+    DamagedIndex,
     /// The disk is full.
     #[error("the disk is full, and the change was not made; free space and repeat it")]
     Full,
@@ -124,6 +127,9 @@ const fn values(is_single: bool) -> &'static str {
 
 impl From<rusqlite::Error> for KnowledgeError {
     fn from(error: rusqlite::Error) -> Self {
+        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB) {
+            return Self::DamagedIndex;
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
@@ -131,9 +137,4 @@ impl From<rusqlite::Error> for KnowledgeError {
             _ => Self::Sqlite(error),
         }
     }
-}
-
-/// Whether only the full-text index is damaged, which can be built again from the rows.
-pub(super) fn is_of_index(error: &rusqlite::Error) -> bool {
-    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
 }

@@ -149,7 +149,12 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         }
         (None, _) => false,
     };
-    let stored = compared(connection, namespace, statement)?;
+    let mut stored = compared(connection, namespace, statement)?;
+    for judged in judged {
+        stored.extend(
+            named(connection, namespace, judged.fact)?.filter(|fact| stored.iter().all(|known| known.id != fact.id)),
+        );
+    }
     let source = Source { at: now, ..source.clone() };
     let placed = place(statement, &stored, is_single, judged, source.is_untrusted, *on_contradiction);
     let (item, state, is_new, contradictions, supersedes) = match placed {
@@ -227,6 +232,16 @@ fn compared(connection: &Connection, namespace: &str, statement: &Statement) -> 
         }
     }
     Ok(stored)
+}
+
+/// A fact of this namespace, to be compared with a statement.
+fn named(connection: &Connection, namespace: &str, id: FactId) -> Result<Option<Stored>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT item, fact, revision, state, subject_form, predicate_form, value_form FROM kb_facts
+         WHERE fact = ?1 AND namespace = ?2",
+    )?;
+    let found = find.query_row(params![id.0.as_bytes(), namespace], |row| stored_of(row, false)).optional()?;
+    Ok(found.map(|(_, fact)| fact))
 }
 
 fn stored_of(row: &Row<'_>, has_form: bool) -> rusqlite::Result<(ItemId, Stored)> {

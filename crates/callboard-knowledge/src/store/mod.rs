@@ -126,7 +126,10 @@ impl KnowledgeBase {
             let snapshot = connection.transaction()?;
             let result = read(&snapshot);
             drop(snapshot);
-            if !matches!(result, Err(KnowledgeError::Damaged { .. } | KnowledgeError::Sqlite(_))) {
+            if !matches!(
+                result,
+                Err(KnowledgeError::Damaged { .. } | KnowledgeError::DamagedIndex | KnowledgeError::Sqlite(_))
+            ) {
                 shared.readers.lock().push(connection);
             }
             result
@@ -140,7 +143,19 @@ impl KnowledgeBase {
         T: Send + 'static,
         F: FnOnce(&Connection, Timestamp) -> Result<T, KnowledgeError> + Send + 'static,
     {
-        self.writer.write(change).await
+        let changed = self.writer.write(change).await;
+        if let Err(KnowledgeError::DamagedIndex) = changed {
+            self.rebuild_index().await?;
+        }
+        changed
+    }
+
+    /// Builds the full-text index again from the rows.
+    ///
+    /// # Errors
+    /// The base cannot be changed.
+    pub async fn rebuild_index(&self) -> Result<(), KnowledgeError> {
+        self.writer.write(|connection, _| Ok(connection.execute_batch(schema::REBUILD)?)).await
     }
 }
 

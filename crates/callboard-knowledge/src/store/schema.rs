@@ -19,6 +19,11 @@ pub(super) const OF_READER: &str = "
     CREATE VIRTUAL TABLE temp.kb_query USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
     CREATE VIRTUAL TABLE temp.kb_query_words USING fts5vocab ('temp', 'kb_query', 'instance');";
 
+/// Builds both indexes again from the rows.
+pub(super) const REBUILD: &str = "
+    INSERT INTO kb_text (kb_text) VALUES ('rebuild');
+    INSERT INTO kb_text_past (kb_text_past) VALUES ('rebuild');";
+
 /// Makes the base one of this version, in one transaction. A new file becomes an empty base.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), KnowledgeError> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;

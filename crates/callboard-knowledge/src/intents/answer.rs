@@ -1,0 +1,117 @@
+//! Answers of a language model, of which each claim cites what was found.
+
+use callboard::messages::Json;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::envelope::IntentError;
+use super::executor::Ask;
+use crate::search::{Found, Retrieved};
+
+/// The most bytes of results that a model is shown.
+const MAX_SHOWN: usize = 48 << 10;
+
+/// An answer whose claims were checked against what was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// What is known, claim by claim.
+    Known {
+        /// The claims.
+        claims: Vec<Claim>,
+    },
+    /// Nothing that was found supports an answer.
+    NotKnown,
+    /// The model cited what was not found, or made a claim without citing anything. What it wrote is not shown.
+    Refused {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A sentence of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// What is claimed.
+    pub text: String,
+    /// The results that support it, by what they are cited by.
+    pub cites: Vec<String>,
+}
+
+/// What a model returns: claims, which are none if it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UncheckedAnswer {
+    /// The claims of the answer, each with the results that support it. None if the results do not answer the question.
+    pub claims: Vec<Claim>,
+}
+
+impl UncheckedAnswer {
+    /// Checks that each claim cites results, and nothing else.
+    #[must_use]
+    pub fn checked(self, retrieved: &Retrieved) -> Answer {
+        let is_found = |cite: &String| retrieved.results.iter().any(|result| result.cite == *cite);
+        for Claim { text, cites } in &self.claims {
+            if cites.is_empty() {
+                return Answer::Refused { why: format!("the claim {text:?} cites nothing") };
+            }
+            if let Some(invented) = cites.iter().find(|cite| !is_found(cite)) {
+                return Answer::Refused { why: format!("{invented:?} is cited and was not found") };
+            }
+        }
+        if self.claims.is_empty() { Answer::NotKnown } else { Answer::Known { claims: self.claims } }
+    }
+}
+
+/// What a model is shown of a result.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    cite: &'a str,
+    title: &'a str,
+    text: &'a str,
+    state: &'static str,
+    is_untrusted: bool,
+}
+
+/// Asks a model to answer a question from results.
+pub(super) async fn answer(
+    provider: &str,
+    query: &str,
+    retrieved: &Retrieved,
+    ask: Ask<'_>,
+) -> Result<Answer, IntentError> {
+    if retrieved.results.is_empty() {
+        return Ok(Answer::NotKnown);
+    }
+    let mut bytes = 0;
+    let shown = retrieved.results.iter().map(|result| {
+        let (title, text, state) = match &result.found {
+            Found::Fact(fact) => ("", &*fact.statement, fact.state.name()),
+            Found::Passage { title, text, .. } => (&**title, &**text, "passage"),
+        };
+        Shown { cite: &result.cite, title, text, state, is_untrusted: result.is_untrusted }
+    });
+    let shown: Vec<Shown<'_>> = shown
+        .take_while(|shown| {
+            bytes += shown.title.len() + shown.text.len();
+            bytes <= MAX_SHOWN
+        })
+        .collect();
+    let unreadable = |error: serde_json::Error| IntentError::Unreadable(format!("the answer of {provider}: {error}"));
+    let input = Json::of(serde_json::json!({ "question": query, "results": shown })).map_err(unreadable)?;
+    let answered = ask(provider, "Answer a question from what was found", input).await?;
+    match read_json::<UncheckedAnswer>(&answered) {
+        Ok(answer) => Ok(answer.checked(retrieved)),
+        Err(error) => Ok(Answer::Refused { why: format!("the answer is not of the form that was asked for: {error}") }),
+    }
+}
+
+/// Reads an agent's answer, which is JSON or a text of JSON.
+pub(super) fn read_json<T: DeserializeOwned>(answer: &Json) -> Result<T, serde_json::Error> {
+    match answer.value().as_str() {
+        Some(text) => serde_json::from_str(text.trim()),
+        None => answer.parse(),
+    }
+}

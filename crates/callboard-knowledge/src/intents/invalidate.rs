@@ -1,0 +1,48 @@
+//! The steps of a change of a fact: shown, then applied.
+
+use super::envelope::{IntentError, IntentResult, InvalidatePayload, Refused};
+use super::executor::Origin;
+use crate::store::{ChangeRequest, KnowledgeBase, KnowledgeError};
+
+/// Shows what a change would do, or applies what was shown.
+#[derive(Clone, Debug)]
+pub struct InvalidateOrchestrator {
+    base: KnowledgeBase,
+    origin: Origin,
+}
+
+impl InvalidateOrchestrator {
+    /// For a base, with the origin of the change.
+    #[must_use]
+    pub const fn new(base: KnowledgeBase, origin: Origin) -> Self {
+        Self { base, origin }
+    }
+
+    /// Shows or applies a change.
+    ///
+    /// # Errors
+    /// The base failed.
+    pub async fn change(
+        &self,
+        namespace: &str,
+        principal: &str,
+        payload: InvalidatePayload,
+    ) -> Result<IntentResult, IntentError> {
+        let InvalidatePayload { fact, kind, reason, apply } = payload;
+        let request = ChangeRequest { kind, fact, reason, by: principal.to_owned(), run: self.origin.run.clone() };
+        let changed = async {
+            if self.base.fact(fact).await?.namespace != namespace {
+                // What another namespace has is not told apart from what nobody has.
+                return Err(KnowledgeError::NoSuchFact { id: fact });
+            }
+            match apply {
+                None => self.base.preview(&request).await.map(IntentResult::Preview),
+                Some(hash) => self.base.apply(request, &hash, self.origin.key.clone()).await.map(IntentResult::Applied),
+            }
+        };
+        match changed.await {
+            Ok(result) => Ok(result),
+            Err(error) => Ok(IntentResult::Refused(Refused::of(error)?)),
+        }
+    }
+}

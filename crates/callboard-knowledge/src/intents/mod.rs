@@ -1,0 +1,28 @@
+//! Intents: one that reads (`query_truth`) and two that change (`submit_fact`, `invalidate_fact`).
+//!
+//! [`run_intent_loop`] owns whether a query is repeated; the orchestrators own the steps of a pass; front ends pass an envelope on. On a board,
+//! the loop is a turn of the agent [`LOOP_AGENT`], and each pass is a turn of [`PASS_AGENT`] that it delegates to: a process that was killed
+//! continues with the passes that are journaled.
+
+mod agents;
+mod answer;
+mod envelope;
+mod executor;
+mod invalidate;
+mod looping;
+mod policy;
+mod router;
+mod submit;
+
+pub use agents::{LOOP_AGENT, PASS_AGENT, agents, result_of, task};
+pub use answer::{Answer, Claim, UncheckedAnswer};
+pub use envelope::{
+    ConsumerIntentEnvelope, Intent, IntentError, IntentLoopConfig, IntentLoopResult, IntentResult, InvalidatePayload,
+    QueryPayload, Refused, SubmitPayload,
+};
+pub use executor::{InPlace, Origin, Pass, PassResult, ToolExecutor};
+pub use invalidate::InvalidateOrchestrator;
+pub use looping::run_intent_loop;
+pub use policy::{Next, PassOptions, PassSummary, Stop, WIDER, next_pass};
+pub use router::DefaultIntentRouter;
+pub use submit::SubmitOrchestrator;

@@ -1,0 +1,225 @@
+//! Intents on a board.
+
+use callboard::prelude::*;
+use callboard_knowledge::facts::{FactId, FactState};
+use callboard_knowledge::intents::{
+    Answer, ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, LOOP_AGENT, PASS_AGENT,
+    UncheckedAnswer, agents, result_of, task,
+};
+use serde_json::{Value, json};
+
+use crate::support::Base;
+
+fn envelope(intent: Intent, payload: Value) -> ConsumerIntentEnvelope {
+    ConsumerIntentEnvelope {
+        intent,
+        payload: payload.into(),
+        principal: "ann".to_owned(),
+        namespace: "default".to_owned(),
+        trace: None,
+    }
+}
+
+async fn board(base: &Base, others: Vec<AgentSpec>) -> Callboard {
+    let builder =
+        agents(&base.base).into_iter().chain(others).fold(Callboard::builder(), |builder, agent| builder.with(agent));
+    builder.start().await.unwrap()
+}
+
+async fn done(board: &Callboard, intent: Intent, payload: Value) -> IntentLoopResult {
+    done_with(board, intent, payload, &IntentLoopConfig::default()).await
+}
+
+async fn done_with(board: &Callboard, intent: Intent, payload: Value, config: &IntentLoopConfig) -> IntentLoopResult {
+    let run = board.submit(task(&envelope(intent, payload), config).unwrap()).await.unwrap();
+    result_of(&run.result().await.unwrap()).unwrap()
+}
+
+fn submitted(result: IntentLoopResult) -> (FactId, FactState) {
+    match result.result {
+        IntentResult::Submitted { submitted, .. } => (submitted.fact.id, submitted.fact.state),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_submitted_is_found_and_no_longer_once_it_was_invalidated() {
+    let base = Base::new();
+    let board = board(&base, Vec::new()).await;
+    let fact = json!({ "statement": "The gate opens at nine.", "place": "notices.md:3" });
+    let (id, state) = submitted(done(&board, Intent::SubmitFact, fact).await);
+    assert_eq!(state, FactState::Current);
+    let source = base.base.fact(id).await.unwrap().sources.remove(0);
+    assert_eq!((&*source.by, source.place.as_deref(), source.turn), ("ann", Some("notices.md:3"), Some(2)));
+    let query = json!({ "query": "gate" });
+    let found = done(&board, Intent::QueryTruth, query.clone()).await;
+    let IntentResult::Found { retrieved, answer: None } = found.result else { panic!("{found:?}") };
+    assert_eq!(retrieved.results[0].cite, id.to_string());
+    let preview = done(&board, Intent::InvalidateFact, json!({ "fact": id })).await;
+    let IntentResult::Preview(preview) = preview.result else { panic!("{preview:?}") };
+    assert_eq!(base.base.fact(id).await.unwrap().state, FactState::Current);
+    let apply = json!({ "fact": id, "apply": preview.hash, "reason": "it opens at ten" });
+    let applied = done(&board, Intent::InvalidateFact, apply).await;
+    assert!(matches!(applied.result, IntentResult::Applied(_)), "{applied:?}");
+    let found = done(&board, Intent::QueryTruth, query).await;
+    let IntentResult::Found { retrieved, .. } = found.result else { panic!("{found:?}") };
+    assert_eq!(retrieved.results, []);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_weak_query_is_repeated_with_a_wider_search_until_that_adds_nothing() {
+    let base = Base::new();
+    base.write("a.md", &[("Gate", "The gate is green.")]).await;
+    let board = board(&base, Vec::new()).await;
+    let run = board
+        .submit(task(&envelope(Intent::QueryTruth, json!({ "query": "gate" })), &IntentLoopConfig::default()).unwrap())
+        .await
+        .unwrap();
+    let result = result_of(&run.result().await.unwrap()).unwrap();
+    assert_eq!((result.iterations, result.escalated), (2, true));
+    let delegated: Vec<String> = run
+        .history()
+        .await
+        .unwrap()
+        .iter()
+        .filter_map(|event| match event {
+            RunEvent::Delegated { order, .. } => Some(order.input["read_facts"]["limit"].to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(delegated, ["10", "40"]);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_refused_is_a_value_and_no_failure() {
+    let base = Base::new();
+    let board = board(&base, Vec::new()).await;
+    for (intent, payload, code) in [
+        (Intent::SubmitFact, json!({ "statement": " . " }), "bad_statement"),
+        (Intent::SubmitFact, json!({ "statement": "x", "subject": "y" }), "bad_statement"),
+        (Intent::SubmitFact, json!({ "statment": "x" }), "bad_payload"),
+        (Intent::QueryTruth, json!([]), "bad_payload"),
+        (Intent::InvalidateFact, json!({ "fact": FactId(uuid::Uuid::nil()) }), "no_such_fact"),
+        (Intent::InvalidateFact, json!({ "fact": "7" }), "bad_payload"),
+    ] {
+        let result = done(&board, intent, payload.clone()).await;
+        let IntentResult::Refused(refused) = result.result else { panic!("{payload}: {result:?}") };
+        assert_eq!(refused.code, code, "{payload}: {refused:?}");
+    }
+    assert_eq!(board.dead_letters().list().await.unwrap().len(), 0);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_fact_of_an_untrusted_run_is_disputed() {
+    let base = Base::new();
+    let board = board(&base, Vec::new()).await;
+    let envelope = envelope(Intent::SubmitFact, json!({ "statement": "the wall is high" }));
+    let task = task(&envelope, &IntentLoopConfig::default()).unwrap().untrusted();
+    let result = board.submit(task).await.unwrap().result().await.unwrap();
+    assert_eq!(submitted(result_of(&result).unwrap()).1, FactState::Disputed);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_may_cite_only_what_was_found() {
+    let base = Base::new();
+    base.write("gate.md", &[("Gate", "The gate is green."), ("Wall", "The wall beside the gate is red.")]).await;
+    let provider = |claims: Value| {
+        AgentSpec::new("reader", move || {
+            let claims = claims.clone();
+            move_answer(claims)
+        })
+    };
+    for (claims, expected) in [
+        (json!([{ "text": "It is green.", "cites": ["gate.md:1"] }]), "known"),
+        (json!([]), "not_known"),
+        (json!([{ "text": "It is blue.", "cites": ["gate.md:9"] }]), "refused"),
+        (json!([{ "text": "It is green.", "cites": ["gate.md:1"] }, { "text": "And old.", "cites": [] }]), "refused"),
+        (json!("It is green."), "refused"),
+    ] {
+        let board = board(&base, vec![provider(claims.clone())]).await;
+        let config = IntentLoopConfig { provider: Some("reader".to_owned()), ..IntentLoopConfig::default() };
+        let result = done_with(&board, Intent::QueryTruth, json!({ "query": "gate" }), &config).await;
+        let IntentResult::Found { answer: Some(answer), .. } = result.result else { panic!("{result:?}") };
+        let named = match answer {
+            Answer::Known { .. } => "known",
+            Answer::NotKnown => "not_known",
+            Answer::Refused { .. } => "refused",
+        };
+        assert_eq!(named, expected, "{claims}");
+        board.shutdown().await;
+    }
+}
+
+#[derive(Debug)]
+struct Says(Value);
+
+impl Agent for Says {
+    async fn turn(&self, _turn: Turn) -> Result<Command, TurnError> {
+        Ok(Command::output(json!({ "claims": self.0 })))
+    }
+}
+
+fn move_answer(claims: Value) -> Says {
+    Says(claims)
+}
+
+#[tokio::test]
+async fn a_contradiction_that_a_model_finds_is_stored_with_its_reason() {
+    let base = Base::new();
+    let open = base.submit("The gate is always open at night.").await.fact;
+    let judge = AgentSpec::new("judge", move || Judges(open.id));
+    let board = board(&base, vec![judge]).await;
+    let config = IntentLoopConfig { provider: Some("judge".to_owned()), ..IntentLoopConfig::default() };
+    let statement = json!({ "statement": "The gate is closed at night." });
+    let result = done_with(&board, Intent::SubmitFact, statement, &config).await;
+    let IntentResult::Submitted { submitted, similar } = result.result else { panic!("{result:?}") };
+    assert_eq!(submitted.fact.state, FactState::Disputed);
+    assert_eq!(submitted.contradictions.len(), 1);
+    assert_eq!(submitted.contradictions[0].reason, "open and closed");
+    assert_eq!(similar[0].fact, open.id);
+    board.shutdown().await;
+}
+
+#[derive(Debug)]
+struct Judges(FactId);
+
+impl Agent for Judges {
+    async fn turn(&self, _turn: Turn) -> Result<Command, TurnError> {
+        let invented = FactId(uuid::Uuid::nil());
+        Ok(Command::output(json!({ "contradicts": [
+            { "fact": self.0, "reason": "open and closed" }, { "fact": invented, "reason": "no such fact was shown" },
+        ] })))
+    }
+}
+
+#[tokio::test]
+async fn who_delegates_is_the_source_whatever_the_envelope_claims() {
+    let base = Base::new();
+    let lead = |turn: Turn| async move {
+        let request = json!({ "envelope": {
+            "intent": "submit_fact", "payload": { "statement": "the wall is high" }, "principal": "root",
+            "namespace": "default",
+        } });
+        Ok(Command::output(turn.delegate(LOOP_AGENT, "submit").input(request).await?))
+    };
+    let board = agents(&base.base)
+        .into_iter()
+        .fold(Callboard::builder().agent("lead", lead), |builder, agent| builder.with(agent))
+        .start()
+        .await
+        .unwrap();
+    let result = board.submit(Task::new("go").to("lead")).await.unwrap().result().await.unwrap();
+    let (id, _) = submitted(result.output.parse().unwrap());
+    assert_eq!(base.base.fact(id).await.unwrap().sources[0].by, "lead");
+    board.shutdown().await;
+}
+
+#[test]
+fn an_answer_without_claims_is_not_known() {
+    assert_eq!(UncheckedAnswer::default().checked(&Default::default()), Answer::NotKnown);
+    assert_ne!(LOOP_AGENT, PASS_AGENT);
+}
