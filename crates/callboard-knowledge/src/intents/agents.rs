@@ -7,11 +7,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::envelope::{
-    ConsumerIntentEnvelope, Intent, IntentError, IntentLoopConfig, IntentLoopResult, IntentResult, Refused,
-};
-use super::executor::{InPlace, Origin, Pass, PassResult, ToolExecutor};
+use super::asking::IntentError;
+use super::envelope::{ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, Refused};
+use super::executor::{InPlace, Pass, PassResult, ToolExecutor};
 use super::looping::run_intent_loop;
+use super::origin::Origin;
 use crate::search::Retrieved;
 use crate::store::{KnowledgeBase, KnowledgeError};
 

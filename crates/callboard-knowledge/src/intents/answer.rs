@@ -2,11 +2,9 @@
 
 use callboard::messages::Json;
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::envelope::IntentError;
-use super::executor::Ask;
+use super::asking::{Ask, IntentError, read_json};
 use crate::search::{Found, Retrieved};
 
 /// The most bytes of results that a model is shown.
@@ -105,13 +103,5 @@ pub(super) async fn answer(
     match read_json::<UncheckedAnswer>(&answered) {
         Ok(answer) => Ok(answer.checked(retrieved)),
         Err(error) => Ok(Answer::Refused { why: format!("the answer is not of the form that was asked for: {error}") }),
-    }
-}
-
-/// Reads an agent's answer, which is JSON or a text of JSON.
-pub(super) fn read_json<T: DeserializeOwned>(answer: &Json) -> Result<T, serde_json::Error> {
-    match answer.value().as_str() {
-        Some(text) => serde_json::from_str(text.trim()),
-        None => answer.parse(),
     }
 }

@@ -236,20 +236,3 @@ impl Refused {
         Ok(Self { code: code.to_owned(), message, contradictions })
     }
 }
-
-/// Why an intent has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum IntentError {
-    /// The base failed.
-    #[error(transparent)]
-    Base(#[from] KnowledgeError),
-    /// A pass that was delegated has no result.
-    #[error(transparent)]
-    Turn(#[from] callboard::actors::DelegationError),
-    /// A pass, an answer or a verdict is not what it has to be.
-    #[error("{0}")]
-    Unreadable(String),
-    /// The config names a provider, which only a board has.
-    #[error("the provider {0:?} is an agent of a board, and this intent runs without one")]
-    NoBoard(String),
-}

@@ -1,19 +1,19 @@
 //! How the passes of an intent are executed.
 
-use callboard::messages::Json;
+use callboard::messages::Timestamp;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
-use super::envelope::{IntentError, IntentResult, InvalidatePayload, SubmitPayload};
+use super::asking::{Ask, IntentError};
+use super::envelope::{IntentResult, InvalidatePayload, SubmitPayload};
 use super::invalidate::InvalidateOrchestrator;
+use super::origin::Origin;
 use super::router::DefaultIntentRouter;
 use super::submit::SubmitOrchestrator;
-use crate::facts::Source;
 use crate::search::{Depth, Retrieved};
 use crate::store::KnowledgeBase;
-use callboard::messages::Timestamp;
 
 /// One pass of an intent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub enum PassResult {
     /// Of [`Pass::Answer`].
     Answered(Answer),
     /// Of [`Pass::Submit`] and [`Pass::Invalidate`].
-    Result(IntentResult),
+    Result(Box<IntentResult>),
 }
 
 /// What executes the passes of an intent: in place, or as turns of a board.
@@ -83,31 +83,6 @@ pub trait ToolExecutor: Send + Sync {
     /// In the future: the base failed, or the turn of the pass has no result.
     fn execute(&self, pass: Pass) -> BoxFuture<'_, Result<PassResult, IntentError>>;
 }
-
-/// Where a pass comes from, for the source of what it submits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// The run.
-    pub run: Option<String>,
-    /// The turn of the run.
-    pub turn: Option<u32>,
-    /// The run has read untrusted input.
-    pub is_untrusted: bool,
-    /// Under which a change is made once, however often it is asked for.
-    pub key: Option<String>,
-}
-
-impl Origin {
-    /// The source of what somebody submits.
-    pub(super) fn source(&self, by: &str, place: Option<String>) -> Source {
-        let Self { run, turn, is_untrusted, .. } = self;
-        let at = Timestamp::default();
-        Source { by: by.to_owned(), place, run: run.clone(), turn: *turn, at, is_untrusted: *is_untrusted }
-    }
-}
-
-/// Asks an agent of a board, and returns its answer.
-pub(super) type Ask<'a> = &'a (dyn Fn(&str, &str, Json) -> BoxFuture<'static, Result<Json, IntentError>> + Send + Sync);
 
 /// Executes passes where it is called: without a board, or within a turn that journals the result itself.
 #[derive(Clone, Debug)]
@@ -141,11 +116,17 @@ impl InPlace {
                     (Some(provider), Some(ask)) => Some((provider, ask)),
                     (Some(provider), None) => return Err(IntentError::NoBoard(provider)),
                 };
-                orchestrator.submit(&namespace, &principal, payload, judge).await.map(PassResult::Result)
+                orchestrator
+                    .submit(&namespace, &principal, payload, judge)
+                    .await
+                    .map(|result| PassResult::Result(Box::new(result)))
             }
             Pass::Invalidate { namespace, principal, payload } => {
                 let orchestrator = InvalidateOrchestrator::new(self.base.clone(), self.origin.clone());
-                orchestrator.change(&namespace, &principal, payload).await.map(PassResult::Result)
+                orchestrator
+                    .change(&namespace, &principal, payload)
+                    .await
+                    .map(|result| PassResult::Result(Box::new(result)))
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The steps of a change of a fact: shown, then applied.
 
-use super::envelope::{IntentError, IntentResult, InvalidatePayload, Refused};
-use super::executor::Origin;
+use super::asking::IntentError;
+use super::envelope::{IntentResult, InvalidatePayload, Refused};
+use super::origin::Origin;
 use crate::store::{ChangeRequest, KnowledgeBase, KnowledgeError};
 
 /// Shows what a change would do, or applies what was shown.

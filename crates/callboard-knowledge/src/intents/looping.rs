@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::envelope::{
-    ConsumerIntentEnvelope, Intent, IntentError, IntentLoopConfig, IntentLoopResult, IntentResult, QueryPayload,
-};
+use super::asking::IntentError;
+use super::envelope::{ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, QueryPayload};
 use super::executor::{Pass, PassResult, ToolExecutor};
 use super::policy::{Next, PassOptions, PassSummary, next_pass};
 use crate::search::Retrieved;
@@ -57,7 +56,7 @@ pub async fn run_intent_loop(
     };
     let result = match pass {
         Ok(pass) => match tool_executor.execute(pass).await? {
-            PassResult::Result(result) => result,
+            PassResult::Result(result) => *result,
             other @ (PassResult::Retrieved(_) | PassResult::Answered(_)) => return Err(unexpected(&other)),
         },
         Err(refused) => IntentResult::Refused(refused),

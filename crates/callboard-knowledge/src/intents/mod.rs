@@ -6,23 +6,27 @@
 
 mod agents;
 mod answer;
+mod asking;
 mod envelope;
 mod executor;
 mod invalidate;
 mod looping;
+mod origin;
 mod policy;
 mod router;
 mod submit;
 
 pub use agents::{LOOP_AGENT, PASS_AGENT, agents, result_of, task};
 pub use answer::{Answer, Claim, UncheckedAnswer};
+pub use asking::IntentError;
 pub use envelope::{
-    ConsumerIntentEnvelope, Intent, IntentError, IntentLoopConfig, IntentLoopResult, IntentResult, InvalidatePayload,
-    QueryPayload, Refused, SubmitPayload,
+    ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, InvalidatePayload, QueryPayload,
+    Refused, SubmitPayload,
 };
-pub use executor::{InPlace, Origin, Pass, PassResult, ToolExecutor};
+pub use executor::{InPlace, Pass, PassResult, ToolExecutor};
 pub use invalidate::InvalidateOrchestrator;
 pub use looping::run_intent_loop;
+pub use origin::Origin;
 pub use policy::{Next, PassOptions, PassSummary, Stop, WIDER, next_pass};
 pub use router::DefaultIntentRouter;
 pub use submit::SubmitOrchestrator;

@@ -2,7 +2,7 @@
 
 use callboard::messages::Timestamp;
 
-use super::envelope::IntentError;
+use super::asking::IntentError;
 use crate::search::{Depth, ReadFacts, Retrieved};
 use crate::store::KnowledgeBase;
 

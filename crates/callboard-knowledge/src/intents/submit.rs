@@ -3,8 +3,9 @@
 use callboard::messages::Json;
 use serde::{Deserialize, Serialize};
 
-use super::envelope::{IntentError, IntentResult, Refused, SubmitPayload};
-use super::executor::{Ask, Origin};
+use super::asking::{Ask, IntentError, read_json};
+use super::envelope::{IntentResult, Refused, SubmitPayload};
+use super::origin::Origin;
 use crate::entities::Named;
 use crate::facts::{Contradiction, Fact, FactError, FactState, Similar, Statement, Triple};
 use crate::search::{Depth, Found, ReadFacts};
@@ -136,5 +137,5 @@ async fn judged_by(
     let unreadable = |error: serde_json::Error| IntentError::Unreadable(format!("the verdict of {provider}: {error}"));
     let input = Json::of(&judgement).map_err(unreadable)?;
     let verdict = ask(provider, "Judge a statement", input).await?;
-    super::answer::read_json(&verdict).map_err(unreadable)
+    read_json(&verdict).map_err(unreadable)
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
+use super::candidates::{Candidate, Weighed};
+use super::found::{Checkpoint, ReadFacts};
 use super::terms::Term;
-use super::{Candidate, Checkpoint, ReadFacts};
 use crate::store::KnowledgeError;
 use crate::store::items::{ItemId, millis};
 
@@ -18,16 +19,6 @@ const MAX_ASKED: usize = 8;
 
 /// The weights of title, names and body.
 const WEIGHTS: &str = "4.0, 2.0, 1.0";
-
-/// A word of a query, with how many rows have it.
-#[derive(Clone, Debug)]
-pub(super) struct Weighed {
-    pub(super) term: Term,
-    pub(super) rows: u64,
-    /// Its inverse document frequency.
-    pub(super) weight: f64,
-    pub(super) is_rare: bool,
-}
 
 /// Finds how many rows have each word. Words that no row has keep their weight, since what lacks them covers less of the query.
 pub(super) fn weighed(connection: &Connection, terms: &[Term]) -> Result<Vec<Weighed>, KnowledgeError> {

@@ -2,7 +2,8 @@
 
 use rusqlite::{Connection, params};
 
-use super::{Candidate, Checkpoint, ReadFacts};
+use super::candidates::Candidate;
+use super::found::{Checkpoint, ReadFacts};
 use crate::store::KnowledgeError;
 use crate::store::items::ItemId;
 use crate::words::{normalised, words};

@@ -1,7 +1,7 @@
 //! Ranks and confidence. Pure.
 
-use super::fulltext::Weighed;
-use super::{Candidate, Found, Grounded, Why};
+use super::candidates::{Candidate, Weighed};
+use super::found::{Found, Grounded, Why};
 
 /// What the share of the query's words adds to the score, beside BM25 and the graph.
 const OF_COVERAGE: f64 = 0.5;

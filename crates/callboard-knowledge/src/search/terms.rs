@@ -2,7 +2,7 @@
 
 use crate::words::{MAX_WORD, parts, words};
 
-use super::MAX_QUERY;
+use super::found::MAX_QUERY;
 
 /// The most different words of a query that count.
 const MAX_TERMS: usize = 24;

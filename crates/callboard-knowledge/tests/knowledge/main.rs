@@ -1,4 +1,5 @@
 //! A base of facts, from outside.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod facts;
 mod intents;

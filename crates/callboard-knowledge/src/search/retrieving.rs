@@ -1,0 +1,121 @@
+//! How a query is answered: full text, the graph, and the rank of what both found.
+
+use callboard::messages::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::found::{Checkpoint, Depth, Found, Grounded, MAX_LIMIT, ReadFacts, Retrieved, Why};
+use super::score::{self, Confidence, confidence};
+use super::{fulltext, graph, terms};
+use crate::facts::FactState;
+use crate::store::facts::{fact_of, state};
+use crate::store::items::{ItemId, millis, timestamp};
+use crate::store::{KnowledgeBase, KnowledgeError};
+
+/// What finds rows for a query: the seam for other indexes, which are kept beside the base and built again from it.
+pub trait Retriever: Send + Sync {
+    /// Finds the best rows for a query, best first.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    fn retrieve(&self, connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError>;
+}
+
+/// The retriever of every base: staged full text, and the graph for deep queries.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StagedText;
+
+impl Retriever for StagedText {
+    fn retrieve(&self, connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError> {
+        retrieve(connection, query)
+    }
+}
+
+impl KnowledgeBase {
+    /// Finds facts and passages, best first. Nothing in a query is an operator: words are words.
+    ///
+    /// # Errors
+    /// The base cannot be read.
+    pub async fn read_facts(&self, query: ReadFacts) -> Result<Retrieved, KnowledgeError> {
+        let again = query.clone();
+        match self.read(move |connection| retrieve(connection, &query)).await {
+            // It is derived from the rows, so nothing is lost.
+            Err(KnowledgeError::DamagedIndex) => {
+                self.rebuild_index().await?;
+                self.read(move |connection| retrieve(connection, &again)).await
+            }
+            result => result,
+        }
+    }
+}
+
+fn retrieve(connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError> {
+    let limit = query.limit.clamp(1, MAX_LIMIT);
+    let mut checkpoints = Vec::new();
+    let terms = fulltext::weighed(connection, &terms::terms(&query.query))?;
+    let mut candidates = fulltext::find(connection, query, &terms, limit, &mut checkpoints)?;
+    if query.discovery_depth == Depth::Deep {
+        graph::widen(connection, query, &mut candidates, limit, &mut checkpoints)?;
+    }
+    fulltext::match_terms(connection, &terms, &mut candidates)?;
+    let ranked = score::rank(candidates, &terms, limit);
+    let mut results = Vec::with_capacity(ranked.len());
+    for (candidate, score, why) in ranked {
+        if let Some(result) = grounded(connection, candidate.item, query.as_of, score, why)? {
+            results.push(result);
+        }
+    }
+    checkpoints.push(Checkpoint::new("ranked", results.len()));
+    let confidence = confidence(&Confidence::of(&results));
+    Ok(Retrieved { results, checkpoints, confidence })
+}
+
+/// The result of a row, unless it did not hold at the time.
+fn grounded(
+    connection: &Connection,
+    item: ItemId,
+    as_of: Option<Timestamp>,
+    score: f64,
+    why: Why,
+) -> Result<Option<Grounded>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT d.path, i.title, i.anchor, i.first_line, i.last_line, i.body, d.is_untrusted
+         FROM kb_items i JOIN kb_documents d ON d.id = i.document WHERE i.id = ?1",
+    )?;
+    let passage = find
+        .query_row([item], |row| {
+            let document: String = row.get(0)?;
+            let lines = row.get(3)?..=row.get(4)?;
+            let cite = format!("{document}:{}", lines.start());
+            let found = Found::Passage { document, title: row.get(1)?, anchor: row.get(2)?, lines, text: row.get(5)? };
+            Ok((cite, found, row.get(6)?))
+        })
+        .optional()?;
+    let (cite, found, is_untrusted) = match passage {
+        Some(passage) => passage,
+        None => {
+            let mut fact = fact_of(connection, item)?;
+            if let Some(as_of) = as_of {
+                match state_at(connection, item, as_of)? {
+                    Some((FactState::Invalid, _)) | None => return Ok(None),
+                    Some((state, since)) => (fact.state, fact.valid_from) = (state, since),
+                }
+            }
+            let is_untrusted = fact.sources.iter().all(|source| source.is_untrusted);
+            (fact.id.to_string(), Found::Fact(Box::new(fact)), is_untrusted)
+        }
+    };
+    Ok(Some(Grounded { cite, found, score, why, is_untrusted }))
+}
+
+/// The state that a fact had at a time, and since when; `None` if there was none yet.
+fn state_at(
+    connection: &Connection,
+    item: ItemId,
+    at: Timestamp,
+) -> Result<Option<(FactState, Timestamp)>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT state, at FROM kb_history WHERE item = ?1 AND at <= ?2 ORDER BY revision DESC LIMIT 1",
+    )?;
+    let found = find.query_row(rusqlite::params![item, millis(at)], |row| Ok((state(row, 0)?, timestamp(row.get(1)?))));
+    Ok(found.optional()?)
+}
