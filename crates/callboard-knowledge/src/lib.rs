@@ -5,6 +5,7 @@ pub mod entities;
 pub mod facts;
 pub mod intents;
 pub mod search;
+pub mod site;
 pub mod store;
 pub mod words;
 

@@ -1,0 +1,140 @@
+//! What a site is written from.
+
+use std::ops::RangeInclusive;
+
+/// What a whole site is called, and what its first page says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteSettings {
+    /// The name of the base, at the top of every page.
+    pub title: String,
+    /// A sentence about the base, on the first page.
+    pub about: Option<String>,
+    /// The time as of which the base was read, in ISO 8601; on the first page. `None` for a site whose bytes depend on the
+    /// contents alone.
+    pub as_of: Option<String>,
+}
+
+/// A document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The path within the base, with `/` between folders: `docs/auth.md`. Links between documents are resolved by it.
+    pub path: String,
+    /// The title of the document.
+    pub title: String,
+    /// How the texts of the sections are written.
+    pub format: TextFormat,
+    /// The sections, in the order of the document.
+    pub sections: Vec<Section>,
+    /// Whether the document comes from a source that is not trusted; the page says so.
+    pub is_untrusted: bool,
+}
+
+/// How the text of a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextFormat {
+    /// Markdown. HTML within it is shown as text.
+    Markdown,
+    /// Plain text or the source of a program, shown as it is.
+    Plain,
+}
+
+/// A part of a document that can be linked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The fragment by which links name the section; unique within its page.
+    pub anchor: String,
+    /// The title. If the text begins with a heading of this title, it is shown once.
+    pub title: String,
+    /// The source of the section.
+    pub text: String,
+    /// The lines of the document that the section has, counted from one.
+    pub lines: RangeInclusive<u32>,
+}
+
+/// Whether a fact holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CardState {
+    /// It holds.
+    Current,
+    /// Another current fact contradicts it.
+    Disputed,
+    /// It no longer holds.
+    Invalid,
+}
+
+impl CardState {
+    /// All states, in the order in which they are counted and shown.
+    pub const ALL: [Self; 3] = [Self::Current, Self::Disputed, Self::Invalid];
+
+    /// Returns the word that is shown for the state.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Disputed => "disputed",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// A fact as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactCard {
+    /// The id, unique in the base.
+    pub id: String,
+    /// The statement, plain text.
+    pub statement: String,
+    /// Whether it holds.
+    pub state: CardState,
+    /// Where it is from.
+    pub sources: Vec<SourceRef>,
+    /// Since when it is known, in ISO 8601.
+    pub since: String,
+    /// What the statement is about. A link if it is the name of an entity; so is `value`.
+    pub subject: Option<String>,
+    /// What is stated about the subject.
+    pub predicate: Option<String>,
+    /// The value that is stated.
+    pub value: Option<String>,
+    /// The ids of facts that contradict it.
+    pub contradicts: Vec<String>,
+}
+
+/// A source of a fact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRef {
+    /// What the source is called.
+    pub label: String,
+    /// The path of the document, if the base has it.
+    pub page: Option<String>,
+    /// The section of the document.
+    pub anchor: Option<String>,
+    /// Where exactly: `docs/auth.md:12-20`.
+    pub place: String,
+}
+
+/// Something that has a name, and where the base speaks of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entity {
+    /// The name, unique in the base.
+    pub name: String,
+    /// What kind of thing it is: `function`, `service`, `term`.
+    pub kind: String,
+    /// The sections that define it.
+    pub defined: Vec<Place>,
+    /// The sections that mention it.
+    pub mentioned: Vec<Place>,
+    /// The ids of the facts about it.
+    pub facts: Vec<String>,
+    /// Relations to other entities: the relation, and the other's name.
+    pub related: Vec<(String, String)>,
+}
+
+/// A document, or a section of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The path of the document.
+    pub page: String,
+    /// The anchor of the section.
+    pub anchor: Option<String>,
+}
