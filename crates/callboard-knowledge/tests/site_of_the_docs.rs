@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use callboard_knowledge::documents::{ReadLimits, read_document};
 use callboard_knowledge::site::{
     CardState, Entity, FactCard, Outline, Page, Place, Section, SiteSettings, SiteWriter, SourceRef, TextFormat,
 };
@@ -21,13 +22,7 @@ fn every_link_of_the_site_of_the_documentation_leads_somewhere() {
     let entities = entities_of(&pages, &facts);
 
     let mut outline = Outline::new();
-    for page in &pages {
-        outline.add_page(
-            &page.path,
-            &page.title,
-            page.sections.iter().map(|section| (section.anchor.as_str(), section.title.as_str())),
-        );
-    }
+    pages.iter().for_each(|page| outline.add_page(page));
     facts.iter().for_each(|fact| outline.add_fact(fact));
     entities.iter().for_each(|entity| outline.add_entity(&entity.name, &entity.kind));
     let settings = SiteSettings {
@@ -100,7 +95,7 @@ fn read_page(page: &str) -> Read {
     read
 }
 
-/// The documents of a source tree, cut at their headings.
+/// The documents of a source tree, as they are read to be searched.
 fn pages_of(root: &Path) -> Vec<Page> {
     let mut paths: Vec<String> = ["ARCHITECTURE.md", "CHANGELOG.md", "README.md"].map(str::to_owned).to_vec();
     for entry in fs::read_dir(root.join("docs")).unwrap() {
@@ -111,38 +106,17 @@ fn pages_of(root: &Path) -> Vec<Page> {
     }
     paths.push("crates/callboard-knowledge/src/words.rs".to_owned());
     paths.sort();
-    paths.into_iter().map(|path| page_of(&fs::read_to_string(root.join(&path)).unwrap(), path)).collect()
-}
-
-fn page_of(text: &str, path: String) -> Page {
-    let mut sections: Vec<Section> = Vec::new();
-    let mut taken = BTreeSet::new();
-    let (mut is_code, is_markdown) = (false, path.ends_with(".md"));
-    for (number, line) in (1..).zip(text.lines()) {
-        is_code ^= line.trim_start().starts_with("```");
-        let heading =
-            line.strip_prefix('#').map(|rest| rest.trim_start_matches('#')).filter(|rest| rest.starts_with(' '));
-        if let Some(title) = heading.filter(|_| !is_code && is_markdown) {
-            let title = title.trim().replace('`', "");
-            let kept =
-                title.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
-            let mut anchor = kept.replace(' ', "-");
-            while !taken.insert(anchor.clone()) {
-                anchor.push_str("-1");
-            }
-            sections.push(Section { anchor, title, text: String::new(), lines: number..=number });
-        } else if sections.is_empty() {
-            let title = path.rsplit('/').next().unwrap().to_owned();
-            sections.push(Section { anchor: "beginning".to_owned(), title, text: String::new(), lines: 1..=1 });
+    let page = |path: String| {
+        let document = read_document(&path, &fs::read(root.join(&path)).unwrap(), &ReadLimits::default()).unwrap();
+        Page {
+            title: document.title,
+            format: if path.ends_with(".md") { TextFormat::Markdown } else { TextFormat::Plain },
+            sections: Section::joined(document.passages.iter().map(Section::from)),
+            is_untrusted: path == "CHANGELOG.md",
+            path,
         }
-        let section = sections.last_mut().unwrap();
-        section.text.push_str(line);
-        section.text.push('\n');
-        section.lines = *section.lines.start()..=number;
-    }
-    let title = sections.first().map_or_else(|| path.clone(), |section| section.title.clone());
-    let format = if is_markdown { TextFormat::Markdown } else { TextFormat::Plain };
-    Page { is_untrusted: path == "CHANGELOG.md", path, title, format, sections }
+    };
+    paths.into_iter().map(page).collect()
 }
 
 /// A fact from each section of a page: its first sentence.
@@ -170,8 +144,8 @@ fn facts_of(pages: &[Page]) -> Vec<FactCard> {
                 state,
                 sources: vec![SourceRef {
                     label: format!("{}: {}", page.title, section.title),
-                    page: Some(page.path.clone()),
-                    anchor: Some(section.anchor.clone()),
+                    page: None,
+                    anchor: None,
                     place: format!("{}:{}-{}", page.path, section.lines.start(), section.lines.end()),
                 }],
                 since: "2026-11-27T22:30:00Z".to_owned(),

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use crate::documents::Passage;
+
 /// What a whole site is called, and what its first page says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteSettings {
@@ -41,14 +43,64 @@ pub enum TextFormat {
 /// A part of a document that can be linked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The fragment by which links name the section; unique within its page.
+    /// The fragment by which links name the section; empty if there is none. Of two sections of a page that have the same, links lead to the
+    /// first.
     pub anchor: String,
-    /// The title. If the text begins with a heading of this title, it is shown once.
+    /// Anchors of headings at the beginning of the text that come before its own.
+    pub other_anchors: Vec<String>,
+    /// The titles of the sections that it is in and its own, joined with ` > `. The last of them is shown if the text does not begin with a
+    /// heading.
     pub title: String,
     /// The source of the section.
     pub text: String,
     /// The lines of the document that the section has, counted from one.
     pub lines: RangeInclusive<u32>,
+}
+
+impl Section {
+    /// Puts sections together that a document was cut into to be searched: those that follow each other and have the same anchor. The texts
+    /// are joined as the lines are.
+    ///
+    /// ```
+    /// use callboard_knowledge::documents::{ReadLimits, read_document};
+    /// use callboard_knowledge::site::Section;
+    /// let text = "# Gate\n\nOpens at nine.\n\n".to_owned() + &"A long rule of the gate.\n\n".repeat(100);
+    /// let document = read_document("gate.md", text.as_bytes(), &ReadLimits::default())?;
+    /// assert_eq!(document.passages.len(), 2);
+    /// let sections = Section::joined(document.passages.iter().map(Section::from));
+    /// assert_eq!(sections.len(), 1);
+    /// assert_eq!(sections[0].text, text.trim_end());
+    /// # Ok::<(), callboard_knowledge::documents::LeftOut>(())
+    /// ```
+    #[must_use]
+    pub fn joined(parts: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::new();
+        for part in parts {
+            match joined.last_mut().filter(|last| last.anchor == part.anchor && part.other_anchors.is_empty()) {
+                None => joined.push(part),
+                Some(last) => {
+                    let lines = part.lines.start().saturating_sub(*last.lines.end());
+                    // More lines than this have no meaning, and the numbers may be wrong.
+                    last.text.push_str(if lines == 0 { " " } else { &"\n\n\n\n"[..lines.min(4) as usize] });
+                    last.text.push_str(&part.text);
+                    last.lines = *last.lines.start()..=*part.lines.end();
+                }
+            }
+        }
+        joined
+    }
+}
+
+impl From<&Passage> for Section {
+    fn from(passage: &Passage) -> Self {
+        Self {
+            anchor: passage.anchor.clone(),
+            other_anchors: passage.other_anchors.clone(),
+            title: passage.title.clone(),
+            text: passage.text.clone(),
+            lines: passage.lines.clone(),
+        }
+    }
 }
 
 /// Whether a fact holds.
@@ -105,11 +157,11 @@ pub struct FactCard {
 pub struct SourceRef {
     /// What the source is called.
     pub label: String,
-    /// The path of the document, if the base has it.
+    /// The path of the document, if it is known. Else it is taken from `place`.
     pub page: Option<String>,
-    /// The section of the document.
+    /// The section of the document, if it is known. Else it is taken from the line in `place`.
     pub anchor: Option<String>,
-    /// Where exactly: `docs/auth.md:12-20`.
+    /// Where exactly: `docs/auth.md:12-20`, `docs/auth.md#tokens`, or anything else, which is shown as it is; possibly empty.
     pub place: String,
 }
 

@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use super::description::{Page, Section, SiteSettings, TextFormat};
 use super::files::File;
 use super::layout::{Part, framed};
-use super::markdown::{self, Context, Definitions, Rendered};
+use super::markdown::{self, Context, Definitions, Heading, Rendered};
 use super::outline::Outline;
-use super::search::{Entry, Kind};
+use super::search::{Entry, Kind, words_of};
 use super::{front_page, names, texts};
 
 /// The fewest headings of a page that has a list of them.
@@ -17,48 +17,40 @@ const FEWEST_LISTED: usize = 3;
 /// The most headings that are listed.
 const MAX_LISTED: usize = 200;
 
+/// A section, and the ids of its elements.
 struct Shown<'a> {
     section: &'a Section,
-    id: String,
+    headings: Vec<ShownHeading>,
+    /// Ids that no heading has.
+    ids: Vec<String>,
     rendered: Rendered,
-    /// Whether its title is that of the page, and is shown as such.
-    is_title: bool,
 }
 
-impl Shown<'_> {
-    /// The level of its heading below that of the page.
-    fn level(&self) -> u8 {
-        self.rendered.heading.as_ref().map_or(2, |(level, _)| (*level).clamp(2, 4))
-    }
-
-    fn heading(&self) -> Markup {
-        match &self.rendered.heading {
-            Some((_, heading)) => heading.clone(),
-            None => html! { (texts::label(&self.section.title)) },
-        }
-    }
+struct ShownHeading {
+    id: Option<String>,
+    level: u8,
+    html: Markup,
+    text: String,
 }
 
 /// Returns the page of a document, and what a search finds of it.
 pub(super) fn document_page(settings: &SiteSettings, outline: &Outline, page: &Page) -> (File, Vec<Entry>) {
     let file = names::of_document(&page.path);
     let root = names::root(&file);
-    let sections = shown(outline, page, &root);
-    let entries = sections.iter().map(|section| entry(outline, page, &file, section)).collect();
-    let heading = match sections.first() {
-        Some(first) if first.is_title => first.heading(),
-        Some(_) | None => html! { (texts::label(&page.title)) },
-    };
+    let mut sections = shown(outline, page, &root);
+    let title = taken_title(&mut sections, &page.title);
+    let entries =
+        sections.iter().enumerate().map(|(number, section)| entry(outline, page, &file, number, section)).collect();
     let contents = html! {
         div.columns {
             main id="kb:main" {
                 (place(outline, &page.path, &root))
                 article.document {
-                    h1 { (heading) }
+                    h1 id=[title.id] { (title.html) }
                     @if page.is_untrusted {
                         p.notice { strong { "Untrusted source." } " The text is shown as data; nothing in it is an instruction." }
                     }
-                    @for section in &sections { (section_of(outline, page, &root, section)) }
+                    @for (number, section) in sections.iter().enumerate() { (section_of(outline, page, &root, number, section)) }
                     (facts_from(outline, &root, &page.path, None, "Facts from this document"))
                 }
             }
@@ -68,27 +60,61 @@ pub(super) fn document_page(settings: &SiteSettings, outline: &Outline, page: &P
     (File::html(&file, framed(settings, &file, &page.title, Part::Contents, &contents)), entries)
 }
 
+/// Takes the first heading of the document if it is the title. Else the title is a heading of its own.
+fn taken_title(sections: &mut [Shown<'_>], title: &str) -> ShownHeading {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    let with_heading = sections.iter_mut().find(|section| !section.headings.is_empty());
+    match with_heading.filter(|section| letters(&section.headings[0].text) == letters(title)) {
+        Some(section) => section.headings.remove(0),
+        None => ShownHeading { id: None, level: 1, html: html! { (texts::label(title)) }, text: texts::label(title) },
+    }
+}
+
 fn shown<'a>(outline: &Outline, page: &'a Page, root: &str) -> Vec<Shown<'a>> {
     let definitions: Definitions = match page.format {
         TextFormat::Markdown => page.sections.iter().flat_map(|section| markdown::definitions(&section.text)).collect(),
         TextFormat::Plain => Definitions::new(),
     };
-    let mut ids = BTreeSet::new();
+    let mut taken = BTreeSet::new();
     let render = |(number, section): (usize, &'a Section)| {
         let context = Context { outline, path: &page.path, root, section: number, definitions: &definitions };
         let rendered = match page.format {
-            TextFormat::Markdown => markdown::render(context, &section.title, &section.text),
+            TextFormat::Markdown => markdown::render(context, &section.text),
             TextFormat::Plain => markdown::plain(&section.text),
         };
-        let mut id = names::anchor(&section.anchor);
-        if !ids.insert(id.clone()) {
-            // Links lead to the first of them. No anchor that is kept has a colon.
-            id = format!("{id}:{number}");
-        }
-        let is_title = number == 0 && texts::label(&section.title) == texts::label(&page.title);
-        Shown { section, id, rendered, is_title }
+        let headings = headings(section, &rendered);
+        let anchors = section.other_anchors.iter().chain([&section.anchor]).filter(|anchor| !anchor.is_empty());
+        // Links lead to the first element of an id.
+        let ids: Vec<String> =
+            anchors.map(|anchor| names::anchor(anchor)).filter(|id| taken.insert(id.clone())).collect();
+        with_ids(section, headings, ids, rendered)
     };
     page.sections.iter().enumerate().map(render).collect()
+}
+
+/// The headings at the beginning of the section, or its title if it has one and no heading.
+fn headings(section: &Section, rendered: &Rendered) -> Vec<ShownHeading> {
+    let own = rendered.headings.iter().map(|Heading { level, html, text }| ShownHeading {
+        id: None,
+        level: *level,
+        html: html.clone(),
+        text: text.clone(),
+    });
+    let mut headings: Vec<ShownHeading> = own.collect();
+    if headings.is_empty() && !section.anchor.is_empty() {
+        let text = texts::label(texts::last_title(&section.title));
+        let level = u8::try_from(section.title.matches(" > ").count() + 1).unwrap_or(6);
+        headings.push(ShownHeading { id: None, level, html: html! { (text) }, text });
+    }
+    headings
+}
+
+/// Gives the last ids to the last headings: the anchor of the section is that of the last heading before its text.
+fn with_ids(section: &Section, mut headings: Vec<ShownHeading>, mut ids: Vec<String>, rendered: Rendered) -> Shown<'_> {
+    for heading in headings.iter_mut().rev() {
+        heading.id = ids.pop();
+    }
+    Shown { section, headings, ids, rendered }
 }
 
 fn place(outline: &Outline, path: &str, root: &str) -> Markup {
@@ -102,33 +128,42 @@ fn place(outline: &Outline, path: &str, root: &str) -> Markup {
     }
 }
 
-fn section_of(outline: &Outline, page: &Page, root: &str, shown: &Shown<'_>) -> Markup {
+fn section_of(outline: &Outline, page: &Page, root: &str, number: usize, shown: &Shown<'_>) -> Markup {
     let lines = format!(
         "Lines {} to {} of {}",
         shown.section.lines.start(),
         shown.section.lines.end(),
         texts::label(&page.path)
     );
-    let link = html! {
-        " " a.anchor href=(names::fragment(&shown.id)) title=(lines) aria-label={ "Link to " (texts::label(&shown.section.title)) } { "#" }
-    };
     html! {
-        section id=(shown.id) {
-            @if !shown.is_title {
-                @match shown.level() {
-                    ..=2 => h2 { (shown.heading()) (link) },
-                    3 => h3 { (shown.heading()) (link) },
-                    4.. => h4 { (shown.heading()) (link) },
-                }
-            }
+        section {
+            @for id in &shown.ids { span id=(id) {} }
+            @for heading in &shown.headings { (heading_of(heading, &lines)) }
             (shown.rendered.html)
-            (facts_from(outline, root, &page.path, Some(&shown.section.anchor), "Facts from this section"))
+            (facts_from(outline, root, &page.path, Some(number), "Facts from this section"))
         }
     }
 }
 
-fn facts_from(outline: &Outline, root: &str, path: &str, anchor: Option<&str>, title: &str) -> Markup {
-    let facts = outline.cited(path, anchor);
+fn heading_of(heading: &ShownHeading, lines: &str) -> Markup {
+    let id = heading.id.as_deref();
+    let contents = html! {
+        (heading.html)
+        @if let Some(id) = id {
+            " " a.anchor href=(names::fragment(id)) title=(lines) aria-label={ "Link to " (heading.text) } { "#" }
+        }
+    };
+    match heading.level {
+        ..=2 => html! { h2 id=[id] { (contents) } },
+        3 => html! { h3 id=[id] { (contents) } },
+        4 => html! { h4 id=[id] { (contents) } },
+        5 => html! { h5 id=[id] { (contents) } },
+        6.. => html! { h6 id=[id] { (contents) } },
+    }
+}
+
+fn facts_from(outline: &Outline, root: &str, path: &str, section: Option<usize>, title: &str) -> Markup {
+    let facts = outline.cited(path, section);
     html! {
         @if !facts.is_empty() {
             aside.cited aria-label=(title) {
@@ -148,43 +183,47 @@ fn facts_from(outline: &Outline, root: &str, path: &str, anchor: Option<&str>, t
 }
 
 fn list_of_headings(sections: &[Shown<'_>]) -> Markup {
-    let headings: Vec<&Shown<'_>> = sections.iter().filter(|section| !section.is_title).collect();
+    let headings = || {
+        sections
+            .iter()
+            .flat_map(|section| &section.headings)
+            .filter_map(|heading| Some((heading.id.as_ref()?, heading)))
+    };
+    let count = headings().count();
     html! {
-        @if headings.len() >= FEWEST_LISTED {
+        @if count >= FEWEST_LISTED {
             nav.headings aria-label="On this page" {
                 p.word { "On this page" }
                 ul {
-                    @for section in headings.iter().take(MAX_LISTED) {
-                        li.{ "level-" (section.level()) } {
-                            a href=(names::fragment(&section.id)) { (texts::label(&section.section.title)) }
-                        }
+                    @for (id, heading) in headings().take(MAX_LISTED) {
+                        li.{ "level-" (heading.level.clamp(2, 4)) } { a href=(names::fragment(id)) { (heading.text) } }
                     }
-                    @if headings.len() > MAX_LISTED { li { "and " (headings.len() - MAX_LISTED) " more" } }
+                    @if count > MAX_LISTED { li { "and " (count - MAX_LISTED) " more" } }
                 }
             }
         }
     }
 }
 
-fn entry(outline: &Outline, page: &Page, file: &str, shown: &Shown<'_>) -> Entry {
-    let title = texts::label(&shown.section.title);
+fn entry(outline: &Outline, page: &Page, file: &str, number: usize, shown: &Shown<'_>) -> Entry {
     let document = texts::label(&page.title);
-    let is_known = outline.link_to(&page.path, Some(&shown.section.anchor)).is_some_and(|(_, is_known)| is_known);
+    let own = shown.headings.last().map(|heading| heading.text.clone());
+    let is_title = own.is_none() && number == 0;
+    let title = own.unwrap_or_else(|| {
+        if is_title { document.clone() } else { texts::label(texts::last_title(&shown.section.title)) }
+    });
+    let link = outline.link_to(&page.path, Some(&shown.section.anchor)).filter(|_| !is_title);
     Entry {
-        target: if is_known && !shown.is_title {
-            file.to_owned() + &names::fragment(&shown.id)
-        } else {
-            file.to_owned()
-        },
-        context: if shown.is_title {
+        target: link.map_or_else(|| file.to_owned(), |(link, _)| link),
+        context: if is_title {
             texts::label(&page.path)
         } else {
             format!("{document} · {}", texts::label(&page.path))
         },
         kind: if page.is_untrusted { Kind::Untrusted } else { Kind::Document },
         excerpt: shown.rendered.excerpt.clone(),
-        words: super::search::words_of(&[
-            (if shown.is_title { 12 } else { 8 }, &title),
+        words: words_of(&[
+            (if is_title { 12 } else { 8 }, &title),
             (2, &document),
             (2, &page.path),
             (1, &shown.section.text),

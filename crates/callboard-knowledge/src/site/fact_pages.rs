@@ -148,10 +148,9 @@ pub(super) fn linked(outline: &Outline, root: &str, id: &str) -> Markup {
 
 fn source_of(outline: &Outline, root: &str, source: &SourceRef) -> Markup {
     let label = texts::label(&source.label);
-    let link = source.page.as_ref().and_then(|page| outline.link_to(page, source.anchor.as_deref()));
     html! {
-        @match link {
-            Some((file, _)) => a href={ (root) (file) } { bdi { (label) } },
+        @match outline.link_to_source(source) {
+            Some(file) => a href={ (root) (file) } { bdi { (label) } },
             None => bdi { (label) },
         }
         @if !source.place.is_empty() { " " span.where { (texts::label(&source.place)) } }

@@ -138,14 +138,24 @@ fn encoded(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::description::{Page, Section, TextFormat};
     use super::*;
 
     fn outline() -> Outline {
         let mut outline = Outline::new();
-        outline.add_page("docs/auth.md", "Auth", [("tokens", "Tokens")]);
-        outline.add_page("docs/über uns.md", "Über uns", [("größe", "Größe")]);
-        outline.add_page("README.md", "Readme", []);
-        outline.add_page("docs/deep/README.md", "Deep", []);
+        for (path, anchor) in
+            [("docs/auth.md", "tokens"), ("docs/über uns.md", "größe"), ("README.md", ""), ("docs/deep/README.md", "")]
+        {
+            let (anchor, title) = (anchor.to_owned(), path.to_owned());
+            let section = Section { anchor, other_anchors: Vec::new(), title, text: String::new(), lines: 1..=1 };
+            outline.add_page(&Page {
+                path: path.to_owned(),
+                title: path.to_owned(),
+                format: TextFormat::Markdown,
+                sections: vec![section],
+                is_untrusted: false,
+            });
+        }
         outline
     }
 

@@ -57,6 +57,11 @@ fn without_noncharacters(text: String) -> String {
     })
 }
 
+/// Returns the last of the titles that are joined with ` > `.
+pub(super) fn last_title(titles: &str) -> &str {
+    titles.rsplit(" > ").next().unwrap_or(titles)
+}
+
 /// Returns the beginning of a text that has at most so many bytes, and the number of bytes that are cut.
 pub(super) fn beginning(text: &str, max: usize) -> (&str, usize) {
     let end = text.floor_char_boundary(max);

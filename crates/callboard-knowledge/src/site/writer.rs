@@ -34,6 +34,7 @@ const ICON: &str = include_str!("assets/icon.svg");
 ///     format: TextFormat::Markdown,
 ///     sections: vec![Section {
 ///         anchor: "tokens".to_owned(),
+///         other_anchors: Vec::new(),
 ///         title: "Tokens".to_owned(),
 ///         text: "A token lives for *one hour*.".to_owned(),
 ///         lines: 3..=4,
@@ -41,7 +42,7 @@ const ICON: &str = include_str!("assets/icon.svg");
 ///     is_untrusted: false,
 /// };
 /// let mut outline = Outline::new();
-/// outline.add_page(&page.path, &page.title, [("tokens", "Tokens")]);
+/// outline.add_page(&page);
 /// let settings = SiteSettings { title: "Example".to_owned(), about: None, as_of: None };
 /// let mut writer = SiteWriter::create(&folder.path().join("site"), settings, outline)?;
 /// writer.add_page(&page)?;

@@ -45,7 +45,7 @@ fn a_site_that_is_not_finished_leaves_the_old_one_whole() {
     publish(&base("old"), settings(), &out).unwrap();
     let old = files_of(&out);
     let mut outline = Outline::new();
-    outline.add_page("a.md", "A", [("one", "One")]);
+    outline.add_page(&base("x").pages[0]);
     let mut writer = SiteWriter::create(&out, settings(), outline).unwrap();
     writer.add_page(&base("new").pages[0]).unwrap();
     assert_eq!(files_of(&out), old);
@@ -121,7 +121,7 @@ fn what_does_not_match_the_outline_is_refused() {
     let facts = ["a", "b"].map(|id| fact(id, id, CardState::Current));
     let begin = || {
         let mut outline = Outline::new();
-        outline.add_page("a.md", "A", [("one", "One")]);
+        outline.add_page(&base("x").pages[0]);
         facts.iter().for_each(|fact| outline.add_fact(fact));
         outline.add_entity("e", "term");
         SiteWriter::create(&out, settings(), outline).unwrap()

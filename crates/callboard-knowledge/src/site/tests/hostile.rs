@@ -136,7 +136,8 @@ const PAYLOADS: &[&str] = &[
 /// A base that has a text everywhere.
 fn full_of(text: &str) -> (Base, SiteSettings) {
     let text = || text.to_owned();
-    let section = |anchor: String| Section { anchor, title: text(), text: text(), lines: 1..=2 };
+    let section =
+        |anchor: String| Section { anchor, other_anchors: vec![text()], title: text(), text: text(), lines: 1..=2 };
     let page = |path: String, format, is_untrusted| Page {
         path,
         title: text(),

@@ -26,6 +26,7 @@ fn settings() -> SiteSettings {
 fn page(path: &str, title: &str, sections: &[(&str, &str)]) -> Page {
     let section = |(number, (title, text)): (u32, &(&str, &str))| Section {
         anchor: title.to_lowercase().replace(' ', "-"),
+        other_anchors: Vec::new(),
         title: (*title).to_owned(),
         text: (*text).to_owned(),
         lines: number * 10 + 1..=number * 10 + 10,
@@ -66,13 +67,7 @@ fn entity(name: &str) -> Entity {
 
 fn publish(base: &Base, settings: SiteSettings, out: &Path) -> Result<Published, SiteError> {
     let mut outline = Outline::new();
-    for page in &base.pages {
-        outline.add_page(
-            &page.path,
-            &page.title,
-            page.sections.iter().map(|section| (section.anchor.as_str(), section.title.as_str())),
-        );
-    }
+    base.pages.iter().for_each(|page| outline.add_page(page));
     base.facts.iter().for_each(|fact| outline.add_fact(fact));
     base.entities.iter().for_each(|entity| outline.add_entity(&entity.name, &entity.kind));
     let mut writer = SiteWriter::create(out, settings, outline)?;

@@ -2,6 +2,7 @@
 
 use super::reading::{check, found};
 use super::*;
+use crate::documents::{ReadLimits, read_document};
 
 fn example() -> Base {
     let mut auth = page(
@@ -173,4 +174,38 @@ fn a_title_that_the_text_repeats_is_shown_once() {
         .collect();
     assert_eq!(headings, ["h1", "h2"]);
     assert_eq!(pages["pages/a.md.html"].text.matches("Next").count(), 1);
+}
+
+#[test]
+fn every_heading_of_a_document_that_was_cut_has_the_anchor_that_links_have() {
+    let text = "# Gate\n\n## Rules\n\n### Keys\n\n".to_owned()
+        + &"A key opens *one* door.\n\n".repeat(100)
+        + "See [the rules](#rules), [the keys](#keys) and [the end](#the-end).\n\n## The end\n\nClosed.\n";
+    let document = read_document("gate.md", text.as_bytes(), &ReadLimits::default()).unwrap();
+    assert!(document.passages.len() > 2, "{} passages", document.passages.len());
+    let sections = Section::joined(document.passages.iter().map(Section::from));
+    let pages = check(&site(&Base {
+        pages: vec![Page {
+            path: document.path,
+            title: document.title,
+            format: TextFormat::Markdown,
+            sections,
+            is_untrusted: false,
+        }],
+        ..Base::default()
+    }));
+    let page = &pages["pages/gate.md.html"];
+    let headings: Vec<(&str, &str)> = page
+        .starts
+        .iter()
+        .filter(|start| matches!(start.name.as_str(), "h1" | "h2" | "h3"))
+        .map(|start| (start.name.as_str(), start.attributes["id"].as_str()))
+        .collect();
+    assert_eq!(headings, [("h1", "gate"), ("h2", "rules"), ("h3", "keys"), ("h2", "the-end")]);
+    let links: Vec<&str> =
+        page.starts.iter().filter(|start| start.name == "a").map(|start| start.attributes["href"].as_str()).collect();
+    for anchor in ["rules", "keys", "the-end"] {
+        assert!(links.contains(&format!("../pages/gate.md.html#{anchor}").as_str()), "{links:?}");
+    }
+    assert_eq!(page.text.matches("opens one door").count(), 100);
 }

@@ -1,139 +1,18 @@
-//! Markdown as HTML that cannot run anything. Pure.
-//!
-//! HTML within Markdown is text like any other. Images are links, because a site contains no files of documents and loads none from
-//! elsewhere. Elements are closed in the order in which they are opened, whatever the source does.
+//! Events of Markdown as HTML. Elements are closed in the order in which they are opened, whatever the source does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, PreEscaped, html};
-use pulldown_cmark::{
-    Alignment, BlockQuoteKind, BrokenLink, CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag,
-    TextMergeStream,
-};
+use pulldown_cmark::{Alignment, BlockQuoteKind, CodeBlockKind, Event, LinkType, Tag};
 
-use super::links::{self, Link};
-use super::names;
-use super::outline::Outline;
-use super::texts;
+use super::Context;
+use crate::site::links::{self, Link};
+use crate::site::{names, texts};
 
 /// The deepest nesting that is kept. What is deeper is shown without its elements.
 const MAX_DEPTH: usize = 24;
-/// The most source of a section that is read as Markdown, in bytes. A longer one is shown as it is written.
-const MAX_MARKDOWN: usize = 256 * 1024;
-/// The most text of a section that is shown, in bytes.
-const MAX_SHOWN: usize = 2 * 1024 * 1024;
-/// The most plain text that is kept of a section for results of a search, in characters.
-const MAX_EXCERPT: usize = 220;
-/// The most bytes of it before it is cut to that.
-const MAX_PLAIN: usize = 4 * MAX_EXCERPT;
-
-/// Definitions of links (`[name]: target`), which count in all sections of a document.
-pub(super) type Definitions = BTreeMap<String, String>;
-
-/// A section as HTML.
-#[derive(Debug)]
-pub(super) struct Rendered {
-    pub(super) html: Markup,
-    /// The heading that the source begins with, and its level, if it is the section's title. It is not in the HTML then.
-    pub(super) heading: Option<(u8, Markup)>,
-    /// The beginning of the text, without marks of Markdown.
-    pub(super) excerpt: String,
-}
-
-/// Where a text is, for what depends on it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Context<'a> {
-    pub(super) outline: &'a Outline,
-    /// The path of the document.
-    pub(super) path: &'a str,
-    /// What leads from the page to the folder of the site.
-    pub(super) root: &'a str,
-    /// The number of the section, for ids of footnotes.
-    pub(super) section: usize,
-    pub(super) definitions: &'a Definitions,
-}
-
-/// Returns the definitions of links in a text.
-pub(super) fn definitions(text: &str) -> Definitions {
-    if text.len() > MAX_MARKDOWN || !text.contains("]:") {
-        return Definitions::new();
-    }
-    let parser = Parser::new_ext(text, options());
-    let defined = parser.reference_definitions().iter();
-    defined.map(|(name, definition)| (name.to_lowercase(), definition.dest.to_string())).collect()
-}
-
-/// Shows a text as it is written.
-pub(super) fn plain(text: &str) -> Rendered {
-    let (shown, cut) = texts::beginning(text, MAX_SHOWN);
-    Rendered {
-        html: html! {
-            pre.source { code { (texts::lines(shown)) } }
-            @if cut > 0 { p.note { "The document continues for " (super::layout::grouped(cut)) " bytes that are not shown." } }
-        },
-        heading: None,
-        excerpt: texts::excerpt(shown, MAX_EXCERPT),
-    }
-}
-
-/// Renders the source of a section. `title` is the title under which the section is shown.
-pub(super) fn render(context: Context<'_>, title: &str, text: &str) -> Rendered {
-    if text.len() > MAX_MARKDOWN {
-        return plain(text);
-    }
-    let text = text.replace("\r\n", "\n");
-    let of_other_sections = |link: BrokenLink<'_>| {
-        let target = context.definitions.get(&link.reference.to_lowercase())?;
-        Some((CowStr::from(target.clone()), CowStr::Borrowed("")))
-    };
-    let parser = Parser::new_with_broken_link_callback(&text, options(), Some(of_other_sections));
-    let mut events = TextMergeStream::new(parser).peekable();
-    let mut renderer = Renderer::new(context);
-    let mut heading = None;
-    if let Some(Event::Start(Tag::Heading { level, .. })) = events.peek() {
-        let level = *level as u8;
-        let first: Vec<Event<'_>> = std::iter::from_fn(|| events.next_if(|event| !is_end_of_heading(event))).collect();
-        let own: String = first.iter().map(text_of).collect();
-        if is_same_title(&own, title) {
-            events.next();
-            let mut of_heading = Renderer::new(context);
-            first.into_iter().skip(1).for_each(|event| of_heading.take(event));
-            heading = Some((level, of_heading.finish()));
-        } else {
-            first.into_iter().for_each(|event| renderer.take(event));
-        }
-    }
-    events.for_each(|event| renderer.take(event));
-    let excerpt = texts::excerpt(&renderer.plain, MAX_EXCERPT);
-    Rendered { html: renderer.finish(), heading, excerpt }
-}
-
-fn options() -> Options {
-    Options::ENABLE_TABLES
-        | Options::ENABLE_FOOTNOTES
-        | Options::ENABLE_STRIKETHROUGH
-        | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_GFM
-        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
-}
-
-/// Whether a heading and a title have the same letters; a title may be given with marks of Markdown.
-fn is_same_title(heading: &str, title: &str) -> bool {
-    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
-    !letters(title).is_empty() && letters(heading) == letters(title)
-}
-
-fn is_end_of_heading(event: &Event<'_>) -> bool {
-    matches!(event, Event::End(pulldown_cmark::TagEnd::Heading(_)))
-}
-
-fn text_of<'a>(event: &'a Event<'_>) -> &'a str {
-    match event {
-        Event::Text(text) | Event::Code(text) | Event::InlineHtml(text) => text,
-        Event::SoftBreak | Event::HardBreak => " ",
-        _ => "",
-    }
-}
+/// The most plain text that is kept, in bytes.
+const MAX_PLAIN: usize = 1_000;
 
 /// An element that is open.
 enum Open {
@@ -163,7 +42,7 @@ enum Open {
 }
 
 /// What is written of the elements that are open, the innermost last. An element is written when it is closed, around its contents.
-struct Renderer<'a> {
+pub(super) struct Renderer<'a> {
     context: Context<'a>,
     open: Vec<(Open, String)>,
     /// Elements below the deepest that is kept.
@@ -178,7 +57,7 @@ struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    fn new(context: Context<'a>) -> Self {
+    pub(super) fn new(context: Context<'a>) -> Self {
         Self {
             context,
             open: Vec::new(),
@@ -193,7 +72,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    fn take(&mut self, event: Event<'_>) {
+    pub(super) fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(_) => self.end(),
@@ -307,10 +186,11 @@ impl<'a> Renderer<'a> {
         match open {
             Open::Paragraph => html! { p { (contents) } "\n" },
             Open::Heading(level) => match level {
-                ..=2 => html! { h3 { (contents) } "\n" },
-                3 => html! { h4 { (contents) } "\n" },
-                4 => html! { h5 { (contents) } "\n" },
-                5.. => html! { h6 { (contents) } "\n" },
+                ..=2 => html! { h2 { (contents) } "\n" },
+                3 => html! { h3 { (contents) } "\n" },
+                4 => html! { h4 { (contents) } "\n" },
+                5 => html! { h5 { (contents) } "\n" },
+                6.. => html! { h6 { (contents) } "\n" },
             },
             Open::Quote(None) => html! { blockquote { (contents) } "\n" },
             Open::Quote(Some(kind)) => {
@@ -397,12 +277,12 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Closes what the source left open.
-    fn finish(mut self) -> Markup {
+    /// Closes what the source left open. Returns the HTML, and the beginning of the text without marks of Markdown.
+    pub(super) fn finish(mut self) -> (Markup, String) {
         self.below = 0;
         while !self.open.is_empty() {
             self.end();
         }
-        PreEscaped(self.html)
+        (PreEscaped(self.html), self.plain)
     }
 }
