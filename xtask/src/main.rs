@@ -59,7 +59,7 @@ fn main() -> ExitCode {
                 "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
             );
             eprintln!(
-                "       cargo xtask corpus [--ci] [--to FOLDER]    documentation of crates, with which the quality of searches is measured"
+                "       cargo xtask corpus [--ci] [--to FOLDER] | --update | questions [--check]    documentation of crates, with which the quality of searches is measured"
             );
             eprintln!(
                 "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names, or two types one"

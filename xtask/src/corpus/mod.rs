@@ -1,11 +1,53 @@
-//! The corpus with which the quality of searches is measured: documentation of crates, as Markdown.
+//! The corpus with which the quality of searches is measured, documentation of crates as Markdown, and the questions about it.
+//!
+//! # The text
+//!
+//! `corpus.toml` lists the crates, each in one version and with the hash of its text. [`corpus()`] has cargo fetch them: those that are in
+//! the lock file of the workspace are there already, and the part that CI uses has only such. For the others it writes a manifest below
+//! `target` that pins them. A version that was yanked cannot be fetched this way; its crate is replaced in the list.
+//!
+//! The documents of a crate are its README, its changelogs, and one for each file of `src` that has a public item with a doc comment. That
+//! one is titled by the path of the module. It has the documentation of the module, and a section for each item: the kind and signature, the
+//! doc comment with its own headings below that of the item (`### Errors`), and documented fields or variants as a list. Items are found by
+//! parsing, also in macros that are called with items. Items of private modules are there too, because crates export them elsewhere. Left
+//! out are hidden items, tests, methods of implemented traits, text that is included from other files, and files that are too large or too
+//! deep for the parser.
+//!
+//! A passage is a section, from a heading to the next one. One of more than 1,500 characters is several.
+//!
+//! # The questions
+//!
+//! `questions.jsonl` is made of the documents by rules ([`questions`]). They share no code with the search that is measured, and have words,
+//! inflections and sentences of their own. There are four kinds:
+//!
+//! - `summary`: a sentence of an item's documentation as a request (`Returns the number of bytes` as `how do I count the bytes`) or as a
+//!   question for its condition (`If the buffer is full, …` as `what happens if the buffer is full`); the item's page is the answer.
+//! - `error`: the text of a failure in the code, with values in its places; the section that documents the error, or the section `Errors` or
+//!   `Panics` of the function is the answer, if it has two words of the text.
+//! - `changelog`: an entry without its verb and without the numbers of issues, as `which release brings …`; the section of its version is the
+//!   answer.
+//! - `section`: the condition of a sentence below `Errors` or `Panics`, as `what goes wrong if …`; that section is the answer.
+//!
+//! No word of a question is a word of a title of its answers: of the headings from the module down to the section, the parts of identifiers,
+//! and inflections. A candidate with such a word has it replaced by a pronoun (`the capacity` by `it`), loses it (a message of an error, if it
+//! still reads), or is dropped. Two of three words with synonyms are replaced by these, and half of the texts are cut at a clause, so that
+//! a question is no copy of a sentence.
+//!
+//! Every section that has the sentence of which a question is made is an answer. If a sentence of another section has nearly all of its
+//! words (85 % by weight, rare ones weigh more), it is an answer too where both are of one crate and the kind is `section`; otherwise the
+//! question is dropped, as is one with more than six answers. Whether a search would find the answer has no part in the choice.
+//!
+//! Of the remaining candidates as many are taken as `questions/choice.rs` says, in the order of a hash with a seed, with bounds for each
+//! crate, document and section. 150 questions, spread over the kinds, are held back: they are for one measurement, after the search is no
+//! longer changed. The same corpus and seed have the same questions; `cargo xtask corpus questions --check` compares.
 
+mod chore;
 mod fetch;
 pub mod list;
+pub mod questions;
 pub mod text;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, io, thread};
 
@@ -14,10 +56,14 @@ use thiserror::Error;
 use list::{ListError, Listed};
 use text::{ExtractError, Extracted, hash};
 
+pub use chore::chore;
 pub use fetch::FetchError;
 
 /// The list, from the root of the workspace.
 const LIST: &str = "crates/callboard-knowledge/tests/quality/corpus.toml";
+
+/// The questions about it, from the root of the workspace.
+const QUESTIONS: &str = "crates/callboard-knowledge/tests/quality/questions.jsonl";
 
 /// How many bytes of stack the parser has: it recurses with the depth of expressions.
 const STACK: usize = 64 << 20;
@@ -57,6 +103,14 @@ pub enum CorpusError {
         found: String,
         /// The hash in the list.
         listed: String,
+    },
+    /// The committed questions are others than those that are made of the corpus.
+    #[error(
+        "{QUESTIONS} has other questions than those of the corpus, the first in line {line}; `cargo xtask corpus questions` writes it"
+    )]
+    OtherQuestions {
+        /// The first line that is another, from 1.
+        line: usize,
     },
     /// A file of the project or of the corpus cannot be read or written.
     #[error("{0}: {1}")]
@@ -124,121 +178,9 @@ fn extracted(ci: bool) -> Result<Vec<CrateText>, CorpusError> {
     checked.collect()
 }
 
-/// What the command line asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Wish {
-    /// Write the documents to a folder.
-    Extract { ci: bool, to: Option<PathBuf> },
-    /// Write the hashes of what is extracted to the list.
-    Update,
-}
-
-const USAGE: &str = "usage: cargo xtask corpus [--ci] [--to FOLDER] | --update";
-
-fn parse(arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
-    let mut arguments = arguments.peekable();
-    if arguments.next_if(|argument| argument == "--update").is_some() {
-        return arguments.next().map_or(Ok(Wish::Update), |other| Err(format!("what is {other:?} after --update?")));
-    }
-    let (mut ci, mut to) = (false, None);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--ci" => ci = true,
-            "--to" => to = Some(arguments.next().ok_or("--to needs a folder")?.into()),
-            other => return Err(format!("what is {other:?}?")),
-        }
-    }
-    Ok(Wish::Extract { ci, to })
-}
-
-/// `cargo xtask corpus` with these arguments.
-pub fn chore(arguments: impl Iterator<Item = String>) -> ExitCode {
-    let wish = match parse(arguments) {
-        Ok(wish) => wish,
-        Err(error) => {
-            eprintln!("{error}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    let done = match wish {
-        Wish::Extract { ci, to } => write_documents(ci, &to.unwrap_or_else(|| target().join("corpus"))),
-        Wish::Update => update(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("corpus: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn write_documents(ci: bool, to: &Path) -> Result<(), CorpusError> {
-    let crates = corpus(ci)?;
-    for CrateText { listed, extracted } in &crates {
-        // Documents of another version or of an earlier extraction.
-        match fs::remove_dir_all(to.join(&listed.name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(CorpusError::Io(to.to_owned(), error)),
-            Ok(()) | Err(_) => {}
-        }
-        for document in &extracted.documents {
-            write(&to.join(&document.path), &document.text)?;
-        }
-    }
-    report(&crates);
-    println!("in {}", to.display());
-    Ok(())
-}
-
-fn update() -> Result<(), CorpusError> {
-    let crates = extracted(false)?;
-    let path = root().join(LIST);
-    let text = read(&path)?;
-    let mut list = list::read(&text)?;
-    for listed in &mut list {
-        if let Some(found) = crates.iter().find(|found| found.listed.name == listed.name) {
-            listed.sha256 = hash(&found.extracted.documents);
-        }
-    }
-    write(&path, &list::write(&list, &text))?;
-    report(&crates);
-    Ok(())
-}
-
-fn report(crates: &[CrateText]) {
-    let (mut all, mut documents, mut bytes) = (0, 0, 0);
-    for CrateText { listed, extracted } in crates {
-        let passages: usize = extracted.documents.iter().map(|document| text::markdown::passages(&document.text)).sum();
-        println!(
-            "{:<20} {:<12} {:>4} documents {passages:>6} passages",
-            listed.name,
-            listed.version,
-            extracted.documents.len()
-        );
-        all += passages;
-        documents += extracted.documents.len();
-        bytes += extracted.documents.iter().map(|document| document.text.len()).sum::<usize>();
-    }
-    println!("{} crates, {documents} documents, {all} passages, {bytes} bytes", crates.len());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parsed(arguments: &[&str]) -> Result<Wish, String> {
-        parse(arguments.iter().map(|argument| (*argument).to_owned()))
-    }
-
-    #[test]
-    fn arguments_that_are_unknown_or_incomplete_are_refused() {
-        assert_eq!(parsed(&[]), Ok(Wish::Extract { ci: false, to: None }));
-        assert_eq!(parsed(&["--to", "x", "--ci"]), Ok(Wish::Extract { ci: true, to: Some("x".into()) }));
-        assert_eq!(parsed(&["--update"]), Ok(Wish::Update));
-        for wrong in [&["--to"][..], &["x"], &["--update", "--ci"]] {
-            assert!(parsed(wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn the_committed_list_has_a_hash_for_each_crate() {

@@ -16,12 +16,19 @@ pub enum Origin {
 /// A message of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The path of the type or function below the module of its file.
+    /// The path of the document of its module.
+    pub document: String,
+    /// The path of the type or function below that module.
     pub item: String,
     /// The literal, as formats are written: `no such file: {path}`.
     pub text: String,
     /// Where it is made.
     pub origin: Origin,
+}
+
+/// A message whose document is not known yet.
+fn message(item: &str, text: String, origin: Origin) -> Message {
+    Message { document: String::new(), item: item.to_owned(), text, origin }
 }
 
 /// The text of `#[error("text")]`, which a type or a variant has.
@@ -32,21 +39,21 @@ pub(crate) fn of_attributes(item: &str, attributes: &[Attribute]) -> Vec<Message
         Meta::Path(_) | Meta::NameValue(_) => None,
     });
     let first = lists.filter_map(|tokens| literals(tokens).into_iter().next());
-    first.map(|text| Message { item: item.to_owned(), text, origin: Origin::Display }).collect()
+    first.map(|text| message(item, text, Origin::Display)).collect()
 }
 
 /// The literals of an implementation of `Display`.
 pub(crate) fn of_display(item: &str, implementation: &ItemImpl) -> Vec<Message> {
     let mut found = All(Vec::new());
     found.visit_item_impl(implementation);
-    found.0.into_iter().map(|text| Message { item: item.to_owned(), text, origin: Origin::Display }).collect()
+    found.0.into_iter().map(|text| message(item, text, Origin::Display)).collect()
 }
 
 /// The literals of a function with which it panics or makes an error.
 pub(crate) fn of_function(item: &str, body: &Block) -> Vec<Message> {
     let mut found = Failures(Vec::new());
     found.visit_block(body);
-    found.0.into_iter().map(|text| Message { item: item.to_owned(), text, origin: Origin::Function }).collect()
+    found.0.into_iter().map(|text| message(item, text, Origin::Function)).collect()
 }
 
 /// The string literals among tokens, also in groups of them.

@@ -91,9 +91,10 @@ pub fn extract(name: &str, folder: &Path) -> Result<Extracted, ExtractError> {
         let below = file.strip_prefix(&source).unwrap_or(&file).with_extension("");
         let below: Vec<String> = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let title = module(name, &below);
-        extracted.messages.extend(items.messages.iter().cloned());
+        let path = format!("{name}/{}.md", below.join("/"));
+        let messages = items.messages.iter().cloned();
+        extracted.messages.extend(messages.map(|message| Message { document: path.clone(), ..message }));
         if let Some(text) = document(&title, &items) {
-            let path = format!("{name}/{}.md", below.join("/"));
             extracted.documents.push(Document { path, kind: Kind::Module, text });
         }
     }
