@@ -42,7 +42,7 @@ pub(super) fn document_page(settings: &SiteSettings, outline: &Outline, page: &P
     let entries =
         sections.iter().enumerate().map(|(number, section)| entry(outline, page, &file, number, section)).collect();
     let contents = html! {
-        div.columns {
+        div.columns.wide[page.format == TextFormat::Plain] {
             main id="kb:main" {
                 (place(outline, &page.path, &root))
                 article.document {
@@ -150,7 +150,7 @@ fn heading_of(heading: &ShownHeading, lines: &str) -> Markup {
     let contents = html! {
         (heading.html)
         @if let Some(id) = id {
-            " " a.anchor href=(names::fragment(id)) title=(lines) aria-label={ "Link to " (heading.text) } { "#" }
+            a.anchor href=(names::fragment(id)) title=(lines) aria-label={ "Link to " (heading.text) } { "#" }
         }
     };
     match heading.level {
@@ -166,7 +166,7 @@ fn facts_from(outline: &Outline, root: &str, path: &str, section: Option<usize>,
     let facts = outline.cited(path, section);
     html! {
         @if !facts.is_empty() {
-            aside.cited aria-label=(title) {
+            div.cited {
                 p.word { (title) }
                 ul {
                     @for &number in facts {

@@ -78,11 +78,13 @@
     return files.flat().filter(([word]) => word.startsWith(prefix));
   }
 
-  // Returns the numbers of the entries that have the words of a query, the best first, and whether they have all of them.
+  // Returns the numbers of the entries that have the most words of a query, the best first, and whether they have all of them. Of a word that
+  // very many entries have, the index has not all: an entry without it may have it, so such a word does not decide.
   async function find(query) {
     const directory = await load("directory");
     const words = wordsOf(query);
     const scores = new Map();
+    let deciding = 0;
     const found = await Promise.all(words.map((word) => beginningWith(word, directory)));
     for (const [place, all] of found.entries()) {
       const best = new Map();
@@ -95,17 +97,21 @@
           if (score > (best.get(entry) ?? 0)) best.set(entry, score);
         }
       }
+      const isWhole = all.every(([, count, postings]) => count * 2 === postings.length);
+      if (isWhole) deciding += 1;
       const count = Math.max(1, best.size, ...all.map(([, entries]) => entries));
       const rarity = Math.log(1 + directory.entries / count);
       for (const [entry, score] of best) {
-        const before = scores.get(entry) ?? { words: 0, score: 0 };
-        scores.set(entry, { words: before.words + 1, score: before.score + score * rarity });
+        const before = scores.get(entry) ?? { deciding: 0, words: 0, score: 0 };
+        const decides = before.deciding + (isWhole ? 1 : 0);
+        scores.set(entry, { deciding: decides, words: before.words + 1, score: before.score + score * rarity });
       }
     }
-    const most = Math.max(0, ...[...scores.values()].map((score) => score.words));
-    const best = [...scores].filter(([, score]) => score.words === most);
-    best.sort(([one, a], [other, b]) => b.score - a.score || one - other);
-    return { words, numbers: best.map(([number]) => number), all: most === words.length, directory };
+    let most = 0;
+    for (const score of scores.values()) most = Math.max(most, score.deciding);
+    const best = [...scores].filter(([, score]) => score.deciding === most);
+    best.sort(([one, a], [other, b]) => b.words - a.words || b.score - a.score || one - other);
+    return { words, numbers: best.map(([number]) => number), all: most === deciding, directory };
   }
 
   async function entriesOf(numbers, { entriesOfFile }) {
@@ -194,7 +200,7 @@
     status.textContent = text;
     results.replaceChildren(...items);
     panel.hidden = false;
-    panel.scrollTop = 0;
+    results.scrollTop = 0;
     input.setAttribute("aria-expanded", "true");
     select(items.length > 0 ? 0 : -1);
   }
@@ -234,6 +240,14 @@
     input.blur();
     location.assign(item.dataset.target);
   }
+
+  // Blocks that can be scrolled can be reached by the keyboard, also in browsers that do not see to it themselves.
+  new ResizeObserver(() => {
+    for (const block of document.querySelectorAll("main pre, main .table")) {
+      if (block.scrollWidth > block.clientWidth) block.tabIndex = 0;
+      else block.removeAttribute("tabindex");
+    }
+  }).observe(document.body);
 
   input.addEventListener("input", search);
   input.addEventListener("focus", () => { if (input.value) search(); });
