@@ -1,5 +1,7 @@
 //! Where a text that is longer than a passage is cut. Pure.
 
+use unicode_normalization::char::is_combining_mark;
+
 /// The fewest characters that a passage may be limited to: a word longer than two thirds of this is cut, and words that are longer than
 /// [`MAX_WORD`](crate::words::MAX_WORD) are equal if they begin alike.
 const FEWEST: usize = 200;
@@ -43,7 +45,7 @@ fn end_after(window: &str, ends: impl Fn(char) -> bool) -> Option<usize> {
 
 /// Whether no word continues after this character.
 fn ends_word(c: char) -> bool {
-    (c.is_ascii_punctuation() && c != '_') || matches!(c, '。' | '、' | '，' | '！' | '？' | '；')
+    !(c.is_alphanumeric() || c == '_' || is_combining_mark(c))
 }
 
 #[cfg(test)]
@@ -76,6 +78,14 @@ mod tests {
     fn text_without_spaces_is_cut_at_punctuation() {
         let text = "one-two,".repeat(30);
         assert_eq!(pieces(&text), ["one-two,".repeat(25), "one-two,".repeat(5)]);
+    }
+
+    #[test]
+    fn text_without_spaces_is_cut_at_any_character_that_is_of_no_word() {
+        for sign in ["\u{1f600}", "\u{202e}", "。"] {
+            let text = format!("{}{sign}{}", "a".repeat(190), "bä".repeat(90));
+            assert_eq!(pieces(&text), [&text[..190 + sign.len()], &text[190 + sign.len()..]], "{sign}");
+        }
     }
 
     #[test]

@@ -54,11 +54,13 @@ fn utf8(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<LeftOut>), LeftOut> {
     Ok((text, Some(replaced)))
 }
 
-/// Whether at least nine of ten bytes in even or in odd places are NUL, as in UTF-16 of languages with the Latin alphabet.
+/// Whether at least nine of ten bytes in either even or odd places are NUL, as in UTF-16 of languages with the Latin alphabet.
 fn is_utf16(bytes: &[u8]) -> bool {
     let searched = &bytes[..bytes.len().min(SEARCHED_FOR_UTF16)];
     let nuls = |parity| searched.iter().skip(parity).step_by(2).filter(|&&byte| byte == 0).count();
-    [nuls(0), nuls(1)].into_iter().any(|nuls| nuls * 20 >= searched.len() * 9)
+    [(nuls(0), nuls(1)), (nuls(1), nuls(0))]
+        .into_iter()
+        .any(|(most, few)| most * 20 >= searched.len() * 9 && few < most / 2)
 }
 
 #[cfg(test)]

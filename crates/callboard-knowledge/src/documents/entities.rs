@@ -17,15 +17,34 @@ const FILE_ENDINGS: [&str; 25] = [
 
 /// The identifiers among the words of a text.
 pub(super) fn of_words(text: &str) -> impl Iterator<Item = Mention> {
-    words::words(text)
+    // Most words are plain, and that is seen from their bytes.
+    text.split_ascii_whitespace()
+        .filter(|part| may_have_identifier(part))
+        .flat_map(words::words)
         .filter(|word| words::is_identifier(word) && word.len() <= MAX_NAME)
         .map(|word| mention(EntityKind::Identifier, word, Relation::Mentions))
+}
+
+fn may_have_identifier(part: &str) -> bool {
+    let bytes = part.as_bytes();
+    let changes_case = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+    bytes.contains(&b'_') || bytes.windows(2).any(changes_case) || !part.is_ascii()
 }
 
 /// The entity that a code span names, if it names one, and the parts of a qualified name: a span that has more than a name, such as a
 /// command line, names none.
 pub(super) fn of_code(code: &str) -> Vec<Mention> {
     Name::of(code).map_or_else(Vec::new, |name| name.mentions(Relation::Mentions))
+}
+
+/// The entities that code spans of a text name, where each is between two backticks in one line.
+pub(super) fn of_spans(text: &str) -> impl Iterator<Item = Mention> {
+    let spans = text.lines().flat_map(|line| {
+        // The last part has no backtick after it.
+        let spans = line.matches('`').count() / 2;
+        line.split('`').skip(1).step_by(2).take(spans)
+    });
+    spans.filter(|code| code.len() <= 2 * MAX_NAME).flat_map(of_code)
 }
 
 /// The entities that a heading defines: its text, and the identifier if it is one.
@@ -40,6 +59,11 @@ pub(super) fn of_heading(title: &str, is_code: bool) -> Vec<Mention> {
         entities.extend(name.mentions(Relation::Defines));
     }
     entities
+}
+
+/// An identifier that a passage defines.
+pub(super) fn defined(identifier: &str) -> Option<Mention> {
+    (identifier.len() <= MAX_NAME).then(|| mention(EntityKind::Identifier, identifier, Relation::Defines))
 }
 
 /// Cuts a text to one line of at most [`MAX_TITLE`] characters.
@@ -140,6 +164,12 @@ mod tests {
         for code in ["git commit -m", "a = b", "1.5", "::", "", "{}", &"x".repeat(101)] {
             assert_eq!(of_code(code), [], "{code}");
         }
+    }
+
+    #[test]
+    fn code_spans_of_a_text_are_between_two_backticks_of_a_line() {
+        let mentions: Vec<_> = of_spans("`one` two `three`\nfour ` five\n` `six").collect();
+        assert_eq!(names(&mentions), ["one", "three"]);
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub enum LeftOut {
         /// The position of the first NUL, from 0.
         at: usize,
     },
+    /// What is at the path is not a file, but a folder, a pipe or a device.
+    #[error("it is no file")]
+    NoFile,
     /// The file is UTF-16 or UTF-32.
     #[error("the file is UTF-16 or UTF-32: convert it to UTF-8")]
     Utf16,

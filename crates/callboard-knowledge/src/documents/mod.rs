@@ -3,6 +3,14 @@
 //! [`read_document`] is pure, linear in time, and bounded by [`ReadLimits`], because documents are untrusted. All text of a document is in its
 //! passages as it is in the file, so a citation can be compared with its lines; what is not there is named in
 //! [`Document::leaves_out`]. Characters that deceive readers stay in the texts, and whoever shows them makes them visible.
+//! [`files`] finds the files of a folder one after another, so that a folder is never in memory at once.
+//!
+//! | format | passages | entities and links |
+//! |---|---|---|
+//! | Markdown | sections, from heading to heading | headings, code spans, identifiers; links below the folder and to the web |
+//! | source code | items with their comments | names that are defined, found without a parser; identifiers |
+//! | HTML | paragraphs, without tags, comments, scripts and styles | identifiers |
+//! | all else | paragraphs | code spans, identifiers |
 //!
 //! ```
 //! use callboard_knowledge::documents::{ReadLimits, read_document};
@@ -20,12 +28,15 @@ mod cuts;
 mod decoding;
 mod document;
 mod entities;
+mod folder;
 mod formats;
+mod html;
 mod left_out;
 mod lines;
 mod markdown;
 mod passages;
 mod plain;
+mod source;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -33,6 +44,7 @@ mod tests;
 use sha2::{Digest as _, Sha256};
 
 pub use document::{Document, EntityKind, Link, MAX_TITLE, Mention, Passage, ReadLimits, Relation};
+pub use folder::{FileError, FileFound, files};
 pub use left_out::LeftOut;
 
 use self::decoding::decode;
@@ -55,13 +67,30 @@ pub fn read_document(path: &str, bytes: &[u8], limits: &ReadLimits) -> Result<Do
     }
     let decoded = decode(bytes)?;
     let text = decoded.text.as_ref();
+    let format = Format::of(path);
+    let page = (format == Format::Html).then(|| html::page(text));
+    let text = page.as_ref().map_or(text, |page| page.text.as_str());
+    if text.trim().is_empty() {
+        return Err(LeftOut::Empty);
+    }
     let name = entities::title(path.rsplit('/').next().unwrap_or(path));
     let mut passages = Passages::new(text, limits);
-    let markup = match Format::of(path) {
+    let markup = match format {
         Format::Markdown => markdown::read(&mut passages, path, text, &name, limits),
+        Format::Html => {
+            let title = page.as_ref().and_then(|page| page.title.clone()).unwrap_or(name);
+            plain::read(&mut passages, text, &title);
+            Markup::without_links(title)
+        }
+        Format::Source(language) => {
+            source::read(&mut passages, text, &name, language);
+            passages.add_code_spans();
+            Markup::without_links(name)
+        }
         Format::Plain => {
             plain::read(&mut passages, text, &name);
-            Markup { title: name, links: Vec::new(), leaves_out: Vec::new() }
+            passages.add_code_spans();
+            Markup::without_links(name)
         }
     };
     let (passages, cut) = passages.finish();

@@ -93,6 +93,18 @@ impl<'t> Passages<'t> {
         }
     }
 
+    /// The passages, to be completed.
+    pub(super) fn passages_mut(&mut self) -> &mut [Passage] {
+        &mut self.passages
+    }
+
+    /// Adds the names between single backticks, for texts that no parser of Markdown has read.
+    pub(super) fn add_code_spans(&mut self) {
+        for passage in &mut self.passages {
+            passage.entities.extend(entities::of_spans(&passage.text));
+        }
+    }
+
     /// Returns the passages, each with each entity once, and what was left out.
     pub(super) fn finish(mut self) -> (Vec<Passage>, Option<LeftOut>) {
         for passage in &mut self.passages {

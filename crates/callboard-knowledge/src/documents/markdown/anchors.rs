@@ -7,6 +7,9 @@ use std::collections::HashMap;
 pub(super) struct Anchors {
     /// How many headings have had each anchor before a number was added to it.
     taken: HashMap<String, u32>,
+    /// How many anchors were tried.
+    #[cfg(test)]
+    tried: usize,
 }
 
 impl Anchors {
@@ -27,6 +30,10 @@ impl Anchors {
             let count = self.taken.entry(base.clone()).or_default();
             *count += 1;
             anchor = format!("{base}-{count}");
+            #[cfg(test)]
+            {
+                self.tried += 1;
+            }
         }
         self.taken.insert(anchor.clone(), 0);
         anchor
@@ -58,6 +65,20 @@ mod tests {
             ("?", "-1"),
         ] {
             assert_eq!(anchors.of(heading), expected, "{heading}");
+        }
+    }
+
+    #[test]
+    fn the_anchors_that_are_tried_are_not_many_more_than_headings() {
+        for heading in [
+            |_| "a".to_owned(),
+            |number| format!("a-{number}"),
+            |number| if number % 2 == 0 { "a".to_owned() } else { format!("a {number}") },
+        ] {
+            let mut anchors = Anchors::default();
+            (0..2_000).for_each(|number: usize| drop(anchors.of(&heading(number))));
+            (0..2_000).for_each(|_| drop(anchors.of("a")));
+            assert!(anchors.tried <= 3 * 4_000, "{}", anchors.tried);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 
 use self::anchors::Anchors;
-use self::nesting::{MAX_DEPTH, too_deep};
+pub(super) use self::nesting::{MAX_DEPTH, too_deep};
 use self::outline::{Heading, sections};
 use super::document::{Link, MAX_TITLE, ReadLimits};
 use super::entities;
@@ -29,19 +29,25 @@ pub(super) struct Markup {
     pub(super) leaves_out: Vec<LeftOut>,
 }
 
+impl Markup {
+    pub(super) fn without_links(title: String) -> Self {
+        Self { title, links: Vec::new(), leaves_out: Vec::new() }
+    }
+}
+
 /// Reads Markdown. What is nested too deep is read as plain text.
 pub(super) fn read(passages: &mut Passages<'_>, path: &str, text: &str, name: &str, limits: &ReadLimits) -> Markup {
     if let Some(line) = too_deep(text) {
         plain::read(passages, text, name);
         let leaves_out = vec![LeftOut::NestedTooDeep { line, limit: MAX_DEPTH }];
-        return Markup { title: name.to_owned(), links: Vec::new(), leaves_out };
+        return Markup { leaves_out, ..Markup::without_links(name.to_owned()) };
     }
     let mut reader = Reader::new(text, path, limits);
     for (event, place) in Parser::new_ext(text, options()).into_offset_iter() {
         reader.read(event, place);
     }
     let title = reader.title(name);
-    for section in sections(text, &reader.headings, &title) {
+    for section in sections(text, &reader.headings, reader.metadata_end, &title) {
         if passages.is_full() {
             break;
         }
@@ -67,7 +73,7 @@ pub(super) fn read(passages: &mut Passages<'_>, path: &str, text: &str, name: &s
     Markup { title, links, leaves_out }
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options::ENABLE_TABLES
         | Options::ENABLE_HEADING_ATTRIBUTES
         | Options::ENABLE_WIKILINKS
@@ -95,6 +101,7 @@ struct Reader<'t> {
     /// How many quotations and lists are open.
     depth: usize,
     is_in_metadata: bool,
+    metadata_end: usize,
     metadata_title: Option<String>,
 }
 
@@ -114,6 +121,7 @@ impl<'t> Reader<'t> {
             links_over: 0,
             depth: 0,
             is_in_metadata: false,
+            metadata_end: 0,
             metadata_title: None,
         }
     }
@@ -129,7 +137,10 @@ impl<'t> Reader<'t> {
             Event::End(TagEnd::Heading(_)) => self.end_heading(),
             Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => self.depth += 1,
             Event::End(TagEnd::BlockQuote(_) | TagEnd::List(_)) => self.depth = self.depth.saturating_sub(1),
-            Event::Start(Tag::MetadataBlock(_)) => self.is_in_metadata = true,
+            Event::Start(Tag::MetadataBlock(_)) if place.start == 0 => {
+                self.is_in_metadata = true;
+                self.metadata_end = place.end;
+            }
             Event::End(TagEnd::MetadataBlock(_)) => self.is_in_metadata = false,
             Event::Start(Tag::Link { link_type, dest_url, .. }) => self.start_link(link_type, &dest_url, place),
             Event::End(TagEnd::Link) => self.end_link(),

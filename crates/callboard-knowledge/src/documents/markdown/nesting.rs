@@ -4,11 +4,11 @@
 //! it linear.
 
 /// The deepest nesting that is read.
-pub(super) const MAX_DEPTH: usize = 50;
+pub(in crate::documents) const MAX_DEPTH: usize = 50;
 
 /// The first line, from 1, that may be nested deeper than [`MAX_DEPTH`]. The depth of a line is overestimated: each sign of a quotation or an
 /// item before its text counts one, and each two columns of white space before the last sign count one.
-pub(super) fn too_deep(text: &str) -> Option<u32> {
+pub(in crate::documents) fn too_deep(text: &str) -> Option<u32> {
     let line = text.split(['\n', '\r']).position(|line| depth(line.as_bytes()) > MAX_DEPTH)?;
     // Lines that end with a carriage return alone are lines for the parser only.
     let line = text.split(['\n', '\r']).take(line).map(|line| line.len() + 1).sum::<usize>();

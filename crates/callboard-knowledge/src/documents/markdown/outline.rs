@@ -21,12 +21,18 @@ pub(super) struct Heading {
 }
 
 /// The sections of a document, each from its heading to the next. A heading that has no text of its own before a heading below it begins the
-/// section of that one.
-pub(super) fn sections<'h>(text: &str, headings: &'h [Heading], title: &str) -> impl Iterator<Item = Section> {
-    let headings: Vec<&'h Heading> = headings.iter().filter(|heading| heading.is_outermost).collect();
+/// section of that one, and so does the block of metadata that ends at `metadata`, if only white space is between it and the first heading.
+pub(super) fn sections(
+    text: &str,
+    headings: &[Heading],
+    metadata: usize,
+    title: &str,
+) -> impl Iterator<Item = Section> {
+    let headings: Vec<&Heading> = headings.iter().filter(|heading| heading.is_outermost).collect();
     let first = headings.first().map_or(text.len(), |heading| heading.place.start);
+    let begin = if !headings.is_empty() && is_blank(text, metadata..first) { 0 } else { first };
     let before = Section {
-        place: 0..first,
+        place: 0..begin,
         title: title.to_owned(),
         anchor: String::new(),
         other_anchors: Vec::new(),
@@ -47,6 +53,7 @@ pub(super) fn sections<'h>(text: &str, headings: &'h [Heading], title: &str) -> 
             return None;
         }
         let start = empty.first().unwrap_or(&heading).place.start;
+        let start = if start == first { begin } else { start };
         let end = next.map_or(text.len(), |next| next.place.start);
         let empty = std::mem::take(&mut empty);
         let defines: Vec<Mention> = empty

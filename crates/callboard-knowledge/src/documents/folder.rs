@@ -1,0 +1,229 @@
+//! The files of a folder, found one after another and read within bounds.
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use callboard_text::visible;
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use ignore::{Walk, WalkBuilder};
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use super::document::ReadLimits;
+use super::left_out::LeftOut;
+
+/// Files whose lines name what is not found.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// The largest file of that kind, because its lines are compiled and compared with every path below.
+const MAX_IGNORE_FILE: u64 = 64 << 10;
+
+/// A file of a folder.
+#[derive(Debug)]
+pub struct FileFound {
+    /// The path below the folder, with `/` between its parts.
+    pub path: String,
+    /// The size when it was found.
+    pub bytes: u64,
+    folder: Arc<Dir>,
+}
+
+impl FileFound {
+    /// Reads the file, up to the limit of bytes.
+    ///
+    /// The file is opened below the handle of the folder, so that a link that has replaced a part of the path meanwhile does not lead out of
+    /// it. What is no file any more, such as a pipe, is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Unreadable`], and [`FileError::LeftOut`] if the file is too large or no file any more.
+    pub fn read(&self, limits: &ReadLimits) -> Result<Vec<u8>, FileError> {
+        let failed = |source| FileError::Unreadable { path: self.path.clone(), source };
+        let left_out = |why| FileError::LeftOut { path: self.path.clone(), why };
+        let options = OpenOptions::new().read(true).follow(FollowSymlinks::No).nonblock(true).clone();
+        let file = self.folder.open_with(&self.path, &options).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(left_out(LeftOut::NoFile));
+        }
+        let too_large = |bytes| left_out(LeftOut::TooLarge { bytes, limit: limits.bytes });
+        if metadata.len() > limits.bytes {
+            return Err(too_large(metadata.len()));
+        }
+        let mut bytes = Vec::new();
+        file.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+        // It may have grown meanwhile.
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if length > limits.bytes { Err(too_large(length)) } else { Ok(bytes) }
+    }
+}
+
+/// Why a file or a folder was not found or not read. The others are not affected.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// The folder cannot be opened, so nothing in it is found.
+    #[error("cannot open the folder {}: {source}", visible(&path.to_string_lossy()))]
+    Folder {
+        /// The folder, as it was given.
+        path: PathBuf,
+        /// What the system reports.
+        source: io::Error,
+    },
+    /// A file or folder cannot be read.
+    #[error("cannot read {}: {source}", visible(path))]
+    Unreadable {
+        /// The path below the folder, as far as it is known.
+        path: String,
+        /// What the system reports.
+        source: io::Error,
+    },
+    /// A name is not UTF-8, so no path can refer to it.
+    #[error("the name of {} is not UTF-8: rename it", visible(path))]
+    NameNotUtf8 {
+        /// The path below the folder, with U+FFFD for what is not UTF-8.
+        path: String,
+    },
+    /// A `.gitignore` or `.ignore` is no file or too large, so its folder is left out.
+    #[error("the folder of {} is left out, because that is no file of at most {MAX_IGNORE_FILE} bytes", visible(path))]
+    IgnoreFile {
+        /// The path below the folder.
+        path: String,
+    },
+    /// The file is left out.
+    #[error("{}: {why}", visible(path))]
+    LeftOut {
+        /// The path below the folder.
+        path: String,
+        /// Why it is left out.
+        why: LeftOut,
+    },
+}
+
+/// Finds the files of a folder and of the folders in it, in the order of their names: a folder is where its name is.
+///
+/// What a `.gitignore` or `.ignore` there or above names is not found, whether or not there is a repository, nor is anything whose name begins with a
+/// dot, such as `.git` and `.env`. Links are not followed: what they lead to in the folder is found by its own path. Of each open folder the names are
+/// in memory, and of no file its content.
+pub fn files(folder: &Path) -> impl Iterator<Item = Result<FileFound, FileError>> + use<> {
+    match Found::open(folder) {
+        Ok(found) => Files::Found(Box::new(found)),
+        Err(error) => Files::Failed(Some(error)),
+    }
+}
+
+enum Files {
+    Found(Box<Found>),
+    Failed(Option<FileError>),
+}
+
+impl Iterator for Files {
+    type Item = Result<FileFound, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Found(found) => found.next(),
+            Self::Failed(error) => error.take().map(Err),
+        }
+    }
+}
+
+struct Found {
+    root: PathBuf,
+    folder: Arc<Dir>,
+    walk: Walk,
+    /// Files that name what is not found, of folders that the walk has left out because of them.
+    unusable: Arc<Mutex<VecDeque<PathBuf>>>,
+    /// What the walk has found after such a folder.
+    next: Option<Result<ignore::DirEntry, ignore::Error>>,
+}
+
+impl Found {
+    fn open(root: &Path) -> Result<Self, FileError> {
+        let failed = |source| FileError::Folder { path: root.to_owned(), source };
+        let folder = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
+        if let Some(unusable) = unusable_ignore_file(root) {
+            return Err(FileError::IgnoreFile { path: below(root, &unusable).0 });
+        }
+        let unusable = Arc::new(Mutex::new(VecDeque::new()));
+        let noted = Arc::clone(&unusable);
+        let mut builder = WalkBuilder::new(root);
+        builder
+            .follow_links(false)
+            .require_git(false)
+            .git_global(false)
+            .git_exclude(false)
+            .sort_by_file_name(std::ffi::OsStr::cmp)
+            .filter_entry(move |entry| {
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                let file = if is_folder { unusable_ignore_file(entry.path()) } else { None };
+                let is_usable = file.is_none();
+                noted.lock().extend(file);
+                is_usable
+            });
+        Ok(Self { root: root.to_owned(), folder: Arc::new(folder), walk: builder.build(), unusable, next: None })
+    }
+
+    fn next(&mut self) -> Option<Result<FileFound, FileError>> {
+        loop {
+            let entry = self.next.take().or_else(|| self.walk.next());
+            if let Some(path) = self.unusable.lock().pop_front() {
+                self.next = entry;
+                return Some(Err(FileError::IgnoreFile { path: below(&self.root, &path).0 }));
+            }
+            let entry = entry?;
+            let found = entry.map_err(|error| self.unreadable(error)).and_then(|entry| self.file(&entry)).transpose();
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    fn file(&self, entry: &ignore::DirEntry) -> Result<Option<FileFound>, FileError> {
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            return Ok(None);
+        }
+        let (path, is_utf8) = below(&self.root, entry.path());
+        if !is_utf8 {
+            return Err(FileError::NameNotUtf8 { path });
+        }
+        let metadata = entry.metadata().map_err(|error| self.unreadable(error))?;
+        Ok(Some(FileFound { path, bytes: metadata.len(), folder: Arc::clone(&self.folder) }))
+    }
+
+    fn unreadable(&self, error: ignore::Error) -> FileError {
+        let path = path_of(&error).map_or_else(String::new, |path| below(&self.root, path).0);
+        let text = error.to_string();
+        FileError::Unreadable { path, source: error.into_io_error().unwrap_or_else(|| io::Error::other(text)) }
+    }
+}
+
+fn path_of(error: &ignore::Error) -> Option<&Path> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => path_of(err),
+        ignore::Error::Loop { child, .. } => Some(child),
+        _ => None,
+    }
+}
+
+/// A path below the folder, and whether it is UTF-8.
+fn below(root: &Path, path: &Path) -> (String, bool) {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let names =
+        below.components().filter_map(|part| if let Component::Normal(name) = part { Some(name) } else { None });
+    let names: Vec<_> = names.map(|name| (name.to_string_lossy(), name.to_str().is_some())).collect();
+    let path = names.iter().map(|(name, _)| name.as_ref()).collect::<Vec<_>>().join("/");
+    (path, names.iter().all(|&(_, is_utf8)| is_utf8))
+}
+
+/// A file that names what is not found, if the folder has one that is not read: no file, or too large.
+fn unusable_ignore_file(folder: &Path) -> Option<PathBuf> {
+    IGNORE_FILES.into_iter().map(|name| folder.join(name)).find(|path| {
+        fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file() || metadata.len() > MAX_IGNORE_FILE)
+    })
+}
