@@ -70,15 +70,19 @@ fn listed_folders(metadata: &Value, list: &[Listed]) -> BTreeMap<String, PathBuf
     packages.filter_map(folder).collect()
 }
 
+/// Writes the manifest if it is another than the one that is there, and then without what the earlier one has resolved to.
 fn write_manifest(folder: &Path, list: &[&Listed]) -> io::Result<()> {
+    let (path, text) = (folder.join("Cargo.toml"), manifest(list));
+    if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+        return Ok(());
+    }
     fs::create_dir_all(folder.join("src"))?;
     fs::write(folder.join("src/lib.rs"), "")?;
-    // What an earlier list has resolved to does not bind this one.
     match fs::remove_file(folder.join("Cargo.lock")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    fs::write(folder.join("Cargo.toml"), manifest(list))
+    fs::write(path, text)
 }
 
 /// A manifest that depends on the packages in their exact versions, with as few others as possible.
@@ -109,6 +113,18 @@ mod tests {
         assert!(text.ends_with(
             "[dependencies]\none = { version = \"=1.2.3\", default-features = false }\ntwo = { version = \"=0.1.0\", default-features = false }\n"
         ));
+    }
+
+    #[test]
+    fn what_was_resolved_is_kept_as_long_as_the_list_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("Cargo.lock");
+        write_manifest(folder.path(), &[&listed("one", "1.0.0")]).unwrap();
+        fs::write(&lock, "").unwrap();
+        write_manifest(folder.path(), &[&listed("one", "1.0.0")]).unwrap();
+        assert!(lock.exists());
+        write_manifest(folder.path(), &[&listed("one", "1.0.1")]).unwrap();
+        assert!(!lock.exists());
     }
 
     #[test]

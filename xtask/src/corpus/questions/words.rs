@@ -1,6 +1,7 @@
 //! The asker's words: how a text is cut, and which two words are inflections of one. The searches that are measured have their own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::LazyLock;
 
 /// The words of a text in lower case: each run of letters and digits, and its parts if it is an identifier.
 pub(crate) fn words(text: &str) -> Vec<String> {
@@ -76,7 +77,8 @@ const EMPTY: &str = "a about after all also although always an and another any a
 
 /// The stems of the words of a text that say what it is about.
 pub(crate) fn content(text: &str) -> BTreeSet<String> {
-    let is_content = |word: &String| word.chars().count() > 2 && !EMPTY.split_whitespace().any(|empty| empty == word);
+    static WITHOUT: LazyLock<HashSet<&str>> = LazyLock::new(|| EMPTY.split_whitespace().collect());
+    let is_content = |word: &String| word.chars().count() > 2 && !WITHOUT.contains(word.as_str());
     words(text).iter().filter(|word| is_content(word)).map(|word| stem(word)).collect()
 }
 
