@@ -86,8 +86,8 @@ fn condition(sentence: &str) -> Option<(&'static str, String)> {
     // `if and only if`, `when set, must be`, `if you want`
     let is_whole = !condition.ends_with(':')
         && !condition.starts_with("and ")
-        && [" if ", " will ", " must "].iter().all(|other| !condition.contains(other));
-    let is_advice = ["you want", "you need", "you would", "you wish", "you'd", "you are looking", "instead"];
+        && [" if ", " will ", " must ", ", a ", ", an ", ", the "].iter().all(|other| !condition.contains(other));
+    let is_advice = ["you want", "you need", "you would", "you wish", "you'd", "you're", "you are looking", "instead"];
     let is_said = is_whole && is_advice.iter().all(|part| !condition.contains(part));
     is_said.then(|| (word, lowered(condition)))
 }

@@ -130,13 +130,23 @@ const VERBS: [(&str, &str); 86] = [
 /// What somebody wants to do for whom an item with this summary is right: without a subject, as after `how do I`.
 pub(crate) fn request(summary: &str) -> Option<String> {
     let lower = summary.to_lowercase();
+    // `Takes one and returns`: the second verb would keep its form.
+    let words: Vec<&str> = lower.split(' ').collect();
+    let is_third_person =
+        |word: &str| word == "returns" || word == "yields" || VERBS.iter().any(|(known, _)| *known == word);
+    let has_second = words.iter().enumerate().any(|(place, word)| {
+        ["and", "or", "then"].contains(word) && words.get(place + 1).is_some_and(|next| is_third_person(next))
+    });
+    if has_second {
+        return None;
+    }
     if let Some((begin, instead)) = BEGINNINGS.iter().find(|(begin, _)| lower.starts_with(begin)) {
         return Some(format!("{instead}{}", summary.get(begin.len()..)?));
     }
     let (verb, rest) = summary.split_once(' ')?;
     let verb = verb.to_lowercase();
-    // `Inserts or updates`: the second verb would keep its form.
-    if ["or", "and"].iter().any(|word| rest.starts_with(word)) {
+    // `Do not`, and `Inserts or updates` where the second verb is none of those known.
+    if ["or ", "and ", "not "].iter().any(|word| rest.starts_with(word)) {
         return None;
     }
     let (_, request) = VERBS.iter().find(|(known, request)| *known == verb || *request == verb)?;
@@ -153,6 +163,9 @@ mod tests {
             ("Returns the number of bytes", Some("count the bytes")),
             ("Spawns a thread", Some("start a thread")),
             ("Run a future", Some("run a future")),
+            ("Pops one and returns it", None),
+            ("Inserts or changes it", None),
+            ("Do not stop", None),
             ("A handle", None),
             ("Word", None),
         ] {
