@@ -89,6 +89,12 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_on_a_letter_is_no_end_of_a_word() {
+        let text = format!("{}\u{301}{}", "a".repeat(150), "b".repeat(100));
+        assert_eq!(pieces(&text)[0].chars().count(), 200);
+    }
+
+    #[test]
     fn a_word_that_is_too_long_is_cut_after_its_beginning() {
         let text = format!("{} {}", "a".repeat(60), "ö".repeat(300));
         assert_eq!(pieces(&text), [&text[..61 + 139 * 2], &text[61 + 139 * 2..]]);

@@ -167,6 +167,12 @@ mod tests {
     }
 
     #[test]
+    fn identifiers_are_found_among_the_words_of_a_text() {
+        let mentions: Vec<_> = of_words("Open the gate_key, openGate() of Größe or größeÄndern.").collect();
+        assert_eq!(names(&mentions), ["gate_key", "openGate", "größeÄndern"]);
+    }
+
+    #[test]
     fn code_spans_of_a_text_are_between_two_backticks_of_a_line() {
         let mentions: Vec<_> = of_spans("`one` two `three`\nfour ` five\n` `six").collect();
         assert_eq!(names(&mentions), ["one", "three"]);

@@ -55,12 +55,17 @@ impl FileFound {
         if metadata.len() > limits.bytes {
             return Err(too_large(metadata.len()));
         }
-        let mut bytes = Vec::new();
-        file.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-        // It may have grown meanwhile.
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if length > limits.bytes { Err(too_large(length)) } else { Ok(bytes) }
+        bounded(file, limits.bytes).map_err(failed)?.map_err(too_large)
     }
+}
+
+/// Reads up to a limit of bytes. The size that a file had when it was opened is no bound: it may have grown, and some have no size. More than
+/// the limit is returned as the size that was read.
+fn bounded(file: impl io::Read, limit: u64) -> io::Result<Result<Vec<u8>, u64>> {
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Ok(if length > limit { Err(length) } else { Ok(bytes) })
 }
 
 /// Why a file or a folder was not found or not read. The others are not affected.
@@ -226,4 +231,15 @@ fn unusable_ignore_file(folder: &Path) -> Option<PathBuf> {
     IGNORE_FILES.into_iter().map(|name| folder.join(name)).find(|path| {
         fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file() || metadata.len() > MAX_IGNORE_FILE)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_read_up_to_the_limit() {
+        assert_eq!(bounded(io::repeat(1), 4).unwrap(), Err(5));
+        assert_eq!(bounded(io::repeat(1).take(4), 4).unwrap(), Ok(vec![1; 4]));
+    }
 }

@@ -41,6 +41,12 @@ fn what_is_ignored_or_hidden_is_not_found() {
 }
 
 #[test]
+fn files_are_ignored_without_a_repository() {
+    let folder = folder(&[(".gitignore", "*.log\n"), ("a.log", "a"), ("a.md", "a")]);
+    assert_eq!(found(folder.path()), ["a.md"]);
+}
+
+#[test]
 fn a_file_is_read_by_its_path_below_the_folder() {
     let folder = folder(&[("sub/a.md", "# A\n")]);
     let file = files(folder.path()).next().unwrap().unwrap();
@@ -88,20 +94,23 @@ fn links_are_not_followed() {
 fn a_file_that_has_become_a_link_or_a_pipe_is_not_read() {
     use std::os::unix::fs::symlink;
     let outside = folder(&[("secret.md", "s"), ("sub/c.md", "s")]);
-    let folder = folder(&[("a.md", "a"), ("b.md", "b"), ("sub/c.md", "c")]);
+    let folder = folder(&[(".env", "s"), ("a.md", "a"), ("b.md", "b"), ("d.md", "d"), ("sub/c.md", "c")]);
     let files: Vec<_> = files(folder.path()).map(Result::unwrap).collect();
     fs::remove_file(folder.path().join("a.md")).unwrap();
     symlink(outside.path().join("secret.md"), folder.path().join("a.md")).unwrap();
     fs::remove_file(folder.path().join("b.md")).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("b.md"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
         .unwrap();
+    fs::remove_file(folder.path().join("d.md")).unwrap();
+    symlink(".env", folder.path().join("d.md")).unwrap();
     fs::remove_dir_all(folder.path().join("sub")).unwrap();
     symlink(outside.path().join("sub"), folder.path().join("sub")).unwrap();
     let read: Vec<_> =
         files.iter().map(|file| file.read(&ReadLimits::default()).map_err(|error| error.to_string())).collect();
     assert!(read[0].as_ref().is_err_and(|error| error.starts_with("cannot read a.md: ")), "{read:?}");
     assert_eq!(read[1], Err("b.md: it is no file".to_owned()));
-    assert!(read[2].as_ref().is_err_and(|error| error.starts_with("cannot read sub/c.md: ")), "{read:?}");
+    assert!(read[2].as_ref().is_err_and(|error| error.starts_with("cannot read d.md: ")), "{read:?}");
+    assert!(read[3].as_ref().is_err_and(|error| error.starts_with("cannot read sub/c.md: ")), "{read:?}");
 }
 
 #[cfg(target_os = "linux")]

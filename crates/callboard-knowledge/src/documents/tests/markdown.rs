@@ -52,6 +52,13 @@ fn the_title_is_that_of_the_metadata_else_of_a_heading_else_of_the_file() {
 }
 
 #[test]
+fn only_what_begins_a_file_is_its_metadata() {
+    let document = read("a.md", "Text.\n\n---\ntitle: The page\n---\n\n# Top\n\nMore.\n");
+    assert_eq!(document.title, "Top");
+    assert_eq!(document.passages.last().unwrap().text, "# Top\n\nMore.");
+}
+
+#[test]
 fn links_of_all_kinds_are_resolved_against_the_folder_of_the_document() {
     let text = "# A\n\n[inline](b.md#part) [ref][r] [r] <https://x.org/#f> [[Page]] [[Page#Part|label]] [[1]](one.md)\n\n\
         ## B\n\n[up](../c.md) [self](#a) ![image](i.png) <a@b.org> [mail](mailto:a@b.org)\n\n[r]: /root.md 'title'\n";

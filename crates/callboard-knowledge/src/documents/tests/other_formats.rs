@@ -26,6 +26,12 @@ fn a_long_item_is_split_and_each_passage_defines_what_it_contains() {
 }
 
 #[test]
+fn what_follows_a_type_is_no_member_of_it() {
+    let document = read("a.rs", "impl Gate {\n    fn open() {}\n}\nfn close() {\n    fn inner() {}\n}\n");
+    assert_eq!(names(&document.passages[0], Relation::Defines), ["Gate::open", "close", "inner", "open"]);
+}
+
+#[test]
 fn names_of_each_language_are_defined() {
     for (path, text, expected) in [
         ("a.py", "class Gate(Base):\n    def open(self):\n        pass\n", &["Gate", "Gate.open", "open"][..]),
