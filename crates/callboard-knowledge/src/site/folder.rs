@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -183,21 +184,49 @@ fn replace(new: &Path, out: &Path) -> io::Result<()> {
     }
     match rustix::fs::renameat_with(CWD, new, CWD, out, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
-        // The file system cannot exchange two folders. For a moment there is no site; the old one comes back if the new one cannot come.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP) => {
-            let old = new.with_extension("old");
-            fs::rename(out, &old)?;
-            if let Err(error) = fs::rename(new, out) {
-                fs::rename(&old, out)?;
-                return Err(error);
-            }
-            fs::rename(&old, new)
+        // The file system cannot exchange two folders.
+        Err(error) if [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP].contains(&error) => {
+            replace_in_steps(new, out)
         }
         Err(error) => Err(error.into()),
     }
 }
 
+/// As [`replace`]. For a moment there is no site; the old one comes back if the new one cannot come.
+fn replace_in_steps(new: &Path, out: &Path) -> io::Result<()> {
+    // Not a name of a folder that was left: a process that is killed here leaves the only copy of the old site there.
+    let name = new.extension().unwrap_or_default().to_string_lossy().replace("publish", "old");
+    let old = new.with_extension(name);
+    fs::rename(out, &old)?;
+    if let Err(error) = fs::rename(new, out) {
+        fs::rename(&old, out)?;
+        return Err(error);
+    }
+    fs::rename(&old, new)
+}
+
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteError {
     let path = path.to_owned();
     move |source| SiteError::Io { doing, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_replaced_where_two_cannot_be_exchanged() {
+        let place = tempfile::tempdir().unwrap();
+        let (new, out) = (place.path().join(".site.publish-1"), place.path().join("site"));
+        for (folder, name) in [(&new, "new"), (&out, "old")] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join(name), "").unwrap();
+        }
+        replace_in_steps(&new, &out).unwrap();
+        assert!(out.join("new").exists() && new.join("old").exists());
+        fs::remove_dir_all(&new).unwrap();
+        assert!(replace_in_steps(&new, &out).is_err());
+        assert!(out.join("new").exists());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
 }

@@ -219,6 +219,7 @@ mod tests {
             "about:blank",
             "ftp://a",
             "//evil.example",
+            "//docs/auth.md",
             "\\\\evil.example",
             "/\\evil.example",
             "https:evil.example",

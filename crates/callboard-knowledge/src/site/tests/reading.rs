@@ -33,6 +33,7 @@ pub(super) fn read(name: &str, page: &[u8]) -> Read {
                     assert!(!tag.self_closing, "{name}: {tag_name} closes itself");
                     assert!(tag_name != "a" || !open.contains(&tag_name), "{name}: a link within a link");
                     open.push(tag_name.clone());
+                    assert!(open.len() < 48, "{name}: {} elements within each other", open.len());
                 }
                 let attributes = tag.attributes.iter().map(|(key, value)| (text(key), text(value))).collect();
                 read.starts.push(Start { name: tag_name, attributes });
