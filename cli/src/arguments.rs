@@ -11,6 +11,7 @@ use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{Check, Init, OUTPUT, Run};
 use crate::doctor::Doctor;
+use crate::knowledge::arguments::Kb;
 use crate::run_names::written;
 use crate::runs::list::Filter;
 use crate::service::arguments::{
@@ -95,6 +96,8 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: StoreCommand,
     },
+    /// Index documents, find what is known, and submit, accept and invalidate facts
+    Kb(Kb),
     /// Report whether this machine has what agents and servers need; the exit code is 1 if something has failed
     Doctor(Doctor),
     /// Print the script that completes command lines in a shell: callboard completions bash > FILE

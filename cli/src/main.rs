@@ -11,6 +11,7 @@ mod conversations;
 mod doctor;
 mod exit;
 mod figures;
+mod knowledge;
 mod limits;
 mod logs;
 mod nested;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Arguments::Replay(replay) => unless_hidden(|| runs::replay(&replay)),
         Arguments::Store { command } if command.makes_stores() => unless_nested(|| runs::store(&command)),
         Arguments::Store { command } => unless_hidden(|| runs::store(&command)),
+        Arguments::Kb(kb) => unless_nested(|| knowledge::main(&kb)),
         Arguments::Doctor(doctor) => doctor::main(doctor),
         Arguments::Completions(completions) => shell::completions(&completions),
         Arguments::Man(man) => shell::man(&man),

@@ -40,7 +40,7 @@ impl KnowledgeBase {
         match self.read(move |connection| retrieve(connection, &query)).await {
             // It is derived from the rows, so nothing is lost.
             Err(KnowledgeError::DamagedIndex) => {
-                self.rebuild_index().await?;
+                self.repair().await?;
                 self.read(move |connection| retrieve(connection, &again)).await
             }
             result => result,

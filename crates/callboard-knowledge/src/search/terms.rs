@@ -7,6 +7,15 @@ use super::found::MAX_QUERY;
 /// The most different words of a query that count.
 const MAX_TERMS: usize = 24;
 
+/// Words that join others: a query is about the rest of its words, unless it has none.
+const JOINING: &[&str] = &[
+    "a", "about", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do",
+    "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "its", "may", "me", "my",
+    "of", "on", "or", "our", "shall", "should", "so", "that", "the", "their", "there", "these", "this", "those", "to",
+    "was", "we", "were", "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would",
+    "you", "your",
+];
+
 /// A word of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
@@ -24,11 +33,13 @@ impl Term {
     }
 }
 
-/// The different words of a query, in its order.
+/// The different words of a query, in its order, without those that only join others.
 pub(super) fn terms(query: &str) -> Vec<Term> {
     let end = (0..=query.len().min(MAX_QUERY)).rev().find(|end| query.is_char_boundary(*end)).unwrap_or(0);
     let mut terms: Vec<Term> = Vec::new();
-    for word in words(&query[..end]) {
+    let joins = |word: &str| JOINING.contains(&&*word.to_lowercase());
+    let joins_all = words(&query[..end]).all(joins);
+    for word in words(&query[..end]).filter(|word| joins_all || !joins(word)) {
         let term = Term { word: word.to_owned(), forms: forms(word) };
         if terms.iter().all(|known| known.forms != term.forms) {
             terms.push(term);
@@ -64,6 +75,13 @@ mod tests {
         assert_eq!(asked("read_facts"), ["(\"read facts\" OR \"readfacts\")"]);
         assert_eq!(asked("readFacts"), ["(\"readfacts\" OR \"read facts\")"]);
         assert_eq!(asked("facts Facts FACTS"), ["\"facts\""]);
+    }
+
+    #[test]
+    fn words_that_join_others_count_where_there_is_nothing_else() {
+        let asked = |query: &str| terms(query).into_iter().map(|term| term.word).collect::<Vec<_>>();
+        assert_eq!(asked("How does the gate open?"), ["gate", "open"]);
+        assert_eq!(asked("what is this"), ["what", "is", "this"]);
     }
 
     #[test]

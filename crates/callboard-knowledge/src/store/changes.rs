@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 
 use super::KnowledgeBase;
 use super::error::KnowledgeError;
-use super::facts::{fact_of, invalidate, item_of, once, set_state};
+use super::facts::{fact_of, invalidate, item_of, set_state};
 use super::graph;
 use super::history::{self, Entry};
 use super::items::ItemId;
+use super::once::once;
 use crate::facts::{Fact, FactId, FactState, Statement};
 
 /// What is done to a fact.

@@ -1,78 +1,47 @@
-//! Facts of a base: how they are read, and how a statement becomes one.
+//! Facts of a base: how they are found and read, and how their states change.
 
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::KnowledgeBase;
 use super::error::KnowledgeError;
 use super::graph;
 use super::history::{self, Entry};
-use super::items::{self, ItemId, NewItem, millis, timestamp};
-use crate::entities::Named;
-use crate::facts::{
-    Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, Stored, Triple, place,
-};
-
-/// The most sources of a fact that are kept; more are counted.
-const MAX_SOURCES: i64 = 100;
-
-/// A statement that is submitted.
-#[derive(Clone, Debug)]
-pub struct Submission {
-    /// Where it holds.
-    pub namespace: String,
-    /// What is known.
-    pub statement: Statement,
-    /// Where it comes from; the time is that of the change.
-    pub source: Source,
-    /// Declares that its predicate has one value at a time, if nothing is declared of the predicate so far.
-    pub is_single: bool,
-    /// What happens if it contradicts current facts.
-    pub on_contradiction: OnContradiction,
-    /// Contradictions that a model found.
-    pub judged: Vec<Contradiction>,
-    /// The facts that were read for that, with their revisions: if one has changed, the submission is refused.
-    pub read: Vec<(FactId, u64)>,
-    /// Entities and relations beside those that the statement itself has.
-    pub named: Vec<Named>,
-    /// A submission with a key that was made before is answered as then.
-    pub key: Option<String>,
-}
-
-/// What became of a submission.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Submitted {
-    /// The fact, as it is now.
-    pub fact: Fact,
-    /// Whether there was no such fact before.
-    pub is_new: bool,
-    /// What it contradicts.
-    pub contradictions: Vec<Contradiction>,
-    /// Facts that have become invalid by it.
-    pub superseded: Vec<FactId>,
-}
+use super::items::{self, ItemId, millis, timestamp};
+use crate::facts::{Fact, FactId, FactState, Source, Statement, Stored, Triple};
 
 impl KnowledgeBase {
-    /// Submits a statement: a new fact, or another source of the same one. Everything that follows from it is changed with it.
-    ///
-    /// # Errors
-    /// It was to be refused if it contradicts current facts; a fact that was read for it has changed; its predicate is declared otherwise;
-    /// the base cannot be changed.
-    pub async fn submit(&self, submission: Submission) -> Result<Submitted, KnowledgeError> {
-        self.write(move |connection, now| {
-            once(connection, submission.key.as_deref(), now, || submit(connection, &submission, now))
-        })
-        .await
-    }
-
     /// Reads a fact.
     ///
     /// # Errors
     /// There is none of this id, or the base cannot be read.
     pub async fn fact(&self, id: FactId) -> Result<Fact, KnowledgeError> {
         self.read(move |connection| fact_of(connection, item_of(connection, id)?)).await
+    }
+
+    /// The facts that a text names: by its statement, by an id, or by the beginning of one (`fact-` and some digits). Ten at most.
+    ///
+    /// # Errors
+    /// The base cannot be read.
+    pub async fn facts_named(&self, namespace: &str, text: &str) -> Result<Vec<Fact>, KnowledgeError> {
+        let (namespace, text) = (namespace.to_owned(), text.trim().to_owned());
+        self.read(move |connection| {
+            let mut items: Vec<ItemId> = Vec::new();
+            if let Ok(statement) = Statement::new(&text, None) {
+                let mut find = connection.prepare_cached("SELECT item FROM kb_forms WHERE form = ?1")?;
+                let found = find.query_row([statement.id(&namespace).0.as_bytes()], |row| row.get(0));
+                items.extend::<Option<ItemId>>(found.optional()?);
+            }
+            if let (true, Some([first, last])) = (items.is_empty(), text.strip_prefix("fact-").and_then(range)) {
+                let mut find = connection.prepare_cached(
+                    "SELECT item FROM kb_facts WHERE fact BETWEEN ?1 AND ?2 AND namespace = ?3 ORDER BY fact LIMIT 10",
+                )?;
+                let found = find.query_map(params![first.as_bytes(), last.as_bytes(), namespace], |row| row.get(0))?;
+                items = found.collect::<Result<_, _>>()?;
+            }
+            items.into_iter().map(|item| fact_of(connection, item)).collect()
+        })
+        .await
     }
 
     /// The facts that are compared with a statement, and whether its predicate has one value at a time.
@@ -91,124 +60,21 @@ impl KnowledgeBase {
         })
         .await
     }
-
-    /// Declares whether a predicate has one value at a time. Facts that contradict each other by it stay as they are.
-    ///
-    /// # Errors
-    /// The base cannot be changed.
-    pub async fn declare_predicate(
-        &self,
-        namespace: &str,
-        predicate: &str,
-        is_single: bool,
-    ) -> Result<(), KnowledgeError> {
-        let (namespace, form) = (namespace.to_owned(), crate::words::normalised(predicate));
-        self.write(move |connection, _| declare(connection, &namespace, &form, is_single)).await
-    }
 }
 
-/// Makes a change, unless one with this key was made: then returns its result.
-pub(super) fn once<T: Serialize + for<'de> Deserialize<'de>>(
-    connection: &Connection,
-    key: Option<&str>,
-    now: Timestamp,
-    change: impl FnOnce() -> Result<T, KnowledgeError>,
-) -> Result<T, KnowledgeError> {
-    let Some(key) = key else { return change() };
-    let unreadable = |error: serde_json::Error| KnowledgeError::Unreadable(format!("the result of {key}: {error}"));
-    let mut find = connection.prepare_cached("SELECT result FROM kb_done WHERE key = ?1")?;
-    if let Some(result) = find.query_row([key], |row| row.get::<_, String>(0)).optional()? {
-        return serde_json::from_str(&result).map_err(unreadable);
-    }
-    let made = change()?;
-    let result = serde_json::to_string(&made).map_err(unreadable)?;
-    connection.prepare_cached("INSERT INTO kb_done (key, at, result) VALUES (?1, ?2, ?3)")?.execute(params![
-        key,
-        millis(now),
-        result
-    ])?;
-    Ok(made)
-}
-
-fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> Result<Submitted, KnowledgeError> {
-    let Submission { namespace, statement, source, on_contradiction, judged, .. } = submission;
-    for &(id, read) in &submission.read {
-        let has = revision(connection, item_of(connection, id)?)?;
-        if has != read {
-            return Err(KnowledgeError::Changed { id, has, read });
-        }
-    }
-    let is_single = match (declared(connection, namespace, statement)?, statement.triple_form()) {
-        (Some(false), Some(triple)) if submission.is_single => {
-            return Err(KnowledgeError::Predicate { predicate: triple.predicate.clone(), is_single: false });
-        }
-        (Some(is_single), _) => is_single,
-        (None, Some(triple)) if submission.is_single => {
-            declare(connection, namespace, &triple.predicate, true)?;
-            true
-        }
-        (None, _) => false,
-    };
-    let mut stored = compared(connection, namespace, statement)?;
-    for judged in judged {
-        stored.extend(
-            named(connection, namespace, judged.fact)?.filter(|fact| stored.iter().all(|known| known.id != fact.id)),
-        );
-    }
-    let source = Source { at: now, ..source.clone() };
-    let placed = place(statement, &stored, is_single, judged, source.is_untrusted, *on_contradiction);
-    let (item, state, is_new, contradictions, supersedes) = match placed {
-        Placement::Refused(contradictions) => return Err(KnowledgeError::Contradicts(contradictions)),
-        Placement::New { state, contradictions, supersedes } => {
-            (insert(connection, namespace, statement, state, now)?, Some(state), true, contradictions, supersedes)
-        }
-        Placement::Same { fact, becomes, contradictions, supersedes } => {
-            let item = item_of(connection, fact)?;
-            if let Some(state) = becomes {
-                set_state(connection, item, state, now)?;
-            }
-            (item, becomes, false, contradictions, supersedes)
-        }
-    };
-    if state.is_some() {
-        graph::add_fact(connection, item, namespace, statement, &submission.named)?;
-    }
-    let is_kept = add_source(connection, item, &source)?;
-    remember_form(connection, item, statement.id(namespace))?;
-    let why = contradictions.iter().map(|contradiction| &*contradiction.reason).collect::<Vec<_>>().join("; ");
-    if is_new || state.is_some() || is_kept {
-        let change = match (is_new, state) {
-            (true, _) => "submitted",
-            (false, Some(_)) => "submitted again",
-            (false, None) => "another source",
-        };
-        history::add(
-            connection,
-            item,
-            &Entry { change, by: &source.by, run: source.run.as_deref(), reason: &why },
-            now,
-        )?;
-    }
-    for contradiction in &contradictions {
-        let other = item_of(connection, contradiction.fact)?;
-        connection
-            .prepare_cached(
-                "INSERT INTO kb_contradictions (item, other, reason, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            )?
-            .execute(params![item, other, contradiction.reason, millis(now)])?;
-    }
-    let id = id_of(connection, item)?;
-    for &superseded in &supersedes {
-        let reason = format!("superseded by {id}");
-        let entry = Entry { change: "superseded", by: &source.by, run: source.run.as_deref(), reason: &reason };
-        invalidate(connection, superseded, &entry, now)?;
-        graph::add_supersession(connection, item, namespace, id, superseded)?;
-    }
-    Ok(Submitted { fact: fact_of(connection, item)?, is_new, contradictions, superseded: supersedes })
+/// The first and the last id that begins with these digits.
+fn range(digits: &str) -> Option<[uuid::Uuid; 2]> {
+    let is_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let [first, last] = [format!("{digits:0<32}"), format!("{digits:f<32}")];
+    if is_digits { Some([uuid::Uuid::parse_str(&first).ok()?, uuid::Uuid::parse_str(&last).ok()?]) } else { None }
 }
 
 /// The facts that state the same, and those about the same property of the same thing.
-fn compared(connection: &Connection, namespace: &str, statement: &Statement) -> Result<Vec<Stored>, KnowledgeError> {
+pub(super) fn compared(
+    connection: &Connection,
+    namespace: &str,
+    statement: &Statement,
+) -> Result<Vec<Stored>, KnowledgeError> {
     let form = statement.id(namespace);
     let mut stored = Vec::new();
     let mut find = connection.prepare_cached(
@@ -235,7 +101,7 @@ fn compared(connection: &Connection, namespace: &str, statement: &Statement) -> 
 }
 
 /// A fact of this namespace, to be compared with a statement.
-fn named(connection: &Connection, namespace: &str, id: FactId) -> Result<Option<Stored>, KnowledgeError> {
+pub(super) fn named(connection: &Connection, namespace: &str, id: FactId) -> Result<Option<Stored>, KnowledgeError> {
     let mut find = connection.prepare_cached(
         "SELECT item, fact, revision, state, subject_form, predicate_form, value_form FROM kb_facts
          WHERE fact = ?1 AND namespace = ?2",
@@ -255,78 +121,15 @@ fn stored_of(row: &Row<'_>, has_form: bool) -> rusqlite::Result<(ItemId, Stored)
 }
 
 /// Whether the predicate of a statement has one value at a time, if anything is declared of it.
-fn declared(connection: &Connection, namespace: &str, statement: &Statement) -> Result<Option<bool>, KnowledgeError> {
+pub(super) fn declared(
+    connection: &Connection,
+    namespace: &str,
+    statement: &Statement,
+) -> Result<Option<bool>, KnowledgeError> {
     let Some(triple) = statement.triple_form() else { return Ok(None) };
     let mut find =
         connection.prepare_cached("SELECT is_single FROM kb_predicates WHERE namespace = ?1 AND form = ?2")?;
     Ok(find.query_row([namespace, &triple.predicate], |row| row.get(0)).optional()?)
-}
-
-fn declare(connection: &Connection, namespace: &str, form: &str, is_single: bool) -> Result<(), KnowledgeError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO kb_predicates (namespace, form, is_single) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET is_single = excluded.is_single",
-        )?
-        .execute(params![namespace, form, is_single])?;
-    Ok(())
-}
-
-fn insert(
-    connection: &Connection,
-    namespace: &str,
-    statement: &Statement,
-    state: FactState,
-    now: Timestamp,
-) -> Result<ItemId, KnowledgeError> {
-    let title = statement.triple().map_or("", |triple| &triple.subject);
-    let item = items::insert(connection, &NewItem { namespace, title, body: statement.text() }, now)?;
-    let (written, forms) = (statement.triple(), statement.triple_form());
-    connection
-        .prepare_cached(
-            "INSERT INTO kb_facts (item, fact, namespace, subject, predicate, value, subject_form, predicate_form,
-                 value_form, state, valid_from, revision, source_count)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0)",
-        )?
-        .execute(params![
-            item,
-            statement.id(namespace).0.as_bytes(),
-            namespace,
-            written.map(|triple| &triple.subject),
-            written.map(|triple| &triple.predicate),
-            written.map(|triple| &triple.value),
-            forms.map(|triple| &triple.subject),
-            forms.map(|triple| &triple.predicate),
-            forms.map(|triple| &triple.value),
-            state.name(),
-            millis(now),
-        ])?;
-    Ok(item)
-}
-
-/// Adds a source; returns whether it is kept, or only counted.
-fn add_source(connection: &Connection, item: ItemId, source: &Source) -> Result<bool, KnowledgeError> {
-    let mut count = connection
-        .prepare_cached("UPDATE kb_facts SET source_count = source_count + 1 WHERE item = ?1 RETURNING source_count")?;
-    let count: i64 = count.query_row([item], |row| row.get(0))?;
-    if count > MAX_SOURCES {
-        return Ok(false);
-    }
-    let Source { by, place, run, turn, at, is_untrusted } = source;
-    connection
-        .prepare_cached(
-            "INSERT INTO kb_sources (item, ordinal, submitter, place, run, turn, at, is_untrusted)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![item, count, by, place, run, turn, millis(*at), is_untrusted])?;
-    Ok(true)
-}
-
-fn remember_form(connection: &Connection, item: ItemId, form: FactId) -> Result<(), KnowledgeError> {
-    connection
-        .prepare_cached("INSERT INTO kb_forms (form, item) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-        .execute(params![form.0.as_bytes(), item])?;
-    Ok(())
 }
 
 /// Changes a fact's state, with the index that finds it.
@@ -371,12 +174,12 @@ pub(super) fn item_of(connection: &Connection, id: FactId) -> Result<ItemId, Kno
     find.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?.ok_or(KnowledgeError::NoSuchFact { id })
 }
 
-fn id_of(connection: &Connection, item: ItemId) -> Result<FactId, KnowledgeError> {
+pub(super) fn id_of(connection: &Connection, item: ItemId) -> Result<FactId, KnowledgeError> {
     let mut find = connection.prepare_cached("SELECT fact FROM kb_facts WHERE item = ?1")?;
     Ok(find.query_row([item], |row| fact_id(row, 0))?)
 }
 
-fn revision(connection: &Connection, item: ItemId) -> Result<u64, KnowledgeError> {
+pub(super) fn revision(connection: &Connection, item: ItemId) -> Result<u64, KnowledgeError> {
     let mut find = connection.prepare_cached("SELECT revision FROM kb_facts WHERE item = ?1")?;
     Ok(find.query_row([item], |row| row.get(0))?)
 }

@@ -8,7 +8,10 @@ pub(crate) mod facts;
 mod graph;
 mod history;
 pub(crate) mod items;
+mod once;
 mod schema;
+mod submission;
+mod upkeep;
 mod writer;
 
 use std::fmt;
@@ -25,8 +28,9 @@ use tokio::sync::Semaphore;
 pub use changes::{Applied, ChangeKind, ChangeRequest, ChangedFact, EdgeOfGraph, Preview};
 pub use documents::{NewDocument, NewPassage, Written};
 pub use error::KnowledgeError;
-pub use facts::{Submission, Submitted};
 pub use history::Revision;
+pub use submission::{Submission, Submitted};
+pub use upkeep::{Counts, Finding};
 use writer::{Ended, Writer};
 
 /// How long a change waits for another process that writes.
@@ -145,17 +149,9 @@ impl KnowledgeBase {
     {
         let changed = self.writer.write(change).await;
         if let Err(KnowledgeError::DamagedIndex) = changed {
-            self.rebuild_index().await?;
+            self.repair().await?;
         }
         changed
-    }
-
-    /// Builds the full-text index again from the rows.
-    ///
-    /// # Errors
-    /// The base cannot be changed.
-    pub async fn rebuild_index(&self) -> Result<(), KnowledgeError> {
-        self.writer.write(|connection, _| Ok(connection.execute_batch(schema::REBUILD)?)).await
     }
 }
 

@@ -6,3 +6,4 @@ mod intents;
 mod policy;
 mod search;
 mod support;
+mod upkeep;

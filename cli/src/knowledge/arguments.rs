@@ -1,0 +1,187 @@
+//! The arguments of `callboard kb`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::stores::Common;
+use crate::values::words;
+
+/// The namespace if none is named.
+const NAMESPACE: &str = "default";
+
+#[derive(Debug, Args)]
+pub(crate) struct Kb {
+    #[command(subcommand)]
+    pub(crate) command: KbCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KbCommand {
+    /// Index and link the files of a folder, or a file; what is there already is read again where it has changed
+    Init(Init),
+    /// Find what is known about a question: facts and passages, each with what it is cited by
+    Query(Query),
+    /// Submit a fact; if it contradicts another one, it is disputed until you decide
+    Submit(Submit),
+    /// Show what it would change that a fact no longer holds, and apply it once you agree
+    Invalidate(Change),
+    /// Show what it would change that a disputed fact holds, and apply it once you agree
+    Accept(Change),
+    /// Show the history of a fact
+    Log(Log),
+    /// Declare whether a predicate has one value at a time: then another value is a contradiction
+    Predicate(Predicate),
+}
+
+impl KbCommand {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::Init(Init { place, .. })
+            | Self::Query(Query { place, .. })
+            | Self::Submit(Submit { place, .. })
+            | Self::Invalidate(Change { place, .. })
+            | Self::Accept(Change { place, .. })
+            | Self::Log(Log { place, .. })
+            | Self::Predicate(Predicate { place, .. }) => &place.common,
+        }
+    }
+}
+
+/// The base, and where in it.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Facts and documents of other namespaces are neither found nor changed
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace)]
+    pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    callboard_text::check_own_name("namespace", text, 128).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The folder or file
+    #[arg(default_value = ".")]
+    pub(crate) path: PathBuf,
+    /// What is found in these documents is untrusted input: a run that reads it needs consent for what it does afterwards
+    #[arg(long)]
+    pub(crate) untrusted: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    /// The question, in words; @FILE reads it from a file, @- from standard input
+    #[arg(value_parser = words)]
+    pub(crate) question: String,
+    /// How many results
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=640))]
+    pub(crate) limit: u16,
+    /// Look at words alone, and not at links and names
+    #[arg(long)]
+    pub(crate) shallow: bool,
+    /// What was known at this time: a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) as_of: Option<u64>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// A time in UTC, in milliseconds since 1970; a day means its end.
+fn instant(text: &str) -> Result<u64, String> {
+    let day = text.parse::<jiff::civil::Date>().ok().filter(|_| text.len() == 10);
+    let time = match day {
+        Some(day) => {
+            day.at(23, 59, 59, 999_000_000).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|time| time.timestamp())
+        }
+        None => text.parse::<jiff::Timestamp>().ok(),
+    };
+    let millis = time.and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    millis.ok_or_else(|| "write a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
+    /// What is known, as a sentence; @FILE reads it from a file, @- from standard input
+    #[arg(value_parser = words)]
+    pub(crate) statement: String,
+    /// What it is about
+    #[arg(long, requires_all = ["predicate", "value"])]
+    pub(crate) subject: Option<String>,
+    /// Which property of it
+    #[arg(long, requires_all = ["subject", "value"])]
+    pub(crate) predicate: Option<String>,
+    /// What the property is
+    #[arg(long, requires_all = ["subject", "predicate"])]
+    pub(crate) value: Option<String>,
+    /// The predicate has one value at a time
+    #[arg(long, requires = "predicate")]
+    pub(crate) single: bool,
+    /// The place that says so, such as docs/auth.md:12 or an address
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) from: Option<String>,
+    /// What happens if it contradicts current facts
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = OnContradiction::Dispute)]
+    pub(crate) on_contradiction: OnContradiction,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnContradiction {
+    /// It is stored as disputed, and you decide with `kb accept` or `kb invalidate`
+    Dispute,
+    /// It is refused
+    Refuse,
+    /// It takes the place of what it contradicts
+    Supersede,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// The fact: its id, as much of it as no other fact has, or its statement
+    pub(crate) fact: String,
+    /// Why, for the fact's history
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+    /// Apply it without asking
+    #[arg(long, conflicts_with = "apply")]
+    pub(crate) yes: bool,
+    /// Apply the change that was shown with this hash, or nothing
+    #[arg(long, value_name = "HASH")]
+    pub(crate) apply: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// The fact: its id, as much of it as no other fact has, or its statement
+    pub(crate) fact: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Predicate {
+    /// The predicate
+    pub(crate) name: String,
+    /// How many values it has at a time
+    #[arg(value_enum)]
+    pub(crate) values: Values,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Values {
+    /// One: another value contradicts it
+    Single,
+    /// Any number
+    Several,
+}

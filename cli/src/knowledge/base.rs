@@ -1,0 +1,84 @@
+//! The file of a project's base of facts.
+
+use std::path::PathBuf;
+
+use callboard::env::Env;
+use callboard_knowledge::facts::{Fact, FactId};
+use callboard_knowledge::{KnowledgeBase, KnowledgeError};
+use callboard_private::Folder;
+
+use crate::exit::Exit;
+use crate::page::{Failure, brief, shown_path};
+use crate::stores::Stores;
+
+/// The file, beside the stores of the project, so that programs of agents cannot reach it.
+fn file(stores: &Stores) -> PathBuf {
+    stores.server_folder().join("knowledge").join("facts.db")
+}
+
+/// Opens the base, which has to exist.
+pub(super) fn open(stores: &Stores) -> Result<KnowledgeBase, Failure> {
+    let file = file(stores);
+    KnowledgeBase::open(&file, &Env::system()).map_err(|error| failure(&error))
+}
+
+/// Opens the base, and makes one where there is none.
+pub(super) fn create(stores: &Stores) -> Result<KnowledgeBase, Failure> {
+    let file = file(stores);
+    let folder = file.parent().unwrap_or(&file);
+    Folder::create(folder).map_err(|error| Failure::failed(format!("the folder of facts: {error}")))?;
+    KnowledgeBase::create(&file, &Env::system()).map_err(|error| failure(&error))
+}
+
+/// The failure that an error of the base is.
+pub(super) fn failure(error: &KnowledgeError) -> Failure {
+    let exit = match error {
+        KnowledgeError::Missing { .. } | KnowledgeError::NoSuchFact { .. } => Exit::NotFound,
+        KnowledgeError::Fact(_) => Exit::Usage,
+        KnowledgeError::Busy
+        | KnowledgeError::Closed
+        | KnowledgeError::Failed { .. }
+        | KnowledgeError::DamagedIndex => Exit::Unavailable,
+        KnowledgeError::Io { error, path } => {
+            return Failure::file(error, format!("{}: {error}", shown_path(path)));
+        }
+        KnowledgeError::NotABase
+        | KnowledgeError::TooNew { .. }
+        | KnowledgeError::Damaged { .. }
+        | KnowledgeError::Full
+        | KnowledgeError::Changed { .. }
+        | KnowledgeError::Unchanged { .. }
+        | KnowledgeError::PreviewChanged { .. }
+        | KnowledgeError::Contradicts(_)
+        | KnowledgeError::Predicate { .. }
+        | KnowledgeError::Sqlite(_)
+        | KnowledgeError::Unreadable(_) => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// The fact that a command line names: by its id, by as much of it as no other fact has, or by its statement.
+pub(super) async fn named(base: &KnowledgeBase, namespace: &str, text: &str) -> Result<Fact, Failure> {
+    let found = base.facts_named(namespace, text).await.map_err(|error| failure(&error))?;
+    match <[Fact; 1]>::try_from(found) {
+        Ok([fact]) => Ok(fact),
+        Err(none) if none.is_empty() => {
+            let name = brief(text, 60);
+            Err(Failure::not_found(format!(
+                "there is no fact {name:?}: name it by its statement, or by its id, as `callboard kb query` prints it"
+            )))
+        }
+        Err(several) => {
+            let each = several.iter().map(|fact| format!("\n  {}  {}", fact.id, brief(&fact.statement, 80)));
+            Err(Failure::usage(format!("several facts begin so: write more of the id{}", each.collect::<String>())))
+        }
+    }
+}
+
+/// The beginning of an id, which is enough in a command line.
+pub(super) fn short(id: FactId) -> String {
+    id.to_string().chars().take("fact-".len() + SHORT).collect()
+}
+
+/// How many digits of an id are shown.
+const SHORT: usize = 10;

@@ -1,0 +1,33 @@
+//! `callboard kb`: the base of facts of a project. Every intent is a run on a board of this process.
+
+pub(crate) mod arguments;
+mod base;
+mod changes;
+mod init;
+mod queries;
+mod session;
+mod submissions;
+
+use std::process::ExitCode;
+
+use crate::page::{self, Failure, Page};
+use crate::process::block_on;
+
+use arguments::{Kb, KbCommand};
+
+/// Runs `callboard kb`.
+pub(crate) fn main(arguments: &Kb) -> ExitCode {
+    page::print(block_on(command(&arguments.command)), arguments.command.common().json)
+}
+
+async fn command(command: &KbCommand) -> Result<Page, Failure> {
+    match command {
+        KbCommand::Init(init) => init::main(init).await,
+        KbCommand::Query(query) => queries::main(query).await,
+        KbCommand::Submit(submit) => submissions::main(submit).await,
+        KbCommand::Invalidate(change) => changes::main(change, false).await,
+        KbCommand::Accept(change) => changes::main(change, true).await,
+        KbCommand::Log(log) => changes::log(log).await,
+        KbCommand::Predicate(predicate) => submissions::predicate(predicate).await,
+    }
+}

@@ -1,0 +1,69 @@
+//! `callboard kb query`.
+
+use std::fmt::Write as _;
+
+use callboard::messages::{Timestamp, visible, visible_lines};
+use callboard_knowledge::intents::{Intent, IntentLoopResult, IntentResult, QueryPayload};
+use callboard_knowledge::search::{Depth, Found, Grounded, Retrieved};
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::page::{Failure, Page, brief_lines, count};
+
+use super::arguments::Query;
+use super::base::{open, short};
+use super::session::Session;
+
+/// The most characters of a passage that are shown.
+const SHOWN: usize = 400;
+
+/// Finds what is known about a question.
+pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
+    let stores = query.place.common.choice.stores()?;
+    let base = open(&stores)?;
+    let payload = QueryPayload {
+        query: query.question.clone(),
+        discovery_depth: if query.shallow { Depth::Shallow } else { Depth::Deep },
+        limit: usize::from(query.limit),
+        as_of: query.as_of.map(Timestamp::from_millis),
+    };
+    let session = Session::start(&stores, &base, &query.place.namespace).await?;
+    let asked = session.ask(Intent::QueryTruth, payload).await;
+    session.end().await;
+    let result = asked?;
+    let json = json!(result);
+    let IntentLoopResult { result: IntentResult::Found { retrieved, .. }, iterations, .. } = result else {
+        return Err(Failure::failed("the query has the result of another intent".to_owned()));
+    };
+    let exit = if retrieved.results.is_empty() { Exit::NotFound } else { Exit::Done };
+    Ok(Page { exit, remarks: remark(&retrieved, iterations), ..Page::new(text(&retrieved), json) })
+}
+
+fn text(retrieved: &Retrieved) -> String {
+    let mut text = String::new();
+    for (number, Grounded { cite, found, is_untrusted, .. }) in (1..).zip(&retrieved.results) {
+        let (place, title, body) = match found {
+            Found::Fact(fact) => {
+                let sources = count(fact.sources.len(), "source");
+                (short(fact.id), format!("{} · {sources}", fact.state), &*fact.statement)
+            }
+            Found::Passage { title, text, .. } => (visible(cite), visible(title), &**text),
+        };
+        let untrusted = if *is_untrusted { "  (untrusted)" } else { "" };
+        let _ = writeln!(text, "{number}. {place}  {title}{untrusted}");
+        for line in brief_lines(&visible_lines(body.trim()), SHOWN).lines() {
+            let _ = writeln!(text, "   {line}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn remark(retrieved: &Retrieved, passes: u32) -> String {
+    let passes = if passes > 1 { format!(" after {passes} passes") } else { String::new() };
+    if retrieved.results.is_empty() {
+        return format!("nothing is known about it{passes}\n");
+    }
+    let results = count(retrieved.results.len(), "result");
+    format!("{results}{passes}, confidence {:.2}\n", retrieved.confidence)
+}

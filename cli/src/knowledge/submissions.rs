@@ -1,0 +1,80 @@
+//! `callboard kb submit` and `callboard kb predicate`.
+
+use std::fmt::Write as _;
+
+use callboard::messages::visible;
+use callboard_knowledge::facts::{FactState, OnContradiction};
+use callboard_knowledge::intents::{Intent, IntentResult, SubmitPayload};
+use serde_json::json;
+
+use crate::command_line::command_line;
+use crate::page::{Failure, Page, brief, count};
+
+use super::arguments::{self, Predicate, Submit, Values};
+use super::base::{create, failure, short};
+use super::session::Session;
+
+/// How many similar facts are shown.
+const SIMILAR: usize = 3;
+
+/// Submits a fact.
+pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
+    let stores = submit.place.common.choice.stores()?;
+    let base = create(&stores)?;
+    let payload = SubmitPayload {
+        statement: submit.statement.clone(),
+        subject: submit.subject.clone(),
+        predicate: submit.predicate.clone(),
+        value: submit.value.clone(),
+        is_single: submit.single,
+        place: submit.from.clone(),
+        on_contradiction: match submit.on_contradiction {
+            arguments::OnContradiction::Dispute => OnContradiction::Dispute,
+            arguments::OnContradiction::Refuse => OnContradiction::Refuse,
+            arguments::OnContradiction::Supersede => OnContradiction::Supersede,
+        },
+    };
+    let session = Session::start(&stores, &base, &submit.place.namespace).await?;
+    let asked = session.ask(Intent::SubmitFact, payload).await;
+    session.end().await;
+    let result = asked?;
+    let json = json!(result);
+    let IntentResult::Submitted { submitted, similar } = result.result else {
+        return Err(Failure::failed("the submission has the result of another intent".to_owned()));
+    };
+    let fact = &submitted.fact;
+    let id = short(fact.id);
+    let what = match (submitted.is_new, fact.sources.len()) {
+        (true, _) => "is new".to_owned(),
+        (false, sources) => format!("was known; it has {} now", count(sources, "source")),
+    };
+    let mut text = format!("{id}  {}  {what}\n", fact.state);
+    for contradiction in &submitted.contradictions {
+        let _ = writeln!(text, "contradicts {}: {}", short(contradiction.fact), visible(&contradiction.reason));
+    }
+    for superseded in &submitted.superseded {
+        let _ = writeln!(text, "{} no longer holds\n", short(*superseded));
+    }
+    if fact.state == FactState::Disputed {
+        let line = |command: &str| command_line(&format!("kb {command} {id}"), stores.named());
+        let _ = writeln!(text, "to decide: {}  or  {}", line("accept"), line("invalidate"));
+    }
+    if submitted.is_new {
+        for similar in similar.iter().take(SIMILAR) {
+            let _ = writeln!(text, "similar: {}  {}", short(similar.fact), brief(&similar.statement, 80));
+        }
+    }
+    Ok(Page::new(text, json))
+}
+
+/// Declares a predicate.
+pub(super) async fn predicate(predicate: &Predicate) -> Result<Page, Failure> {
+    let stores = predicate.place.common.choice.stores()?;
+    let base = create(&stores)?;
+    let (name, is_single) = (&predicate.name, predicate.values == Values::Single);
+    let declared = base.declare_predicate(&predicate.place.namespace, name, is_single).await;
+    declared.map_err(|error| failure(&error))?;
+    let values = if is_single { "one value" } else { "several values" };
+    let json = json!({ "predicate": name, "is_single": is_single });
+    Ok(Page::new(format!("{} has {values} at a time\n", visible(name)), json))
+}

@@ -1,0 +1,227 @@
+//! How a statement becomes a fact: in one transaction, with everything that follows from it.
+
+use callboard::messages::Timestamp;
+use rusqlite::{Connection, params};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::KnowledgeBase;
+use super::error::KnowledgeError;
+use super::facts::{compared, declared, fact_of, id_of, invalidate, item_of, named, revision, set_state};
+use super::graph;
+use super::history::{self, Entry};
+use super::items::{self, ItemId, NewItem, millis};
+use super::once::once;
+use crate::entities::Named;
+use crate::facts::{Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, place};
+
+/// The most sources of a fact that are kept; more are counted.
+const MAX_SOURCES: i64 = 100;
+
+/// A statement that is submitted.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Where it holds.
+    pub namespace: String,
+    /// What is known.
+    pub statement: Statement,
+    /// Where it comes from; the time is that of the change.
+    pub source: Source,
+    /// Declares that its predicate has one value at a time, if nothing is declared of the predicate so far.
+    pub is_single: bool,
+    /// What happens if it contradicts current facts.
+    pub on_contradiction: OnContradiction,
+    /// Contradictions that a model found.
+    pub judged: Vec<Contradiction>,
+    /// The facts that were read for that, with their revisions: if one has changed, the submission is refused.
+    pub read: Vec<(FactId, u64)>,
+    /// Entities and relations beside those that the statement itself has.
+    pub named: Vec<Named>,
+    /// A submission with a key that was made before is answered as then.
+    pub key: Option<String>,
+}
+
+/// What became of a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Submitted {
+    /// The fact, as it is now.
+    pub fact: Fact,
+    /// Whether there was no such fact before.
+    pub is_new: bool,
+    /// What it contradicts.
+    pub contradictions: Vec<Contradiction>,
+    /// Facts that have become invalid by it.
+    pub superseded: Vec<FactId>,
+}
+
+impl KnowledgeBase {
+    /// Submits a statement: a new fact, or another source of the same one. Everything that follows from it is changed with it.
+    ///
+    /// # Errors
+    /// It was to be refused if it contradicts current facts; a fact that was read for it has changed; its predicate is declared otherwise;
+    /// the base cannot be changed.
+    pub async fn submit(&self, submission: Submission) -> Result<Submitted, KnowledgeError> {
+        self.write(move |connection, now| {
+            once(connection, submission.key.as_deref(), now, || submit(connection, &submission, now))
+        })
+        .await
+    }
+
+    /// Declares whether a predicate has one value at a time. Facts that contradict each other by it stay as they are.
+    ///
+    /// # Errors
+    /// The base cannot be changed.
+    pub async fn declare_predicate(
+        &self,
+        namespace: &str,
+        predicate: &str,
+        is_single: bool,
+    ) -> Result<(), KnowledgeError> {
+        let (namespace, form) = (namespace.to_owned(), crate::words::normalised(predicate));
+        self.write(move |connection, _| declare(connection, &namespace, &form, is_single)).await
+    }
+}
+
+fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> Result<Submitted, KnowledgeError> {
+    let Submission { namespace, statement, source, on_contradiction, judged, .. } = submission;
+    for &(id, read) in &submission.read {
+        let has = revision(connection, item_of(connection, id)?)?;
+        if has != read {
+            return Err(KnowledgeError::Changed { id, has, read });
+        }
+    }
+    let is_single = match (declared(connection, namespace, statement)?, statement.triple_form()) {
+        (Some(false), Some(triple)) if submission.is_single => {
+            return Err(KnowledgeError::Predicate { predicate: triple.predicate.clone(), is_single: false });
+        }
+        (Some(is_single), _) => is_single,
+        (None, Some(triple)) if submission.is_single => {
+            declare(connection, namespace, &triple.predicate, true)?;
+            true
+        }
+        (None, _) => false,
+    };
+    let mut stored = compared(connection, namespace, statement)?;
+    for judged in judged {
+        stored.extend(
+            named(connection, namespace, judged.fact)?.filter(|fact| stored.iter().all(|known| known.id != fact.id)),
+        );
+    }
+    let source = Source { at: now, ..source.clone() };
+    let placed = place(statement, &stored, is_single, judged, source.is_untrusted, *on_contradiction);
+    let (item, state, is_new, contradictions, supersedes) = match placed {
+        Placement::Refused(contradictions) => return Err(KnowledgeError::Contradicts(contradictions)),
+        Placement::New { state, contradictions, supersedes } => {
+            (insert(connection, namespace, statement, state, now)?, Some(state), true, contradictions, supersedes)
+        }
+        Placement::Same { fact, becomes, contradictions, supersedes } => {
+            let item = item_of(connection, fact)?;
+            if let Some(state) = becomes {
+                set_state(connection, item, state, now)?;
+            }
+            (item, becomes, false, contradictions, supersedes)
+        }
+    };
+    if state.is_some() {
+        graph::add_fact(connection, item, namespace, statement, &submission.named)?;
+    }
+    let is_kept = add_source(connection, item, &source)?;
+    remember_form(connection, item, statement.id(namespace))?;
+    let why = contradictions.iter().map(|contradiction| &*contradiction.reason).collect::<Vec<_>>().join("; ");
+    if is_new || state.is_some() || is_kept {
+        let change = match (is_new, state) {
+            (true, _) => "submitted",
+            (false, Some(_)) => "submitted again",
+            (false, None) => "another source",
+        };
+        history::add(
+            connection,
+            item,
+            &Entry { change, by: &source.by, run: source.run.as_deref(), reason: &why },
+            now,
+        )?;
+    }
+    for contradiction in &contradictions {
+        let other = item_of(connection, contradiction.fact)?;
+        connection
+            .prepare_cached(
+                "INSERT INTO kb_contradictions (item, other, reason, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![item, other, contradiction.reason, millis(now)])?;
+    }
+    let id = id_of(connection, item)?;
+    for &superseded in &supersedes {
+        let reason = format!("superseded by {id}");
+        let entry = Entry { change: "superseded", by: &source.by, run: source.run.as_deref(), reason: &reason };
+        invalidate(connection, superseded, &entry, now)?;
+        graph::add_supersession(connection, item, namespace, id, superseded)?;
+    }
+    Ok(Submitted { fact: fact_of(connection, item)?, is_new, contradictions, superseded: supersedes })
+}
+
+fn declare(connection: &Connection, namespace: &str, form: &str, is_single: bool) -> Result<(), KnowledgeError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_predicates (namespace, form, is_single) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET is_single = excluded.is_single",
+        )?
+        .execute(params![namespace, form, is_single])?;
+    Ok(())
+}
+
+fn insert(
+    connection: &Connection,
+    namespace: &str,
+    statement: &Statement,
+    state: FactState,
+    now: Timestamp,
+) -> Result<ItemId, KnowledgeError> {
+    let title = statement.triple().map_or("", |triple| &triple.subject);
+    let item = items::insert(connection, &NewItem { namespace, title, body: statement.text() }, now)?;
+    let (written, forms) = (statement.triple(), statement.triple_form());
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_facts (item, fact, namespace, subject, predicate, value, subject_form, predicate_form,
+                 value_form, state, valid_from, revision, source_count)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0)",
+        )?
+        .execute(params![
+            item,
+            statement.id(namespace).0.as_bytes(),
+            namespace,
+            written.map(|triple| &triple.subject),
+            written.map(|triple| &triple.predicate),
+            written.map(|triple| &triple.value),
+            forms.map(|triple| &triple.subject),
+            forms.map(|triple| &triple.predicate),
+            forms.map(|triple| &triple.value),
+            state.name(),
+            millis(now),
+        ])?;
+    Ok(item)
+}
+
+/// Adds a source; returns whether it is kept, or only counted.
+fn add_source(connection: &Connection, item: ItemId, source: &Source) -> Result<bool, KnowledgeError> {
+    let mut count = connection
+        .prepare_cached("UPDATE kb_facts SET source_count = source_count + 1 WHERE item = ?1 RETURNING source_count")?;
+    let count: i64 = count.query_row([item], |row| row.get(0))?;
+    if count > MAX_SOURCES {
+        return Ok(false);
+    }
+    let Source { by, place, run, turn, at, is_untrusted } = source;
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_sources (item, ordinal, submitter, place, run, turn, at, is_untrusted)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![item, count, by, place, run, turn, millis(*at), is_untrusted])?;
+    Ok(true)
+}
+
+fn remember_form(connection: &Connection, item: ItemId, form: FactId) -> Result<(), KnowledgeError> {
+    connection
+        .prepare_cached("INSERT INTO kb_forms (form, item) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute(params![form.0.as_bytes(), item])?;
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Checks, repairs and copies of a base.
+
+use callboard::env::Env;
+use callboard_knowledge::search::ReadFacts;
+use callboard_knowledge::{KnowledgeBase, KnowledgeError};
+use rusqlite::Connection;
+
+use crate::support::{Base, single};
+
+/// Changes the file behind the base's back.
+fn changed(base: &Base, sql: &str) {
+    Connection::open(base.base.path()).unwrap().execute_batch(sql).unwrap();
+}
+
+async fn filled() -> Base {
+    let base = Base::new();
+    base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+    base.write("a.md", &[("One", "first"), ("Two", "second")]).await;
+    base.write("a.md", &[("Two", "second")]).await;
+    base
+}
+
+#[tokio::test]
+async fn a_sound_base_has_no_findings() {
+    let base = filled().await;
+    assert_eq!(base.base.check().await.unwrap(), []);
+    let counts = base.base.counts().await.unwrap();
+    assert_eq!((counts.documents, counts.passages, counts.current, counts.edges), (1, 1, 1, 1));
+}
+
+#[tokio::test]
+async fn an_index_that_differs_from_the_rows_is_found_and_made_again() {
+    let base = filled().await;
+    changed(&base, "INSERT INTO kb_text (kb_text) VALUES ('delete-all')");
+    let findings = base.base.check().await.unwrap();
+    assert!(findings.len() == 1 && findings[0].is_repairable, "{findings:?}");
+    base.base.repair().await.unwrap();
+    assert_eq!(base.base.check().await.unwrap(), []);
+    let found = base.base.read_facts(ReadFacts::new("default", "second")).await.unwrap();
+    assert_eq!(found.results.len(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_index_is_made_again_by_the_query_that_meets_it() {
+    let base = filled().await;
+    // What a block of the index has is no list of rows.
+    changed(&base, "UPDATE kb_text_data SET block = x'ffffffffffffffff' WHERE id > 10");
+    assert_ne!(base.base.check().await.unwrap(), []);
+    let found = base.base.read_facts(ReadFacts::new("default", "second")).await.unwrap();
+    assert_eq!(found.results.len(), 1);
+    assert_eq!(base.base.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn rows_that_break_a_rule_are_found() {
+    for (broken, expected) in [
+        ("UPDATE kb_facts SET state = 'invalid'", "facts whose state and index differ: 1"),
+        ("DELETE FROM kb_sources", "facts without a source: 1"),
+        ("UPDATE kb_facts SET revision = 9", "facts whose history lacks their last revision: 1"),
+        ("DELETE FROM kb_forms", "facts that their statement does not find: 1"),
+        ("UPDATE kb_graph_provenance SET deleted_at = 1", "edges that nothing supports: 1"),
+        ("UPDATE kb_graph_mentions SET deleted_at = NULL", "rows that have ended and still support the graph: 1"),
+    ] {
+        let base = filled().await;
+        changed(&base, broken);
+        let findings = base.base.check().await.unwrap();
+        assert_eq!(findings.iter().map(|finding| &*finding.what).collect::<Vec<_>>(), [expected], "{broken}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_and_a_copy_takes_its_place() {
+    let base = filled().await;
+    let copy = base.folder.path().join("copy.db");
+    base.base.copy_to(&copy).await.unwrap();
+    let again = base.base.copy_to(&copy).await.unwrap_err();
+    assert!(matches!(again, KnowledgeError::Io { .. }), "{again}");
+    let Base { base: old, folder, .. } = base;
+    let path = old.path().to_owned();
+    old.close().await;
+    std::fs::write(&path, [b"SQLite format 3\0".as_slice(), &[0xff; 4096]].concat()).unwrap();
+    let error = KnowledgeBase::open(&path, &Env::system()).unwrap_err();
+    assert!(matches!(error, KnowledgeError::Damaged { .. }), "{error}");
+    std::fs::copy(&copy, &path).unwrap();
+    let restored = KnowledgeBase::open(&path, &Env::system()).unwrap();
+    assert_eq!(restored.check().await.unwrap(), []);
+    assert_eq!(restored.counts().await.unwrap().current, 1);
+    drop(folder);
+}
+
+#[tokio::test]
+async fn what_is_no_base_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap();
+    let error = KnowledgeBase::create(&path, &Env::system()).unwrap_err();
+    assert!(matches!(error, KnowledgeError::NotABase), "{error}");
+    let tables: i64 =
+        Connection::open(&path).unwrap().query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
+    let missing = KnowledgeBase::open(&folder.path().join("none.db"), &Env::system()).unwrap_err();
+    assert!(matches!(missing, KnowledgeError::Missing { .. }), "{missing}");
+}
+
+#[tokio::test]
+async fn a_base_of_a_newer_build_is_refused() {
+    let base = filled().await;
+    changed(&base, "PRAGMA user_version = 99");
+    let error = KnowledgeBase::open(base.base.path(), &Env::system()).unwrap_err();
+    assert!(matches!(error, KnowledgeError::TooNew { version: 99, .. }), "{error}");
+}
