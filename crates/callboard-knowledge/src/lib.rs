@@ -7,6 +7,7 @@ pub mod intents;
 pub mod search;
 pub mod site;
 pub mod store;
+mod times;
 pub mod words;
 
 pub use store::{KnowledgeBase, KnowledgeError};

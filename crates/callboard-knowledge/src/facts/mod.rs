@@ -105,8 +105,9 @@ pub struct Source {
     /// The turn of that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
-    /// When it was submitted, in milliseconds since 1970.
-    #[schemars(with = "u64")]
+    /// When it was submitted.
+    #[serde(with = "crate::times")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
     /// The run had read untrusted input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -129,8 +130,9 @@ pub struct Fact {
     pub sources: Vec<Source>,
     /// Whether it holds.
     pub state: FactState,
-    /// Since when it has this state, in milliseconds since 1970.
-    #[schemars(with = "u64")]
+    /// Since when it has this state.
+    #[serde(with = "crate::times")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub valid_from: Timestamp,
     /// How often it was changed; the first is 1.
     pub revision: u64,

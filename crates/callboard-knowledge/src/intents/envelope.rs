@@ -78,9 +78,9 @@ pub struct QueryPayload {
     #[serde(default = "usual_limit")]
     #[schemars(range(min = 1, max = 640))]
     pub limit: usize,
-    /// What held at this time, in milliseconds since 1970; now if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<u64>")]
+    /// What held at this time, such as `2026-01-31T12:00:00Z`; now if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::times::option")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub as_of: Option<Timestamp>,
 }
 

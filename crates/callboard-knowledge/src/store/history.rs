@@ -16,8 +16,9 @@ use crate::facts::{FactId, FactState};
 pub struct Revision {
     /// Which; the first is 1.
     pub revision: u64,
-    /// When, in milliseconds since 1970.
-    #[schemars(with = "u64")]
+    /// When.
+    #[serde(with = "crate::times")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
     /// What was done.
     pub change: String,
