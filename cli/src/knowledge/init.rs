@@ -1,16 +1,77 @@
 //! `callboard kb init`.
 
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+
+use callboard::messages::visible;
+use callboard_knowledge::indexing::{IndexError, Indexed, index_folder};
 use serde_json::json;
 
-use crate::page::{Failure, Page};
+use crate::output::note;
+use crate::page::{Failure, Page, count, grouped};
 
 use super::arguments::Init;
-use super::base::create;
+use super::base::{create, failure};
+
+/// How many files that were left out are named.
+const NAMED: usize = 10;
+
+/// After how many documents a line reports the progress.
+const REPORTED: usize = 1_000;
 
 /// Indexes the files of a folder.
 pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let stores = init.place.common.choice.stores()?;
+    let metadata = std::fs::metadata(&init.path);
+    if !metadata.map_err(|error| Failure::file(&error, format!("{}: {error}", init.path.display())))?.is_dir() {
+        return Err(Failure::usage(format!("{} is no folder: name the folder that it is in", init.path.display())));
+    }
     let base = create(&stores)?;
-    let _ = (&base, &init.path, init.untrusted);
-    Ok(Page::new(String::new(), json!({})))
+    let mut reported = 0;
+    let progress = |indexed: &Indexed| {
+        if indexed.documents / REPORTED > reported {
+            reported = indexed.documents / REPORTED;
+            if std::io::stderr().is_terminal() {
+                note(&format!("{} documents are read", grouped(indexed.documents as u64)));
+            }
+        }
+    };
+    let indexed = index_folder(&base, &init.place.namespace, &init.path, init.untrusted, progress).await;
+    base.close().await;
+    let indexed = indexed.map_err(|error| match error {
+        IndexError::Folder(error) => Failure::usage(error.to_string()),
+        IndexError::Base(error) => failure(&error),
+    })?;
+    Ok(Page { remarks: remarks(&indexed), ..Page::new(text(&indexed), json!(indexed)) })
+}
+
+fn text(indexed: &Indexed) -> String {
+    let written = indexed.written;
+    format!(
+        "{}: {} new, {} as before, {} gone\n",
+        count(indexed.documents, "document"),
+        count(written.added, "passage"),
+        grouped(written.kept as u64),
+        grouped(written.ended as u64)
+    )
+}
+
+fn remarks(indexed: &Indexed) -> String {
+    let mut remarks = String::new();
+    for (path, why) in indexed.left_out.iter().take(NAMED) {
+        let place = if path.is_empty() { String::new() } else { format!("{}: ", visible(path)) };
+        let _ = writeln!(remarks, "left out: {place}{}", visible(why));
+    }
+    match indexed.left_out_count {
+        0 => {}
+        all if all > NAMED => {
+            let _ = writeln!(remarks, "left out: {} more; --json names them", grouped((all - NAMED) as u64));
+        }
+        _ => {}
+    }
+    let _ = writeln!(
+        remarks,
+        "indexed and linked without a language model: no summaries, and no relations beyond links and names"
+    );
+    remarks
 }

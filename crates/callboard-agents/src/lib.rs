@@ -93,8 +93,8 @@ pub use secret::Secret;
 pub use team::Team;
 pub use teammate::Teammate;
 pub use tool::{
-    Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT,
-    of_spec, tool,
+    Asker, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT,
+    USUAL_TIMEOUT, of_spec, tool,
 };
 
 /// What most programs with such agents need, beside the prelude of `callboard`.

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
+    /// It says what it is, or has its name as a heading. What defines an entity also mentions it, and has only this relation.
+    Defines,
     /// It names it.
     Mentions,
     /// It refers to it.
     Links,
-    /// It says what it is.
-    Defines,
     /// It is a part of it.
     PartOf,
     /// It takes its place.
@@ -52,13 +52,15 @@ impl fmt::Display for Relation {
 }
 
 /// What an entity is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A name in a program.
+pub enum EntityKind {
+    /// A name in a program, or an option of one.
     Identifier,
-    /// What a section is about.
+    /// The text of a heading.
     Heading,
+    /// A name of a file, possibly with folders.
+    File,
     /// A document.
     Document,
     /// A fact.
@@ -67,13 +69,14 @@ pub enum Kind {
     Thing,
 }
 
-impl Kind {
+impl EntityKind {
     /// Its name, as in JSON and in the store.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identifier => "identifier",
             Self::Heading => "heading",
+            Self::File => "file",
             Self::Document => "document",
             Self::Fact => "fact",
             Self::Thing => "thing",
@@ -88,7 +91,7 @@ pub struct Named {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: EntityKind,
     /// How the row names it.
     pub relation: Relation,
 }

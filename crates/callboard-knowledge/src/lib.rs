@@ -1,13 +1,17 @@
 //! A base of facts that the agents of a board share.
 
+mod digest;
 pub mod documents;
 pub mod entities;
 pub mod facts;
+pub mod indexing;
 pub mod intents;
 pub mod search;
 pub mod site;
 pub mod store;
 mod times;
+#[cfg(feature = "tools")]
+pub mod tools;
 pub mod words;
 
 pub use store::{KnowledgeBase, KnowledgeError};

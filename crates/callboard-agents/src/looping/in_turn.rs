@@ -8,7 +8,7 @@ use callboard::messages::{Action, AgentEvent, Authority, Command, Cost, Handoffs
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::tool::ToolScope;
+use crate::tool::{Asker, ToolScope};
 
 use super::host::{Host, Outside, Permission};
 
@@ -152,6 +152,7 @@ impl Host for InTurn<'_> {
             turn: Some(self.0.for_programs()),
             variables: None,
             trace_parent: Some(self.0.trace_parent()),
+            asker: Some(Asker { agent: self.0.agent().clone(), turn: self.0.id(), is_tainted: self.0.is_tainted() }),
         }
     }
 

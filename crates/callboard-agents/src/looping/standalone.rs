@@ -117,7 +117,7 @@ impl Host for Alone {
     }
 
     fn scope(&self, name: &str) -> ToolScope {
-        ToolScope { key: self.key(name), context: None, turn: None, variables: None, trace_parent: None }
+        ToolScope { key: self.key(name), context: None, turn: None, variables: None, trace_parent: None, asker: None }
     }
 
     fn is_tainted(&self) -> bool {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard::actors::{ContextAccess, Turn};
-use callboard::messages::{EffectClass, Intent, Json, Reconciled, TraceParent};
+use callboard::messages::{AgentName, EffectClass, Intent, Json, Reconciled, TraceParent, TurnId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -98,6 +98,19 @@ pub struct ToolScope {
     pub variables: Option<Arc<[Arc<str>]>>,
     /// The span of the turn, to pass on to what the tool uses; there is none outside a board.
     pub trace_parent: Option<TraceParent>,
+    /// The turn that uses it, for what the tool records; there is none outside a board.
+    pub asker: Option<Asker>,
+}
+
+/// The turn that uses a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Its agent.
+    pub agent: AgentName,
+    /// The turn.
+    pub turn: TurnId,
+    /// It has read untrusted input.
+    pub is_tainted: bool,
 }
 
 impl ToolScope {

@@ -236,7 +236,14 @@ mod tests {
     fn access(store: &ContextStore, agent: &str) -> ToolScope {
         let granted: Arc<[Arc<str>]> = ["plans".into()].into();
         let access = ContextAccess::outside_turns(store.clone(), AgentName::new(agent).unwrap(), Some(granted));
-        ToolScope { key: "test".into(), context: Some(access), turn: None, variables: None, trace_parent: None }
+        ToolScope {
+            key: "test".into(),
+            context: Some(access),
+            turn: None,
+            variables: None,
+            trace_parent: None,
+            asker: None,
+        }
     }
 
     fn store() -> ContextStore {
@@ -381,7 +388,14 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_board_there_is_none() {
-        let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
+        let scope = ToolScope {
+            key: "test".into(),
+            context: None,
+            turn: None,
+            variables: None,
+            trace_parent: None,
+            asker: None,
+        };
         let output = used(context_get(), json!({ "key": "k" }), &scope).await.unwrap_err();
         assert_eq!(output, "there is no shared context here, outside a board");
     }

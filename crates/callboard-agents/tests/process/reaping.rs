@@ -24,7 +24,8 @@ fn shell(folder: &Path) -> ShellExec {
 }
 
 async fn run(shell: &ShellExec, command: &str) -> String {
-    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
+    let scope =
+        ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None, asker: None };
     shell.call(json!({ "command": command }).into(), scope).await.unwrap().text
 }
 

@@ -29,7 +29,8 @@ use crate::ordinary_user::{AS_OTHER, as_an_ordinary_user};
 const ATTACKS: &str = include_str!("sandbox.py");
 
 async fn run(shell: &ShellExec, command: &str) -> String {
-    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
+    let scope =
+        ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None, asker: None };
     let call = shell.call(json!({ "command": command, "timeout_seconds": 500 }).into(), scope);
     call.await.unwrap_or_else(|failure| panic!("{command}: {failure:?}")).text
 }
@@ -210,7 +211,14 @@ async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_
     file_write(&root)
         .call(
             write.into(),
-            ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None },
+            ToolScope {
+                key: "test".into(),
+                context: None,
+                turn: None,
+                variables: None,
+                trace_parent: None,
+                asker: None,
+            },
         )
         .await
         .unwrap();
@@ -227,7 +235,14 @@ async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no
         let permit = |mode| fs::set_permissions(inside.path(), fs::Permissions::from_mode(mode)).unwrap();
         let (_, shell) = keeping(inside.path(), &["mcp.toml"]);
         permit(0o555);
-        let scope = || ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
+        let scope = || ToolScope {
+            key: "test".into(),
+            context: None,
+            turn: None,
+            variables: None,
+            trace_parent: None,
+            asker: None,
+        };
         let harm = json!({ "command": "chmod 755 .; echo H4RM > mcp.toml" });
         let refused = shell.call(harm.into(), scope()).await.unwrap_err().error().to_string();
         let advice = format!("chmod u+rwx {}", inside.path().canonicalize().unwrap().display());
@@ -290,7 +305,14 @@ async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_fold
             let error = tool
                 .call(
                     write.into(),
-                    ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None },
+                    ToolScope {
+                        key: "test".into(),
+                        context: None,
+                        turn: None,
+                        variables: None,
+                        trace_parent: None,
+                        asker: None,
+                    },
                 )
                 .await
                 .unwrap_err();
@@ -314,7 +336,14 @@ async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
             run(&shell, "chmod 000 .").await;
             let call = shell.call(
                 json!({ "command": "echo" }).into(),
-                ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None },
+                ToolScope {
+                    key: "test".into(),
+                    context: None,
+                    turn: None,
+                    variables: None,
+                    trace_parent: None,
+                    asker: None,
+                },
             );
             let refused = call.await.unwrap_err().error().to_string();
             fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();

@@ -123,7 +123,8 @@ fn listed(folder: &Path, found: &mut BTreeMap<PathBuf, Option<Vec<u8>>>) {
 }
 
 async fn used(tool: &impl Tool, arguments: Value) -> Result<ToolOutput, ToolError> {
-    let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None };
+    let scope =
+        ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent: None, asker: None };
     let most = tool.spec().max_output;
     let answer = tool.call(arguments.into(), scope).await.map_err(|failure| failure.error().clone());
     let text = match &answer {

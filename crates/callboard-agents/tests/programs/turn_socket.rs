@@ -368,7 +368,7 @@ mod shell {
     fn scope(turn: &Turn, command: &str) -> ToolScope {
         let (context, programs) = (Some(turn.context().clone()), Some(turn.for_programs()));
         let key = format!("{}/{command}", std::process::id()).into();
-        ToolScope { key, context, turn: programs, variables: None, trace_parent: None }
+        ToolScope { key, context, turn: programs, variables: None, trace_parent: None, asker: None }
     }
 
     #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+pub use crate::entities::{EntityKind, Relation};
+
 use super::left_out::LeftOut;
 
 /// A file as it is indexed.
@@ -62,26 +64,6 @@ pub struct Mention {
     pub entity: String,
     /// Whether the passage is where the name is defined.
     pub relation: Relation,
-}
-
-/// A kind of entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EntityKind {
-    /// A name in a program, or an option of one.
-    Identifier,
-    /// The text of a heading.
-    Heading,
-    /// A name of a file, possibly with folders.
-    File,
-}
-
-/// How a passage relates to an entity. A passage that defines an entity also mentions it, and has only [`Relation::Defines`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Relation {
-    /// The passage is the section of this name, or contains the definition of the identifier.
-    Defines,
-    /// The passage uses the name.
-    Mentions,
 }
 
 /// The most characters of a title, of a heading in a passage's title, and of the text of a link; the rest is cut.

@@ -1,7 +1,7 @@
 //! The agents of a board that carry intents out.
 
 use callboard::actors::DelegationError;
-use callboard::messages::{Command, Complexity, Durability, Json, Limits, RunResult};
+use callboard::messages::{ChainStep, Command, Complexity, Durability, Effect, Json, Limits, RunResult};
 use callboard::{Agent, AgentSpec, Terminal, Turn, TurnError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -132,11 +132,37 @@ struct PassAgent {
 
 impl Agent for PassAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        let asked: Vec<ChainStep> = turn.chain().steps();
+        // Only the loop knows who asks.
+        if asked.last().is_none_or(|step| step.from.as_str() != LOOP_AGENT) {
+            let text = format!("{PASS_AGENT} takes its tasks from {LOOP_AGENT} alone: delegate intents to that");
+            return Err(TurnError::terminal(text));
+        }
         let pass: Pass = turn.input()?;
-        let (id, is_untrusted) = (turn.id(), turn.is_tainted());
-        // A change that was made before the turn's end was journaled is answered by its key.
-        let origin =
-            Origin { run: Some(id.run.to_string()), turn: Some(id.number), is_untrusted, key: Some(id.to_string()) };
+        let needed = match &pass {
+            Pass::ReadFacts { .. } | Pass::Answer { .. } => Effect::Reads,
+            Pass::Submit { .. } => Effect::Notes,
+            Pass::Invalidate { payload, .. } if payload.apply.is_none() => Effect::Reads,
+            Pass::Invalidate { .. } => Effect::Writes,
+        };
+        if !turn.authority().allows(needed) {
+            let text = format!("the authority of whoever asks does not have {needed:?}, which this needs");
+            return Ok(Command::output(PassResult::Result(Box::new(IntentResult::Refused(Refused {
+                code: "authority".to_owned(),
+                message: text,
+                contradictions: Vec::new(),
+            })))));
+        }
+        let id = turn.id();
+        let origin = Origin {
+            run: Some(id.run.to_string()),
+            turn: Some(id.number),
+            is_untrusted: turn.is_tainted(),
+            by_agent: asked.len() > 1,
+            is_approved: false,
+            // A change that was made before the turn's end was journaled is answered by its key.
+            key: Some(id.to_string()),
+        };
         let asking = turn.clone();
         let ask = move |provider: &str, body: &str, input: Json| {
             let answer = asking.delegate(provider, body).input(input);

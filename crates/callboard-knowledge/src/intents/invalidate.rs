@@ -3,7 +3,7 @@
 use super::asking::IntentError;
 use super::envelope::{IntentResult, InvalidatePayload, Refused};
 use super::origin::Origin;
-use crate::store::{ChangeRequest, KnowledgeBase, KnowledgeError};
+use crate::store::{ChangeKind, ChangeRequest, KnowledgeBase, KnowledgeError};
 
 /// Shows what a change would do, or applies what was shown.
 #[derive(Clone, Debug)]
@@ -30,6 +30,9 @@ impl InvalidateOrchestrator {
         payload: InvalidatePayload,
     ) -> Result<IntentResult, IntentError> {
         let InvalidatePayload { fact, kind, reason, apply } = payload;
+        if let Err(refused) = self.check(kind, apply.is_some()) {
+            return Ok(IntentResult::Refused(refused));
+        }
         let request = ChangeRequest { kind, fact, reason, by: principal.to_owned(), run: self.origin.run.clone() };
         let changed = async {
             if self.base.fact(fact).await?.namespace != namespace {
@@ -45,5 +48,26 @@ impl InvalidateOrchestrator {
             Ok(result) => Ok(result),
             Err(error) => Ok(IntentResult::Refused(Refused::of(error)?)),
         }
+    }
+
+    /// Whether whoever asks may make such a change.
+    fn check(&self, kind: ChangeKind, applies: bool) -> Result<(), Refused> {
+        let Origin { by_agent, is_untrusted, is_approved, .. } = self.origin;
+        let refused = |code: &str, message: &str| {
+            Err(Refused { code: code.to_owned(), message: message.to_owned(), contradictions: Vec::new() })
+        };
+        if kind == ChangeKind::Accept && by_agent {
+            return refused(
+                "needs_person",
+                "agents do not accept disputed facts: a person does, with `callboard kb accept`",
+            );
+        }
+        if applies && is_untrusted && !is_approved {
+            return refused(
+                "untrusted",
+                "the run has read untrusted input, so it changes no facts: a person does, with `callboard kb invalidate`",
+            );
+        }
+        Ok(())
     }
 }

@@ -61,7 +61,7 @@ pub async fn run_intent_loop(
         },
         Err(refused) => IntentResult::Refused(refused),
     };
-    Ok(IntentLoopResult { result, iterations: 1, escalated: false })
+    Ok(ended(result, 1))
 }
 
 async fn query(
@@ -80,7 +80,8 @@ async fn query(
         let pass = Pass::ReadFacts { query: query.clone(), namespace: namespace.to_owned(), depth, limit, as_of };
         retrieved = match tool_executor.execute(pass).await? {
             PassResult::Retrieved(retrieved) => retrieved,
-            other @ (PassResult::Answered(_) | PassResult::Result(_)) => return Err(unexpected(&other)),
+            PassResult::Result(refused) => return Ok(ended(*refused, passes.len() + 1)),
+            other @ PassResult::Answered(_) => return Err(unexpected(&other)),
         };
         let new = retrieved.results.iter().filter(|result| cited.insert(result.cite.clone())).count();
         passes.push(PassSummary {
@@ -101,9 +102,11 @@ async fn query(
             }
         }
     };
-    let iterations = u32::try_from(passes.len()).unwrap_or(u32::MAX);
-    let result = IntentResult::Found { retrieved, answer };
-    Ok(IntentLoopResult { result, iterations, escalated: passes.len() > 1 })
+    Ok(ended(IntentResult::Found { retrieved, answer }, passes.len()))
+}
+
+fn ended(result: IntentResult, passes: usize) -> IntentLoopResult {
+    IntentLoopResult { result, iterations: u32::try_from(passes).unwrap_or(u32::MAX), escalated: passes > 1 }
 }
 
 fn unexpected(result: &PassResult) -> IntentError {

@@ -13,6 +13,10 @@ pub struct Origin {
     pub turn: Option<u32>,
     /// The run has read untrusted input.
     pub is_untrusted: bool,
+    /// An agent asks, and not a person or a client outside the board. Agents do not accept disputed facts.
+    pub by_agent: bool,
+    /// A person has approved the change, so it is made although the run has read untrusted input.
+    pub is_approved: bool,
     /// Under which a change is made once, however often it is asked for.
     pub key: Option<String>,
 }

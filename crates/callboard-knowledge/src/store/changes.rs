@@ -4,7 +4,6 @@ use callboard::messages::{Json, Timestamp};
 use rusqlite::{Connection, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::KnowledgeBase;
 use super::error::KnowledgeError;
@@ -13,6 +12,7 @@ use super::graph;
 use super::history::{self, Entry};
 use super::items::ItemId;
 use super::once::once;
+use crate::digest::sha256;
 use crate::facts::{Fact, FactId, FactState, Statement};
 
 /// What is done to a fact.
@@ -139,8 +139,7 @@ fn preview(connection: &Connection, kind: ChangeKind, fact: FactId) -> Result<Pr
     let facts: Vec<ChangedFact> = facts.into_iter().map(|(_, fact)| fact).collect();
     let mut preview = Preview { kind, facts, deleted_edges, hash: String::new() };
     let unreadable = |error: serde_json::Error| KnowledgeError::Unreadable(error.to_string());
-    let canonical = Json::of(&preview).map_err(unreadable)?.canonical();
-    preview.hash = Sha256::digest(canonical).iter().map(|byte| format!("{byte:02x}")).collect();
+    preview.hash = sha256(&Json::of(&preview).map_err(unreadable)?);
     Ok(preview)
 }
 

@@ -10,7 +10,8 @@ use super::KnowledgeBase;
 use super::error::KnowledgeError;
 use super::graph;
 use super::items::{self, ItemId, NewItem, millis};
-use crate::entities::{Kind, Named, Relation};
+use crate::documents::{Document, Link, Mention};
+use crate::entities::{EntityKind, Named, Relation};
 
 /// A document that is to be indexed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,29 @@ pub struct NewPassage {
     pub named: Vec<Named>,
     /// The documents that it links to, by their paths.
     pub links: Vec<String>,
+}
+
+impl NewDocument {
+    /// A document that was read.
+    #[must_use]
+    pub fn of(document: Document, is_untrusted: bool) -> Self {
+        let Document { path, title, hash, passages, mut links, leaves_out: _ } = document;
+        let passages = passages.into_iter().map(|passage| {
+            let entities = passage.entities.into_iter();
+            let is_here = |link: &mut Link| link.passage == passage.ordinal;
+            NewPassage {
+                title: passage.title,
+                anchor: passage.anchor,
+                text: passage.text,
+                lines: passage.lines,
+                named: entities
+                    .map(|Mention { kind, entity, relation }| Named { name: entity, kind, relation })
+                    .collect(),
+                links: links.extract_if(.., is_here).map(|link| link.to).collect(),
+            }
+        });
+        Self { path, title, hash, is_untrusted, passages: passages.collect() }
+    }
 }
 
 /// What a document changed in the base.
@@ -156,7 +180,7 @@ fn name(
     path: &str,
     passage: &NewPassage,
 ) -> Result<(), KnowledgeError> {
-    let own = graph::mention(connection, item, namespace, path, Kind::Document, Relation::PartOf)?;
+    let own = graph::mention(connection, item, namespace, path, EntityKind::Document, Relation::PartOf)?;
     for Named { name, kind, relation } in &passage.named {
         let named = graph::mention(connection, item, namespace, name, *kind, *relation)?;
         if let (Relation::Defines, Some(own), Some(named)) = (relation, own, named) {
@@ -164,7 +188,7 @@ fn name(
         }
     }
     for link in &passage.links {
-        let target = graph::mention(connection, item, namespace, link, Kind::Document, Relation::Links)?;
+        let target = graph::mention(connection, item, namespace, link, EntityKind::Document, Relation::Links)?;
         if let (Some(own), Some(target)) = (own, target) {
             graph::join(connection, item, own, target, Relation::Links)?;
         }

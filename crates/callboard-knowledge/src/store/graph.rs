@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::error::KnowledgeError;
 use super::items::{ItemId, millis};
-use crate::entities::{Kind, Named, Relation};
+use crate::entities::{EntityKind, Named, Relation};
 use crate::facts::{FactId, Statement};
 use crate::words::{is_identifier, normalised, words};
 
@@ -21,14 +21,14 @@ pub(super) fn add_fact(
     found: &[Named],
 ) -> Result<(), KnowledgeError> {
     for name in words(statement.text()).filter(|word| is_identifier(word)).take(MAX_NAMED) {
-        mention(connection, item, namespace, name, Kind::Identifier, Relation::Mentions)?;
+        mention(connection, item, namespace, name, EntityKind::Identifier, Relation::Mentions)?;
     }
     for Named { name, kind, relation } in found.iter().take(MAX_NAMED) {
         mention(connection, item, namespace, name, *kind, *relation)?;
     }
     if let (Some(written), Some(form)) = (statement.triple(), statement.triple_form()) {
-        let source = mention(connection, item, namespace, &written.subject, Kind::Thing, Relation::Defines)?;
-        let target = mention(connection, item, namespace, &written.value, Kind::Thing, Relation::Mentions)?;
+        let source = mention(connection, item, namespace, &written.subject, EntityKind::Thing, Relation::Defines)?;
+        let target = mention(connection, item, namespace, &written.value, EntityKind::Thing, Relation::Mentions)?;
         if let (Some(source), Some(target)) = (source, target) {
             join(connection, item, source, target, Relation::of_predicate(&form.predicate))?;
         }
@@ -44,8 +44,8 @@ pub(super) fn add_supersession(
     new: FactId,
     old: FactId,
 ) -> Result<(), KnowledgeError> {
-    let source = mention(connection, item, namespace, &new.to_string(), Kind::Fact, Relation::Defines)?;
-    let target = mention(connection, item, namespace, &old.to_string(), Kind::Fact, Relation::Supersedes)?;
+    let source = mention(connection, item, namespace, &new.to_string(), EntityKind::Fact, Relation::Defines)?;
+    let target = mention(connection, item, namespace, &old.to_string(), EntityKind::Fact, Relation::Supersedes)?;
     if let (Some(source), Some(target)) = (source, target) {
         join(connection, item, source, target, Relation::Supersedes)?;
     }
@@ -58,7 +58,7 @@ pub(super) fn mention(
     item: ItemId,
     namespace: &str,
     name: &str,
-    kind: Kind,
+    kind: EntityKind,
     relation: Relation,
 ) -> Result<Option<i64>, KnowledgeError> {
     let form = normalised(name);

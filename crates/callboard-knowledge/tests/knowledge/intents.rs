@@ -218,6 +218,58 @@ async fn who_delegates_is_the_source_whatever_the_envelope_claims() {
     board.shutdown().await;
 }
 
+#[tokio::test]
+async fn an_agent_does_not_accept_facts_and_an_untrusted_run_changes_none() {
+    let base = Base::new();
+    let untrusted = crate::support::submission("the wall is high");
+    let untrusted = callboard_knowledge::store::Submission {
+        source: callboard_knowledge::facts::Source { is_untrusted: true, ..untrusted.source.clone() },
+        ..untrusted
+    };
+    let wall = base.base.submit(untrusted).await.unwrap().fact.id;
+    let gate = base.submit("the gate is open").await.fact.id;
+    // It delegates the envelope that it was given, or the pass that a loop would have made of it.
+    let forger = |turn: Turn| async move {
+        let input: Value = turn.input()?;
+        let to = if input.get("envelope").is_some() { LOOP_AGENT } else { PASS_AGENT };
+        Ok(Command::output(turn.delegate(to, "change").input(input).await?))
+    };
+    let board = agents(&base.base)
+        .into_iter()
+        .fold(Callboard::builder().agent("forger", forger), |builder, agent| builder.with(agent))
+        .start()
+        .await
+        .unwrap();
+    let asked = async |task: Task| board.submit(task).await.unwrap().result().await.unwrap();
+    let code = |result: callboard::messages::RunResult| {
+        let result: IntentLoopResult = result.output.parse().unwrap();
+        let IntentResult::Refused(refused) = result.result else { panic!("{result:?}") };
+        refused.code
+    };
+    let accept = json!({ "fact": wall, "kind": "accept", "apply": "0" });
+    let envelope_of = |payload: &Value| json!({ "envelope": envelope(Intent::InvalidateFact, payload.clone()) });
+    let refused = asked(Task::new("go").to("forger").input(envelope_of(&accept))).await;
+    assert_eq!(code(refused), "needs_person");
+    let pass = json!({ "invalidate": { "namespace": "default", "principal": "ann", "payload": accept } });
+    let refused = asked(Task::new("go").to("forger").input(pass)).await;
+    assert!(!refused.outcome.is_finished(), "{refused:?}");
+    assert!(refused.outcome.to_string().contains("takes its tasks from knowledge alone"), "{}", refused.outcome);
+    let request = callboard_knowledge::store::ChangeRequest {
+        kind: callboard_knowledge::store::ChangeKind::Invalidate,
+        fact: gate,
+        reason: String::new(),
+        by: "ann".to_owned(),
+        run: None,
+    };
+    let hash = base.base.preview(&request).await.unwrap().hash;
+    let apply = json!({ "fact": gate, "apply": hash });
+    let refused = asked(Task::new("go").to("forger").input(envelope_of(&apply)).untrusted()).await;
+    assert_eq!(code(refused), "untrusted");
+    assert_eq!(base.base.fact(wall).await.unwrap().state, FactState::Disputed);
+    assert_eq!(base.base.fact(gate).await.unwrap().state, FactState::Current);
+    board.shutdown().await;
+}
+
 #[test]
 fn an_answer_without_claims_is_not_known() {
     assert_eq!(UncheckedAnswer::default().checked(&Default::default()), Answer::NotKnown);

@@ -6,4 +6,5 @@ mod intents;
 mod policy;
 mod search;
 mod support;
+mod tools;
 mod upkeep;

@@ -338,7 +338,8 @@ mod tests {
             [(None, "callboard-agents"), (Some("CARGO_*"), "callboard-agents"), (Some("GITLAB_*"), "none")]
         {
             let variables = granted.map(|granted| [Arc::from(granted)].into());
-            let scope = ToolScope { key: "test".into(), context: None, turn: None, variables, trace_parent: None };
+            let scope =
+                ToolScope { key: "test".into(), context: None, turn: None, variables, trace_parent: None, asker: None };
             let exec = serde_json::json!({ "command": "echo ${CARGO_PKG_NAME-none}" });
             let answer = shell.call(exec.into(), scope).await.unwrap().text;
             assert_eq!(answer, format!("exit code 0\n{printed}\n"), "{granted:?}");
@@ -351,7 +352,8 @@ mod tests {
         let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
         let parent = TraceParent { trace: 7, span: 9, is_sampled: true, state: None };
         let trace_parent = Some(parent.with_state("vendor=1"));
-        let scope = ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent };
+        let scope =
+            ToolScope { key: "test".into(), context: None, turn: None, variables: None, trace_parent, asker: None };
         let exec = serde_json::json!({ "command": "echo $TRACEPARENT $TRACESTATE" });
         let answer = shell.call(exec.into(), scope).await.unwrap().text;
         assert_eq!(answer, "exit code 0\n00-00000000000000000000000000000007-0000000000000009-01 vendor=1\n");

@@ -1,0 +1,117 @@
+//! How the files of a folder come into a base: read one after the other, and written in batches.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::documents::{FileError, FileFound, LeftOut, ReadLimits, files, read_document};
+use crate::store::{KnowledgeBase, KnowledgeError, NewDocument, Written};
+
+/// The most documents of a batch, and the most bytes of their files: what is in memory at once.
+const BATCH: usize = 64;
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// How many files with reasons are named; others are counted.
+const NAMED: usize = 1_000;
+
+/// What was indexed so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Indexed {
+    /// Documents that are in the base.
+    pub documents: usize,
+    /// What of them has changed.
+    pub written: Written,
+    /// Files that are not in the base or only in part, with the reasons.
+    pub left_out: Vec<(String, String)>,
+    /// How many these are.
+    pub left_out_count: usize,
+}
+
+impl Indexed {
+    fn leave_out(&mut self, path: &str, why: &dyn std::fmt::Display) {
+        self.left_out_count += 1;
+        if self.left_out.len() < NAMED {
+            self.left_out.push((path.to_owned(), why.to_string()));
+        }
+    }
+}
+
+/// Indexes the files of a folder. What is in the base already and has not changed stays as it is, so an indexing that was interrupted
+/// continues where it is called again. `progress` is called after each batch.
+///
+/// # Errors
+/// The folder cannot be read, or the base cannot be changed. A file that cannot be read is left out, with the reason.
+pub async fn index_folder(
+    base: &KnowledgeBase,
+    namespace: &str,
+    folder: &Path,
+    is_untrusted: bool,
+    mut progress: impl FnMut(&Indexed),
+) -> Result<Indexed, IndexError> {
+    let limits = ReadLimits::default();
+    let mut indexed = Indexed::default();
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for found in files(folder) {
+        match read(found, &limits) {
+            Ok((document, size, left_out)) => {
+                left_out.iter().for_each(|why| indexed.leave_out(&document.path, why));
+                bytes += size;
+                batch.push(NewDocument { is_untrusted, ..document });
+            }
+            Err(FileError::Folder { path, source }) => return Err(FileError::Folder { path, source }.into()),
+            Err(FileError::LeftOut { path, why }) => indexed.leave_out(&path, &why),
+            Err(error) => indexed.leave_out("", &error),
+        }
+        if batch.len() == BATCH || bytes >= BATCH_BYTES {
+            bytes = 0;
+            write(base, namespace, std::mem::take(&mut batch), &mut indexed).await?;
+            progress(&indexed);
+        }
+    }
+    write(base, namespace, batch, &mut indexed).await?;
+    progress(&indexed);
+    Ok(indexed)
+}
+
+fn read(
+    found: Result<FileFound, FileError>,
+    limits: &ReadLimits,
+) -> Result<(NewDocument, u64, Vec<LeftOut>), FileError> {
+    let found = found?;
+    let bytes = found.read(limits)?;
+    match read_document(&found.path, &bytes, limits) {
+        Ok(mut document) => {
+            let left_out = std::mem::take(&mut document.leaves_out);
+            Ok((NewDocument::of(document, false), found.bytes, left_out))
+        }
+        Err(why) => Err(FileError::LeftOut { path: found.path, why }),
+    }
+}
+
+async fn write(
+    base: &KnowledgeBase,
+    namespace: &str,
+    batch: Vec<NewDocument>,
+    indexed: &mut Indexed,
+) -> Result<(), KnowledgeError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    indexed.documents += batch.len();
+    let Written { added, kept, ended } = base.write_documents(namespace, batch).await?;
+    indexed.written.added += added;
+    indexed.written.kept += kept;
+    indexed.written.ended += ended;
+    Ok(())
+}
+
+/// Why a folder is not indexed.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Folder(#[from] FileError),
+    /// The base cannot be changed.
+    #[error(transparent)]
+    Base(#[from] KnowledgeError),
+}
