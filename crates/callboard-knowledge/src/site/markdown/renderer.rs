@@ -9,6 +9,8 @@ use super::Context;
 use crate::site::links::{self, Link};
 use crate::site::{names, texts};
 
+/// The most code within a line that is not broken, in bytes: browsers would break it at its hyphens.
+const MAX_UNBROKEN: usize = 24;
 /// The deepest nesting that is kept. What is deeper is shown without its elements.
 const MAX_DEPTH: usize = 24;
 /// The most plain text that is kept, in bytes.
@@ -82,7 +84,8 @@ impl<'a> Renderer<'a> {
             }
             Event::Code(text) => {
                 self.keep_plain(&text);
-                self.write(&html! { code { (texts::visible(&text)) } });
+                let is_short = text.len() <= MAX_UNBROKEN;
+                self.write(&html! { code.short[is_short] { (texts::visible(&text)) } });
             }
             // The options do not ask for mathematics; its source would be text.
             Event::InlineMath(text) | Event::DisplayMath(text) => self.write(&html! { (texts::lines(&text)) }),
