@@ -36,12 +36,14 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         return Err(Failure::failed("the query has the result of another intent".to_owned()));
     };
     let exit = if retrieved.results.is_empty() { Exit::NotFound } else { Exit::Done };
-    Ok(Page { exit, remarks: remark(&retrieved, iterations), ..Page::new(text(&retrieved), json) })
+    let limit = usize::from(query.limit);
+    Ok(Page { exit, remarks: remark(&retrieved, limit, iterations), ..Page::new(text(&retrieved, limit), json) })
 }
 
-fn text(retrieved: &Retrieved) -> String {
+/// The results up to the limit: a search that was widened has more.
+fn text(retrieved: &Retrieved, limit: usize) -> String {
     let mut text = String::new();
-    for (number, Grounded { cite, found, is_untrusted, .. }) in (1..).zip(&retrieved.results) {
+    for (number, Grounded { cite, found, is_untrusted, .. }) in (1..=limit).zip(&retrieved.results) {
         let (place, title, body) = match found {
             Found::Fact(fact) => {
                 let sources = count(fact.sources.len(), "source");
@@ -59,11 +61,12 @@ fn text(retrieved: &Retrieved) -> String {
     text
 }
 
-fn remark(retrieved: &Retrieved, passes: u32) -> String {
+fn remark(retrieved: &Retrieved, limit: usize, passes: u32) -> String {
     let passes = if passes > 1 { format!(" after {passes} passes") } else { String::new() };
     if retrieved.results.is_empty() {
         return format!("nothing is known about it{passes}\n");
     }
-    let results = count(retrieved.results.len(), "result");
-    format!("{results}{passes}, confidence {:.2}\n", retrieved.confidence)
+    let all = retrieved.results.len();
+    let more = if all > limit { format!("; --limit {all} shows all") } else { String::new() };
+    format!("{}{passes}, confidence {:.2}{more}\n", count(all, "result"), retrieved.confidence)
 }

@@ -7,6 +7,7 @@ mod config;
 mod conversations;
 mod docs;
 mod invalid_agents;
+mod knowledge;
 mod mcp;
 mod packaging;
 mod patterns;

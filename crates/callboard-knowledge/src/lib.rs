@@ -19,3 +19,7 @@ pub use store::{KnowledgeBase, KnowledgeError};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/knowledge.md")]
+struct Guide;

@@ -170,7 +170,7 @@ pub(super) fn problems(page: &Page) -> Vec<String> {
 fn is_doc_test(page: &Page) -> bool {
     let name = page.path.rsplit('/').next().unwrap();
     let libraries = ["src/guides.rs".to_owned()].into_iter().chain(
-        ["agents", "confine", "documents", "server", "shared-store", "text"]
+        ["agents", "confine", "documents", "knowledge", "server", "shared-store", "text"]
             .map(|package| format!("crates/callboard-{package}/src/lib.rs")),
     );
     libraries.into_iter().any(|library| {

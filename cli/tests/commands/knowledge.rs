@@ -1,0 +1,128 @@
+//! `callboard kb`: real processes, each in a project with a state folder of its own.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::support::{Printed, command, output_of};
+
+/// A project with a folder of documents.
+struct Project {
+    folder: TempDir,
+    state: TempDir,
+}
+
+impl Project {
+    fn new(documents: &[(&str, &str)]) -> Self {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(folder.path().join("notes")).unwrap();
+        for (path, text) in documents {
+            fs::write(folder.path().join("notes").join(path), text).unwrap();
+        }
+        Self { folder, state }
+    }
+
+    fn kb(&self, arguments: &[&str]) -> Printed {
+        let arguments: Vec<&str> = ["kb"].iter().chain(arguments).copied().collect();
+        output_of(command(&self.folder, &arguments).env("XDG_STATE_HOME", self.state.path()))
+    }
+
+    /// As [`Project::kb`]; it has to succeed.
+    fn done(&self, arguments: &[&str]) -> String {
+        let printed = self.kb(arguments);
+        assert_eq!(printed.code, Some(0), "{arguments:?}: {}", printed.error);
+        printed.out
+    }
+}
+
+#[test]
+fn documents_are_indexed_found_and_read_again_where_they_have_changed() {
+    let project =
+        Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n"), ("keys.md", "# Keys\n\nKeys rotate.\n")]);
+    assert_eq!(project.done(&["init", "notes"]), "2 documents: 2 passages new, 0 as before, 0 gone\n");
+    assert!(project.done(&["query", "token"]).starts_with("1. auth.md:1  Auth\n"));
+    fs::write(project.folder.path().join("notes/auth.md"), "# Auth\n\nA badge is checked.\n").unwrap();
+    assert_eq!(project.done(&["init", "notes"]), "2 documents: 1 passage new, 1 as before, 1 gone\n");
+    let gone = project.kb(&["query", "token"]);
+    assert_eq!((gone.code, &*gone.out), (Some(3), ""), "{}", gone.error);
+    assert!(gone.error.starts_with("nothing is known about it"), "{}", gone.error);
+}
+
+#[test]
+fn what_cannot_be_indexed_is_named_with_the_reason() {
+    let project = Project::new(&[("empty.md", ""), ("a.md", "# A\n")]);
+    fs::write(project.folder.path().join("notes/picture.png"), [0x89, b'P', b'N', b'G', 0, 0, 0, 1, 2]).unwrap();
+    let printed = project.kb(&["init", "notes"]);
+    assert_eq!(printed.code, Some(0), "{}", printed.error);
+    for file in ["left out: empty.md: ", "left out: picture.png: "] {
+        assert!(printed.error.contains(file), "{}", printed.error);
+    }
+    let missing = project.kb(&["init", "nowhere"]);
+    assert!(missing.code == Some(2) && missing.error.contains("nowhere"), "{}", missing.error);
+    let file = project.kb(&["init", "notes/a.md"]);
+    assert!(file.code == Some(2) && file.error.contains("is no folder"), "{}", file.error);
+}
+
+#[test]
+fn without_a_base_a_query_names_the_command_that_makes_one() {
+    let project = Project::new(&[]);
+    for arguments in [&["query", "x"][..], &["log", "fact-1"], &["invalidate", "fact-1", "--yes"]] {
+        let printed = project.kb(arguments);
+        assert!(printed.code == Some(3) && printed.error.contains("callboard kb init"), "{}", printed.error);
+    }
+}
+
+#[test]
+fn a_change_is_shown_first_and_applied_by_its_hash_or_not_at_all() {
+    let project = Project::new(&[]);
+    project.done(&["submit", "The gate opens at nine."]);
+    let shown = project.done(&["invalidate", "the gate opens at NINE"]);
+    assert!(shown.contains("current → invalid  The gate opens at nine."), "{shown}");
+    let line =
+        shown.lines().find_map(|line| line.strip_prefix("nothing was changed; to apply it: callboard kb ")).unwrap();
+    let arguments: Vec<&str> = line.split(' ').collect();
+    project.done(&["submit", "The gate opens at nine.", "--from", "notes.md:1"]);
+    let changed = project.kb(&arguments);
+    assert!(changed.code == Some(1) && changed.error.contains("no longer what was shown"), "{}", changed.error);
+    let applied = project.done(&["invalidate", "the gate opens at nine", "--yes", "--reason", "it was moved"]);
+    assert!(applied.ends_with("invalid  The gate opens at nine.\n"), "{applied}");
+    let log = project.done(&["log", "the gate opens at nine"]);
+    assert!(log.contains("it was moved") && log.contains("source: ann  notes.md:1"), "{log}");
+    assert_eq!(project.kb(&["query", "gate"]).code, Some(3));
+    let again = project.kb(&["invalidate", "the gate opens at nine", "--yes"]);
+    assert!(again.code == Some(1) && again.error.contains("is invalid already"), "{}", again.error);
+}
+
+#[test]
+fn a_contradiction_is_printed_with_the_commands_that_decide_it() {
+    let project = Project::new(&[]);
+    let submit = |value: &str| {
+        let statement = format!("The gate opens at {value}.");
+        let triple = ["--subject", "gate", "--predicate", "opens at", "--value", value, "--single"];
+        project.done(&[&["submit", &*statement][..], &triple].concat())
+    };
+    submit("nine");
+    let printed = submit("ten");
+    let line = printed.lines().find_map(|line| line.strip_prefix("to decide: callboard kb ")).unwrap();
+    let accept: Vec<&str> = line.split("  or  ").next().unwrap().split(' ').chain(["--yes"]).collect();
+    let accepted = project.done(&accept);
+    assert!(
+        accepted.contains("current  The gate opens at ten.") && accepted.contains("invalid  The gate opens at nine.")
+    );
+}
+
+#[test]
+fn what_a_command_line_lacks_is_an_error_of_the_command_line() {
+    let project = Project::new(&[]);
+    for (arguments, error) in [
+        (&["submit", " . "][..], "the statement is empty"),
+        (&["submit", "x", "--subject", "y"], "--predicate"),
+        (&["submit", "x", "--single"], "--predicate"),
+        (&["query", "x", "--as-of", "yesterday"], "2026-01-31"),
+        (&["query", "x", "--limit", "0"], "1..=640"),
+        (&["query", "x", "--namespace", "a\nb"], "namespace"),
+    ] {
+        let printed = project.kb(arguments);
+        assert!(printed.code == Some(2) && printed.error.contains(error), "{arguments:?}: {}", printed.error);
+    }
+}
