@@ -1,3 +1,5 @@
+use html5gum::emitters::default::DefaultEmitter;
+use html5gum::{Token, Tokenizer};
 use proptest::prelude::*;
 
 use super::*;
@@ -17,6 +19,38 @@ fn text() -> impl Strategy<Value = String> {
         1 => (1_usize..400).prop_map(|count| "word ".repeat(count)),
     ];
     prop::collection::vec(piece, 1..60).prop_map(|pieces| pieces.concat())
+}
+
+/// Pieces of HTML in every order.
+fn html() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        3 => "[a-z]{3,8}",
+        2 => prop_oneof![Just(" "), Just("\n"), Just(">"), Just("<"), Just("/"), Just("="), Just("\""), Just("'"), Just("!"), Just("-")].prop_map(str::to_owned),
+        4 => prop_oneof![
+            Just("<p>"), Just("</p>"), Just("<p a=\""), Just("<p a='"), Just("\">"), Just("'>"), Just("<!--"), Just("-->"), Just("--!>"), Just("<!"),
+            Just("<?"), Just("</"), Just("<script>"), Just("</script>"), Just("<STYLE >"), Just("</style\n>"), Just("<title>"), Just("</title>"),
+            Just("<textarea>"), Just("</textarea>"), Just("<script-x>"), Just("<noscript>"), Just("</noscript>"), Just("<p ="), Just("<p/"),
+        ].prop_map(str::to_owned),
+    ];
+    prop::collection::vec(piece, 1..30).prop_map(|pieces| pieces.concat())
+}
+
+/// The text of a page as a tokenizer for browsers reads it, with a space for each tag.
+fn shown(html: &str) -> String {
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    let (mut shown, mut is_hidden) = (String::new(), false);
+    for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
+        match token {
+            Token::String(text) if !is_hidden => shown.push_str(std::str::from_utf8(&text.value).unwrap()),
+            Token::StartTag(tag) => is_hidden = [b"script".as_slice(), b"style"].contains(&tag.name.as_slice()),
+            Token::EndTag(_) => is_hidden = false,
+            Token::Comment(_) | Token::Doctype(_) => {}
+            Token::String(_) | Token::Error(_) => continue,
+        }
+        shown.push(' ');
+    }
+    shown
 }
 
 proptest! {
@@ -57,8 +91,19 @@ proptest! {
     }
 
     #[test]
-    fn pages_keep_their_lines(text in text()) {
-        let page = html::page(&text);
-        prop_assert_eq!(page.text.matches('\n').count(), text.matches('\n').count());
+    fn pages_keep_their_lines(html in html()) {
+        let page = html::page(&html);
+        prop_assert_eq!(page.text.matches('\n').count(), html.matches('\n').count());
+    }
+
+    #[test]
+    fn what_a_browser_shows_of_a_page_is_in_its_text(html in html()) {
+        // The tokenizer has no token for this one.
+        let html = html.replace("</>", " ");
+        let page = html::page(&html);
+        let kept: HashSet<&str> = words(&page.text).collect();
+        let shown = shown(&html);
+        let lost: Vec<_> = words(&shown).filter(|word| !kept.contains(word)).collect();
+        prop_assert_eq!(lost, Vec::<&str>::new(), "{:?}", page.text);
     }
 }

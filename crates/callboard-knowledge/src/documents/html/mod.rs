@@ -1,8 +1,11 @@
 //! HTML as text: without tags, comments, scripts and styles, each line in its place. Pure.
 //!
-//! Nothing is parsed but where tags end, so a tag that a browser reads differently leaves text too much, and not too little, except for what
-//! browsers do not show either.
+//! Where tags and elements of raw text end is decided as browsers do; a test compares it with a tokenizer. What a browser shows is in the text, also
+//! where markup does not end: there, the text may have more.
 
+mod ends;
+
+use self::ends::{Ends, HIDDEN, RAW};
 use super::entities;
 
 /// The text of a page and its title.
@@ -15,9 +18,6 @@ pub(super) struct Page {
     #[cfg(test)]
     pub(super) searched: usize,
 }
-
-/// Elements whose content is no text.
-const WITHOUT_TEXT: [&str; 2] = ["script", "style"];
 
 /// The longest reference to a character, from `&` to `;`.
 const MAX_REFERENCE: usize = 10;
@@ -41,14 +41,23 @@ pub(super) fn page(html: &str) -> Page {
             at = next + 1;
             continue;
         };
-        if title.is_none() && is_tag(&html[next..], "title") {
-            let words = &html[end..html[end..].find('<').map_or(html.len(), |length| end + length)];
-            title = Some(entities::title(words)).filter(|title| !title.is_empty());
-        }
         // White space, so that words before and after it are two, and line feeds, so that lines are counted alike.
-        text.push(' ');
-        text.extend(html[next..end].chars().filter(|&c| c == '\n'));
+        let mut push_removed = |removed: &str| {
+            text.push(' ');
+            text.extend(removed.chars().filter(|&c| c == '\n'));
+        };
+        push_removed(&html[next..end]);
         at = end;
+        let Some((element, content)) = ends.raw(next, end) else { continue };
+        at = content;
+        if element < HIDDEN {
+            push_removed(&html[end..content]);
+        } else {
+            text.push_str(&html[end..content]);
+        }
+        if RAW[element] == "title" && title.is_none() {
+            title = Some(entities::title(&html[end..content])).filter(|title| !title.is_empty());
+        }
     }
     text.push_str(&html[at..]);
     Page {
@@ -57,84 +66,6 @@ pub(super) fn page(html: &str) -> Page {
         #[cfg(test)]
         searched: ends.searched,
     }
-}
-
-/// Where what begins with `<` ends. What is not found once is not searched for again, so that the time is linear.
-struct Ends<'h> {
-    html: &'h str,
-    has_tags: bool,
-    has_comments: bool,
-    has_content: [bool; WITHOUT_TEXT.len()],
-    #[cfg(test)]
-    searched: usize,
-}
-
-impl<'h> Ends<'h> {
-    fn new(html: &'h str) -> Self {
-        Self {
-            html,
-            has_tags: true,
-            has_comments: true,
-            has_content: [true; WITHOUT_TEXT.len()],
-            #[cfg(test)]
-            searched: 0,
-        }
-    }
-
-    /// The end of the tag, comment or element without text at a place; none if it is a sign in a text.
-    fn of(&mut self, at: usize) -> Option<usize> {
-        let html = self.html;
-        let rest = &html[at..];
-        let is_markup = rest[1..].starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?'));
-        if !is_markup {
-            return None;
-        }
-        if rest.starts_with("<!--") && self.has_comments {
-            let end = self.searched(at + 4, |text| text.find("-->"));
-            self.has_comments = end.is_some();
-            if let Some(end) = end {
-                return Some(end + 3);
-            }
-        }
-        if !self.has_tags {
-            return None;
-        }
-        let end = self.searched(at, |text| text.find('>'));
-        self.has_tags = end.is_some();
-        let end = end? + 1;
-        let element =
-            WITHOUT_TEXT.iter().position(|element| is_tag(rest, element)).filter(|&element| self.has_content[element]);
-        let Some(element) = element else {
-            return Some(end);
-        };
-        let content = self.searched(end, |text| closing(text, WITHOUT_TEXT[element]));
-        self.has_content[element] = content.is_some();
-        content.or(Some(end))
-    }
-
-    /// The place that is found from a place on.
-    fn searched(&mut self, from: usize, find: impl FnOnce(&str) -> Option<usize>) -> Option<usize> {
-        let text = &self.html[from..];
-        let found = find(text);
-        #[cfg(test)]
-        {
-            self.searched += found.unwrap_or(text.len());
-        }
-        found.map(|found| from + found)
-    }
-}
-
-/// Whether a text begins with the opening tag of an element.
-fn is_tag(text: &str, element: &str) -> bool {
-    let name = text.as_bytes().get(1..=element.len());
-    let after = text.as_bytes().get(element.len() + 1);
-    name.is_some_and(|name| name.eq_ignore_ascii_case(element.as_bytes()))
-        && after.is_none_or(|byte| !byte.is_ascii_alphanumeric())
-}
-
-/// Where the closing tag of an element begins.
-fn closing(text: &str, element: &str) -> Option<usize> {
-    text.match_indices("</").map(|(at, _)| at).find(|at| is_tag(&text[at + 1..], element))
 }
 
 /// The character that a reference stands for, and the length of the reference; `&` if it is none that is known.
@@ -195,9 +126,27 @@ mod tests {
     }
 
     #[test]
+    fn markup_ends_where_browsers_end_it() {
+        for (html, expected) in [
+            ("<p title='a>b' x=\"<script>\">one</p><p></script>", "one"),
+            ("<a =\"x>one", "one"),
+            ("<!-->one<!--->two<!-- x --!>three-->", "one two three-->"),
+            ("<script-x>one</script>", "one"),
+            ("<title><script></title>one<b></script>", "<script> one"),
+            ("</>one</ x>two<?x>three<!x>four", "one two three four"),
+            ("<a title=\"b>one", "one"),
+            ("<textarea><script>one", "<script>one"),
+        ] {
+            let text = text(html);
+            let shown = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(shown.ends_with(expected), "{html}: {shown}");
+        }
+    }
+
+    #[test]
     fn the_title_is_that_of_the_page() {
         assert_eq!(page("<title>\nThe gate </title><title>x</title>").title.as_deref(), Some("The gate"));
-        assert_eq!(page("<titles>x").title, None);
+        assert_eq!(page("<titles>x</titles>").title, None);
         assert_eq!(page("<title>").title, None);
     }
 }
