@@ -30,6 +30,10 @@ pub(crate) enum KbCommand {
     Accept(Change),
     /// Show the history of a fact
     Log(Log),
+    /// Write a static site of documents, facts and what they name, with a search that needs no server
+    Publish(Publish),
+    /// Check the base: its file, the rules that its rows keep, and the full-text index
+    Doctor(Doctor),
     /// Declare whether a predicate has one value at a time: then another value is a contradiction
     Predicate(Predicate),
 }
@@ -43,6 +47,8 @@ impl KbCommand {
             | Self::Invalidate(Change { place, .. })
             | Self::Accept(Change { place, .. })
             | Self::Log(Log { place, .. })
+            | Self::Publish(Publish { place, .. })
+            | Self::Doctor(Doctor { place, .. })
             | Self::Predicate(Predicate { place, .. }) => &place.common,
         }
     }
@@ -163,6 +169,26 @@ pub(crate) struct Change {
 pub(crate) struct Log {
     /// The fact: its id, as much of it as no other fact has, or its statement
     pub(crate) fact: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Publish {
+    /// The folder of the site: one that does not exist, is empty, or has a site, which is replaced
+    pub(crate) folder: PathBuf,
+    /// The title of the site
+    #[arg(long, value_name = "TEXT", default_value = "Knowledge")]
+    pub(crate) title: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Build the full-text index again from the rows
+    #[arg(long)]
+    pub(crate) repair: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }

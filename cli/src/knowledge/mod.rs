@@ -7,6 +7,7 @@ mod init;
 mod queries;
 mod session;
 mod submissions;
+mod upkeep;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ async fn command(command: &KbCommand) -> Result<Page, Failure> {
         KbCommand::Invalidate(change) => changes::main(change, false).await,
         KbCommand::Accept(change) => changes::main(change, true).await,
         KbCommand::Log(log) => changes::log(log).await,
+        KbCommand::Publish(publish) => upkeep::publish(publish).await,
+        KbCommand::Doctor(doctor) => upkeep::doctor(doctor).await,
         KbCommand::Predicate(predicate) => submissions::predicate(predicate).await,
     }
 }

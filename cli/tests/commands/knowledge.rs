@@ -126,3 +126,55 @@ fn what_a_command_line_lacks_is_an_error_of_the_command_line() {
         assert!(printed.code == Some(2) && printed.error.contains(error), "{arguments:?}: {}", printed.error);
     }
 }
+
+#[test]
+fn a_site_has_the_documents_and_facts_and_replaces_nothing_else() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    project.done(&["init", "notes"]);
+    project.done(&["submit", "Keys rotate each month.", "--from", "auth.md:1"]);
+    let published = project.done(&["publish", "site", "--title", "Notes"]);
+    assert!(published.starts_with("site is written: "), "{published}");
+    let page = |file: &str| fs::read_to_string(project.folder.path().join("site").join(file)).unwrap();
+    assert!(page("index.html").contains("Notes"));
+    assert!(page("pages/auth.md.html").contains("A token is checked."));
+    assert!(project.done(&["publish", "site", "--title", "Notes"]).starts_with("site is as it was: "));
+    let refused = project.kb(&["publish", "notes"]);
+    assert!(refused.code == Some(2) && refused.error.contains("is not replaced"), "{}", refused.error);
+}
+
+#[test]
+fn the_check_of_a_base_finds_an_index_that_differs_and_builds_it_again() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    project.done(&["init", "notes"]);
+    let sound = project.done(&["doctor"]);
+    assert!(sound.starts_with("1 documents with 1 passages"), "{sound}");
+    let base = walk(project.state.path());
+    let damage = rusqlite::Connection::open(base).unwrap();
+    damage.execute_batch("INSERT INTO kb_text (kb_text) VALUES ('delete-all')").unwrap();
+    drop(damage);
+    let found = project.kb(&["doctor"]);
+    assert!(
+        found.code == Some(1) && found.out.contains("to build it again: callboard kb doctor --repair"),
+        "{}",
+        found.out
+    );
+    project.done(&["doctor", "--repair"]);
+    assert!(project.done(&["query", "token"]).starts_with("1. auth.md:1"));
+}
+
+/// The file of the base below a state folder.
+fn walk(folder: &std::path::Path) -> std::path::PathBuf {
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.ends_with("knowledge/facts.db") {
+                return path;
+            }
+            if path.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    panic!("there is no base");
+}

@@ -6,6 +6,7 @@ pub mod entities;
 pub mod facts;
 pub mod indexing;
 pub mod intents;
+pub mod publishing;
 pub mod search;
 pub mod site;
 pub mod store;

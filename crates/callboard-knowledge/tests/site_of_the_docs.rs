@@ -8,8 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use callboard_knowledge::documents::{ReadLimits, read_document};
+use callboard_knowledge::facts::FactState;
 use callboard_knowledge::site::{
-    CardState, Entity, FactCard, Outline, Page, Place, Section, SiteSettings, SiteWriter, SourceRef, TextFormat,
+    Entity, FactCard, Outline, Page, Place, Section, SiteSettings, SiteWriter, SourceRef, TextFormat,
 };
 use html5gum::{Token, Tokenizer};
 
@@ -134,10 +135,10 @@ fn facts_of(pages: &[Page]) -> Vec<FactCard> {
             let Some((sentence, _)) = text.split_once(". ") else { continue };
             let number = facts.len();
             let state =
-                [CardState::Current, CardState::Current, CardState::Current, CardState::Disputed, CardState::Invalid]
+                [FactState::Current, FactState::Current, FactState::Current, FactState::Disputed, FactState::Invalid]
                     [number % 5];
             let before =
-                number.checked_sub(1).filter(|_| state == CardState::Disputed).map(|before| facts[before].id.clone());
+                number.checked_sub(1).filter(|_| state == FactState::Disputed).map(|before| facts[before].id.clone());
             facts.push(FactCard {
                 id: format!("fact-{:04}", number + 1),
                 statement: format!("{}.", sentence.replace('`', "")),

@@ -52,6 +52,12 @@ use self::formats::Format;
 use self::markdown::Markup;
 use self::passages::Passages;
 
+/// Whether the ending of a file's name is one of Markdown.
+#[must_use]
+pub fn is_markdown(path: &str) -> bool {
+    Format::of(path) == Format::Markdown
+}
+
 /// Reads a file. The ending of its name decides its format; what has no known ending is plain text.
 ///
 /// The path is relative to the folder that is indexed, with `/` between its parts. Invalid UTF-8 is replaced with U+FFFD and reported in

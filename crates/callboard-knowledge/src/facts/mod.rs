@@ -55,7 +55,7 @@ impl FromStr for FactId {
 }
 
 /// Whether a fact holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactState {
     /// It holds.
@@ -67,6 +67,9 @@ pub enum FactState {
 }
 
 impl FactState {
+    /// All states, in the order in which they are counted and shown.
+    pub const ALL: [Self; 3] = [Self::Current, Self::Disputed, Self::Invalid];
+
     /// Its name, as in JSON and in the store.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -80,7 +83,7 @@ impl FactState {
     /// The state of this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        [Self::Current, Self::Disputed, Self::Invalid].into_iter().find(|state| state.name() == name)
+        Self::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 

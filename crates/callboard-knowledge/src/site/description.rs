@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::documents::Passage;
+use crate::facts::FactState;
 
 /// What a whole site is called, and what its first page says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,32 +104,6 @@ impl From<&Passage> for Section {
     }
 }
 
-/// Whether a fact holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CardState {
-    /// It holds.
-    Current,
-    /// Another current fact contradicts it.
-    Disputed,
-    /// It no longer holds.
-    Invalid,
-}
-
-impl CardState {
-    /// All states, in the order in which they are counted and shown.
-    pub const ALL: [Self; 3] = [Self::Current, Self::Disputed, Self::Invalid];
-
-    /// Returns the word that is shown for the state.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Current => "current",
-            Self::Disputed => "disputed",
-            Self::Invalid => "invalid",
-        }
-    }
-}
-
 /// A fact as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactCard {
@@ -137,7 +112,7 @@ pub struct FactCard {
     /// The statement, plain text.
     pub statement: String,
     /// Whether it holds.
-    pub state: CardState,
+    pub state: FactState,
     /// Where it is from.
     pub sources: Vec<SourceRef>,
     /// Since when it is known, in ISO 8601.

@@ -173,7 +173,7 @@ fn facts_from(outline: &Outline, root: &str, path: &str, section: Option<usize>,
                         @let fact = &outline.facts()[number];
                         li {
                             a href={ (root) (outline.link_to_fact(number)) } { (fact.excerpt) }
-                            " " span.state.(fact.state.word()) { (fact.state.word()) }
+                            " " span.state.(fact.state.name()) { (fact.state.name()) }
                         }
                     }
                 }

@@ -2,12 +2,13 @@
 
 use maud::{Markup, html};
 
-use super::description::{CardState, FactCard, SiteSettings, SourceRef};
+use super::description::{FactCard, SiteSettings, SourceRef};
 use super::files::File;
 use super::layout::{Part, counted, framed, grouped, pager};
 use super::outline::{Outline, facts_file};
 use super::search::{Entry, Kind};
 use super::{names, texts};
+use crate::facts::FactState;
 
 /// The longest statement that is shown, in bytes.
 const MAX_STATEMENT: usize = 20_000;
@@ -39,11 +40,11 @@ pub(super) fn facts_page(settings: &SiteSettings, outline: &Outline, number: usi
 
 /// How many facts have which state.
 fn states(outline: &Outline) -> Markup {
-    let counts = CardState::ALL.map(|state| (state, outline.facts().iter().filter(|fact| fact.state == state).count()));
+    let counts = FactState::ALL.map(|state| (state, outline.facts().iter().filter(|fact| fact.state == state).count()));
     html! {
         @for (place, (state, count)) in counts.into_iter().filter(|(_, count)| *count > 0).enumerate() {
             @if place > 0 { ", " }
-            (grouped(count)) " " span.state.(state.word()) { (state.word()) }
+            (grouped(count)) " " span.state.(state.name()) { (state.name()) }
         }
     }
 }
@@ -57,7 +58,7 @@ pub(super) fn fact_card(outline: &Outline, number: usize, fact: &FactCard) -> (M
     let card = html! {
         article.fact id=(id) {
             p.meta {
-                span.state.(fact.state.word()) { (fact.state.word()) }
+                span.state.(fact.state.name()) { (fact.state.name()) }
                 span { "since " (time(&fact.since)) }
                 a.id href=(names::fragment(&id)) title="Link to this fact" { (texts::label(&fact.id)) }
             }
@@ -87,7 +88,7 @@ pub(super) fn fact_card(outline: &Outline, number: usize, fact: &FactCard) -> (M
             (3, parts[0]),
             (2, parts[1]),
             (3, parts[2]),
-            (2, fact.state.word()),
+            (2, fact.state.name()),
         ]),
     };
     (card, entry)
@@ -139,7 +140,7 @@ pub(super) fn linked(outline: &Outline, root: &str, id: &str) -> Markup {
             Some(number) => {
                 @let fact = &outline.facts()[number];
                 a href={ (root) (outline.link_to_fact(number)) } { (fact.excerpt) }
-                " " span.state.(fact.state.word()) { (fact.state.word()) }
+                " " span.state.(fact.state.name()) { (fact.state.name()) }
             },
             None => span.broken title="The site has no such fact" { (texts::label(id)) },
         }

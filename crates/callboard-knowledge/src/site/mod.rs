@@ -29,7 +29,7 @@ mod tests;
 mod texts;
 mod writer;
 
-pub use description::{CardState, Entity, FactCard, Page, Place, Section, SiteSettings, SourceRef, TextFormat};
+pub use description::{Entity, FactCard, Page, Place, Section, SiteSettings, SourceRef, TextFormat};
 pub use error::SiteError;
 pub use folder::Published;
 pub use outline::Outline;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::description::{CardState, FactCard, Page, SourceRef};
+use super::description::{FactCard, Page, SourceRef};
 use super::{names, texts};
+use crate::facts::FactState;
 
 /// The facts of a page of facts.
 pub(super) const FACTS_OF_PAGE: usize = 50;
@@ -44,7 +45,7 @@ struct SectionEntry {
 pub(super) struct FactEntry {
     pub(super) id: String,
     pub(super) excerpt: String,
-    pub(super) state: CardState,
+    pub(super) state: FactState,
 }
 
 impl PageEntry {

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::description::CardState;
 use super::texts;
+use crate::facts::FactState;
 use crate::words;
 
 pub(super) use postings::Postings;
@@ -47,7 +47,7 @@ pub(super) struct Entry {
 pub(super) enum Kind {
     Document,
     Untrusted,
-    Fact(CardState),
+    Fact(FactState),
     Entity,
 }
 
@@ -57,7 +57,7 @@ impl Kind {
         match self {
             Self::Document => "",
             Self::Untrusted => "untrusted",
-            Self::Fact(state) => state.word(),
+            Self::Fact(state) => state.name(),
             Self::Entity => "entity",
         }
     }

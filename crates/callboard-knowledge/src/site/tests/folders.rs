@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
+use crate::facts::FactState;
 
 fn base(text: &str) -> Base {
     Base { pages: vec![page("a.md", "A", &[("One", text)])], ..Base::default() }
@@ -119,7 +120,7 @@ fn what_does_not_match_the_outline_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("site");
     let document = &base("x").pages[0];
-    let facts = ["a", "b"].map(|id| fact(id, id, CardState::Current));
+    let facts = ["a", "b"].map(|id| fact(id, id, FactState::Current));
     let begin = || {
         let mut outline = Outline::new();
         outline.add_page(&base("x").pages[0]);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::reading::check;
 use super::*;
+use crate::facts::FactState;
 
 const PAYLOADS: &[&str] = &[
     // Scripts.
@@ -151,8 +152,8 @@ fn full_of(text: &str) -> (Base, SiteSettings) {
         page(format!("docs/{}", text()), TextFormat::Markdown, false),
     ];
     let place = |anchor| Place { page: text(), anchor };
-    let facts = [CardState::Disputed, CardState::Invalid].map(|state| FactCard {
-        id: format!("{}{}", if state == CardState::Invalid { "other" } else { "" }, text()),
+    let facts = [FactState::Disputed, FactState::Invalid].map(|state| FactCard {
+        id: format!("{}{}", if state == FactState::Invalid { "other" } else { "" }, text()),
         statement: text(),
         state,
         sources: vec![

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::facts::FactState;
 
 /// What a site is made of in these tests.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +41,7 @@ fn page(path: &str, title: &str, sections: &[(&str, &str)]) -> Page {
     }
 }
 
-fn fact(id: &str, statement: &str, state: CardState) -> FactCard {
+fn fact(id: &str, statement: &str, state: FactState) -> FactCard {
     FactCard {
         id: id.to_owned(),
         statement: statement.to_owned(),

@@ -3,6 +3,7 @@
 use super::reading::{check, found};
 use super::*;
 use crate::documents::{ReadLimits, read_document};
+use crate::facts::FactState;
 
 fn example() -> Base {
     let mut auth = page(
@@ -29,7 +30,7 @@ fn example() -> Base {
     let mut source =
         page("src/lib.rs", "lib.rs", &[("fn issue_token", "/// Issues a token.\npub fn issue_token() {}\n")]);
     source.format = TextFormat::Plain;
-    let mut first = fact("f-1", "A token lives for one hour.", CardState::Disputed);
+    let mut first = fact("f-1", "A token lives for one hour.", FactState::Disputed);
     first.sources = vec![
         SourceRef {
             label: "Authentication, Tokens".to_owned(),
@@ -43,7 +44,7 @@ fn example() -> Base {
     first.predicate = Some("lifetime".to_owned());
     first.value = Some("1 h".to_owned());
     first.contradicts = vec!["f-2".to_owned()];
-    let second = fact("f-2", "A token lives for two hours.", CardState::Invalid);
+    let second = fact("f-2", "A token lives for two hours.", FactState::Invalid);
     let token = Entity {
         name: "issue_token".to_owned(),
         kind: "function".to_owned(),
@@ -117,7 +118,7 @@ fn large_bases_have_lists_of_several_pages() {
     let base = Base {
         pages: (0..620).map(document).collect(),
         facts: (0..101)
-            .map(|number| fact(&format!("f{number}"), &format!("Fact {number}."), CardState::Current))
+            .map(|number| fact(&format!("f{number}"), &format!("Fact {number}."), FactState::Current))
             .collect(),
         entities: (0..801).map(|number| entity(&format!("e{number}"))).collect(),
     };
