@@ -15,6 +15,7 @@ use callboard_server::Tokens;
 
 use crate::config::Config;
 use crate::exit::Exit;
+use crate::knowledge::base;
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::signals::Signals;
 use crate::stores::Choice;
@@ -44,10 +45,12 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         note(&remark);
     }
     let mut signals = Signals::new()?;
+    let stores = Choice { store: None }.stores().ok();
+    let facts = stores.map(|stores| base::open_if_there(&stores)).transpose()?.flatten();
     let read = tokio::select! {
         biased;
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "a signal came before the check ended".to_owned())),
-        read = read::read(&arguments.files, None) => read?,
+        read = read::read(&arguments.files, None, facts.as_ref()) => read?,
     };
     let Read { sources, definitions, tools, mcp, config } = read;
     let models = read::models(&arguments.files)?;

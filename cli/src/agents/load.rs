@@ -11,6 +11,7 @@ use callboard_agents::{
     AgentFolder, Defects, Definition, DefinitionSource, FakeModel, McpProblem, ModelChoice, ModelEntry, Models,
 };
 use callboard_documents::Defect;
+use callboard_knowledge::KnowledgeBase;
 use callboard_server::AgentFiles;
 
 use crate::page::{Failure, note};
@@ -60,15 +61,16 @@ pub(crate) fn remark(files: &Files) -> Result<Option<String>, Failure> {
     if files.are_missing() { Ok(Some(starter::REMARK.to_owned())) } else { files.remark() }
 }
 
-/// Reads a folder of agents. `hidden` is the folder of the stores, which no tool may access; `named` the model that all use; agents
+/// Reads a folder of agents. `hidden` is the folder of the stores, which no tool may access; `facts` the base that tools use; `named` the model that all use; agents
 /// with a name in `left` are left out, because others have these names.
 pub(crate) async fn load(
     files: &Files,
     hidden: Option<&Path>,
+    facts: Option<&KnowledgeBase>,
     named: Option<&str>,
     left: &[&str],
 ) -> Result<LoadedAgents, Failure> {
-    let Read { sources, definitions: read, tools, mcp, config } = read::read(files, hidden).await?;
+    let Read { sources, definitions: read, tools, mcp, config } = read::read(files, hidden, facts).await?;
     let config = config?;
     if let Some(named) = named {
         check_named(files, named)?;

@@ -11,8 +11,10 @@ use callboard_agents::{
     BuiltIn, CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
     files_of_agents,
 };
+use callboard_knowledge::KnowledgeBase;
 
 use crate::config::{self, Config};
+use crate::knowledge::arguments::NAMESPACE;
 use crate::page::{Failure, count, shown_path};
 use crate::stores::project::state_folder;
 use crate::values::open_file;
@@ -127,8 +129,8 @@ pub(super) struct Mcp {
 }
 
 /// Reads the agents of a folder, and starts the servers whose tools they may use. Tools may access neither `hidden` nor the stores of
-/// other projects; programs of servers are not confined.
-pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
+/// other projects; programs of servers are not confined. With a base of facts there are tools for it.
+pub(super) async fn read(files: &Files, hidden: Option<&Path>, facts: Option<&KnowledgeBase>) -> Result<Read, Failure> {
     let root = Root::open(&files.root).map_err(|error| Failure::usage(error.to_string()))?;
     let of_all_projects = state_folder().filter(|folder| folder.is_dir());
     let root = hidden.into_iter().chain(of_all_projects.as_deref()).try_fold(root, Root::without);
@@ -140,6 +142,10 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
         shell = shell.reads(readable(folder)?);
     }
     let tools = tools::standard_with_shell(&root, shell);
+    let tools = match facts {
+        Some(base) => tools.and_then(|tools| callboard_knowledge::tools::add(tools, base, NAMESPACE)),
+        None => tools,
+    };
     let mut tools = tools.map_err(|error| Failure::usage(error.to_string()))?;
     let sources = match files.are_missing() {
         true => template::sources().into_iter().map(|source| (source, None)).collect(),

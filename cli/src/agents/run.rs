@@ -7,6 +7,7 @@ use callboard::runtime::Unfinished;
 use callboard_agents::BuiltIn;
 
 use crate::config;
+use crate::knowledge::base;
 use crate::page::{Failure, note};
 use crate::process::End;
 use crate::signals::Signals;
@@ -39,13 +40,14 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     }
     let config = config::read(&arguments.files)??;
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
+    let facts = kept.as_ref().map(|kept| base::open_if_there(&kept.stores)).transpose()?.flatten();
     let loaded = tokio::select! {
         biased;
         () = signals.next() => {
             note("stopped before the run began");
             return Ok(End::not_begun());
         }
-        loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
+        loaded = load::load(&arguments.files, hidden, facts.as_ref(), named, &[]) => loaded?,
     };
     let LoadedAgents { specs, watch, own, names, invalid, unpriced, models, .. } = loaded;
     config.check_prices(&unpriced)?;

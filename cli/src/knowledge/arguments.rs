@@ -8,7 +8,7 @@ use crate::stores::Common;
 use crate::values::words;
 
 /// The namespace if none is named.
-const NAMESPACE: &str = "default";
+pub(crate) const NAMESPACE: &str = "default";
 
 #[derive(Debug, Args)]
 pub(crate) struct Kb {

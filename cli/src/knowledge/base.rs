@@ -22,6 +22,15 @@ pub(super) fn open(stores: &Stores) -> Result<KnowledgeBase, Failure> {
     KnowledgeBase::open(&file, &Env::system()).map_err(|error| failure(&error))
 }
 
+/// Opens the base, if the project has one.
+pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Failure> {
+    match KnowledgeBase::open(&file(stores), &Env::system()) {
+        Ok(base) => Ok(Some(base)),
+        Err(KnowledgeError::Missing { .. }) => Ok(None),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
 /// Opens the base, and makes one where there is none.
 pub(super) fn create(stores: &Stores) -> Result<KnowledgeBase, Failure> {
     let file = file(stores);

@@ -1,7 +1,7 @@
 //! `callboard kb`: the base of facts of a project. Every intent is a run on a board of this process.
 
 pub(crate) mod arguments;
-mod base;
+pub(crate) mod base;
 mod changes;
 mod init;
 mod queries;

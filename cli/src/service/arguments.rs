@@ -452,6 +452,12 @@ pub(crate) enum Scope {
     Approve,
     /// Read the tree of supervisors; its tasks are trusted as those of a person at the terminal
     Admin,
+    /// Query the facts of the namespaces of --namespace
+    #[value(name = "knowledge:read")]
+    KnowledgeRead,
+    /// Submit facts in these namespaces, and see what a change of one would do
+    #[value(name = "knowledge:write")]
+    KnowledgeWrite,
 }
 
 /// The most turns at once.

@@ -95,6 +95,8 @@ fn allowed(scopes: &[Scope]) -> Vec<Allowed> {
         Scope::Delegate => Allowed::Delegate,
         Scope::Approve => Allowed::Approve,
         Scope::Admin => Allowed::Admin,
+        Scope::KnowledgeRead => Allowed::KnowledgeRead,
+        Scope::KnowledgeWrite => Allowed::KnowledgeWrite,
     };
     scopes.iter().map(allowed).collect()
 }

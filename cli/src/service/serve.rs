@@ -15,6 +15,7 @@ use callboard::env::Env;
 use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard_agents::hide_from_programs;
+use callboard_knowledge::intents::{self, IntentLoopConfig};
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
 use callboard_server::{AgentFiles, Server, Tls, TlsError};
@@ -26,6 +27,7 @@ use crate::command_line::{agents_options, command_line};
 use crate::config;
 use crate::exit::Exit;
 use crate::figures::Figures;
+use crate::knowledge::base;
 use crate::logs;
 use crate::output::note_words;
 use crate::page::{Failure, Page, count, note, shown_path};
@@ -67,11 +69,16 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
     let tokens = own_tokens::open(&stores)?;
     tokens.owner_secret().map_err(own_tokens::failure)?;
     let (hidden, named) = (Some(stores.folder()), arguments.model.as_deref());
-    let loaded = tokio::select! {
+    let facts = base::open_if_there(&stores)?;
+    let mut loaded = tokio::select! {
         biased;
         () = signals.next() => return Err(interrupted()),
-        loaded = load::load(&arguments.files, hidden, named, &[]) => loaded?,
+        loaded = load::load(&arguments.files, hidden, facts.as_ref(), named, &[]) => loaded?,
     };
+    if facts.is_some() {
+        // Runs of the base are resumed as well.
+        loaded.names.extend([intents::LOOP_AGENT, intents::PASS_AGENT].map(str::to_owned));
+    }
     config.check_prices(&loaded.unpriced)?;
     let files = watch::Sender::new(loaded.files.clone());
     let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
@@ -83,8 +90,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let of_token = from.map(|token| runs_of_tokens.per_run_of(token.as_str())).unwrap_or_default();
         per_run.min(of_token)
     });
-    let board =
-        loaded.specs.iter().cloned().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
+    let of_facts = facts.iter().flat_map(intents::agents);
+    let specs = loaded.specs.iter().cloned().chain(of_facts);
+    let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let spans = telemetry::start(&board, loaded.models.clone());
     let mut reachable = Reachable::start(&board, &people).await;
     let served = async {
@@ -95,6 +103,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         server = server.limits(settings.limits).trusted_proxies(settings.proxies).people(people.tokens());
         let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
+        if let Some(base) = &facts {
+            server = server.knowledge(base, IntentLoopConfig::default());
+        }
         if let Some(figures) = &figures {
             server = server.measured(figures.text());
         }

@@ -1,7 +1,7 @@
 //! The agents of a workflow on the command line: programs, run once for each turn.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use callboard::messages::visible;
@@ -11,8 +11,10 @@ use callboard_agents::Models;
 use crate::agents::load::{self, LoadedAgents};
 use crate::agents::watch::Watch;
 use crate::config::{self, limits};
+use crate::knowledge::base;
 use crate::page::Failure;
 use crate::quote::quoted;
+use crate::stores::Stores;
 
 use super::arguments::{Execution, Program};
 use super::program::take_turn;
@@ -35,10 +37,10 @@ pub(crate) struct Agents {
 /// A name has none of these, or a program has a name that the workflow does not have.
 pub(crate) async fn agents(
     (execution, workflows): (&Execution, &[PathBuf]),
-    store: Option<&Path>,
+    stores: Option<&Stores>,
     cast: &[String],
 ) -> Result<Agents, Failure> {
-    let folder = folder_agents(execution, workflows, store).await?;
+    let folder = folder_agents(execution, workflows, stores).await?;
     let known = folder.as_ref().map(|loaded| &loaded.names);
     let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
     let is_named = |agent: &String| execution.agent.iter().any(|program| program.name == *agent || program.name == "*");
@@ -67,11 +69,13 @@ pub(crate) async fn agents(
 async fn folder_agents(
     execution: &Execution,
     workflows: &[PathBuf],
-    store: Option<&Path>,
+    stores: Option<&Stores>,
 ) -> Result<Option<LoadedAgents>, Failure> {
     let Some(files) = execution.folder.files(workflows) else { return Ok(None) };
     let programs: Vec<&str> = execution.agent.iter().map(|program| &*program.name).collect();
-    load::load(&files, store, execution.folder.model.as_deref(), &programs).await.map(Some)
+    let facts = stores.map(base::open_if_there).transpose()?.flatten();
+    let hidden = stores.map(Stores::folder);
+    load::load(&files, hidden, facts.as_ref(), execution.folder.model.as_deref(), &programs).await.map(Some)
 }
 
 fn programs(programs: &[Program], cast: &[String], is_known: impl Fn(&str) -> bool) -> Result<Vec<AgentSpec>, Failure> {

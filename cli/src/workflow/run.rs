@@ -57,8 +57,8 @@ pub(crate) async fn run(
         }
         None => None,
     };
-    let hidden = kept.as_ref().map(|(stores, _)| stores.folder());
-    let Some((agents, signals)) = agents_for((execution, files), hidden, &cast).await? else {
+    let stores = kept.as_ref().map(|(stores, _)| stores);
+    let Some((agents, signals)) = agents_for((execution, files), stores, &cast).await? else {
         return Ok(End::not_begun());
     };
     let session = Session::start(agents, kept, execution).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn resume(
     let waiting = interrupts::of(loaded.replay.run());
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: input::update(&change.set)? };
-    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), &cast).await? else {
+    let Some((agents, signals)) = agents_for((execution, &[]), Some(&kept.0), &cast).await? else {
         return Ok(End::not_begun());
     };
     let session = Session::start(agents, Some(kept), execution).await?;
@@ -161,7 +161,7 @@ async fn begin_fork(
     fork: Fork,
     execution: &Execution,
 ) -> Result<End, Failure> {
-    let Some((agents, signals)) = agents_for((execution, &[]), Some(kept.0.folder()), cast).await? else {
+    let Some((agents, signals)) = agents_for((execution, &[]), Some(&kept.0), cast).await? else {
         return Ok(End::not_begun());
     };
     let session = Session::start(agents, Some(kept), execution).await?;

@@ -1,7 +1,7 @@
 //! A board in this process that works on one run of a workflow, and leaves all others as they are.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -313,7 +313,7 @@ pub(super) fn advise_retry(history: &[RunEvent], result: &RunResult, stores: Opt
 /// The agents of a run, and its signals; `None` if a signal came before the agents were loaded.
 pub(super) async fn agents_for(
     (execution, files): (&Execution, &[PathBuf]),
-    hidden: Option<&Path>,
+    stores: Option<&Stores>,
     cast: &[String],
 ) -> Result<Option<(Agents, Signals)>, Failure> {
     // Installed before a program runs, because a program may send the signal.
@@ -324,7 +324,7 @@ pub(super) async fn agents_for(
             note("stopped before the run began");
             return Ok(None);
         }
-        agents = agents((execution, files), hidden, cast) => agents?,
+        agents = agents((execution, files), stores, cast) => agents?,
     };
     Ok(Some((agents, signals)))
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::agent_files::AgentFiles;
 use crate::context::Shared;
 use crate::json::stable;
+use crate::knowledge::reserved;
 use crate::problem::{Problem, ProblemCode};
 
 /// Answers whether the board works. It asks no actor, because anybody may ask.
@@ -39,7 +40,8 @@ pub(crate) async fn list(State(context): Shared) -> Json<Value> {
     let agents = roster.iter().map(|presence| {
         let mut shown = stable(presence);
         shown["description"] = json!(descriptions.get(presence.agent.as_str()));
-        shown["is_built_in"] = built_in.contains(presence.agent.as_str()).into();
+        let agent = presence.agent.as_str();
+        shown["is_built_in"] = (built_in.contains(agent) || reserved::is_reserved(&context, agent)).into();
         shown
     });
     let files: Vec<&String> = refused.keys().collect();

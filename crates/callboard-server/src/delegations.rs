@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::body::{Body, Id, present};
 use crate::context::{Context, Shared};
 use crate::json::{self as shapes, Shape, time};
+use crate::knowledge::reserved;
 use crate::people;
 use crate::problem::{Problem, ProblemCode};
 use crate::query;
@@ -90,6 +91,7 @@ impl Request {
             task = Task { body: self.body.into(), ..workflow.task(Value::Null) };
         }
         task.to = self.to.map(Into::into);
+        reserved::check(context, &task)?;
         task.input = self.input.map(Into::into);
         task.limits = self.limits;
         task.deadline = self.deadline_ms.map(Duration::from_millis);
@@ -314,6 +316,7 @@ pub(crate) async fn retry(
 ) -> Result<Response, Problem> {
     let run = find(&context, &id)?;
     let letters = run.dead_letters().await?;
+    reserved::check_repeated(&context, &run, false).await?;
     let conflict = |detail: String| Problem::new(ProblemCode::Conflict, detail);
     let letter = match turn {
         Some(number) => TurnId { run: run.id(), number },
@@ -356,6 +359,7 @@ pub(crate) async fn fork(
     Body(Forked { turn, input, limits }): Body<Forked>,
 ) -> Result<Response, Problem> {
     let run = find(&context, &id)?;
+    reserved::check_repeated(&context, &run, input.is_some()).await?;
     let is_untrusted = run.read().await?.submission().task.is_untrusted;
     if input.is_some() && !is_untrusted && !caller.scopes.contains(&Scope::Admin) {
         let detail = "the task of this delegation is trusted: another `input` needs the scope admin";

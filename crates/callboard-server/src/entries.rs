@@ -27,6 +27,11 @@ fn check(caller: &Caller, namespace: &str) -> Result<(), Problem> {
                       have memory:AGENT, and what `namespaces` in their files names";
         return Err(Problem::new(ProblemCode::Refused, detail));
     }
+    check_granted(caller, namespace)
+}
+
+/// Refuses a namespace that a token was not granted.
+pub(crate) fn check_granted(caller: &Caller, namespace: &str) -> Result<(), Problem> {
     if caller.reaches(namespace) {
         return Ok(());
     }

@@ -6,6 +6,7 @@
 //! ([`Server::routes`], which has the few that need none). [`Tokens::open`] keeps tokens in a file, and [`Server::serve_private`]
 //! serves processes of the same user over a Unix socket, without tokens. docs/http.md describes requests, answers and problems.
 //! With the feature `tls`, [`Server::serve_tls`] serves HTTPS. With the feature `mcp` there is the endpoint `/mcp` for clients of the Model Context Protocol (docs/mcp-server.md).
+//! With the feature `knowledge`, `Server::knowledge` offers a base of facts.
 //!
 //! ```
 //! use callboard::env::Env;
@@ -38,6 +39,11 @@ mod header_time;
 mod inbox;
 mod index;
 pub mod json;
+#[cfg(feature = "knowledge")]
+mod knowledge;
+#[cfg(not(feature = "knowledge"))]
+#[path = "without_knowledge.rs"]
+mod knowledge;
 mod limits;
 mod lingering;
 mod lists;

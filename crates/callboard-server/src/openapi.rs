@@ -287,6 +287,50 @@ fn operation(route: &Route) -> Option<Operation> {
             let answered = object(&json!({ "id": text(), "by": text() }), &["id", "by"]);
             Operation::of("Responds to what waits for people", answered).body(responses)
         }
+        ("POST", "/v1/knowledge/{namespace}/query") => {
+            let query = json!({
+                "query": text(), "discovery_depth": { "enum": ["shallow", "deep"] }, "limit": number(),
+                "as_of": { "type": "string", "format": "date-time" },
+            });
+            let found = object(
+                &json!({
+                    "results": list(json!({ "type": "object" })), "checkpoints": list(json!({ "type": "object" })),
+                    "confidence": { "type": "number" }, "iterations": { "type": "integer" },
+                    "escalated": { "type": "boolean" }, "answer": any(),
+                }),
+                &["results", "checkpoints", "confidence", "iterations", "escalated"],
+            );
+            Operation::of("What is known about a question", found).body(body(&query, &["query"]))
+        }
+        ("POST", "/v1/knowledge/{namespace}/facts") => {
+            let statement = json!({
+                "statement": text(), "subject": text(), "predicate": text(), "value": text(),
+                "is_single": { "type": "boolean" }, "place": text(),
+                "on_contradiction": { "enum": ["dispute", "refuse", "supersede"] },
+            });
+            let submitted = object(
+                &json!({
+                    "fact": schema("Fact"), "is_new": { "type": "boolean" },
+                    "contradictions": list(json!({ "type": "object" })), "superseded": list(text()),
+                    "similar": list(json!({ "type": "object" })),
+                }),
+                &["fact", "is_new", "contradictions", "superseded", "similar"],
+            );
+            Operation::of("Submits a fact", submitted).body(body(&statement, &["statement"]))
+        }
+        ("GET", "/v1/knowledge/{namespace}/facts/{fact}") => {
+            let known = json!({ "fact": schema("Fact"), "history": list(json!({ "type": "object" })) });
+            Operation::of("A fact with its history", object(&known, &["fact", "history"]))
+        }
+        ("POST", "/v1/knowledge/{namespace}/facts/{fact}/invalidate") => {
+            let change = json!({ "kind": { "enum": ["invalidate", "accept"] }, "reason": text(), "apply": text() });
+            let shown = json!({
+                "kind": { "enum": ["invalidate", "accept"] }, "facts": list(json!({ "type": "object" })),
+                "deleted_edges": list(json!({ "type": "object" })), "hash": text(),
+            });
+            let shown = object(&shown, &["facts", "deleted_edges"]);
+            Operation::of("Shows or applies a change of a fact", shown).body(body(&change, &[]))
+        }
         ("GET", "/mcp") => {
             Operation::of("The notifications of a session of the Model Context Protocol", Value::Null).endless_events()
         }
@@ -328,6 +372,11 @@ fn schemas() -> Value {
             "updated_at": { "type": "string", "format": "date-time" }, "expires_at": or_null, "revision": { "type": "integer" },
             "is_untrusted": { "type": "boolean" }, "value": text,
         }), &["namespace", "key", "agent", "revision", "is_untrusted"]),
+        "Fact": object(&json!({
+            "id": text, "namespace": text, "statement": text, "subject": text, "predicate": text, "value": text,
+            "sources": list(json!({ "type": "object" })), "state": { "enum": ["current", "disputed", "invalid"] },
+            "valid_from": { "type": "string", "format": "date-time" }, "revision": { "type": "integer" },
+        }), &["id", "namespace", "statement", "sources", "state", "valid_from", "revision"]),
         "Usage": object(&json!({
             "day": { "type": "string", "format": "date" }, "agent": text, "model": or_null, "from_agent": or_null, "delegations": { "type": "integer" },
             "input_tokens": { "type": "integer" }, "output_tokens": { "type": "integer" }, "cost_nanodollars": { "type": "integer" },
@@ -348,6 +397,7 @@ fn schemas() -> Value {
         }), &["id", "kind", "request_id", "expires_at"]),
         "Problem": object(&json!({
             "type": text, "title": text, "status": { "type": "integer" }, "code": { "enum": codes }, "detail": text,
+            "reason": text, "contradictions": list(json!({ "type": "object" })),
         }), &["type", "title", "status", "code", "detail"]),
     })
 }

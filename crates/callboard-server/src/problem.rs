@@ -11,7 +11,7 @@ use callboard::messages::Refusal;
 use callboard::runtime::{RunError, WorkflowStoreError};
 use callboard::storage::StorageError;
 use callboard::{AnswerError, ForkError, OverwriteError, SubmitError};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::tokens::{TokenError, without_secrets};
 
@@ -137,14 +137,24 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        self.response_with(Map::new())
+    }
+}
+
+impl Problem {
+    /// The response, with further members.
+    pub(crate) fn response_with(self, members: Map<String, Value>) -> Response {
         let status = self.code.status();
-        let body = json!({
+        let mut body = json!({
             "type": format!("urn:callboard:problem:{}", self.code.as_str()),
             "title": status.canonical_reason(),
             "status": status.as_u16(),
             "code": self.code.as_str(),
             "detail": self.detail,
         });
+        if let Some(body) = body.as_object_mut() {
+            body.extend(members);
+        }
         let mut response = (status, body.to_string()).into_response();
         response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();

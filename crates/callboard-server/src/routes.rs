@@ -28,7 +28,8 @@ use crate::problem::{Problem, ProblemCode, method_not_allowed};
 use crate::proxies::Network;
 use crate::tokens::{Scope, Tokens};
 use crate::{
-    agents, delegations, entries, events, inbox, lists, mcp, openapi, people, runs, schedules, watching, workflows,
+    agents, delegations, entries, events, inbox, knowledge, lists, mcp, openapi, people, runs, schedules, watching,
+    workflows,
 };
 
 /// A route of the server.
@@ -108,7 +109,11 @@ fn table() -> impl Iterator<Item = (Route, Handler)> {
     let access = Access::Scope(Scope::Read);
     let of_mcp =
         mcp::METHODS.iter().map(move |(method, handler)| (Route { method, path: mcp::PATH, access }, *handler));
-    TABLE.iter().copied().chain(of_mcp)
+    let of_facts = knowledge::ROUTES.iter().map(|(method, path, scope, handler)| {
+        let access = Access::Scope(*scope);
+        (Route { method, path, access }, *handler)
+    });
+    TABLE.iter().copied().chain(of_facts).chain(of_mcp)
 }
 
 const fn get(path: &'static str, access: Access) -> Route {

@@ -25,6 +25,7 @@ use super::tools::{self, RunArguments, Target};
 use super::{questions, resources};
 use crate::delegations::{self, TRACE_PARENT, TRACE_STATE, is_same, submit};
 use crate::json as shapes;
+use crate::knowledge::reserved;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
 
@@ -50,9 +51,12 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let board = &self.context.board;
-        let target = tools::targets(board).await.map_err(error)?.remove(&*params.name);
+        let target = tools::targets(&self.context).await.map_err(error)?.remove(&*params.name);
         if let Some(target @ (Target::Approvals | Target::Decide)) = &target {
             return self.decide(target, params.arguments, &context.extensions).await;
+        }
+        if let Some(Target::Knowledge(tool)) = target {
+            return self.know(tool, params.arguments, &context).await;
         }
         let caller = self.caller(&context.extensions, Scope::Delegate)?;
         let shown = || visible(&params.name.chars().take(MAX_MESSAGE).collect::<String>());
@@ -76,6 +80,9 @@ impl Handler {
             Ok(task) => task,
             Err(problem) => return Ok(refused(&problem)),
         };
+        if let Err(problem) = reserved::check(&self.context, &task) {
+            return Ok(refused(&problem));
+        }
         task.from_agent = Some(caller.requester().map_err(error)?);
         task.trace_parent = trace_parent(&context).map(|parent| delegations::of_client(parent, &task));
         let run = match params.request_state {
@@ -378,7 +385,7 @@ pub(super) fn refused(problem: &Problem) -> CallToolResponse {
 }
 
 /// The span of the client: in the `_meta` of the request, or else in a header.
-fn trace_parent(context: &RequestContext<RoleServer>) -> Option<TraceParent> {
+pub(super) fn trace_parent(context: &RequestContext<RoleServer>) -> Option<TraceParent> {
     match context.meta.get(TRACE_PARENT) {
         Some(text) => {
             let state = context.meta.get(TRACE_STATE).and_then(Value::as_str);

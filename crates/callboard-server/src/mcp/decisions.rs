@@ -61,7 +61,9 @@ impl Handler {
         let answered = match target {
             Target::Approvals => self.approvals(&caller, arguments).await,
             Target::Decide => self.decided(&caller, arguments).await,
-            Target::Agent(_) | Target::Workflow(_) | Target::RunResult => Err(Problem::bad("the tool decides nothing")),
+            Target::Agent(_) | Target::Workflow(_) | Target::RunResult | Target::Knowledge(_) => {
+                Err(Problem::bad("the tool decides nothing"))
+            }
         };
         Ok(match answered {
             Ok(value) => {

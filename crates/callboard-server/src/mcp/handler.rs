@@ -179,7 +179,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let Ok(caller) = self.caller(&context.extensions, Scope::Read) else { return Ok(ListToolsResult::default()) };
         let board = &self.context.board;
-        let targets = tools::targets(board).await.map_err(error)?;
+        let targets = tools::targets(&self.context).await.map_err(error)?;
         let after = request.and_then(|request| request.cursor).unwrap_or_default();
         let mut rest = targets.into_iter().filter(|(name, target)| *name > after && target.is_for(&caller)).peekable();
         let (mut tools, mut last) = (Vec::new(), None);

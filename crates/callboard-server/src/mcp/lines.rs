@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::handler::Handler;
 use crate::audit::Peer;
 use crate::header_time::Progress;
+use crate::knowledge::tools::DEFAULT_NAMESPACE;
 use crate::lingering::Lingering;
 use crate::private::Listener;
 use crate::routes::Server;
@@ -25,11 +26,13 @@ const GRACE: Duration = Duration::from_secs(5);
 
 impl Server {
     /// Serves the Model Context Protocol to processes of this user, one message a line (docs/mcp-server.md). They need no token, have
-    /// the scopes `read` and `delegate` alone, and delegate in the name `mcp`. A line has at most 1 MiB by default; a longer one is dropped. There
+    /// the scopes `read`, `delegate`, `knowledge:read` and `knowledge:write` alone, reach the facts of the namespace `default`, and delegate in
+    /// the name `mcp`. A line has at most 1 MiB by default; a longer one is dropped. There
     /// are at most 64 connections. The socket's file is removed at the end.
     pub async fn serve_mcp(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let context = self.renewed().context;
-        let caller = Caller::process(MCP, [Scope::Read, Scope::Delegate]);
+        let scopes = [Scope::Read, Scope::Delegate, Scope::KnowledgeRead, Scope::KnowledgeWrite];
+        let caller = Caller::process(MCP, scopes).reaching(DEFAULT_NAMESPACE);
         let end = CancellationToken::new();
         let connect = |stream, peer: Peer| {
             let handler = Handler::of_connection(Arc::clone(&context), caller.clone(), peer.shown);

@@ -17,6 +17,7 @@ mod decisions;
 mod errors;
 mod handler;
 mod http;
+mod knowing;
 #[cfg(unix)]
 mod lines;
 mod questions;

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::body::present;
+use crate::context::Context;
+use crate::knowledge::reserved;
+use crate::knowledge::tools::KnowledgeTool;
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
 
@@ -33,6 +36,7 @@ pub(super) enum Target {
     RunResult,
     Approvals,
     Decide,
+    Knowledge(KnowledgeTool),
 }
 
 /// Whether a token may decide about runs of others.
@@ -46,19 +50,25 @@ impl Target {
         match self {
             Self::Agent(_) | Self::Workflow(_) | Self::RunResult => caller.scopes.contains(&Scope::Delegate),
             Self::Approvals | Self::Decide => may_decide(caller),
+            Self::Knowledge(tool) => caller.scopes.contains(&tool.scope()),
         }
     }
 }
 
 /// All tools, by their names.
-pub(super) async fn targets(board: &Callboard) -> Result<BTreeMap<String, Target>, Problem> {
+pub(super) async fn targets(context: &Context) -> Result<BTreeMap<String, Target>, Problem> {
+    let board = &context.board;
     let agents = board.agents().roster().into_iter().map(|presence| presence.agent);
+    let agents = agents.filter(|agent| !reserved::is_reserved(context, agent.as_str()));
     let workflows = board.workflows().names().await.map_err(|error| Problem::of_store(&error))?;
     let agents = agents.map(|agent| (tool_name("agent", agent.as_str()), Target::Agent(agent)));
     let workflows = workflows.into_iter().map(|name| (tool_name("workflow", &name), Target::Workflow(name)));
     let mut targets: BTreeMap<String, Target> = agents.chain(workflows).collect();
     let own = [(RUN_RESULT, Target::RunResult), (APPROVALS, Target::Approvals), (DECIDE, Target::Decide)];
     targets.extend(own.map(|(name, target)| (name.to_owned(), target)));
+    if context.facts.is_some() {
+        targets.extend(KnowledgeTool::ALL.map(|tool| (tool.name().to_owned(), Target::Knowledge(tool))));
+    }
     Ok(targets)
 }
 
@@ -117,6 +127,11 @@ pub(super) async fn tool(
             );
             let hints = ToolAnnotations::new().read_only(false).idempotent(true).destructive(true).open_world(true);
             Some((description, decision_schema(), hints))
+        }
+        Target::Knowledge(tool) => {
+            let hints = ToolAnnotations::new().read_only(tool.only_reads()).idempotent(true).open_world(false);
+            let (properties, required) = tool.arguments();
+            Some((tool.description().to_owned(), schema(&properties, required), hints.destructive(tool.destroys())))
         }
     };
     Ok(described.map(|(description, schema, hints)| Tool::new(name, description, schema).with_annotations(hints)))
@@ -257,7 +272,7 @@ pub(super) async fn task(board: &Callboard, target: &Target, given: Option<JsonO
             let body = task.map_or_else(|| Arc::clone(&of_workflow.body), Into::into);
             Task { body, reference: reference.map(Into::into), ..of_workflow }
         }
-        Target::RunResult | Target::Approvals | Target::Decide => {
+        Target::RunResult | Target::Approvals | Target::Decide | Target::Knowledge(_) => {
             return Err(Problem::bad("the tool begins no run"));
         }
     };

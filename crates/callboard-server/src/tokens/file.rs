@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::{Known, Scope, Table, Terms, TokenError, hash};
 use callboard_private::{Folder, FolderError, contents};
 
-/// The version of the file's format. Version 1 had no names of revoked tokens.
-const VERSION: u32 = 2;
+/// The version of the file's format. Version 1 had no names of revoked tokens, version 2 no scopes for facts.
+const VERSION: u32 = 3;
 /// The file beside it with the secret of the owner's token.
 const OWNER_FILE: &str = "owner-token";
 
@@ -157,7 +157,8 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Table, TokenError> {
         let digest = digest(&sha256).ok_or_else(|| damaged(format!("`sha256` of {name} has not 64 digits")))?;
         let known = Known {
             hash: digest,
-            scopes: Arc::new(scopes.into_iter().collect()),
+            // Also those that came after it was made.
+            scopes: Arc::new(if is_owner { Scope::ALL.into() } else { scopes.into_iter().collect() }),
             created_at: Timestamp::from_millis(created_at_ms),
             expires_at: expires_at_ms.map(Timestamp::from_millis),
             is_owner,

@@ -35,11 +35,18 @@ pub enum Scope {
     Approve,
     /// To read the tree of supervisors. Tasks of a token with this scope are trusted, as those of a person at the terminal.
     Admin,
+    /// To query the facts of the granted namespaces.
+    #[serde(rename = "knowledge:read")]
+    KnowledgeRead,
+    /// To submit facts in the granted namespaces, and to see what a change of one would do.
+    #[serde(rename = "knowledge:write")]
+    KnowledgeWrite,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Delegate, Self::Approve, Self::Admin];
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Delegate, Self::Approve, Self::Admin, Self::KnowledgeRead, Self::KnowledgeWrite];
 }
 
 impl fmt::Display for Scope {
@@ -49,6 +56,8 @@ impl fmt::Display for Scope {
             Self::Delegate => "delegate",
             Self::Approve => "approve",
             Self::Admin => "admin",
+            Self::KnowledgeRead => "knowledge:read",
+            Self::KnowledgeWrite => "knowledge:write",
         })
     }
 }
@@ -77,7 +86,8 @@ impl TokenSpec {
         self
     }
 
-    /// Adds namespaces of the shared context that it reads, with the scope `read`, and writes, with the scope `delegate`.
+    /// Adds namespaces of the shared context that it reads, with the scope `read`, and writes, with the scope `delegate`; and of facts, with
+    /// the scopes for these.
     #[must_use]
     pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         self.terms.namespaces.extend(namespaces.into_iter().map(str::to_owned));
@@ -300,6 +310,13 @@ impl Caller {
     pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
         let scopes = Arc::new(scopes.into_iter().collect());
         Self { name: name.into(), scopes, person: None, terms: Arc::default(), is_owner: false, hash: None }
+    }
+
+    /// The same, with another namespace that it reaches.
+    pub(crate) fn reaching(self, namespace: &str) -> Self {
+        let mut terms = (*self.terms).clone();
+        terms.namespaces.insert(namespace.to_owned());
+        Self { terms: terms.into(), ..self }
     }
 
     /// In whose name it decides: the person, or the token itself.

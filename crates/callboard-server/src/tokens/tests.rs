@@ -174,7 +174,7 @@ fn a_damaged_file_is_reported_and_not_overwritten() {
         &whole[..whole.len() / 2],
         "{}",
         "[]",
-        &whole.replace("\"version\": 2", "\"version\": 3"),
+        &whole.replace("\"version\": 3", "\"version\": 4"),
         &whole.replace("\"revoked\": {}", "\"revoked\": {\"ci\": null}"),
         &whole.replace("sha256\": \"", "sha256\": \"0"),
         &whole.replace("\"admin\"", "\"root\""),
@@ -322,7 +322,7 @@ fn a_file_of_version_1_is_read_and_written_with_the_version_of_today() {
     let written = fs::read_to_string(&file).unwrap();
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&written).unwrap(),
-        serde_json::json!({ "version": 2, "tokens": [], "revoked": { "ci": "ann" } })
+        serde_json::json!({ "version": 3, "tokens": [], "revoked": { "ci": "ann" } })
     );
 }
 

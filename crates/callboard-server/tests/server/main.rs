@@ -15,6 +15,7 @@ mod delivery;
 mod hostile;
 #[cfg(unix)]
 mod kills;
+mod knowledge;
 mod lists;
 mod mcp;
 #[cfg(target_os = "linux")]

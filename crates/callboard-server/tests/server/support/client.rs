@@ -12,6 +12,7 @@ pub(crate) fn filled(path: &str) -> String {
         .replace("{name}", "nobody")
         .replace("{namespace}", "none")
         .replace("{key}", "none")
+        .replace("{fact}", "none")
 }
 
 /// Sends requests with a token, each on a connection of its own.
