@@ -67,6 +67,16 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 1_000,
     },
     Campaign {
+        name: "knowledge",
+        about: "SIGKILL while facts are submitted and invalidated: nothing acknowledged is lost, done twice or half written",
+        test: "callboard-knowledge/knowledge",
+        filter: "kills::nothing",
+        variable: COUNT,
+        unit: "kills",
+        fast: 20,
+        long: 1_000,
+    },
+    Campaign {
         name: "holders",
         about: "SIGKILL of the process with the store while ten runs work on it: all continue",
         test: "callboard-cli/stores",

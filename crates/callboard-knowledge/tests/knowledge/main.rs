@@ -1,8 +1,11 @@
 //! A base of facts, from outside.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../../../../tests/campaigns/mod.rs"]
+mod campaigns;
 mod facts;
 mod intents;
+mod kills;
 mod policy;
 mod search;
 mod support;
