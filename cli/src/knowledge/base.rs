@@ -51,6 +51,8 @@ pub(super) fn failure(error: &KnowledgeError) -> Failure {
         KnowledgeError::Io { error, path } => {
             return Failure::file(error, format!("{}: {error}", shown_path(path)));
         }
+        KnowledgeError::Text(error) => return Failure::file(error, format!("the export cannot be written: {error}")),
+        KnowledgeError::Export { .. } | KnowledgeError::NotEmpty => Exit::Usage,
         KnowledgeError::NotABase
         | KnowledgeError::TooNew { .. }
         | KnowledgeError::Damaged { .. }

@@ -220,6 +220,9 @@ impl Refused {
             KnowledgeError::Predicate { .. } => "predicate",
             KnowledgeError::Missing { .. }
             | KnowledgeError::NotABase
+            | KnowledgeError::Export { .. }
+            | KnowledgeError::NotEmpty
+            | KnowledgeError::Text(_)
             | KnowledgeError::TooNew { .. }
             | KnowledgeError::Damaged { .. }
             | KnowledgeError::DamagedIndex

@@ -106,6 +106,20 @@ pub enum KnowledgeError {
     /// A stored value is not what this build writes.
     #[error("the base has an unreadable value: {0}")]
     Unreadable(String),
+    /// An export is refused.
+    #[error("line {line} of the export: {why}; nothing was imported")]
+    Export {
+        /// Which line; the first is 1.
+        line: u64,
+        /// What is wrong with it, or with the lines before it.
+        why: String,
+    },
+    /// An import goes into an empty base alone.
+    #[error("the base is not empty, and an export is imported into an empty one alone; name another base")]
+    NotEmpty,
+    /// An export cannot be written.
+    #[error("the export cannot be written: {0}")]
+    Text(std::io::Error),
     /// The file or its folder cannot be used.
     #[error("{path}: {error}")]
     Io {

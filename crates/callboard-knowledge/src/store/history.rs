@@ -13,6 +13,7 @@ use crate::facts::{FactId, FactState};
 
 /// A change of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Revision {
     /// Which; the first is 1.
     pub revision: u64,
@@ -65,23 +66,25 @@ impl KnowledgeBase {
     /// # Errors
     /// There is no fact of this id, or the base cannot be read.
     pub async fn log(&self, fact: FactId) -> Result<Vec<Revision>, KnowledgeError> {
-        self.read(move |connection| {
-            let mut find = connection.prepare_cached(
-                "SELECT revision, at, change, state, changer, run, reason FROM kb_history WHERE item = ?1 ORDER BY revision",
-            )?;
-            let rows = find.query_map([item_of(connection, fact)?], |row| {
-                Ok(Revision {
-                    revision: row.get(0)?,
-                    at: timestamp(row.get(1)?),
-                    change: row.get(2)?,
-                    state: state(row, 3)?,
-                    by: row.get(4)?,
-                    run: row.get(5)?,
-                    reason: row.get(6)?,
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-        .await
+        self.read(move |connection| of_item(connection, item_of(connection, fact)?)).await
     }
+}
+
+/// The changes of the fact of a row, oldest first.
+pub(super) fn of_item(connection: &Connection, item: ItemId) -> Result<Vec<Revision>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT revision, at, change, state, changer, run, reason FROM kb_history WHERE item = ?1 ORDER BY revision",
+    )?;
+    let rows = find.query_map([item], |row| {
+        Ok(Revision {
+            revision: row.get(0)?,
+            at: timestamp(row.get(1)?),
+            change: row.get(2)?,
+            state: state(row, 3)?,
+            by: row.get(4)?,
+            run: row.get(5)?,
+            reason: row.get(6)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -30,6 +30,28 @@ pub(super) fn insert(connection: &Connection, item: &NewItem<'_>, now: Timestamp
     Ok(id)
 }
 
+/// Adds a row of an export under the id that it had, and indexes it with what holds or with what held.
+pub(super) fn restore(
+    connection: &Connection,
+    id: ItemId,
+    item: &NewItem<'_>,
+    since: Timestamp,
+    ended_at: Option<Timestamp>,
+) -> Result<(), KnowledgeError> {
+    let NewItem { namespace, title, body } = *item;
+    let names = names(title, body);
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_items (id, namespace, title, names, body, since, ended_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![id, namespace, title, names, body, millis(since), ended_at.map(millis)])?;
+    let index = if ended_at.is_none() { "kb_text" } else { "kb_text_past" };
+    connection
+        .prepare_cached(&format!("INSERT INTO {index} (rowid, title, names, body) VALUES (?1, ?2, ?3, ?4)"))?
+        .execute(params![id, title, names, body])?;
+    Ok(())
+}
+
 /// Ends a row: it is found in the past alone.
 pub(super) fn end(connection: &Connection, item: ItemId, now: Timestamp) -> Result<(), KnowledgeError> {
     move_between(connection, item, "kb_text", "kb_text_past", Some(now))

@@ -11,6 +11,7 @@ pub(crate) mod items;
 mod once;
 mod schema;
 mod submission;
+mod transfer;
 mod upkeep;
 mod writer;
 
@@ -30,6 +31,7 @@ pub use documents::{NewDocument, NewPassage, Written};
 pub use error::KnowledgeError;
 pub use history::Revision;
 pub use submission::{Submission, Submitted};
+pub use transfer::Transferred;
 pub use upkeep::{Counts, Finding};
 use writer::{Ended, Writer};
 

@@ -16,7 +16,7 @@ use crate::entities::Named;
 use crate::facts::{Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, place};
 
 /// The most sources of a fact that are kept; more are counted.
-const MAX_SOURCES: i64 = 100;
+pub(super) const MAX_SOURCES: i64 = 100;
 
 /// A statement that is submitted.
 #[derive(Clone, Debug)]

@@ -105,12 +105,7 @@ impl KnowledgeBase {
         self.write(|connection, _| {
             let mut findings = Vec::new();
             damaged(connection, &mut findings)?;
-            for (what, sql) in RULES {
-                let number: u64 = connection.query_row(sql, [], |row| row.get(0))?;
-                if number > 0 {
-                    findings.push(Finding { what: format!("{what}: {number}"), is_repairable: false });
-                }
-            }
+            broken_rules(connection, &mut findings)?;
             for (table, what) in [("kb_text", "what holds"), ("kb_text_past", "what held")] {
                 let check = format!("INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)");
                 match connection.execute(&check, []).map_err(KnowledgeError::from) {
@@ -156,6 +151,17 @@ impl KnowledgeBase {
         });
         copying.await.map_err(|_| KnowledgeError::Closed)?
     }
+}
+
+/// Adds the rules that rows break.
+pub(super) fn broken_rules(connection: &Connection, findings: &mut Vec<Finding>) -> Result<(), KnowledgeError> {
+    for (what, sql) in RULES {
+        let number: u64 = connection.query_row(sql, [], |row| row.get(0))?;
+        if number > 0 {
+            findings.push(Finding { what: format!("{what}: {number}"), is_repairable: false });
+        }
+    }
+    Ok(())
 }
 
 /// Adds what SQLite finds wrong with the file.

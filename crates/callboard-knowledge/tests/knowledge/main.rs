@@ -10,4 +10,5 @@ mod policy;
 mod search;
 mod support;
 mod tools;
+mod transfer;
 mod upkeep;

@@ -1,0 +1,186 @@
+//! Exports and imports of a base.
+
+use std::io::Cursor;
+
+use callboard::messages::Timestamp;
+use callboard_knowledge::KnowledgeError;
+use callboard_knowledge::entities::{EntityKind, Named, Relation};
+use callboard_knowledge::facts::OnContradiction;
+use callboard_knowledge::search::ReadFacts;
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, Counts, Submission};
+use sha2::{Digest, Sha256};
+
+use crate::support::{Base, document, single, submission};
+
+/// A base with a past: passages that ended, a dispute that was decided, and a fact that another one supersedes.
+async fn filled() -> Base {
+    let base = Base::new();
+    let mut linked = document("a.md", &[("One", "the first token"), ("Two", "second")]);
+    linked.passages[0].links.push("b.md".to_owned());
+    linked.passages[1].named.push(Named {
+        name: "Keys".to_owned(),
+        kind: EntityKind::Thing,
+        relation: Relation::Defines,
+    });
+    base.base.write_documents("default", vec![linked, document("b.md", &[("B", "other")])]).await.unwrap();
+    base.clock.set(2_000);
+    base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+    let ten = base.base.submit(single("gate", "opens at", "ten")).await.unwrap().fact.id;
+    base.submit("Keys rotate each month.").await;
+    base.submit("keys rotate each MONTH").await;
+    base.base.submit(single("door", "opens at", "one")).await.unwrap();
+    let supersede = OnContradiction::Supersede;
+    let two = Submission { on_contradiction: supersede, ..single("door", "opens at", "two") };
+    base.base.submit(two).await.unwrap();
+    base.clock.set(3_000);
+    let (kind, reason, by) = (ChangeKind::Accept, "it was moved".to_owned(), "ann".to_owned());
+    let request = ChangeRequest { kind, fact: ten, reason, by, run: None };
+    let hash = base.base.preview(&request).await.unwrap().hash;
+    base.base.apply(request, &hash, None).await.unwrap();
+    base.write("a.md", &[("Two", "second")]).await;
+    base.base.end_document("default", "b.md").await.unwrap();
+    base
+}
+
+async fn exported(base: &Base) -> String {
+    let (bytes, _) = base.base.export(Vec::new()).await.unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn refused(base: &Base, text: &str) -> String {
+    let error = base.base.import(Cursor::new(text.to_owned())).await.unwrap_err();
+    assert_eq!(base.base.counts().await.unwrap(), Counts::default(), "{error}");
+    error.to_string()
+}
+
+/// The lines with a last one that has their hash.
+fn signed(lines: &[String]) -> String {
+    let (end, before) = lines.split_last().unwrap();
+    let before: String = before.iter().map(|line| format!("{line}\n")).collect();
+    let hash: String = Sha256::digest(&before).iter().map(|byte| format!("{byte:02x}")).collect();
+    let at = end.find("\"sha256\":\"").unwrap() + "\"sha256\":\"".len();
+    format!("{before}{}{hash}{}\n", &end[..at], &end[at + 64..])
+}
+
+#[tokio::test]
+async fn an_export_of_an_import_has_the_same_bytes_and_answers_the_same() {
+    let base = filled().await;
+    let text = exported(&base).await;
+    let other = Base::new();
+    let moved = other.base.import(Cursor::new(text.clone())).await.unwrap();
+    assert_eq!((moved.documents, moved.passages, moved.facts, moved.predicates), (2, 3, 5, 1));
+    assert_eq!(exported(&other).await, text);
+    assert_eq!(other.base.check().await.unwrap(), []);
+    assert_eq!(other.base.counts().await.unwrap(), base.base.counts().await.unwrap());
+    for (question, as_of) in [("token", Some(2_500)), ("gate opens", Some(2_500)), ("gate opens", None), ("keys", None)]
+    {
+        let as_of = as_of.map(Timestamp::from_millis);
+        let ask = || ReadFacts { as_of, ..ReadFacts::new("default", question) };
+        let [one, two] = [&base, &other].map(|base| base.base.read_facts(ask()));
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
+        assert!(!one.results.is_empty(), "{question}");
+        assert_eq!(one, two, "{question}");
+    }
+}
+
+#[tokio::test]
+async fn an_import_goes_into_an_empty_base_alone() {
+    let base = filled().await;
+    let text = exported(&base).await;
+    let error = base.base.import(Cursor::new(text.clone())).await.unwrap_err();
+    assert!(matches!(error, KnowledgeError::NotEmpty), "{error}");
+    assert_eq!(exported(&base).await, text);
+}
+
+#[tokio::test]
+async fn an_export_that_was_cut_anywhere_is_refused_whole() {
+    let (text, empty) = (exported(&filled().await).await, Base::new());
+    let ends = text.match_indices('\n').map(|(end, _)| end);
+    for cut in ends.flat_map(|end| [end.saturating_sub(1), end]) {
+        let error = refused(&empty, &text[..cut]).await;
+        assert!(error.contains("truncated"), "{cut}: {error}");
+    }
+    let lines = text.lines().count();
+    let error = refused(&empty, &format!("{text}{{}}\n")).await;
+    assert_eq!(error, format!("line {} of the export: nothing follows the last line; nothing was imported", lines + 1));
+}
+
+#[tokio::test]
+async fn an_export_that_was_changed_is_refused_by_its_hash_or_its_line() {
+    let (text, empty) = (exported(&filled().await).await, Base::new());
+    let error = refused(&empty, &text.replacen("it was moved", "it was mined", 1)).await;
+    assert!(error.contains("SHA-256"), "{error}");
+    for (from, to, expected) in [
+        ("\"callboard_knowledge\":1", "\"callboard_knowledge\":2", "line 1 of the export: the export has version 2"),
+        ("\"is_untrusted\":false", "\"is_untrusted\":0", "it is no line of an export"),
+        ("\"is_untrusted\":false", "\"is_untrusted\":false,\"x\":1", "unknown field `x`"),
+        ("\"state\":\"current\"", "\"state\":\"perhaps\"", "unknown variant `perhaps`"),
+        (
+            "\"state\":\"invalid\",\"valid_from\"",
+            "\"state\":\"current\",\"valid_from\"",
+            "does not agree with when it ended",
+        ),
+        ("\"source_count\":1", "\"source_count\":2", "has 1 sources, and counts 2"),
+        ("\"revision\":1", "\"revision\":7", "does not lead to its revision"),
+        ("\"statement\":\"gate", "\"statement\":\"gates", "is not the id of its statement"),
+        ("\"item\":1,", "\"item\":0,", "is not between 1 and"),
+        ("\"names\":[[\"", "\"names\":[[\"no such ", "no line before it has the entity"),
+        ("\"hash\":\"", "\"hash\":\"zz", "is not 64 hexadecimal digits"),
+        ("\"facts\":5", "\"facts\":6", "its counts are not those"),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        let lines: Vec<String> = changed.lines().map(str::to_owned).collect();
+        let error = refused(&empty, &signed(&lines)).await;
+        assert!(error.contains(expected), "{from}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn lines_out_of_order_and_lines_twice_are_refused_though_the_hash_is_right() {
+    let (text, empty) = (exported(&filled().await).await, Base::new());
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let first_of = |kind: &str| lines.iter().position(|line| line.starts_with(kind)).unwrap();
+    for kind in ["{\"entity\"", "{\"document\"", "{\"passage\"", "{\"fact\"", "{\"contradiction\"", "{\"predicate\""] {
+        let mut twice = lines.clone();
+        twice.insert(first_of(kind), lines[first_of(kind)].clone());
+        let error = refused(&empty, &signed(&twice)).await;
+        assert!(error.starts_with(&format!("line {} of", first_of(kind) + 2)), "{kind}: {error}");
+    }
+    let mut moved = lines.clone();
+    let predicate = moved.remove(first_of("{\"predicate\""));
+    moved.insert(first_of("{\"contradiction\""), predicate);
+    let error = refused(&empty, &signed(&moved)).await;
+    assert!(error.contains("out of order"), "{error}");
+    let orphan = [lines[0].clone(), lines[first_of("{\"passage\"")].clone(), lines[lines.len() - 1].clone()];
+    let error = refused(&empty, &signed(&orphan)).await;
+    assert!(error.contains("line 2 of the export: no document is before it"), "{error}");
+}
+
+#[tokio::test]
+async fn facts_that_supersede_each_other_in_a_circle_are_refused() {
+    let base = Base::new();
+    let one = base.submit("The first holds.").await.fact.id;
+    let two = base.base.submit(submission("The second holds.")).await.unwrap().fact.id;
+    let mut lines: Vec<String> = exported(&base).await.lines().map(str::to_owned).collect();
+    let entity = |id| format!("{{\"entity\":{{\"namespace\":\"default\",\"name\":\"{id}\",\"kind\":\"fact\"}}}}");
+    for (source, target) in [(one, two), (two, one)] {
+        let is_source = |line: &&mut String| line.contains(&format!("\"id\":\"{source}\""));
+        let [source, target] = [source, target].map(|id| callboard_knowledge::words::normalised(&id.to_string()));
+        let edges = format!("\"edges\":[[\"{source}\",\"supersedes\",\"{target}\"]]");
+        let line = lines.iter_mut().find(is_source).unwrap();
+        *line = line.replace("\"edges\":[]", &edges);
+    }
+    lines.splice(1..1, [entity(one), entity(two)]);
+    let end = lines.last_mut().unwrap();
+    *end = end.replace("\"entities\":0", "\"entities\":2");
+    let error = refused(&Base::new(), &signed(&lines)).await;
+    assert!(error.contains("in a circle"), "{error}");
+}
+
+#[tokio::test]
+async fn a_line_that_does_not_end_is_refused_at_its_bound() {
+    let text = format!("{{\"callboard_knowledge\":1}}\n{}", "x".repeat((16 << 20) + 1));
+    let error = refused(&Base::new(), &text).await;
+    assert!(error.starts_with("line 2 of the export: it has more than 16777216 bytes"), "{error}");
+}
