@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::stores::Common;
 use crate::values::words;
@@ -11,9 +11,21 @@ use crate::values::words;
 pub(crate) const NAMESPACE: &str = "default";
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Kb {
+    /// Without one, commands are asked for at the terminal
     #[command(subcommand)]
-    pub(crate) command: KbCommand,
+    pub(crate) command: Option<KbCommand>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// A line that was typed in place of arguments.
+#[derive(Debug, Parser)]
+#[command(name = "", disable_help_flag = true, disable_help_subcommand = true, no_binary_name = true)]
+pub(super) struct Typed {
+    #[command(subcommand)]
+    pub(super) command: KbCommand,
 }
 
 #[derive(Debug, Subcommand)]

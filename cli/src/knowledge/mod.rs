@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod base;
 mod changes;
 mod init;
+mod interactive;
 mod queries;
 mod session;
 mod submissions;
@@ -18,7 +19,10 @@ use arguments::{Kb, KbCommand};
 
 /// Runs `callboard kb`.
 pub(crate) fn main(arguments: &Kb) -> ExitCode {
-    page::print(block_on(command(&arguments.command)), arguments.command.common().json)
+    match &arguments.command {
+        Some(given) => page::print(block_on(command(given)), given.common().json),
+        None => interactive::main(&arguments.place, |typed| page::print(block_on(command(typed)), false)),
+    }
 }
 
 async fn command(command: &KbCommand) -> Result<Page, Failure> {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod dialog;
+mod knowledge;
 mod newcomer;
 #[path = "../../../tests/screen/mod.rs"]
 #[allow(dead_code, reason = "some of it is for other tests")]

@@ -1,0 +1,28 @@
+//! `callboard kb` at a terminal: commands are typed, and a change is applied once the person agrees.
+
+use crate::screen::Screen;
+use crate::support::command;
+
+#[test]
+fn commands_are_typed_at_the_terminal_and_a_change_needs_consent() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut program = command(&folder, &["kb"]);
+    program.env("XDG_STATE_HOME", state.path());
+    let mut screen = Screen::of_columns(program, 160);
+    assert!(screen.until("kb> ").contains("/submit STATEMENT"));
+    screen.types("/submit The gate opens at nine.\n");
+    assert!(screen.until("kb> ").contains("  current  is new"));
+    screen.types("when does the gate open?\n");
+    assert!(screen.until("kb> ").contains("The gate opens at nine."));
+    for (answer, state) in [("n", "nothing was changed"), ("y", "  invalid  The gate opens at nine.")] {
+        screen.types("/invalidate the gate opens at nine\n");
+        assert!(screen.until("apply it? [y/N] ").contains("current → invalid"));
+        screen.types(format!("{answer}\n"));
+        let shown = screen.until("kb> ");
+        assert!(shown.contains(state), "{shown}");
+    }
+    screen.types("/nonsense\n");
+    assert!(screen.until("kb> ").contains("there is no command /nonsense"));
+    screen.types("/quit\n");
+    assert_eq!(screen.exited().0, Some(0));
+}
