@@ -56,22 +56,8 @@ impl<S: Send + Sync> FromRequestParts<S> for EntryPath {
     }
 }
 
-/// The parameters `namespace` and `fact` of a path, decoded; the fact is empty where there is none.
-pub(crate) struct FactPath {
-    pub(crate) namespace: String,
-    pub(crate) fact: String,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for FactPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let namespace = parameter(parts, state, "namespace").await?;
-        Ok(Self { namespace, fact: parameter(parts, state, "fact").await? })
-    }
-}
-
-async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> Result<String, Problem> {
+/// A parameter of a path, decoded; empty where there is none.
+pub(crate) async fn parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> Result<String, Problem> {
     // A router that this one is mounted in may have parameters too.
     let found = RawPathParams::from_request_parts(parts, state).await;
     let found = found.map_err(|_| Problem::bad("the path is no text in UTF-8"))?;

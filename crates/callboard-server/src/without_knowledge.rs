@@ -34,8 +34,11 @@ pub(crate) mod reserved {
         Ok(())
     }
 
-    pub(crate) fn is_reserved(_: &Context, _: &str) -> bool {
-        false
+    pub(crate) fn is_reserved(context: &Context, _: &str) -> bool {
+        match &context.facts {
+            None => false,
+            Some(facts) => match *facts {},
+        }
     }
 }
 

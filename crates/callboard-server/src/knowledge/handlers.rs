@@ -1,7 +1,8 @@
 //! The routes for facts.
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use axum::{Extension, Json};
 use callboard_knowledge::intents::{Intent, InvalidatePayload, QueryPayload, SubmitPayload};
 use callboard_knowledge::store::ChangeKind;
@@ -9,11 +10,26 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::asking::{Asked, Declined, ask, fact_id, facts, no_fact, of_base, shown};
-use crate::body::{Body, FactPath};
+use crate::body::{Body, parameter};
 use crate::context::{Context, Shared};
 use crate::delegations::{idempotency_key, run_of, trace_parent};
 use crate::problem::{Problem, ProblemCode};
 use crate::tokens::{Caller, Scope};
+
+/// The parameters `namespace` and `fact` of a path, decoded; the fact is empty where there is none.
+pub(super) struct FactPath {
+    pub(super) namespace: String,
+    pub(super) fact: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for FactPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let namespace = parameter(parts, state, "namespace").await?;
+        Ok(Self { namespace, fact: parameter(parts, state, "fact").await? })
+    }
+}
 
 /// The same intent with what the headers have.
 fn with_headers(asked: Asked, caller: &Caller, headers: &HeaderMap) -> Result<Asked, Problem> {

@@ -32,7 +32,7 @@ impl Server {
     pub async fn serve_mcp(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let context = self.renewed().context;
         let scopes = [Scope::Read, Scope::Delegate, Scope::KnowledgeRead, Scope::KnowledgeWrite];
-        let caller = Caller::process(MCP, scopes).reaching(DEFAULT_NAMESPACE);
+        let caller = Caller::process(MCP, scopes, [DEFAULT_NAMESPACE]);
         let end = CancellationToken::new();
         let connect = |stream, peer: Peer| {
             let handler = Handler::of_connection(Arc::clone(&context), caller.clone(), peer.shown);

@@ -303,20 +303,20 @@ pub(crate) struct Caller {
 impl Caller {
     /// This user, by a connection that only this user can have.
     pub(crate) fn owner() -> Self {
-        Self { is_owner: true, ..Self::process(OWNER, Scope::ALL) }
+        Self { is_owner: true, ..Self::process(OWNER, Scope::ALL, []) }
     }
 
-    /// A process of this user, by a connection that only this user can have, with these scopes.
-    pub(crate) fn process(name: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
+    /// A process of this user, by a connection that only this user can have, with these scopes and
+    /// namespaces.
+    pub(crate) fn process<'a>(
+        name: &str,
+        scopes: impl IntoIterator<Item = Scope>,
+        namespaces: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let scopes = Arc::new(scopes.into_iter().collect());
-        Self { name: name.into(), scopes, person: None, terms: Arc::default(), is_owner: false, hash: None }
-    }
-
-    /// The same, with another namespace that it reaches.
-    pub(crate) fn reaching(self, namespace: &str) -> Self {
-        let mut terms = (*self.terms).clone();
-        terms.namespaces.insert(namespace.to_owned());
-        Self { terms: terms.into(), ..self }
+        let namespaces = namespaces.into_iter().map(str::to_owned).collect();
+        let terms = Arc::new(Terms { namespaces, ..Terms::default() });
+        Self { name: name.into(), scopes, person: None, terms, is_owner: false, hash: None }
     }
 
     /// In whose name it decides: the person, or the token itself.
