@@ -8,17 +8,32 @@ use crate::store::items::ItemId;
 pub(super) struct Weighed {
     pub(super) term: Term,
     pub(super) rows: u64,
-    /// Its inverse document frequency.
+    /// Its inverse document frequency; 0 of a word that joins others and that no row has.
     pub(super) weight: f64,
-    pub(super) is_rare: bool,
 }
 
 /// A row that may become a result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidate {
     pub(super) item: ItemId,
-    pub(super) bm25: f64,
+    /// Its document, unless it is a fact.
+    pub(super) document: Option<i64>,
+    pub(super) title: String,
+    pub(super) body: String,
+    pub(super) text: TextScore,
+    /// What the graph adds.
     pub(super) graph: f64,
     pub(super) reasons: Vec<String>,
+}
+
+/// What the words of a row are worth for a query.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TextScore {
+    pub(super) bm25: f64,
+    /// BM25 and pairs, less by what the row does not have of the query.
+    pub(super) score: f64,
+    /// The share of the words that do not join others.
+    pub(super) coverage: f64,
+    /// The places of these words that it has.
     pub(super) matched: Vec<usize>,
 }

@@ -1,24 +1,26 @@
-//! Full text in stages: all rare words, then some of them, then any word.
+//! Full text: which rows may be the best for the words of a query.
+//!
+//! The index reads every row that has a word, so a common word is costly and says little. A shallow query reads the rows that have one of
+//! the rarest words, as many words as have [`READ`] rows together, and orders them by all words. A deep query reads the rows of all words.
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::candidates::{Candidate, Weighed};
-use super::found::{Checkpoint, ReadFacts};
+use super::found::{Checkpoint, Depth, ReadFacts};
 use super::terms::Term;
 use crate::store::KnowledgeError;
 use crate::store::items::{ItemId, millis};
 
-/// A word is rare if at most this share of the rows has it, or at most [`RARE_ROWS`].
-const RARE_SHARE: f64 = 0.02;
-const RARE_ROWS: u64 = 20;
+/// How many rows a shallow query reads; more, if its rarest word has more.
+const READ: u64 = 2_000;
 
 /// The most words of one expression: each more costs a list of rows.
 const MAX_ASKED: usize = 8;
 
 /// The weights of title, names and body.
-const WEIGHTS: &str = "4.0, 2.0, 1.0";
+const WEIGHTS: &str = "1.0, 0.5, 1.0";
 
 /// Finds how many rows have each word. Words that no row has keep their weight, since what lacks them covers less of the query.
 pub(super) fn weighed(connection: &Connection, terms: &[Term]) -> Result<Vec<Weighed>, KnowledgeError> {
@@ -53,60 +55,75 @@ pub(super) fn weighed(connection: &Connection, terms: &[Term]) -> Result<Vec<Wei
     #[expect(clippy::cast_precision_loss, reason = "a share needs no exact count")]
     let weighed = terms.iter().zip(rows).map(|(term, rows)| {
         let (of, all) = (rows as f64, total.max(rows) as f64);
-        let weight = (1.0 + (all - of + 0.5) / (of + 0.5)).ln();
-        Weighed { term: term.clone(), rows, weight, is_rare: rows <= RARE_ROWS || of <= RARE_SHARE * all }
+        let is_absent = term.joins && rows == 0;
+        let weight = if is_absent { 0.0 } else { (1.0 + (all - of + 0.5) / (of + 0.5)).ln() };
+        Weighed { term: term.clone(), rows, weight }
     });
     Ok(weighed.collect())
 }
 
-/// Finds the best rows for the words.
+/// Finds the best rows for the words, best first.
 pub(super) fn find(
     connection: &Connection,
     query: &ReadFacts,
     terms: &[Weighed],
     limit: usize,
     checkpoints: &mut Vec<Checkpoint>,
-) -> Result<Vec<Candidate>, KnowledgeError> {
-    let mut known: Vec<&Weighed> = terms.iter().filter(|term| term.rows > 0 || query.as_of.is_some()).collect();
+) -> Result<Vec<ItemId>, KnowledgeError> {
+    let may_find = |term: &&Weighed| !term.term.joins && (term.rows > 0 || query.as_of.is_some());
+    let mut known: Vec<&Weighed> = terms.iter().filter(may_find).collect();
     known.sort_by_key(|term| term.rows);
     known.truncate(MAX_ASKED);
-    let rare: Vec<&Weighed> = known.iter().copied().filter(|term| term.is_rare).collect();
-    let stages = [
-        ("all rare words", rare.len() > 1, expression(&rare, " AND ")),
-        ("some rare words", !rare.is_empty(), expression(&rare, " OR ")),
-        ("any word", known.len() > rare.len(), expression(&known, " OR ")),
-    ];
-    let mut found: Vec<Candidate> = Vec::new();
-    for (step, _, expression) in stages.iter().filter(|(_, is_asked, _)| *is_asked) {
-        let rows = ask(connection, query, expression, limit)?;
-        checkpoints.push(Checkpoint::new(*step, rows.len()));
-        for (item, bm25) in rows {
-            match found.iter_mut().find(|candidate| candidate.item == item) {
-                Some(candidate) => candidate.bm25 = candidate.bm25.max(bm25),
-                None => found.push(Candidate { item, bm25, ..Candidate::default() }),
-            }
-        }
-        if found.len() >= limit {
-            break;
-        }
-    }
-    if checkpoints.is_empty() {
-        checkpoints.push(Checkpoint::new("any word", 0));
-    }
-    Ok(found)
+    let read = match query.discovery_depth {
+        Depth::Shallow => rarest(&known),
+        Depth::Deep => known.len(),
+    };
+    let any = expression(&known, " OR ");
+    let (step, expression) = if read < known.len() {
+        ("rare words", format!("({}) AND ({any})", expression(&known[..read], " OR ")))
+    } else {
+        ("any word", any)
+    };
+    let rows = if known.is_empty() { Vec::new() } else { ask(connection, query, &expression, limit)? };
+    checkpoints.push(Checkpoint::new(step, rows.len()));
+    Ok(rows)
+}
+
+/// How many of the words, rarest first, have [`READ`] rows together; at least one.
+fn rarest(known: &[&Weighed]) -> usize {
+    let mut rows = 0_u64;
+    let fitting = known.iter().take_while(|term| {
+        rows = rows.saturating_add(term.rows);
+        rows <= READ
+    });
+    fitting.count().max(1)
 }
 
 fn expression(terms: &[&Weighed], operator: &str) -> String {
     terms.iter().map(|term| term.term.expression()).collect::<Vec<_>>().join(operator)
 }
 
-/// The best rows for an expression, with their scores.
+/// The best rows for an expression.
 fn ask(
     connection: &Connection,
     query: &ReadFacts,
     expression: &str,
     limit: usize,
-) -> Result<Vec<(ItemId, f64)>, KnowledgeError> {
+) -> Result<Vec<ItemId>, KnowledgeError> {
+    if query.as_of.is_none() {
+        // Only the best rows are looked up: a namespace is most of its base, or a query of it takes longer.
+        let mut find = connection.prepare_cached(&format!(
+            "SELECT t.id, i.namespace = ?2 FROM (
+                 SELECT rowid AS id, bm25(kb_text, {WEIGHTS}) AS score FROM kb_text WHERE kb_text MATCH ?1
+                 ORDER BY score, id LIMIT ?3
+             ) t JOIN kb_items i ON i.id = t.id ORDER BY t.score, t.id"
+        ))?;
+        let rows = find.query_map(params![expression, query.namespace, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows: Vec<(ItemId, bool)> = rows.collect::<Result<_, _>>()?;
+        if rows.len() < limit || rows.iter().all(|(_, is_here)| *is_here) {
+            return Ok(rows.into_iter().filter_map(|(item, is_here)| is_here.then_some(item)).collect());
+        }
+    }
     let one = |table: &str, holds: &str| {
         format!(
             "SELECT t.rowid, -bm25({table}, {WEIGHTS}) AS score FROM {table} t JOIN kb_items i ON i.id = t.rowid
@@ -122,29 +139,19 @@ fn ask(
         }
     };
     let mut find = connection.prepare_cached(&sql)?;
-    let rows = find.query_map(params![expression, query.namespace, limit, at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = find.query_map(params![expression, query.namespace, limit, at], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Finds which words each candidate has.
-pub(super) fn match_terms(
-    connection: &Connection,
-    terms: &[Weighed],
-    candidates: &mut [Candidate],
-) -> Result<(), KnowledgeError> {
-    let ids: Vec<String> = candidates.iter().map(|candidate| candidate.item.to_string()).collect();
-    let ids = ids.join(",");
-    for (place, term) in terms.iter().enumerate().filter(|(_, term)| term.rows > 0) {
-        for table in ["kb_text", "kb_text_past"] {
-            let sql = format!("SELECT rowid FROM {table} WHERE {table} MATCH ?1 AND rowid IN ({ids})");
-            let mut find = connection.prepare(&sql)?;
-            for item in find.query_map([term.term.expression()], |row| row.get::<_, ItemId>(0))? {
-                let item = item?;
-                candidates.iter_mut().filter(|candidate| candidate.item == item).for_each(|candidate| {
-                    candidate.matched.push(place);
-                });
-            }
-        }
+/// Reads what rows are compared by.
+pub(super) fn candidates(connection: &Connection, items: &[ItemId]) -> Result<Vec<Candidate>, KnowledgeError> {
+    let mut find = connection.prepare_cached("SELECT document, title, body FROM kb_items WHERE id = ?1")?;
+    let mut candidates = Vec::with_capacity(items.len());
+    for &item in items {
+        let read = find.query_row([item], |row| {
+            Ok(Candidate { item, document: row.get(0)?, title: row.get(1)?, body: row.get(2)?, ..Candidate::default() })
+        });
+        candidates.extend(read.optional()?);
     }
-    Ok(())
+    Ok(candidates)
 }

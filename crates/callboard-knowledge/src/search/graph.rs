@@ -1,12 +1,23 @@
-//! What the graph adds to a deep query: what defines or mentions what the query names, and what the best results link to.
+//! What the graph adds to the score of a row in a deep query, as a share of the best text.
+//!
+//! - A row that defines or mentions what the query names gets more, by the share of the query that the name is, and less the more such rows
+//!   there are.
+//! - A query for a failure, such as the message of an error, is answered where failures are documented: below headings such as "Errors",
+//!   "Panics" or `ParseError`. Rows there get half of their text's score more, and those of the documents of the best results get a part of
+//!   the best score of the document, since the words of a message are often those of the code beside.
+//! - The first row of a document to which one of the best results links gets a little.
+
+use std::collections::BTreeSet;
 
 use rusqlite::{Connection, params};
 
-use super::candidates::Candidate;
+use super::candidates::{Candidate, Weighed};
 use super::found::{Checkpoint, ReadFacts};
+use super::score::best_text;
+use super::stem::stem;
 use crate::store::KnowledgeError;
 use crate::store::items::ItemId;
-use crate::words::{normalised, words};
+use crate::words::{normalised, parts, words};
 
 /// The most words of a name in a query.
 const MAX_NAME: usize = 4;
@@ -17,71 +28,167 @@ const MAX_NAMES: usize = 64;
 /// An entity that more rows name than these says little about each of them.
 const MAX_ROWS: usize = 64;
 
-/// The best results whose links are followed.
-const FOLLOWED: usize = 5;
+/// The best results whose documents and links are followed.
+const FOLLOWED: usize = 10;
+const LINKING: usize = 5;
 
-/// What is added to the score of a row that defines what the query names, and that mentions it; the more of its rows there are, the less.
-const OF_DEFINES: f64 = 0.6;
-const OF_MENTIONS: f64 = 0.15;
+/// The most documents, and passages of each, that are looked through.
+const MAX_DOCUMENTS: usize = 5;
+const MAX_PASSAGES: usize = 500;
 
-/// What is added to the score of a row for each of the best results that links to its document.
+const OF_DEFINES: f64 = 0.4;
+const OF_MENTIONS: f64 = 0.05;
 const OF_LINKS: f64 = 0.05;
+const OF_FAILURE: f64 = 0.5;
+const OF_FAILURE_BESIDE: f64 = 0.3;
 
-/// Adds rows and scores that follow from the graph.
-pub(super) fn widen(
+/// Stems of the words by which queries and messages speak of failures.
+const FAILING: &[&str] = &[
+    "abort",
+    "broken",
+    "cannot",
+    "crash",
+    "deni",
+    "duplic",
+    "error",
+    "exceed",
+    "except",
+    "expect",
+    "fail",
+    "failur",
+    "invalid",
+    "mismatch",
+    "miss",
+    "must",
+    "overflow",
+    "panic",
+    "refus",
+    "reject",
+    "too",
+    "unabl",
+    "unexpect",
+    "unknown",
+    "unsupport",
+    "wrong",
+];
+
+/// Parts of headings below which failures are documented.
+const FAILURES: &[&str] = &[
+    "error",
+    "errors",
+    "exception",
+    "exceptions",
+    "failure",
+    "failures",
+    "panic",
+    "panics",
+    "problems",
+    "troubleshooting",
+];
+
+/// What the graph adds to a row.
+pub(super) struct Hint {
+    pub(super) item: ItemId,
+    pub(super) added: f64,
+    pub(super) reason: String,
+}
+
+/// Finds what the graph adds, also to rows that are no candidates yet.
+pub(super) fn hints(
     connection: &Connection,
     query: &ReadFacts,
-    candidates: &mut Vec<Candidate>,
-    limit: usize,
+    terms: &[Weighed],
+    candidates: &[Candidate],
     checkpoints: &mut Vec<Checkpoint>,
-) -> Result<(), KnowledgeError> {
+) -> Result<Vec<Hint>, KnowledgeError> {
     if query.as_of.is_some() {
         // The graph has what holds now.
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let mut found = 0;
-    for name in names(&query.query) {
+    let mut hints = Vec::new();
+    for (name, of_query) in names(&query.query, terms) {
         let rows = rows_of(connection, &query.namespace, &name)?;
         #[expect(clippy::cast_precision_loss, reason = "a share needs no exact count")]
-        let share = 1.0 / (1.0 + (rows.len() as f64).ln_1p());
-        found += rows.len();
+        let share = of_query / (1.0 + (rows.len() as f64).ln_1p());
         for (item, relation) in rows {
             let added = share * if relation == "defines" { OF_DEFINES } else { OF_MENTIONS };
-            add(candidates, item, added, format!("{relation} {name:?}"));
+            hints.push(Hint { item, added, reason: format!("{relation} {name:?}") });
         }
     }
-    checkpoints.push(Checkpoint::new("what the query names", found));
-    let mut best: Vec<(ItemId, f64)> = candidates.iter().map(|candidate| (candidate.item, candidate.bm25)).collect();
-    best.sort_by(|(one, of_one), (other, of_other)| of_other.total_cmp(of_one).then_with(|| one.cmp(other)));
-    let mut followed = 0;
-    for (item, _) in best.into_iter().take(FOLLOWED) {
-        for (target, document) in linked(connection, item, limit)? {
-            followed += 1;
-            add(candidates, target, OF_LINKS, format!("a result links to {document}"));
+    checkpoints.push(Checkpoint::new("what the query names", hints.len()));
+    let best = best_text(candidates);
+    let mut ranked: Vec<&Candidate> = candidates.iter().collect();
+    ranked.sort_by(|one, other| other.text.score.total_cmp(&one.text.score).then_with(|| one.item.cmp(&other.item)));
+    ranked.truncate(FOLLOWED);
+    if asks_for_failure(terms) {
+        let before = hints.len();
+        let of_failure = candidates.iter().filter(|candidate| is_of_failure(&candidate.title));
+        hints.extend(of_failure.map(|candidate| Hint {
+            item: candidate.item,
+            added: OF_FAILURE * candidate.text.score / best,
+            reason: "documents a failure".to_owned(),
+        }));
+        let mut documents = BTreeSet::new();
+        for candidate in &ranked {
+            let Some(document) = candidate.document else { continue };
+            if documents.len() == MAX_DOCUMENTS || !documents.insert(document) {
+                continue;
+            }
+            hints.extend(failures_of(connection, document)?.into_iter().map(|item| Hint {
+                item,
+                added: OF_FAILURE_BESIDE * candidate.text.score / best,
+                reason: "documents a failure beside a result".to_owned(),
+            }));
+        }
+        checkpoints.push(Checkpoint::new("failures", hints.len() - before));
+    }
+    let before = hints.len();
+    for candidate in ranked.into_iter().take(LINKING) {
+        for (item, document) in linked(connection, candidate.item)? {
+            hints.push(Hint { item, added: OF_LINKS, reason: format!("a result links to {document}") });
         }
     }
-    checkpoints.push(Checkpoint::new("links of the best results", followed));
-    Ok(())
+    checkpoints.push(Checkpoint::new("links of the best results", hints.len() - before));
+    Ok(hints)
 }
 
-fn add(candidates: &mut Vec<Candidate>, item: ItemId, score: f64, reason: String) {
-    match candidates.iter_mut().find(|candidate| candidate.item == item) {
-        Some(candidate) => {
-            candidate.graph += score;
-            candidate.reasons.push(reason);
-        }
-        None => candidates.push(Candidate { item, graph: score, reasons: vec![reason], ..Candidate::default() }),
-    }
+fn asks_for_failure(terms: &[Weighed]) -> bool {
+    let is_failing = |word: &str| FAILING.contains(&&*stem(&word.to_lowercase()));
+    terms.iter().any(|term| is_failing(&term.term.word))
 }
 
-/// What a query may name: each word, and up to [`MAX_NAME`] words that follow each other, in normal form; longer ones first.
-fn names(query: &str) -> Vec<String> {
-    let words: Vec<&str> = words(query).take(MAX_NAMES).collect();
-    let mut names: Vec<String> = Vec::new();
+/// Whether one of the headings below the first has a word of failures.
+fn is_of_failure(title: &str) -> bool {
+    let headings = title.split(" > ").skip(1);
+    headings.flat_map(words).flat_map(parts).any(|part| FAILURES.contains(&&*part))
+}
+
+/// The passages of a document that document failures.
+fn failures_of(connection: &Connection, document: i64) -> Result<Vec<ItemId>, KnowledgeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT id, title FROM kb_items WHERE document = ?1 AND ended_at IS NULL ORDER BY ordinal LIMIT ?2",
+    )?;
+    let rows = find.query_map(params![document, MAX_PASSAGES], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows: Vec<(ItemId, String)> = rows.collect::<Result<_, _>>()?;
+    Ok(rows.into_iter().filter_map(|(item, title)| is_of_failure(&title).then_some(item)).collect())
+}
+
+/// What a query may name: each word, and up to [`MAX_NAME`] words that follow each other, in normal form; longer ones first. With the share of
+/// the query's weight that the words have.
+fn names(query: &str, terms: &[Weighed]) -> Vec<(String, f64)> {
+    let whole: f64 = terms.iter().map(|term| term.weight).sum();
+    let weight = |word: &str| {
+        let lower = word.to_lowercase();
+        terms.iter().find(|term| term.term.word.to_lowercase() == lower).map_or(0.0, |term| term.weight)
+    };
+    let words: Vec<(&str, f64)> = words(query).take(MAX_NAMES).map(|word| (word, weight(word))).collect();
+    let mut names: Vec<(String, f64)> = Vec::new();
     for length in (1..=MAX_NAME).rev() {
-        for name in words.windows(length).map(|words| normalised(&words.join(" "))) {
-            if names.len() < MAX_NAMES && !names.contains(&name) {
-                names.push(name);
+        for window in words.windows(length) {
+            let name = normalised(&window.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" "));
+            let of_query: f64 = window.iter().map(|(_, weight)| weight).sum::<f64>() / whole.max(f64::MIN_POSITIVE);
+            if names.len() < MAX_NAMES && names.iter().all(|(known, _)| *known != name) {
+                names.push((name, of_query.min(1.0)));
             }
         }
     }
@@ -101,7 +208,7 @@ fn rows_of(connection: &Connection, namespace: &str, form: &str) -> Result<Vec<(
 }
 
 /// The first passages of the documents that a row links to.
-fn linked(connection: &Connection, item: ItemId, limit: usize) -> Result<Vec<(ItemId, String)>, KnowledgeError> {
+fn linked(connection: &Connection, item: ItemId) -> Result<Vec<(ItemId, String)>, KnowledgeError> {
     let mut find = connection.prepare_cached(
         "SELECT i.id, e.name FROM kb_graph_mentions m
          JOIN kb_graph_entities e ON e.id = m.entity
@@ -110,6 +217,6 @@ fn linked(connection: &Connection, item: ItemId, limit: usize) -> Result<Vec<(It
          JOIN kb_items i ON i.document = d.id AND i.ordinal = 0 AND i.ended_at IS NULL
          WHERE m.item = ?1 AND m.relation = 'links' AND m.deleted_at IS NULL LIMIT ?2",
     )?;
-    let rows = find.query_map(params![item, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = find.query_map(params![item, MAX_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

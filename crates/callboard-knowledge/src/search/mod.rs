@@ -1,11 +1,38 @@
 //! What a query finds: facts and passages, ranked, with what explains each rank.
+//!
+//! # Scores
+//!
+//! The full-text index finds rows that have words of the query. The best 100 of them are read, and each gets the score
+//! `text / best + graph`, where `best` is the best `text` of the query's rows. Results show it as a share of the first one's.
+//!
+//! `text = (bm25 + pairs) * covered`:
+//!
+//! - `bm25` is BM25 of title and body as one text. A word weighs `ln(1 + (N - n + 0.5) / (n + 0.5))`, where n of N rows have it. Words that
+//!   only join others ("how", "is") find no rows, but count in those that are found.
+//! - `pairs`: two words that follow each other in the query and in the row add the weight of the lighter one.
+//! - `covered` is the share of the query's words that the row has, by weight. One word of many is worth little, however short the row is.
+//!
+//! `graph` is what deep queries add, as a share of the best text; `Why::graph` names the reasons:
+//!
+//! - A row that defines (0.4) or mentions (0.05) what the query names, times the share of the query that the name is, and divided by
+//!   `1 + ln(1 + r)` if r rows do.
+//! - A query with a word of failures ("invalid", "exceeded") adds half of the text's score to rows below headings such as "Errors" or
+//!   `ParseError`, and 0.3 of the score of each of up to five documents among the best ten results to such rows of the document.
+//! - The first row of a document to which one of the best five results links gets 0.05.
+//!
+//! # Confidence
+//!
+//! [`confidence`] is a function of the best result's coverage (the share of the query's words that it has, by weight, without those that
+//! only join others), of how far its score is above the next one's, and of the number of its sources.
 
 mod candidates;
 mod found;
 mod fulltext;
 mod graph;
+mod matching;
 mod retrieving;
 mod score;
+mod stem;
 mod terms;
 
 pub use found::{

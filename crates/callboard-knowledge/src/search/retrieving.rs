@@ -1,10 +1,14 @@
 //! How a query is answered: full text, the graph, and the rank of what both found.
 
+use std::collections::HashMap;
+
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
+use super::candidates::Candidate;
 use super::found::{Checkpoint, Depth, Found, Grounded, MAX_LIMIT, ReadFacts, Retrieved, Why};
-use super::score::{self, Confidence, confidence};
+use super::graph::Hint;
+use super::score::{self, Confidence, TextScorer, confidence};
 use super::{fulltext, graph, terms};
 use crate::facts::FactState;
 use crate::store::facts::{fact_of, state};
@@ -48,15 +52,39 @@ impl KnowledgeBase {
     }
 }
 
+/// How many of the rows that the full-text index finds best are compared by their texts.
+const COMPARED: usize = 100;
+
 fn retrieve(connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
     let mut checkpoints = Vec::new();
-    let terms = fulltext::weighed(connection, &terms::terms(&query.query))?;
-    let mut candidates = fulltext::find(connection, query, &terms, limit, &mut checkpoints)?;
-    if query.discovery_depth == Depth::Deep {
-        graph::widen(connection, query, &mut candidates, limit, &mut checkpoints)?;
+    let asked = terms::asked(&query.query);
+    let terms = fulltext::weighed(connection, &asked.terms)?;
+    let found = fulltext::find(connection, query, &terms, limit.max(COMPARED), &mut checkpoints)?;
+    let mut candidates = fulltext::candidates(connection, &found)?;
+    let scorer = TextScorer::of(&asked, &terms, &mut candidates);
+    match query.discovery_depth {
+        Depth::Shallow => {}
+        Depth::Deep => {
+            let hints = graph::hints(connection, query, &terms, &candidates, &mut checkpoints)?;
+            let mut added: Vec<ItemId> = hints.iter().map(|hint| hint.item).collect();
+            added.sort_unstable();
+            added.dedup();
+            added.retain(|item| candidates.iter().all(|candidate| candidate.item != *item));
+            for candidate in fulltext::candidates(connection, &added)? {
+                let text = scorer.text(&candidate);
+                candidates.push(Candidate { text, ..candidate });
+            }
+            let places: HashMap<ItemId, usize> =
+                candidates.iter().enumerate().map(|(place, candidate)| (candidate.item, place)).collect();
+            for Hint { item, added, reason } in hints {
+                if let Some(candidate) = places.get(&item).and_then(|place| candidates.get_mut(*place)) {
+                    candidate.graph += added;
+                    candidate.reasons.push(reason);
+                }
+            }
+        }
     }
-    fulltext::match_terms(connection, &terms, &mut candidates)?;
     let ranked = score::rank(candidates, &terms, limit);
     let mut results = Vec::with_capacity(ranked.len());
     for (candidate, score, why) in ranked {

@@ -1,39 +1,99 @@
-//! Ranks and confidence. Pure.
+//! Scores, ranks and confidence, as the page of [`search`](super) defines them. Pure.
 
-use super::candidates::{Candidate, Weighed};
+use super::candidates::{Candidate, TextScore, Weighed};
 use super::found::{Found, Grounded, Why};
+use super::matching::{Occurrences, Pattern};
+use super::terms::Asked;
 
-/// What the share of the query's words adds to the score, beside BM25 and the graph.
-const OF_COVERAGE: f64 = 0.5;
+/// The constants of BM25: how soon further occurrences of a word add nothing, and how much the length of a row matters.
+const SATURATION: f64 = 1.2;
+const OF_LENGTH: f64 = 0.75;
+
+/// Computes the scores of texts. `average` is the length of a usual row.
+pub(super) struct TextScorer<'q> {
+    asked: &'q Asked,
+    terms: &'q [Weighed],
+    pattern: Pattern,
+    average: f64,
+}
+
+impl<'q> TextScorer<'q> {
+    /// For the rows of a query: the average is theirs.
+    pub(super) fn of(asked: &'q Asked, terms: &'q [Weighed], candidates: &mut [Candidate]) -> Self {
+        let pattern = Pattern::of(asked);
+        let found: Vec<Occurrences> =
+            candidates.iter().map(|one| pattern.occurrences([&one.title, &one.body])).collect();
+        let length: f64 = found.iter().map(|found| f64::from(found.length)).sum();
+        #[expect(clippy::cast_precision_loss, reason = "there are few rows")]
+        let average = (length / candidates.len().max(1) as f64).max(1.0);
+        let scorer = Self { asked, terms, pattern, average };
+        for (candidate, found) in candidates.iter_mut().zip(found) {
+            candidate.text = scorer.score(&found);
+        }
+        scorer
+    }
+
+    /// The score of one more row.
+    pub(super) fn text(&self, candidate: &Candidate) -> TextScore {
+        self.score(&self.pattern.occurrences([&candidate.title, &candidate.body]))
+    }
+
+    fn score(&self, found: &Occurrences) -> TextScore {
+        let long = SATURATION * (1.0 - OF_LENGTH + OF_LENGTH * f64::from(found.length) / self.average);
+        let mut text = TextScore::default();
+        let (mut covered, mut whole, mut covered_of_rest, mut whole_of_rest) = (0.0, 0.0, 0.0, 0.0);
+        for (place, (term, count)) in self.terms.iter().zip(&found.counts).enumerate() {
+            whole += term.weight;
+            whole_of_rest += if term.term.joins { 0.0 } else { term.weight };
+            if *count == 0 {
+                continue;
+            }
+            let count = f64::from(*count);
+            text.bm25 += term.weight * count * (SATURATION + 1.0) / (count + long);
+            covered += term.weight;
+            if !term.term.joins {
+                covered_of_rest += term.weight;
+                text.matched.push(place);
+            }
+        }
+        let weight = |place: usize| self.terms.get(place).map_or(0.0, |term| term.weight);
+        let pairs = self.asked.pairs.iter().zip(&found.pairs).filter(|(_, is_found)| **is_found);
+        let pairs: f64 = pairs.map(|((one, next), _)| weight(*one).min(weight(*next))).sum();
+        if whole > 0.0 && whole_of_rest > 0.0 {
+            text.score = (text.bm25 + pairs) * covered / whole;
+            text.coverage = covered_of_rest / whole_of_rest;
+        }
+        text
+    }
+}
+
+/// The best score of texts.
+pub(super) fn best_text(candidates: &[Candidate]) -> f64 {
+    candidates.iter().map(|candidate| candidate.text.score).fold(f64::MIN_POSITIVE, f64::max)
+}
 
 /// Orders candidates by their scores, the best first, and scales the scores so that the best has 1.
-///
-/// The score of a row is its BM25 score as a share of the best one, plus half its coverage of the query's words, plus what the graph adds.
 pub(super) fn rank(candidates: Vec<Candidate>, terms: &[Weighed], limit: usize) -> Vec<(Candidate, f64, Why)> {
-    let whole: f64 = terms.iter().map(|term| term.weight).sum();
-    let best = candidates.iter().map(|candidate| candidate.bm25).fold(f64::MIN_POSITIVE, f64::max);
-    let mut ranked: Vec<(Candidate, f64, Why)> = candidates
+    let best = best_text(&candidates);
+    let mut ranked: Vec<(Candidate, f64)> = candidates
         .into_iter()
-        .map(|mut candidate| {
-            let matched = candidate.matched.iter().filter_map(|place| terms.get(*place));
-            let covered: f64 = matched.clone().map(|term| term.weight).sum();
-            let coverage = if whole > 0.0 { covered / whole } else { 0.0 };
-            let words = matched.map(|term| term.term.word.clone()).collect();
-            let score = candidate.bm25 / best + OF_COVERAGE * coverage + candidate.graph;
-            let graph = std::mem::take(&mut candidate.reasons);
-            let why = Why { words, coverage, bm25: candidate.bm25, graph };
-            (candidate, score, why)
+        .map(|candidate| {
+            let score = candidate.text.score / best + candidate.graph;
+            (candidate, score)
         })
         .collect();
-    ranked.sort_by(|(one, of_one, _), (other, of_other, _)| {
-        of_other.total_cmp(of_one).then_with(|| one.item.cmp(&other.item))
-    });
-    ranked.truncate(limit);
-    let best = ranked.first().map_or(1.0, |(_, score, _)| *score).max(f64::MIN_POSITIVE);
-    for (_, score, _) in &mut ranked {
-        *score /= best;
-    }
     ranked
+        .sort_by(|(one, of_one), (other, of_other)| of_other.total_cmp(of_one).then_with(|| one.item.cmp(&other.item)));
+    ranked.truncate(limit);
+    let best = ranked.first().map_or(1.0, |(_, score)| *score).max(f64::MIN_POSITIVE);
+    let explained = ranked.into_iter().map(|(mut candidate, score)| {
+        let matched = candidate.text.matched.iter().filter_map(|place| terms.get(*place));
+        let words = matched.map(|term| term.term.word.clone()).collect();
+        let TextScore { bm25, coverage, .. } = candidate.text;
+        let why = Why { words, coverage, bm25, graph: std::mem::take(&mut candidate.reasons) };
+        (candidate, score / best, why)
+    });
+    explained.collect()
 }
 
 /// What the confidence of a query depends on.

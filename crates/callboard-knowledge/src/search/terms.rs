@@ -5,7 +5,7 @@ use crate::words::{MAX_WORD, parts, words};
 use super::found::MAX_QUERY;
 
 /// The most different words of a query that count.
-const MAX_TERMS: usize = 24;
+const MAX_TERMS: usize = 32;
 
 /// Words that join others: a query is about the rest of its words, unless it has none.
 const JOINING: &[&str] = &[
@@ -23,6 +23,8 @@ pub(super) struct Term {
     pub(super) word: String,
     /// The ways in which a row may have it; each is one or more words that follow each other.
     pub(super) forms: Vec<String>,
+    /// Whether it only joins others: it finds no rows, and counts in those that others find.
+    pub(super) joins: bool,
 }
 
 impl Term {
@@ -33,22 +35,40 @@ impl Term {
     }
 }
 
-/// The different words of a query, in its order, without those that only join others.
-pub(super) fn terms(query: &str) -> Vec<Term> {
+/// What a query asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Its different words, in its order.
+    pub(super) terms: Vec<Term>,
+    /// Which of them follow each other in it.
+    pub(super) pairs: Vec<(usize, usize)>,
+}
+
+/// Cuts a query into its words.
+pub(super) fn asked(query: &str) -> Asked {
     let end = (0..=query.len().min(MAX_QUERY)).rev().find(|end| query.is_char_boundary(*end)).unwrap_or(0);
-    let mut terms: Vec<Term> = Vec::new();
+    let mut asked = Asked::default();
     let joins = |word: &str| JOINING.contains(&&*word.to_lowercase());
     let joins_all = words(&query[..end]).all(joins);
-    for word in words(&query[..end]).filter(|word| joins_all || !joins(word)) {
-        let term = Term { word: word.to_owned(), forms: forms(word) };
-        if terms.iter().all(|known| known.forms != term.forms) {
-            terms.push(term);
-        }
-        if terms.len() == MAX_TERMS {
+    let mut before = None;
+    for word in words(&query[..end]) {
+        let term = Term { word: word.to_owned(), forms: forms(word), joins: !joins_all && joins(word) };
+        let known = asked.terms.iter().position(|known| known.forms == term.forms);
+        if known.is_none() && asked.terms.len() == MAX_TERMS {
             break;
         }
+        let place = known.unwrap_or(asked.terms.len());
+        if known.is_none() {
+            asked.terms.push(term);
+        }
+        if let Some(before) = before.filter(|before| *before != place)
+            && !asked.pairs.contains(&(before, place))
+        {
+            asked.pairs.push((before, place));
+        }
+        before = Some(place);
     }
-    terms
+    asked
 }
 
 /// An identifier is found in each of the ways in which identifiers are written.
@@ -71,7 +91,7 @@ mod tests {
 
     #[test]
     fn identifiers_are_asked_for_in_each_way_of_writing_them() {
-        let asked = |query: &str| terms(query).iter().map(Term::expression).collect::<Vec<_>>();
+        let asked = |query: &str| asked(query).terms.iter().map(Term::expression).collect::<Vec<_>>();
         assert_eq!(asked("read_facts"), ["(\"read facts\" OR \"readfacts\")"]);
         assert_eq!(asked("readFacts"), ["(\"readfacts\" OR \"read facts\")"]);
         assert_eq!(asked("facts Facts FACTS"), ["\"facts\""]);
@@ -79,15 +99,19 @@ mod tests {
 
     #[test]
     fn words_that_join_others_count_where_there_is_nothing_else() {
-        let asked = |query: &str| terms(query).into_iter().map(|term| term.word).collect::<Vec<_>>();
-        assert_eq!(asked("How does the gate open?"), ["gate", "open"]);
-        assert_eq!(asked("what is this"), ["what", "is", "this"]);
+        let found_by = |query: &str| {
+            let terms = asked(query).terms.into_iter().filter(|term| !term.joins);
+            terms.map(|term| term.word).collect::<Vec<_>>()
+        };
+        assert_eq!(found_by("How does the gate open?"), ["gate", "open"]);
+        assert_eq!(found_by("what is this"), ["what", "is", "this"]);
+        assert_eq!(asked("is it what it is").pairs, [(0, 1), (1, 2), (2, 1), (1, 0)]);
     }
 
     #[test]
     fn nothing_in_a_query_is_an_operator() {
-        let asked = terms("a\" OR NOT (b*) NEAR(c, 2) title:d ^e -- ; DROP TABLE kb_items").into_iter();
-        for term in asked {
+        let asked = asked("a\" OR NOT (b*) NEAR(c, 2) title:d ^e -- ; DROP TABLE kb_items");
+        for term in asked.terms {
             let inner = term.forms.iter().all(|form| form.chars().all(|c| c.is_alphanumeric() || c == ' '));
             assert!(inner, "{term:?}");
         }
