@@ -48,6 +48,12 @@ pub(crate) enum KbCommand {
     Doctor(Doctor),
     /// Declare whether a predicate has one value at a time: then another value is a contradiction
     Predicate(Predicate),
+    /// Export documents, facts and the past of all namespaces as lines of JSON
+    Export(Export),
+    /// Import an export into a base that is empty or does not exist; an export that is not whole is refused
+    Import(Import),
+    /// Copy the file of the base, also while other processes use it
+    Backup(Backup),
 }
 
 impl KbCommand {
@@ -61,6 +67,9 @@ impl KbCommand {
             | Self::Log(Log { place, .. })
             | Self::Publish(Publish { place, .. })
             | Self::Doctor(Doctor { place, .. })
+            | Self::Export(Export { place, .. })
+            | Self::Import(Import { place, .. })
+            | Self::Backup(Backup { place, .. })
             | Self::Predicate(Predicate { place, .. }) => &place.common,
         }
     }
@@ -201,6 +210,33 @@ pub(crate) struct Doctor {
     /// Build the full-text index again from the rows
     #[arg(long)]
     pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The file to write, which must not exist; `-` is standard output, as is no FILE
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The export; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The file to write, which must not exist
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) place: Place,
 }

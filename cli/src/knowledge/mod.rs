@@ -8,6 +8,7 @@ mod interactive;
 mod queries;
 mod session;
 mod submissions;
+mod transfer;
 mod upkeep;
 
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ async fn command(command: &KbCommand) -> Result<Page, Failure> {
         KbCommand::Log(log) => changes::log(log).await,
         KbCommand::Publish(publish) => upkeep::publish(publish).await,
         KbCommand::Doctor(doctor) => upkeep::doctor(doctor).await,
+        KbCommand::Export(export) => transfer::export(export).await,
+        KbCommand::Import(import) => transfer::import(import).await,
+        KbCommand::Backup(backup) => transfer::backup(backup).await,
         KbCommand::Predicate(predicate) => submissions::predicate(predicate).await,
     }
 }

@@ -178,3 +178,28 @@ fn walk(folder: &std::path::Path) -> std::path::PathBuf {
     }
     panic!("there is no base");
 }
+
+#[test]
+fn an_export_is_imported_into_another_project_or_refused_whole() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    project.done(&["init", "notes"]);
+    project.done(&["submit", "Keys rotate each month."]);
+    let exported = project.done(&["export", "facts.jsonl"]);
+    assert!(exported.starts_with("exported: 1 documents with 1 passages, 1 facts"), "{exported}");
+    let text = fs::read_to_string(project.folder.path().join("facts.jsonl")).unwrap();
+    assert_eq!(project.done(&["export"]), text);
+    let again = project.kb(&["export", "facts.jsonl"]);
+    assert!(again.code == Some(2) && again.error.contains("cannot be written to facts.jsonl"), "{}", again.error);
+    let full = project.kb(&["import", "facts.jsonl"]);
+    assert!(full.code == Some(2) && full.error.contains("the base is not empty"), "{}", full.error);
+    let other = Project::new(&[]);
+    fs::write(other.folder.path().join("cut.jsonl"), &text[..text.len() - 9]).unwrap();
+    let cut = other.kb(&["import", "cut.jsonl"]);
+    assert!(cut.code == Some(2) && cut.error.contains("truncated; nothing was imported"), "{}", cut.error);
+    fs::write(other.folder.path().join("facts.jsonl"), &text).unwrap();
+    assert_eq!(other.done(&["import", "facts.jsonl"]), exported.replacen("exported", "imported", 1));
+    assert_eq!(other.done(&["export", "-"]), text);
+    other.done(&["backup", "copy.db"]);
+    let twice = other.kb(&["backup", "copy.db"]);
+    assert!(twice.code == Some(2) && twice.error.contains("copy.db"), "{}", twice.error);
+}

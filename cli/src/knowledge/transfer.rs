@@ -1,0 +1,86 @@
+//! `callboard kb export`, `kb import` and `kb backup`.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use callboard_knowledge::KnowledgeError;
+use callboard_knowledge::store::Transferred;
+use serde_json::json;
+
+use crate::atomic_file::AtomicFile;
+use crate::page::{Failure, Page, grouped, shown_path};
+use crate::values::{open_given, reason};
+
+use super::arguments::{Backup, Export, Import};
+use super::base::{create, failure, open};
+
+/// Exports the base. The file gets its name once it is complete.
+pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
+    let common = &export.place.common;
+    let base = open(&common.choice.stores()?)?;
+    let Some(file) = export.file.as_deref().filter(|file| *file != Path::new("-")) else {
+        if common.json {
+            return Err(Failure::usage(
+                "without a FILE the export itself goes to standard output: leave --json out, or name a FILE".to_owned(),
+            ));
+        }
+        base.export(BufWriter::new(io::stdout())).await.map_err(|error| failure(&error))?;
+        return Ok(Page::new(String::new(), json!(null)));
+    };
+    let cannot = |error: io::Error| {
+        Failure::file(&error, format!("the export cannot be written to {}: {}", shown_path(file), reason(&error)))
+    };
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(cannot(io::ErrorKind::AlreadyExists.into()));
+    }
+    let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut target = AtomicFile::create(folder).map_err(cannot)?;
+    let to: Box<dyn Write + Send> = Box::new(BufWriter::new(target.file().try_clone().map_err(cannot)?));
+    let (to, moved) = base.export(to).await.map_err(|error| match error {
+        KnowledgeError::Text(error) => cannot(error),
+        error => failure(&error),
+    })?;
+    drop(to);
+    target.persist(file).map_err(cannot)?;
+    Ok(page("exported", &moved))
+}
+
+/// Imports an export into the base, which is empty or does not exist.
+pub(super) async fn import(import: &Import) -> Result<Page, Failure> {
+    let file = &import.file;
+    let from: Box<dyn BufRead + Send> = if file == Path::new("-") {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        let cannot = |error: io::Error| {
+            let why = format!("{}: {}; nothing is imported", shown_path(file), reason(&error));
+            Failure::file(&error, why)
+        };
+        Box::new(BufReader::new(open_given(file).map_err(cannot)?))
+    };
+    let base = create(&import.place.common.choice.stores()?)?;
+    let moved = base.import(from).await;
+    base.close().await;
+    let moved = moved.map_err(|error| failure(&error))?;
+    Ok(Page { done: Some("the import is in the base".to_owned()), ..page("imported", &moved) })
+}
+
+/// Copies the file of the base, while other processes use it.
+pub(super) async fn backup(backup: &Backup) -> Result<Page, Failure> {
+    let base = open(&backup.place.common.choice.stores()?)?;
+    base.copy_to(&backup.file).await.map_err(|error| failure(&error))?;
+    let text = format!("the base is copied to {}\n", shown_path(&backup.file));
+    Ok(Page::new(text, json!({ "file": backup.file })))
+}
+
+fn page(what: &str, moved: &Transferred) -> Page {
+    let Transferred { entities, documents, passages, facts, contradictions: _, predicates: _ } = *moved;
+    let text = format!(
+        "{what}: {} documents with {} passages, {} facts, {} entities\n",
+        grouped(documents),
+        grouped(passages),
+        grouped(facts),
+        grouped(entities)
+    );
+    Page::new(text, json!(moved))
+}
