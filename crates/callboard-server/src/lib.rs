@@ -42,7 +42,7 @@ pub mod json;
 #[cfg(feature = "knowledge")]
 mod knowledge;
 #[cfg(not(feature = "knowledge"))]
-#[path = "without_knowledge.rs"]
+#[path = "without_knowledge/mod.rs"]
 mod knowledge;
 mod limits;
 mod lingering;

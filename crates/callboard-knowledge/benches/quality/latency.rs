@@ -11,7 +11,7 @@ use callboard_knowledge::search::Depth;
 use callboard_knowledge::store::Submission;
 use xtask::corpus::questions::record::Question;
 
-use crate::query;
+use crate::asked::query;
 
 /// How many facts are submitted.
 const FACTS: usize = 200;

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
+mod asked;
 #[path = "../../tests/quality/corpus.rs"]
 mod corpus;
 mod intervals;
@@ -13,14 +14,12 @@ mod plain;
 mod prepared;
 
 use callboard_knowledge::KnowledgeBase;
-use callboard_knowledge::search::{Depth, ReadFacts};
+use callboard_knowledge::search::Depth;
 use xtask::corpus::questions::record::{Question, QuestionKind};
 
+use asked::query;
 use intervals::{Interval, difference};
 use prepared::Prepared;
-
-/// How many results count.
-const RESULTS: usize = 10;
 
 /// The places of the first right results of one retriever.
 type Ranks = Vec<Option<usize>>;
@@ -61,10 +60,6 @@ async fn ranks(base: &KnowledgeBase, questions: &[Question], depth: Depth) -> Ra
         ranks.push(corpus::rank(question, &found.results));
     }
     ranks
-}
-
-fn query(question: &str, discovery_depth: Depth) -> ReadFacts {
-    ReadFacts { discovery_depth, limit: RESULTS, ..ReadFacts::new(corpus::NAMESPACE, question) }
 }
 
 fn recall(rank: Option<usize>) -> f64 {

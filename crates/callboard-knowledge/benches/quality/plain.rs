@@ -7,7 +7,8 @@ use callboard_knowledge::words::words;
 use rusqlite::{Connection, params};
 use xtask::corpus::questions::record::Question;
 
-use crate::{RESULTS, corpus};
+use crate::asked::RESULTS;
+use crate::corpus;
 
 /// Indexes titles and texts of passages as one column.
 pub(crate) fn build(path: &Path, documents: &[NewDocument]) {

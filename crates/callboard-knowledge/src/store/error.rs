@@ -28,7 +28,7 @@ pub enum KnowledgeError {
     },
     /// The file is damaged.
     #[error(
-        "the base is damaged ({cause}); restore it from a backup with `callboard kb restore`, or make it again with `callboard kb init`"
+        "the base is damaged ({cause}); put a copy that `callboard kb backup` made in the place of its file, or remove the file and make the base again with `callboard kb init`"
     )]
     Damaged {
         /// What SQLite reports.

@@ -1,5 +1,7 @@
 //! What stands in for the room `knowledge` where its feature is off: no routes, no tools, and no reserved agents.
 
+pub(crate) mod base;
+
 use std::sync::Arc;
 
 use axum::routing::MethodRouter;
@@ -10,12 +12,6 @@ use crate::tokens::Scope;
 type Handler = fn() -> MethodRouter<Arc<Context>>;
 
 pub(crate) const ROUTES: &[(&str, &str, Scope, Handler)] = &[];
-
-pub(crate) mod base {
-    /// There is none.
-    #[derive(Clone)]
-    pub(crate) enum Facts {}
-}
 
 pub(crate) mod reserved {
     use callboard::messages::Task;
