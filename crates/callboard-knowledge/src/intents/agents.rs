@@ -12,6 +12,7 @@ use super::envelope::{ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLo
 use super::executor::{InPlace, Pass, PassResult, ToolExecutor};
 use super::looping::run_intent_loop;
 use super::origin::Origin;
+use crate::facts::OnContradiction;
 use crate::search::Retrieved;
 use crate::store::{KnowledgeBase, KnowledgeError};
 
@@ -141,6 +142,8 @@ impl Agent for PassAgent {
         let pass: Pass = turn.input()?;
         let needed = match &pass {
             Pass::ReadFacts { .. } | Pass::Answer { .. } => Effect::Reads,
+            // It may invalidate facts.
+            Pass::Submit { payload, .. } if payload.on_contradiction == OnContradiction::Supersede => Effect::Writes,
             Pass::Submit { .. } => Effect::Notes,
             Pass::Invalidate { payload, .. } if payload.apply.is_none() => Effect::Reads,
             Pass::Invalidate { .. } => Effect::Writes,

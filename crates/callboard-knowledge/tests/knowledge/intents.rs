@@ -1,5 +1,6 @@
 //! Intents on a board.
 
+use callboard::messages::Effect;
 use callboard::prelude::*;
 use callboard_knowledge::facts::{FactId, FactState};
 use callboard_knowledge::intents::{
@@ -267,6 +268,33 @@ async fn an_agent_does_not_accept_facts_and_an_untrusted_run_changes_none() {
     assert_eq!(code(refused), "untrusted");
     assert_eq!(base.base.fact(wall).await.unwrap().state, FactState::Disputed);
     assert_eq!(base.base.fact(gate).await.unwrap().state, FactState::Current);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_run_may_cause_bounds_what_it_does_to_facts() {
+    let base = Base::new();
+    let gate = base.submit("the gate is open").await.fact.id;
+    let board = board(&base, Vec::new()).await;
+    let fact = json!({ "statement": "the wall is high" });
+    let replaces = json!({ "statement": "the wall is low", "on_contradiction": "supersede" });
+    let apply = json!({ "fact": gate, "apply": "0" });
+    for (intent, payload, granted, is_done) in [
+        (Intent::SubmitFact, &fact, [Effect::Reads, Effect::Reads], false),
+        (Intent::SubmitFact, &fact, [Effect::Reads, Effect::Notes], true),
+        (Intent::SubmitFact, &replaces, [Effect::Reads, Effect::Notes], false),
+        (Intent::SubmitFact, &replaces, [Effect::Reads, Effect::Writes], true),
+        (Intent::InvalidateFact, &apply, [Effect::Reads, Effect::Notes], false),
+    ] {
+        let task = task(&envelope(intent, payload.clone()), &IntentLoopConfig::default()).unwrap();
+        let task = task.grant(callboard::messages::Authority::of(granted));
+        let result = board.submit(task).await.unwrap().result().await.unwrap();
+        let refused = match result_of(&result).unwrap().result {
+            IntentResult::Refused(refused) => refused.code == "authority",
+            _ => false,
+        };
+        assert_eq!(!refused, is_done, "{payload} with {granted:?}");
+    }
     board.shutdown().await;
 }
 
