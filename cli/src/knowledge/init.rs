@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 use callboard::messages::visible;
 use callboard_knowledge::indexing::{IndexError, Indexed, index_folder};
 use serde_json::json;
 
 use crate::output::note;
-use crate::page::{Failure, Page, count, grouped};
+use crate::page::{Failure, Page, count, grouped, shown_path};
+use crate::stores::project::root_of;
 
 use super::arguments::Init;
 use super::base::{create, failure};
@@ -27,6 +29,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         return Err(Failure::usage(format!("{} is no folder: name the folder that it is in", init.path.display())));
     }
     let base = create(&stores)?;
+    let name = name_of(&init.path)?;
     let mut reported = 0;
     let progress = |indexed: &Indexed| {
         if indexed.documents / REPORTED > reported {
@@ -36,13 +39,26 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
             }
         }
     };
-    let indexed = index_folder(&base, &init.place.namespace, &init.path, init.untrusted, progress).await;
+    let indexed = index_folder(&base, &init.place.namespace, &init.path, &name, init.untrusted, progress).await;
     base.close().await;
     let indexed = indexed.map_err(|error| match error {
         IndexError::Folder(error) => Failure::usage(error.to_string()),
         IndexError::Base(error) => failure(&error),
     })?;
     Ok(Page { remarks: remarks(&indexed), ..Page::new(text(&indexed), json!(indexed)) })
+}
+
+/// The folder's name in the base: its path below the project, so that documents of several folders have names of their own; the whole path
+/// of a folder elsewhere.
+fn name_of(folder: &Path) -> Result<String, Failure> {
+    let unread = |error: std::io::Error| Failure::file(&error, format!("{}: {error}", shown_path(folder)));
+    let whole = folder.canonicalize().map_err(unread)?;
+    let here = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(unread)?;
+    let below = whole.strip_prefix(root_of(&here)).unwrap_or(&whole);
+    let name = below.to_str().ok_or_else(|| {
+        Failure::usage(format!("the path {} is not UTF-8, so no citation can name it: rename it", shown_path(folder)))
+    })?;
+    Ok(name.trim_start_matches('/').to_owned())
 }
 
 fn text(indexed: &Indexed) -> String {

@@ -40,12 +40,37 @@ fn documents_are_indexed_found_and_read_again_where_they_have_changed() {
     let project =
         Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n"), ("keys.md", "# Keys\n\nKeys rotate.\n")]);
     assert_eq!(project.done(&["init", "notes"]), "2 documents: 2 passages new, 0 as before, 0 gone\n");
-    assert!(project.done(&["query", "token"]).starts_with("1. auth.md:1  Auth\n"));
+    assert!(project.done(&["query", "token"]).starts_with("1. notes/auth.md:1  Auth\n"));
     fs::write(project.folder.path().join("notes/auth.md"), "# Auth\n\nA badge is checked.\n").unwrap();
     assert_eq!(project.done(&["init", "notes"]), "2 documents: 1 passage new, 1 as before, 1 gone\n");
     let gone = project.kb(&["query", "token"]);
     assert_eq!((gone.code, &*gone.out), (Some(3), ""), "{}", gone.error);
     assert!(gone.error.starts_with("nothing is known about it"), "{}", gone.error);
+}
+
+#[test]
+fn documents_of_two_folders_have_names_of_their_own_and_those_of_files_that_are_gone_end() {
+    let project =
+        Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n"), ("keys.md", "# Keys\n\nKeys rotate.\n")]);
+    fs::create_dir(project.folder.path().join("more")).unwrap();
+    fs::write(project.folder.path().join("more/auth.md"), "# Auth\n\nA badge is shown.\n").unwrap();
+    project.done(&["init", "notes"]);
+    project.done(&["init", "more"]);
+    assert!(project.done(&["query", "token"]).starts_with("1. notes/auth.md:1"));
+    assert!(project.done(&["query", "badge"]).starts_with("1. more/auth.md:1"));
+    fs::remove_file(project.folder.path().join("notes/auth.md")).unwrap();
+    assert_eq!(project.done(&["init", "notes"]), "1 document: 0 passages new, 1 as before, 1 gone\n");
+    assert_eq!(project.kb(&["query", "token"]).code, Some(3));
+    assert!(project.done(&["query", "badge"]).starts_with("1. more/auth.md:1"));
+}
+
+#[test]
+fn a_document_that_is_no_longer_trusted_is_marked_though_its_file_has_not_changed() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    project.done(&["init", "notes"]);
+    assert!(!project.done(&["query", "token"]).contains("(untrusted)"));
+    project.done(&["init", "notes", "--untrusted"]);
+    assert!(project.done(&["query", "token"]).contains("(untrusted)"));
 }
 
 #[test]
@@ -131,12 +156,12 @@ fn what_a_command_line_lacks_is_an_error_of_the_command_line() {
 fn a_site_has_the_documents_and_facts_and_replaces_nothing_else() {
     let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
     project.done(&["init", "notes"]);
-    project.done(&["submit", "Keys rotate each month.", "--from", "auth.md:1"]);
+    project.done(&["submit", "Keys rotate each month.", "--from", "notes/auth.md:1"]);
     let published = project.done(&["publish", "site", "--title", "Notes"]);
     assert!(published.starts_with("site is written: "), "{published}");
     let page = |file: &str| fs::read_to_string(project.folder.path().join("site").join(file)).unwrap();
     assert!(page("index.html").contains("Notes"));
-    assert!(page("pages/auth.md.html").contains("A token is checked."));
+    assert!(page("pages/notes/auth.md.html").contains("A token is checked."));
     assert!(project.done(&["publish", "site", "--title", "Notes"]).starts_with("site is as it was: "));
     let refused = project.kb(&["publish", "notes"]);
     assert!(refused.code == Some(2) && refused.error.contains("is not replaced"), "{}", refused.error);
@@ -159,7 +184,7 @@ fn the_check_of_a_base_finds_an_index_that_differs_and_builds_it_again() {
         found.out
     );
     project.done(&["doctor", "--repair"]);
-    assert!(project.done(&["query", "token"]).starts_with("1. auth.md:1"));
+    assert!(project.done(&["query", "token"]).starts_with("1. notes/auth.md:1"));
 }
 
 /// The file of the base below a state folder.

@@ -1,5 +1,6 @@
 //! How the files of a folder come into a base: read one after the other, and written in batches.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,9 @@ impl Indexed {
     }
 }
 
-/// Indexes the files of a folder. What is in the base already and has not changed stays as it is, so an indexing that was interrupted
-/// continues where it is called again. `progress` is called after each batch.
+/// Indexes the files of a folder as documents whose paths begin with `name`, the folder's own name in the base (empty, or without slashes at
+/// its ends). What is in the base already and has not changed stays as it is, so an indexing that was interrupted continues where it is called
+/// again. Documents below `name` whose files are gone end. `progress` is called after each batch.
 ///
 /// # Errors
 /// The folder cannot be read, or the base cannot be changed. A file that cannot be read is left out, with the reason.
@@ -45,22 +47,36 @@ pub async fn index_folder(
     base: &KnowledgeBase,
     namespace: &str,
     folder: &Path,
+    name: &str,
     is_untrusted: bool,
     mut progress: impl FnMut(&Indexed),
 ) -> Result<Indexed, IndexError> {
     let limits = ReadLimits::default();
     let mut indexed = Indexed::default();
+    let below = if name.is_empty() { String::new() } else { format!("{name}/") };
     let (mut batch, mut bytes) = (Vec::new(), 0);
+    // Files that are there, and files and folders of which it is not known.
+    let (mut there, mut unread) = (HashSet::new(), Vec::new());
     for found in files(folder) {
-        match read(found, &limits) {
+        match read(found, &below, &limits) {
             Ok((document, size, left_out)) => {
                 left_out.iter().for_each(|why| indexed.leave_out(&document.path, why));
+                there.insert(document.path.clone());
                 bytes += size;
                 batch.push(NewDocument { is_untrusted, ..document });
             }
             Err(FileError::Folder { path, source }) => return Err(FileError::Folder { path, source }.into()),
             Err(FileError::LeftOut { path, why }) => indexed.leave_out(&path, &why),
-            Err(error) => indexed.leave_out("", &error),
+            Err(error) => {
+                indexed.leave_out("", &error);
+                unread.push(match error {
+                    FileError::Unreadable { path, .. } => format!("{below}{path}"),
+                    FileError::IgnoreFile { .. }
+                    | FileError::Folder { .. }
+                    | FileError::NameNotUtf8 { .. }
+                    | FileError::LeftOut { .. } => below.clone(),
+                });
+            }
         }
         if batch.len() == BATCH || bytes >= BATCH_BYTES {
             bytes = 0;
@@ -69,17 +85,20 @@ pub async fn index_folder(
         }
     }
     write(base, namespace, batch, &mut indexed).await?;
+    let keep = move |path: &str| there.contains(path) || unread.iter().any(|unread| path.starts_with(unread.as_str()));
+    indexed.written.ended += base.end_documents_below(namespace, &below, keep).await?;
     progress(&indexed);
     Ok(indexed)
 }
 
 fn read(
     found: Result<FileFound, FileError>,
+    below: &str,
     limits: &ReadLimits,
 ) -> Result<(NewDocument, u64, Vec<LeftOut>), FileError> {
     let found = found?;
     let bytes = found.read(limits)?;
-    match read_document(&found.path, &bytes, limits) {
+    match read_document(&format!("{below}{}", found.path), &bytes, limits) {
         Ok(mut document) => {
             let left_out = std::mem::take(&mut document.leaves_out);
             Ok((NewDocument::of(document, false), found.bytes, left_out))

@@ -15,12 +15,12 @@
 //! ```
 //! use callboard_knowledge::documents::{ReadLimits, read_document};
 //!
-//! let text = "# Gate\n\nOpens at nine.\n\n## Keys\n\nSee [the desk](desk.md#hours).\n";
+//! let text = "# Gate\n\nOpens at nine.\n\n## Keys\n\nSee [the times](times.md#hours).\n";
 //! let document = read_document("house/gate.md", text.as_bytes(), &ReadLimits::default())?;
 //! assert_eq!(document.title, "Gate");
 //! assert_eq!(document.passages[1].title, "Gate > Keys");
 //! assert_eq!(document.passages[1].lines, 5..=7);
-//! assert_eq!(document.links[0].to, "house/desk.md");
+//! assert_eq!(document.links[0].to, "house/times.md");
 //! # Ok::<(), callboard_knowledge::documents::LeftOut>(())
 //! ```
 

@@ -1,7 +1,9 @@
 //! The agents of a board that carry intents out.
 
 use callboard::actors::DelegationError;
-use callboard::messages::{ChainStep, Command, Complexity, Durability, Effect, Json, Limits, RunResult};
+use callboard::messages::{
+    ChainStep, Command, Complexity, Durability, Effect, Json, Limits, RunResult, Task, TraceParent,
+};
 use callboard::{Agent, AgentSpec, Terminal, Turn, TurnError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -44,10 +46,7 @@ pub fn agents(base: &KnowledgeBase) -> [AgentSpec; 2] {
 ///
 /// # Errors
 /// The payload or the config has no JSON form.
-pub fn task(
-    envelope: &ConsumerIntentEnvelope,
-    config: &IntentLoopConfig,
-) -> Result<callboard::messages::Task, serde_json::Error> {
+pub fn task(envelope: &ConsumerIntentEnvelope, config: &IntentLoopConfig) -> Result<Task, serde_json::Error> {
     let request = IntentRequest { envelope: envelope.clone(), config: config.clone() };
     let body = match envelope.intent {
         Intent::QueryTruth => "query_truth",
@@ -58,11 +57,9 @@ pub fn task(
     let handoffs = config.max_iterations.saturating_add(2);
     let limits = Limits { handoffs, agents: 8, ..Limits::of(Complexity::Complex) };
     let durability = if envelope.intent.changes() { Durability::Sync } else { Durability::Buffered };
-    Ok(callboard::messages::Task::new(body)
-        .to(LOOP_AGENT)
-        .input(Json::of(request)?)
-        .limits(limits)
-        .durability(durability))
+    let mut task = Task::new(body).to(LOOP_AGENT).input(Json::of(request)?).limits(limits).durability(durability);
+    task.trace_parent = envelope.trace.as_deref().and_then(TraceParent::parse).map(Box::new);
+    Ok(task)
 }
 
 /// Reads the result of the run of an intent.

@@ -40,12 +40,24 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be read.
     pub async fn read_facts(&self, query: ReadFacts) -> Result<Retrieved, KnowledgeError> {
-        let again = query.clone();
-        match self.read(move |connection| retrieve(connection, &query)).await {
+        self.read_facts_by(StagedText, query).await
+    }
+
+    /// As [`KnowledgeBase::read_facts`], with another retriever.
+    ///
+    /// # Errors
+    /// The base or the retriever's index cannot be read.
+    pub async fn read_facts_by(
+        &self,
+        retriever: impl Retriever + Clone + 'static,
+        query: ReadFacts,
+    ) -> Result<Retrieved, KnowledgeError> {
+        let (again, by) = (query.clone(), retriever.clone());
+        match self.read(move |connection| retriever.retrieve(connection, &query)).await {
             // It is derived from the rows, so nothing is lost.
             Err(KnowledgeError::DamagedIndex) => {
                 self.repair().await?;
-                self.read(move |connection| retrieve(connection, &again)).await
+                self.read(move |connection| by.retrieve(connection, &again)).await
             }
             result => result,
         }

@@ -110,12 +110,35 @@ impl KnowledgeBase {
     pub async fn end_document(&self, namespace: &str, path: &str) -> Result<bool, KnowledgeError> {
         let (namespace, path) = (namespace.to_owned(), path.to_owned());
         self.write(move |connection, now| {
-            let Some((document, _)) = find(connection, &namespace, &path)? else { return Ok(false) };
-            for (item, _, _) in passages(connection, document)? {
-                end(connection, item, now)?;
-            }
-            connection.prepare_cached("UPDATE kb_documents SET hash = x'' WHERE id = ?1")?.execute([document])?;
+            let Some((document, ..)) = find(connection, &namespace, &path)? else { return Ok(false) };
+            end_all(connection, document, now)?;
             Ok(true)
+        })
+        .await
+    }
+}
+
+impl KnowledgeBase {
+    /// Ends the documents below a folder of a namespace that are not to be kept. Returns how many passages ended.
+    pub(crate) async fn end_documents_below(
+        &self,
+        namespace: &str,
+        folder: &str,
+        keep: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<usize, KnowledgeError> {
+        let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
+        self.write(move |connection, now| {
+            let mut find = connection
+                .prepare("SELECT id, path FROM kb_documents WHERE namespace = ?1 AND hash <> x'' ORDER BY id")?;
+            let rows = find.query_map([&namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let documents: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
+            let mut ended = 0;
+            for (document, path) in documents {
+                if path.starts_with(&folder) && !keep(&path) {
+                    ended += end_all(connection, document, now)?;
+                }
+            }
+            Ok(ended)
         })
         .await
     }
@@ -129,8 +152,10 @@ fn write(
 ) -> Result<Written, KnowledgeError> {
     let NewDocument { path, title, hash, is_untrusted, passages: new } = document;
     let known = find(connection, namespace, path)?;
-    if let Some((_, has)) = &known
+    // A document that is no longer trusted, or is trusted now, is written again.
+    if let Some((_, has, was_untrusted)) = &known
         && has.as_slice() == hash
+        && was_untrusted == is_untrusted
     {
         return Ok(Written { kept: new.len(), ..Written::default() });
     }
@@ -142,7 +167,7 @@ fn write(
         )?
         .execute(params![namespace, path, title, hash, millis(now), is_untrusted])?;
     let id = match known {
-        Some((id, _)) => id,
+        Some((id, ..)) => id,
         None => connection.last_insert_rowid(),
     };
     let mut old = passages(connection, id)?;
@@ -201,10 +226,21 @@ fn end(connection: &Connection, item: ItemId, now: Timestamp) -> Result<(), Know
     graph::end_item(connection, item, now)
 }
 
-/// The row and the hash of a document.
-fn find(connection: &Connection, namespace: &str, path: &str) -> Result<Option<(i64, Vec<u8>)>, KnowledgeError> {
-    let mut find = connection.prepare_cached("SELECT id, hash FROM kb_documents WHERE namespace = ?1 AND path = ?2")?;
-    Ok(find.query_row([namespace, path], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+/// Ends all passages of a document. Returns how many there were.
+fn end_all(connection: &Connection, document: i64, now: Timestamp) -> Result<usize, KnowledgeError> {
+    let passages = passages(connection, document)?;
+    for (item, _, _) in &passages {
+        end(connection, *item, now)?;
+    }
+    connection.prepare_cached("UPDATE kb_documents SET hash = x'' WHERE id = ?1")?.execute([document])?;
+    Ok(passages.len())
+}
+
+/// The row of a document, its hash, and whether it is untrusted.
+fn find(connection: &Connection, namespace: &str, path: &str) -> Result<Option<(i64, Vec<u8>, bool)>, KnowledgeError> {
+    let mut find = connection
+        .prepare_cached("SELECT id, hash, is_untrusted FROM kb_documents WHERE namespace = ?1 AND path = ?2")?;
+    Ok(find.query_row([namespace, path], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?)
 }
 
 /// The passages that a document has now, with titles and texts.

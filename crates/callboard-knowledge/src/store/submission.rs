@@ -178,16 +178,39 @@ fn insert(
 ) -> Result<ItemId, KnowledgeError> {
     let title = statement.triple().map_or("", |triple| &triple.subject);
     let item = items::insert(connection, &NewItem { namespace, title, body: statement.text() }, now)?;
+    let row = FactRow { item, id: statement.id(namespace), namespace, statement, state, valid_from: now };
+    insert_row(connection, &row, 0, 0)?;
+    Ok(item)
+}
+
+/// A row of the table of facts.
+pub(super) struct FactRow<'a> {
+    pub(super) item: ItemId,
+    pub(super) id: FactId,
+    pub(super) namespace: &'a str,
+    pub(super) statement: &'a Statement,
+    pub(super) state: FactState,
+    pub(super) valid_from: Timestamp,
+}
+
+/// Adds a row with so many revisions and sources.
+pub(super) fn insert_row(
+    connection: &Connection,
+    row: &FactRow<'_>,
+    revision: u64,
+    sources: u64,
+) -> Result<(), KnowledgeError> {
+    let FactRow { item, id, namespace, statement, state, valid_from } = *row;
     let (written, forms) = (statement.triple(), statement.triple_form());
     connection
         .prepare_cached(
             "INSERT INTO kb_facts (item, fact, namespace, subject, predicate, value, subject_form, predicate_form,
                  value_form, state, valid_from, revision, source_count)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             item,
-            statement.id(namespace).0.as_bytes(),
+            id.0.as_bytes(),
             namespace,
             written.map(|triple| &triple.subject),
             written.map(|triple| &triple.predicate),
@@ -196,9 +219,28 @@ fn insert(
             forms.map(|triple| &triple.predicate),
             forms.map(|triple| &triple.value),
             state.name(),
-            millis(now),
+            millis(valid_from),
+            revision,
+            sources,
         ])?;
-    Ok(item)
+    Ok(())
+}
+
+/// Keeps a source of a fact.
+pub(super) fn insert_source(
+    connection: &Connection,
+    item: ItemId,
+    ordinal: i64,
+    source: &Source,
+) -> Result<(), KnowledgeError> {
+    let Source { by, place, run, turn, at, is_untrusted } = source;
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_sources (item, ordinal, submitter, place, run, turn, at, is_untrusted)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![item, ordinal, by, place, run, turn, millis(*at), is_untrusted])?;
+    Ok(())
 }
 
 /// Adds a source; returns whether it is kept, or only counted.
@@ -209,13 +251,7 @@ fn add_source(connection: &Connection, item: ItemId, source: &Source) -> Result<
     if count > MAX_SOURCES {
         return Ok(false);
     }
-    let Source { by, place, run, turn, at, is_untrusted } = source;
-    connection
-        .prepare_cached(
-            "INSERT INTO kb_sources (item, ordinal, submitter, place, run, turn, at, is_untrusted)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![item, count, by, place, run, turn, millis(*at), is_untrusted])?;
+    insert_source(connection, item, count, source)?;
     Ok(true)
 }
 

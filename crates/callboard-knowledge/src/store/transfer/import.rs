@@ -15,7 +15,7 @@ use crate::store::error::KnowledgeError;
 use crate::store::facts::item_of;
 use crate::store::graph::join;
 use crate::store::items::{self, ItemId, millis};
-use crate::store::submission::MAX_SOURCES;
+use crate::store::submission::{FactRow, MAX_SOURCES, insert_row, insert_source};
 use crate::store::{KnowledgeBase, upkeep};
 use crate::words::normalised;
 
@@ -254,49 +254,16 @@ fn fact(connection: &Connection, fact: &Fact) -> Result<(), Wrong> {
     let title = statement.triple().map_or("", |triple| &triple.subject);
     let row = items::NewItem { namespace, title, body: statement.text() };
     items::restore(connection, *item, &row, *since, *ended_at)?;
-    let (written, forms) = (statement.triple(), statement.triple_form());
-    connection
-        .prepare_cached(
-            "INSERT INTO kb_facts (item, fact, namespace, subject, predicate, value, subject_form, predicate_form,
-                 value_form, state, valid_from, revision, source_count)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-        )?
-        .execute(params![
-            item,
-            id.0.as_bytes(),
-            namespace,
-            written.map(|triple| &triple.subject),
-            written.map(|triple| &triple.predicate),
-            written.map(|triple| &triple.value),
-            forms.map(|triple| &triple.subject),
-            forms.map(|triple| &triple.predicate),
-            forms.map(|triple| &triple.value),
-            state.name(),
-            millis(*valid_from),
-            revision,
-            source_count,
-        ])?;
+    let row =
+        FactRow { item: *item, id: *id, namespace, statement: &statement, state: *state, valid_from: *valid_from };
+    insert_row(connection, &row, *revision, *source_count)?;
     for form in &fact.forms {
         connection
             .prepare_cached("INSERT INTO kb_forms (form, item) VALUES (?1, ?2)")?
             .execute(params![form.0.as_bytes(), item])?;
     }
     for (source, ordinal) in fact.sources.iter().zip(1_i64..) {
-        connection
-            .prepare_cached(
-                "INSERT INTO kb_sources (item, ordinal, submitter, place, run, turn, at, is_untrusted)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?
-            .execute(params![
-                item,
-                ordinal,
-                source.by,
-                source.place,
-                source.run,
-                source.turn,
-                millis(source.at),
-                source.is_untrusted
-            ])?;
+        insert_source(connection, *item, ordinal, source)?;
     }
     for entry in &fact.history {
         connection
