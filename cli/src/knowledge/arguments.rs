@@ -54,6 +54,8 @@ pub(crate) enum KbCommand {
     Import(Import),
     /// Copy the file of the base, also while other processes use it
     Backup(Backup),
+    /// Put a backup in the place of the base, which is kept beside; it is checked first
+    Restore(Restore),
 }
 
 impl KbCommand {
@@ -70,6 +72,7 @@ impl KbCommand {
             | Self::Export(Export { place, .. })
             | Self::Import(Import { place, .. })
             | Self::Backup(Backup { place, .. })
+            | Self::Restore(Restore { place, .. })
             | Self::Predicate(Predicate { place, .. }) => &place.common,
         }
     }
@@ -235,6 +238,15 @@ pub(crate) struct Import {
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// The file to write, which must not exist
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]

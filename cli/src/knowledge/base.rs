@@ -7,6 +7,7 @@ use callboard_knowledge::facts::{Fact, FactId};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use callboard_private::Folder;
 
+use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, brief, shown_path};
 use crate::stores::Stores;
@@ -18,8 +19,7 @@ fn file(stores: &Stores) -> PathBuf {
 
 /// Opens the base, which has to exist.
 pub(super) fn open(stores: &Stores) -> Result<KnowledgeBase, Failure> {
-    let file = file(stores);
-    KnowledgeBase::open(&file, &Env::system()).map_err(|error| failure(&error))
+    KnowledgeBase::open(&file(stores), &Env::system()).map_err(|error| not_opened(stores, &error))
 }
 
 /// Opens the base, if the project has one.
@@ -27,16 +27,44 @@ pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Fa
     match KnowledgeBase::open(&file(stores), &Env::system()) {
         Ok(base) => Ok(Some(base)),
         Err(KnowledgeError::Missing { .. }) => Ok(None),
-        Err(error) => Err(failure(&error)),
+        Err(error) => Err(not_opened(stores, &error)),
     }
 }
 
 /// Opens the base, and makes one where there is none.
 pub(super) fn create(stores: &Stores) -> Result<KnowledgeBase, Failure> {
+    KnowledgeBase::create(&place(stores)?, &Env::system()).map_err(|error| not_opened(stores, &error))
+}
+
+/// Where the base is or will be, in a folder that exists.
+pub(super) fn place(stores: &Stores) -> Result<PathBuf, Failure> {
     let file = file(stores);
     let folder = file.parent().unwrap_or(&file);
     Folder::create(folder).map_err(|error| Failure::failed(format!("the folder of facts: {error}")))?;
-    KnowledgeBase::create(&file, &Env::system()).map_err(|error| failure(&error))
+    Ok(file)
+}
+
+/// Why the base cannot be opened, with its file and the command that helps.
+fn not_opened(stores: &Stores, error: &KnowledgeError) -> Failure {
+    let (file, line) = (shown_path(&file(stores)), |command| command_line(command, stores.named()));
+    match error {
+        KnowledgeError::Missing { .. } => Failure::not_found(format!(
+            "there is no base of facts at {file}; `{}` makes one of the files in PATH",
+            line("kb init PATH")
+        )),
+        KnowledgeError::Damaged { .. } | KnowledgeError::NotABase => {
+            let what = match error {
+                KnowledgeError::Damaged { cause } => format!("is damaged ({cause})"),
+                _ => "is not a base of facts".to_owned(),
+            };
+            Failure::failed(format!(
+                "{file} {what}; `{}` puts a backup in its place, and keeps it beside",
+                line("kb restore FILE")
+            ))
+        }
+        KnowledgeError::Full => failure(error).with(&format!("the base is {file}")),
+        error => failure(error),
+    }
 }
 
 /// The failure that an error of the base is.
@@ -45,6 +73,8 @@ pub(super) fn failure(error: &KnowledgeError) -> Failure {
         KnowledgeError::Missing { .. } | KnowledgeError::NoSuchFact { .. } => Exit::NotFound,
         KnowledgeError::Fact(_) => Exit::Usage,
         KnowledgeError::Busy
+        | KnowledgeError::InUse { .. }
+        | KnowledgeError::Replaced { .. }
         | KnowledgeError::Closed
         | KnowledgeError::Failed { .. }
         | KnowledgeError::DamagedIndex => Exit::Unavailable,
@@ -52,7 +82,7 @@ pub(super) fn failure(error: &KnowledgeError) -> Failure {
             return Failure::file(error, format!("{}: {error}", shown_path(path)));
         }
         KnowledgeError::Text(error) => return Failure::file(error, format!("the export cannot be written: {error}")),
-        KnowledgeError::Export { .. } | KnowledgeError::NotEmpty => Exit::Usage,
+        KnowledgeError::Export { .. } | KnowledgeError::NotEmpty | KnowledgeError::Backup { .. } => Exit::Usage,
         KnowledgeError::NotABase
         | KnowledgeError::TooNew { .. }
         | KnowledgeError::Damaged { .. }

@@ -39,6 +39,7 @@ async fn command(command: &KbCommand) -> Result<Page, Failure> {
         KbCommand::Export(export) => transfer::export(export).await,
         KbCommand::Import(import) => transfer::import(import).await,
         KbCommand::Backup(backup) => transfer::backup(backup).await,
+        KbCommand::Restore(restore) => transfer::restore(restore).await,
         KbCommand::Predicate(predicate) => submissions::predicate(predicate).await,
     }
 }

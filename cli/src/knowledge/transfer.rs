@@ -1,19 +1,19 @@
-//! `callboard kb export`, `kb import` and `kb backup`.
+//! `callboard kb export`, `kb import`, `kb backup` and `kb restore`.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use callboard_knowledge::KnowledgeError;
-use callboard_knowledge::store::Transferred;
+use callboard_knowledge::store::{Restored, Transferred};
+use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use serde_json::json;
 
 use crate::atomic_file::AtomicFile;
 use crate::page::{Failure, Page, grouped, shown_path};
 use crate::values::{open_given, reason};
 
-use super::arguments::{Backup, Export, Import};
-use super::base::{create, failure, open};
+use super::arguments::{Backup, Export, Import, Restore};
+use super::base::{create, failure, open, place};
 
 /// Exports the base. The file gets its name once it is complete.
 pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
@@ -71,6 +71,23 @@ pub(super) async fn backup(backup: &Backup) -> Result<Page, Failure> {
     base.copy_to(&backup.file).await.map_err(|error| failure(&error))?;
     let text = format!("the base is copied to {}\n", shown_path(&backup.file));
     Ok(Page::new(text, json!({ "file": backup.file })))
+}
+
+/// Puts a backup in the place of the base.
+pub(super) async fn restore(restore: &Restore) -> Result<Page, Failure> {
+    let place = place(&restore.place.common.choice.stores()?)?;
+    let restored = KnowledgeBase::restore(&place, &restore.file).await.map_err(|error| failure(&error))?;
+    let Restored { counts, kept } = &restored;
+    let mut text = format!(
+        "the base is that of {}: {} documents, {} facts\n",
+        shown_path(&restore.file),
+        grouped(counts.documents),
+        grouped(counts.current + counts.disputed + counts.invalid)
+    );
+    if let Some(kept) = kept {
+        text.push_str(&format!("the earlier one is {}\n", shown_path(kept)));
+    }
+    Ok(Page { done: Some("the base is restored".to_owned()), ..Page::new(text, json!(restored)) })
 }
 
 fn page(what: &str, moved: &Transferred) -> Page {

@@ -228,3 +228,68 @@ fn an_export_is_imported_into_another_project_or_refused_whole() {
     let twice = other.kb(&["backup", "copy.db"]);
     assert!(twice.code == Some(2) && twice.error.contains("copy.db"), "{}", twice.error);
 }
+
+#[test]
+fn a_backup_takes_the_place_of_a_base_that_no_process_has_open() {
+    let project = Project::new(&[]);
+    project.done(&["submit", "Keys rotate each month."]);
+    project.done(&["backup", "copy.db"]);
+    project.done(&["submit", "The gate opens at nine."]);
+    let base = walk(project.state.path());
+    let lock = fs::File::open(format!("{}-lock", base.display())).unwrap();
+    lock.lock_shared().unwrap();
+    let held = project.kb(&["restore", "copy.db"]);
+    assert!(held.code == Some(6) && held.error.contains("stop it (such as `callboard serve`)"), "{}", held.error);
+    drop(lock);
+    let restored = project.done(&["restore", "copy.db"]);
+    let kept = restored.lines().find_map(|line| line.strip_prefix("the earlier one is ")).unwrap();
+    assert!(restored.starts_with("the base is that of copy.db: 0 documents, 1 facts\n"), "{restored}");
+    assert!(project.done(&["doctor"]).contains("1 facts"));
+    fs::write(project.folder.path().join("text.txt"), "no base").unwrap();
+    let refused = project.kb(&["restore", "text.txt"]);
+    let why = "text.txt cannot be restored: it is damaged (file is not a database); nothing was changed";
+    assert!(refused.code == Some(2) && refused.error.contains(why), "{}", refused.error);
+    project.done(&["restore", kept]);
+    assert!(project.done(&["doctor"]).contains("2 facts"));
+}
+
+#[test]
+fn every_command_names_a_damaged_base_and_how_a_backup_is_put_in_its_place() {
+    let project = Project::new(&[]);
+    project.done(&["submit", "Keys rotate each month.", "--store", "facts"]);
+    project.done(&["backup", "copy.db", "--store", "facts"]);
+    let base = project.folder.path().join("facts/knowledge/facts.db");
+    let whole = fs::read(&base).unwrap();
+    fs::write(project.folder.path().join("one.md"), "# One\n").unwrap();
+    for damaged in
+        [&b"no database, but a text that is long enough to be read as one".repeat(9)[..], &whole[..5000], b""]
+    {
+        let _ = fs::remove_file(format!("{}-wal", base.display()));
+        fs::write(&base, damaged).unwrap();
+        for arguments in [
+            &["query", "keys"][..],
+            &["submit", "Keys rotate."],
+            &["invalidate", "keys rotate each month", "--yes"],
+            &["accept", "fact-1", "--yes"],
+            &["log", "fact-1"],
+            &["init", "notes"],
+            &["doctor"],
+            &["predicate", "opens at", "single"],
+            &["publish", "site"],
+            &["export", "facts.jsonl"],
+            &["import", "one.md"],
+            &["backup", "other.db"],
+        ] {
+            let printed = project.kb(&[arguments, &["--store", "facts"]].concat());
+            let line = "`callboard kb restore FILE --store facts` puts a backup in its place";
+            let is_told = printed.error.contains("facts/knowledge/facts.db is ") && printed.error.contains(line);
+            assert!(printed.code == Some(1) && is_told, "{arguments:?}: {:?} {}", printed.code, printed.error);
+        }
+        assert!(fs::read(&base).unwrap() == damaged, "the file was changed");
+        project.done(&["restore", "copy.db", "--store", "facts"]);
+        assert!(project.done(&["query", "keys", "--store", "facts"]).contains("Keys rotate each month."));
+    }
+    let missing = project.kb(&["query", "keys", "--store", "others"]);
+    let line = "`callboard kb init PATH --store others` makes one";
+    assert!(missing.code == Some(3) && missing.error.contains(line), "{}", missing.error);
+}

@@ -220,6 +220,9 @@ impl Refused {
             KnowledgeError::Predicate { .. } => "predicate",
             KnowledgeError::Missing { .. }
             | KnowledgeError::NotABase
+            | KnowledgeError::InUse { .. }
+            | KnowledgeError::Replaced { .. }
+            | KnowledgeError::Backup { .. }
             | KnowledgeError::Export { .. }
             | KnowledgeError::NotEmpty
             | KnowledgeError::Text(_)

@@ -15,8 +15,10 @@ pub enum KnowledgeError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// The file is a database, but not a base of facts.
-    #[error("the file is a database of something else; name another file")]
+    /// The file is empty or a database of something else.
+    #[error(
+        "the file is not a base of facts; `callboard kb restore FILE` puts a backup in its place, and keeps it beside"
+    )]
     NotABase,
     /// A newer build wrote it.
     #[error("the base has version {version}, and this build knows versions up to {known}; use a newer callboard")]
@@ -28,7 +30,7 @@ pub enum KnowledgeError {
     },
     /// The file is damaged.
     #[error(
-        "the base is damaged ({cause}); put a copy that `callboard kb backup` made in the place of its file, or remove the file and make the base again with `callboard kb init`"
+        "the base is damaged ({cause}); `callboard kb restore FILE` puts a backup in its place, and keeps it beside"
     )]
     Damaged {
         /// What SQLite reports.
@@ -43,6 +45,28 @@ pub enum KnowledgeError {
     /// Another process was writing all the time.
     #[error("another process has been writing to the base for 10 s; repeat the change")]
     Busy,
+    /// A process has the base open whose file is to be replaced.
+    #[error(
+        "a process has the base {path} open; stop it (such as `callboard serve`) or wait until it has ended, and repeat the command"
+    )]
+    InUse {
+        /// The file of the base.
+        path: PathBuf,
+    },
+    /// Another process was replacing the file of the base all the time.
+    #[error("another process has been replacing the base {path} for 10 s; repeat the command when it has ended")]
+    Replaced {
+        /// The file of the base.
+        path: PathBuf,
+    },
+    /// A file cannot be put in the place of a base.
+    #[error("{path} cannot be restored: {why}; nothing was changed")]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The store did not report whether a change is on disk, so this process makes no more.
     #[error(
         "a change could not be written to disk ({cause}); open the base again, and repeat what was not acknowledged"

@@ -8,8 +8,11 @@ pub(crate) mod facts;
 mod graph;
 mod history;
 pub(crate) mod items;
+mod lock;
 mod once;
+mod restoring;
 mod schema;
+mod staging;
 mod submission;
 mod transfer;
 mod upkeep;
@@ -30,6 +33,9 @@ pub use changes::{Applied, ChangeKind, ChangeRequest, ChangedFact, EdgeOfGraph, 
 pub use documents::{NewDocument, NewPassage, Written};
 pub use error::KnowledgeError;
 pub use history::Revision;
+use lock::Lock;
+pub use restoring::Restored;
+use staging::Staging;
 pub use submission::{Submission, Submitted};
 pub use transfer::Transferred;
 pub use upkeep::{Counts, Finding};
@@ -55,6 +61,8 @@ struct Shared {
     readers: Mutex<Vec<Connection>>,
     permits: Semaphore,
     ended: Mutex<Option<Ended>>,
+    /// The last field: it is dropped once the readers are closed. The writer has a share of its own.
+    lock: Arc<Lock>,
 }
 
 impl KnowledgeBase {
@@ -63,7 +71,11 @@ impl KnowledgeBase {
     /// # Errors
     /// The file cannot be used, is no base, is damaged, or was written by a newer build.
     pub fn create(path: &Path, env: &Env) -> Result<Self, KnowledgeError> {
-        Self::open_with(path, env, OpenFlags::SQLITE_OPEN_CREATE)
+        let lock = Lock::share(path)?;
+        if !is_there(path)? {
+            make(path)?;
+        }
+        Self::open_locked(path, env, lock)
     }
 
     /// Opens a base.
@@ -71,25 +83,29 @@ impl KnowledgeBase {
     /// # Errors
     /// As for [`KnowledgeBase::create`], and there is none.
     pub fn open(path: &Path, env: &Env) -> Result<Self, KnowledgeError> {
-        match std::fs::metadata(path) {
-            Ok(_) => Self::open_with(path, env, OpenFlags::empty()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(KnowledgeError::Missing { path: path.to_owned() })
-            }
-            Err(error) => Err(KnowledgeError::Io { path: path.to_owned(), error }),
+        if !is_there(path)? {
+            return Err(KnowledgeError::Missing { path: path.to_owned() });
         }
+        Self::open_locked(path, env, Lock::share(path)?)
     }
 
-    fn open_with(path: &Path, env: &Env, flags: OpenFlags) -> Result<Self, KnowledgeError> {
-        let mut connection = connect(path, flags)?;
+    fn open_locked(path: &Path, env: &Env, lock: Lock) -> Result<Self, KnowledgeError> {
+        let lock = Arc::new(lock);
+        let mut connection = opened(path)?;
+        // Before the settings, which change the file.
+        if !schema::is_base(&connection)? {
+            return Err(KnowledgeError::NotABase);
+        }
+        set(&connection)?;
         schema::migrate(&mut connection)?;
         let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
-        let (writer, ended) = Writer::start(connection, env.clone()).map_err(io)?;
+        let (writer, ended) = Writer::start(connection, Arc::clone(&lock), env.clone()).map_err(io)?;
         let shared = Shared {
             path: path.to_owned(),
             readers: Mutex::default(),
             permits: Semaphore::new(READERS),
             ended: Mutex::new(Some(ended)),
+            lock,
         };
         Ok(Self { shared: Arc::new(shared), writer })
     }
@@ -124,7 +140,7 @@ impl KnowledgeBase {
             let mut connection = match taken {
                 Some(connection) => connection,
                 None => {
-                    let connection = connect(&shared.path, OpenFlags::empty())?;
+                    let connection = connect(&shared.path)?;
                     connection.execute_batch(schema::OF_READER)?;
                     connection
                 }
@@ -163,15 +179,57 @@ impl fmt::Debug for KnowledgeBase {
     }
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, KnowledgeError> {
-    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+/// The path of a file beside the file of a base.
+fn with_suffix(base: &Path, suffix: &str) -> PathBuf {
+    let mut path = base.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+fn is_there(path: &Path) -> Result<bool, KnowledgeError> {
+    path.try_exists().map_err(|error| KnowledgeError::Io { path: path.to_owned(), error })
+}
+
+/// Makes an empty base, which appears once it is complete: a file that is no base was not left by a process that was killed.
+fn make(path: &Path) -> Result<(), KnowledgeError> {
+    let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
+    let staging = Staging::beside(path).map_err(io)?;
+    staging.create().map_err(io)?;
+    let mut connection = connect(&staging.path())?;
+    schema::migrate(&mut connection)?;
+    close(connection)?;
+    match staging.keep_as(path) {
+        // Another process has made it meanwhile.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(io),
+    }
+}
+
+/// Closes the only connection to a file, with all of it in the one file.
+fn close(connection: Connection) -> Result<(), KnowledgeError> {
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
+    Ok(connection.close().map_err(|(_, error)| error)?)
+}
+
+fn connect(path: &Path) -> Result<Connection, KnowledgeError> {
+    let connection = opened(path)?;
+    set(&connection)?;
+    Ok(connection)
+}
+
+fn opened(path: &Path) -> Result<Connection, KnowledgeError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Makes the settings of a connection.
+fn set(connection: &Connection) -> Result<(), KnowledgeError> {
     // What a change reports is on disk: the log is synced at each commit.
-    connection.execute_batch(
+    Ok(connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
          PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -16384",
-    )?;
-    Ok(connection)
+    )?)
 }

@@ -1,7 +1,9 @@
 //! What keeps a base sound: its check, its repair, and copies of it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
@@ -9,10 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::KnowledgeError;
+use super::staging::Staging;
 use super::{KnowledgeBase, connect, schema};
 
-/// How many pages are copied before other work may take its turn.
-const PAGES: i32 = 256;
+/// More pages than a base has: a copy is made in one step.
+const PAGES: i32 = i32::MAX;
 
 /// What is wrong with a base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,19 +84,7 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be read.
     pub async fn counts(&self) -> Result<Counts, KnowledgeError> {
-        self.read(|connection| {
-            let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0));
-            Ok(Counts {
-                documents: count("SELECT count(*) FROM kb_documents WHERE hash <> x''")?,
-                passages: count("SELECT count(*) FROM kb_items WHERE document IS NOT NULL AND ended_at IS NULL")?,
-                current: count("SELECT count(*) FROM kb_facts WHERE state = 'current'")?,
-                disputed: count("SELECT count(*) FROM kb_facts WHERE state = 'disputed'")?,
-                invalid: count("SELECT count(*) FROM kb_facts WHERE state = 'invalid'")?,
-                entities: count("SELECT count(*) FROM kb_graph_entities")?,
-                edges: count("SELECT count(*) FROM kb_graph_edges")?,
-            })
-        })
-        .await
+        self.read(counts).await
     }
 
     /// Checks the file, the rules that its rows keep, and the index against the rows. Nothing is changed.
@@ -101,25 +92,7 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be read at all.
     pub async fn check(&self) -> Result<Vec<Finding>, KnowledgeError> {
-        // The check of an index is a statement that writes, though it changes nothing.
-        self.write(|connection, _| {
-            let mut findings = Vec::new();
-            damaged(connection, &mut findings)?;
-            broken_rules(connection, &mut findings)?;
-            for (table, what) in [("kb_text", "what holds"), ("kb_text_past", "what held")] {
-                let check = format!("INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)");
-                match connection.execute(&check, []).map_err(KnowledgeError::from) {
-                    Ok(_) => {}
-                    Err(KnowledgeError::DamagedIndex | KnowledgeError::Damaged { .. }) => findings.push(Finding {
-                        what: format!("the full-text index of {what} differs from the rows"),
-                        is_repairable: true,
-                    }),
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(findings)
-        })
-        .await
+        self.write(|connection, _| findings(connection)).await
     }
 
     /// Makes again what is derived from the rows: the full-text index.
@@ -130,7 +103,8 @@ impl KnowledgeBase {
         self.writer.write(|connection, _| Ok(connection.execute_batch(schema::REBUILD)?)).await
     }
 
-    /// Copies the base, as it is at one moment, into a file that does not exist yet. Others may change the base meanwhile.
+    /// Copies the base, as it is at one moment, into a file that does not exist yet, and that appears once it is complete. Others may change the
+    /// base meanwhile.
     ///
     /// # Errors
     /// The file exists or cannot be written, or the base cannot be read.
@@ -140,17 +114,62 @@ impl KnowledgeBase {
             let path = path.to_owned();
             move |error| KnowledgeError::Io { path, error }
         };
+        let shared = Arc::clone(&self.shared);
         let copying = tokio::task::spawn_blocking(move || {
-            // Created here so that no file is replaced.
-            let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&to).map_err(io(&to))?;
-            let source = connect(&from, OpenFlags::empty())?;
-            let mut target = Connection::open_with_flags(&to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            let _held = Arc::clone(&shared.lock);
+            if fs::symlink_metadata(&to).is_ok() {
+                return Err(io(&to)(io::ErrorKind::AlreadyExists.into()));
+            }
+            let staging = Staging::beside(&to).map_err(io(&to))?;
+            staging.create().map_err(io(&to))?;
+            let source = connect(&from)?;
+            let mut target = Connection::open_with_flags(staging.path(), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            // In one step, and so from one snapshot: a copy in several begins again when another process has changed the base.
             Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)?;
-            drop(target);
-            file.sync_all().map_err(io(&to))
+            target.close().map_err(|(_, error)| error)?;
+            staging.keep_as(&to).map_err(io(&to))
         });
         copying.await.map_err(|_| KnowledgeError::Closed)?
     }
+}
+
+/// What the base of a connection has.
+pub(super) fn counts(connection: &Connection) -> Result<Counts, KnowledgeError> {
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0));
+    Ok(Counts {
+        documents: count("SELECT count(*) FROM kb_documents WHERE hash <> x''")?,
+        passages: count("SELECT count(*) FROM kb_items WHERE document IS NOT NULL AND ended_at IS NULL")?,
+        current: count("SELECT count(*) FROM kb_facts WHERE state = 'current'")?,
+        disputed: count("SELECT count(*) FROM kb_facts WHERE state = 'disputed'")?,
+        invalid: count("SELECT count(*) FROM kb_facts WHERE state = 'invalid'")?,
+        entities: count("SELECT count(*) FROM kb_graph_entities")?,
+        edges: count("SELECT count(*) FROM kb_graph_edges")?,
+    })
+}
+
+/// What is wrong with the base of a connection that writes: the check of an index is a statement that writes, though it changes nothing.
+pub(super) fn findings(connection: &Connection) -> Result<Vec<Finding>, KnowledgeError> {
+    let mut findings = Vec::new();
+    damaged(connection, &mut findings)?;
+    let strange = schema::differences(connection)?.into_iter();
+    findings.extend(strange.map(|what| Finding { what, is_repairable: false }));
+    if !findings.is_empty() && findings.iter().any(|finding| !finding.is_repairable) {
+        // Without their tables the rules cannot be counted.
+        return Ok(findings);
+    }
+    broken_rules(connection, &mut findings)?;
+    for (table, what) in [("kb_text", "what holds"), ("kb_text_past", "what held")] {
+        let check = format!("INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)");
+        match connection.execute(&check, []).map_err(KnowledgeError::from) {
+            Ok(_) => {}
+            Err(KnowledgeError::DamagedIndex | KnowledgeError::Damaged { .. }) => findings.push(Finding {
+                what: format!("the full-text index of {what} differs from the rows"),
+                is_repairable: true,
+            }),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(findings)
 }
 
 /// Adds the rules that rows break.

@@ -1,11 +1,14 @@
 //! The one writer of a base: a thread that makes several changes in one transaction, and answers them after its commit.
 
+use std::sync::Arc;
+
 use callboard::env::Env;
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::KnowledgeError;
+use super::lock::Lock;
 
 /// The most changes that wait for the writer; more wait in their callers.
 const QUEUE: usize = 1024;
@@ -29,12 +32,13 @@ pub(super) struct Writer {
 pub(super) type Ended = oneshot::Receiver<()>;
 
 impl Writer {
-    /// Starts the thread. It ends when all clones of the writer are gone.
-    pub(super) fn start(connection: Connection, env: Env) -> std::io::Result<(Self, Ended)> {
+    /// Starts the thread. It ends when all clones of the writer are gone, and holds the lock until its connection is closed.
+    pub(super) fn start(connection: Connection, lock: Arc<Lock>, env: Env) -> std::io::Result<(Self, Ended)> {
         let (queue, changes) = mpsc::channel(QUEUE);
         let (ended, has_ended) = oneshot::channel();
         std::thread::Builder::new().name("knowledge-writer".to_owned()).spawn(move || {
             work(connection, changes, &env);
+            drop(lock);
             let _ = ended.send(());
         })?;
         Ok((Self { queue }, has_ended))

@@ -7,6 +7,7 @@ mod facts;
 mod intents;
 mod kills;
 mod policy;
+mod restoring;
 mod search;
 mod support;
 mod tools;

@@ -1,5 +1,7 @@
 //! Checks, repairs and copies of a base.
 
+use std::path::Path;
+
 use callboard::env::Env;
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
@@ -10,6 +12,13 @@ use crate::support::{Base, single};
 /// Changes the file behind the base's back.
 fn changed(base: &Base, sql: &str) {
     Connection::open(base.base.path()).unwrap().execute_batch(sql).unwrap();
+}
+
+pub(crate) fn names_in(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
 }
 
 async fn filled() -> Base {
@@ -69,23 +78,17 @@ async fn rows_that_break_a_rule_are_found() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused_and_a_copy_takes_its_place() {
+async fn a_copy_appears_complete_and_replaces_nothing() {
     let base = filled().await;
     let copy = base.folder.path().join("copy.db");
     base.base.copy_to(&copy).await.unwrap();
+    let before = std::fs::read(&copy).unwrap();
     let again = base.base.copy_to(&copy).await.unwrap_err();
     assert!(matches!(again, KnowledgeError::Io { .. }), "{again}");
-    let Base { base: old, folder, .. } = base;
-    let path = old.path().to_owned();
-    old.close().await;
-    std::fs::write(&path, [b"SQLite format 3\0".as_slice(), &[0xff; 4096]].concat()).unwrap();
-    let error = KnowledgeBase::open(&path, &Env::system()).unwrap_err();
-    assert!(matches!(error, KnowledgeError::Damaged { .. }), "{error}");
-    std::fs::copy(&copy, &path).unwrap();
-    let restored = KnowledgeBase::open(&path, &Env::system()).unwrap();
-    assert_eq!(restored.check().await.unwrap(), []);
-    assert_eq!(restored.counts().await.unwrap().current, 1);
-    drop(folder);
+    assert_eq!(std::fs::read(&copy).unwrap(), before);
+    let mut names = names_in(base.folder.path());
+    names.retain(|name| !name.starts_with("knowledge.db"));
+    assert_eq!(names, ["copy.db"]);
 }
 
 #[tokio::test]
@@ -98,14 +101,21 @@ async fn what_is_no_base_is_refused_and_left_as_it_is() {
     let tables: i64 =
         Connection::open(&path).unwrap().query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
     assert_eq!(tables, 1);
+    let empty = folder.path().join("empty.db");
+    std::fs::write(&empty, "").unwrap();
+    let error = KnowledgeBase::create(&empty, &Env::system()).unwrap_err();
+    assert!(matches!(error, KnowledgeError::NotABase), "a base is never empty: {error}");
     let missing = KnowledgeBase::open(&folder.path().join("none.db"), &Env::system()).unwrap_err();
     assert!(matches!(missing, KnowledgeError::Missing { .. }), "{missing}");
 }
 
 #[tokio::test]
-async fn a_base_of_a_newer_build_is_refused() {
+async fn a_base_of_a_newer_build_is_refused_and_a_strange_trigger_is_found() {
     let base = filled().await;
-    changed(&base, "PRAGMA user_version = 99");
+    changed(&base, "CREATE TRIGGER stolen AFTER INSERT ON kb_facts BEGIN DELETE FROM kb_sources; END");
+    let findings = base.base.check().await.unwrap();
+    assert_eq!(findings[0].what, "the base has the trigger stolen, which no base has");
+    changed(&base, "DROP TRIGGER stolen; PRAGMA user_version = 99");
     let error = KnowledgeBase::open(base.base.path(), &Env::system()).unwrap_err();
     assert!(matches!(error, KnowledgeError::TooNew { version: 99, .. }), "{error}");
 }
