@@ -77,6 +77,16 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 1_000,
     },
     Campaign {
+        name: "cycles",
+        about: "SIGKILL at each event of an initialisation: it continues at its cycle, and no ended call of a model is repeated",
+        test: "callboard-knowledge/knowledge",
+        filter: "cycle_kills::an_initialisation",
+        variable: COUNT,
+        unit: "kills",
+        fast: 20,
+        long: 1_000,
+    },
+    Campaign {
         name: "holders",
         about: "SIGKILL of the process with the store while ten runs work on it: all continue",
         test: "callboard-cli/stores",

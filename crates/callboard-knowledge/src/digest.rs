@@ -5,5 +5,10 @@ use sha2::{Digest, Sha256};
 
 /// SHA-256 over the canonical text, in hexadecimal.
 pub(crate) fn sha256(json: &Json) -> String {
-    Sha256::digest(json.canonical()).iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes(json).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SHA-256 over the canonical text.
+pub(crate) fn bytes(json: &Json) -> [u8; 32] {
+    Sha256::digest(json.canonical()).into()
 }

@@ -1,5 +1,6 @@
 //! A base of facts that the agents of a board share.
 
+pub mod cycles;
 mod digest;
 pub mod documents;
 pub mod entities;

@@ -1,11 +1,13 @@
 //! Answers of a language model, of which each claim cites what was found.
 
-use callboard::messages::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::asking::{Ask, IntentError, read_json};
+use super::asking::{Ask, IntentError, question, read_json};
 use crate::search::{Found, Retrieved};
+
+/// What the agent is asked for.
+const TASK: &str = "Answer a question from what was found";
 
 /// The most bytes of results that a model is shown.
 const MAX_SHOWN: usize = 48 << 10;
@@ -98,8 +100,9 @@ pub(super) async fn answer(
         })
         .collect();
     let unreadable = |error: serde_json::Error| IntentError::Unreadable(format!("the answer of {provider}: {error}"));
-    let input = Json::of(serde_json::json!({ "question": query, "results": shown })).map_err(unreadable)?;
-    let answered = ask(provider, "Answer a question from what was found", input).await?;
+    let input = question::<UncheckedAnswer>(TASK, serde_json::json!({ "question": query, "results": shown }))
+        .map_err(unreadable)?;
+    let answered = ask(provider, TASK, input).await?;
     match read_json::<UncheckedAnswer>(&answered) {
         Ok(answer) => Ok(answer.checked(retrieved)),
         Err(error) => Ok(Answer::Refused { why: format!("the answer is not of the form that was asked for: {error}") }),

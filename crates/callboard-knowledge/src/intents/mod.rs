@@ -6,7 +6,7 @@
 
 mod agents;
 mod answer;
-mod asking;
+pub(crate) mod asking;
 mod envelope;
 mod executor;
 mod invalidate;

@@ -1,15 +1,18 @@
 //! The steps of a submission: what it is compared with, what a model judges, and the one transaction that makes it a fact.
 
-use callboard::messages::Json;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::asking::{Ask, IntentError, read_json};
+use super::asking::{Ask, IntentError, question, read_json};
 use super::envelope::{IntentResult, Refused, SubmitPayload};
 use super::origin::Origin;
 use crate::entities::Named;
 use crate::facts::{Contradiction, Fact, FactError, FactState, Similar, Statement, Triple};
 use crate::search::{Depth, Found, ReadFacts};
 use crate::store::{KnowledgeBase, KnowledgeError, Submission};
+
+/// What the agent is asked for.
+const TASK: &str = "Judge a statement";
 
 /// How many similar facts are shown to the submitter and to the model.
 const SIMILAR: usize = 5;
@@ -35,7 +38,7 @@ struct Judgement<'a> {
 }
 
 /// What a model answers about a statement.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Verdict {
     /// Facts of those it was shown that cannot hold together with the statement.
@@ -135,7 +138,7 @@ async fn judged_by(
 ) -> Result<Verdict, IntentError> {
     let judgement = Judgement { statement: statement.text(), similar: similar.to_vec() };
     let unreadable = |error: serde_json::Error| IntentError::Unreadable(format!("the verdict of {provider}: {error}"));
-    let input = Json::of(&judgement).map_err(unreadable)?;
-    let verdict = ask(provider, "Judge a statement", input).await?;
+    let input = question::<Verdict>(TASK, &judgement).map_err(unreadable)?;
+    let verdict = ask(provider, TASK, input).await?;
     read_json(&verdict).map_err(unreadable)
 }

@@ -13,6 +13,9 @@ use super::items::{self, ItemId, NewItem, millis};
 use crate::documents::{Document, Link, Mention};
 use crate::entities::{EntityKind, Named, Relation};
 
+/// What paths of documents begin with that a model wrote, so that none is a file's.
+pub(crate) const SUMMARY: &str = "summary:";
+
 /// A document that is to be indexed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewDocument {
@@ -119,7 +122,8 @@ impl KnowledgeBase {
 }
 
 impl KnowledgeBase {
-    /// Ends the documents below a folder of a namespace that are not to be kept. Returns how many passages ended.
+    /// Ends the documents below a folder of a namespace that are not to be kept. Returns how many passages ended. What a model wrote is below
+    /// no folder of files.
     pub(crate) async fn end_documents_below(
         &self,
         namespace: &str,
@@ -134,11 +138,57 @@ impl KnowledgeBase {
             let documents: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
             let mut ended = 0;
             for (document, path) in documents {
-                if path.starts_with(&folder) && !keep(&path) {
+                let is_below = path.starts_with(&folder) && path.starts_with(SUMMARY) == folder.starts_with(SUMMARY);
+                if is_below && !keep(&path) {
                     ended += end_all(connection, document, now)?;
                 }
             }
             Ok(ended)
+        })
+        .await
+    }
+}
+
+/// What a passage adds to the graph beside what was found when it was indexed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PassageGraph {
+    /// The text of the passage.
+    pub(crate) text: String,
+    /// What it names.
+    pub(crate) entities: Vec<String>,
+    /// How what it names is joined.
+    pub(crate) edges: Vec<(String, Relation, String)>,
+    /// The documents that it refers to, by their paths.
+    pub(crate) links: Vec<String>,
+}
+
+impl KnowledgeBase {
+    /// Adds to the graph what passages of a document name, in one transaction. It may be repeated.
+    pub(crate) async fn add_to_graph(
+        &self,
+        namespace: &str,
+        path: &str,
+        graph: Vec<PassageGraph>,
+    ) -> Result<(), KnowledgeError> {
+        let (namespace, path) = (namespace.to_owned(), path.to_owned());
+        self.write(move |connection, _| {
+            let Some((document, ..)) = find(connection, &namespace, &path)? else { return Ok(()) };
+            let items = passages(connection, document)?;
+            for PassageGraph { text, entities, edges, links } in &graph {
+                let Some((item, ..)) = items.iter().find(|(_, _, body)| body == text) else { continue };
+                let thing =
+                    |name| graph::mention(connection, *item, &namespace, name, EntityKind::Thing, Relation::Mentions);
+                for name in entities {
+                    thing(name)?;
+                }
+                for (source, relation, target) in edges {
+                    if let (Some(source), Some(target)) = (thing(source)?, thing(target)?) {
+                        graph::join(connection, *item, source, target, *relation)?;
+                    }
+                }
+                link(connection, *item, &namespace, &path, links)?;
+            }
+            Ok(())
         })
         .await
     }
@@ -212,8 +262,20 @@ fn name(
             graph::join(connection, item, named, own, Relation::PartOf)?;
         }
     }
-    for link in &passage.links {
-        let target = graph::mention(connection, item, namespace, link, EntityKind::Document, Relation::Links)?;
+    link(connection, item, namespace, path, &passage.links)
+}
+
+/// Joins the document of a passage to those that the passage refers to.
+fn link(
+    connection: &Connection,
+    item: ItemId,
+    namespace: &str,
+    path: &str,
+    links: &[String],
+) -> Result<(), KnowledgeError> {
+    let document = |path, relation| graph::mention(connection, item, namespace, path, EntityKind::Document, relation);
+    for link in links {
+        let (own, target) = (document(path, Relation::PartOf)?, document(link, Relation::Links)?);
         if let (Some(own), Some(target)) = (own, target) {
             graph::join(connection, item, own, target, Relation::Links)?;
         }

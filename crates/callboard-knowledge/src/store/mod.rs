@@ -31,6 +31,7 @@ use tokio::sync::Semaphore;
 
 pub use changes::{Applied, ChangeKind, ChangeRequest, ChangedFact, EdgeOfGraph, Preview};
 pub use documents::{NewDocument, NewPassage, Written};
+pub(crate) use documents::{PassageGraph, SUMMARY};
 pub use error::KnowledgeError;
 pub use history::Revision;
 use lock::Lock;

@@ -3,6 +3,8 @@
 
 #[path = "../../../../tests/campaigns/mod.rs"]
 mod campaigns;
+mod cycle_kills;
+mod cycles;
 mod facts;
 mod intents;
 mod kills;
