@@ -163,6 +163,19 @@ async fn what_fails_for_its_bound_or_its_conditions_is_compensated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_condition_of_what_comes_after_a_success_does_not_hide_the_failure() {
+    let broken = || {
+        workflow()
+            .node(Node::agent("broken", "fail"))
+            .node(Node::agent("next", "echo").after_if("broken", "broken.output.list[0] > 3"))
+    };
+    let result = run(broken(), json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Failed { error: "node broken: terminal error: no".into() });
+    let plan = broken().node(Node::agent("repair", "echo").after_failure_of("broken").input("{{ broken.error }}"));
+    assert_eq!(run(plan, json!("x")).await.output, "failed: terminal error: no");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_only_a_loser_has_done_is_compensated_with_the_rest() {
     let (agents, log) = compensating(builder());
     let loser = [undoable("one", "loser"), Node::agent("hang", "never").after("one")];

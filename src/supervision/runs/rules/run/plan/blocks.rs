@@ -297,16 +297,19 @@ impl Run {
         }
         let level = graph.level(scope.block);
         let outs = &level.shape.nodes[node as usize].outs;
-        let has_conditions = outs.iter().any(|edge| level.conditions[*edge as usize].is_some());
         let is_finished = end.outcome.is_finished();
+        // After a failure only edges for failures are taken: conditions of others might read the output that is missing.
+        let conditions = outs.iter().filter_map(|edge| Some((*edge, level.conditions[*edge as usize].as_ref()?)));
+        let mut tests = conditions
+            .filter(|(edge, _)| is_finished != (level.shape.edges[*edge as usize].on == On::Failure))
+            .peekable();
         let mut holds: BTreeMap<u32, bool> = BTreeMap::new();
-        if has_conditions {
+        if tests.peek().is_some() {
             // The templates may name the node itself.
             if let Some(scope) = self.scope_mut(id) {
                 scope.ends[node as usize] = Some(end.clone());
             }
             let seen = Seen { run: self, graph: &graph, branch: id, view: &end.view };
-            let tests = outs.iter().filter_map(|edge| Some((*edge, level.conditions[*edge as usize].as_ref()?)));
             let tested: Result<_, String> =
                 tests.map(|(edge, test)| Ok((edge, seen.holds(test, &end.output)?))).collect();
             match tested {
