@@ -7,6 +7,8 @@ pub mod entities;
 pub mod facts;
 pub mod indexing;
 pub mod intents;
+#[cfg(feature = "tools")]
+pub mod provider;
 pub mod publishing;
 pub mod search;
 pub mod site;

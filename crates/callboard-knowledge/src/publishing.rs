@@ -9,7 +9,7 @@ use crate::documents::is_markdown;
 use crate::facts::Fact;
 use crate::site::{
     Entity, FactCard, Outline, Page, Place, Published, Section, SiteError, SiteSettings, SiteWriter, SourceRef,
-    TextFormat,
+    StagedSite, TextFormat,
 };
 use crate::store::facts::fact_of;
 use crate::store::items::ItemId;
@@ -49,6 +49,24 @@ pub async fn publish(
     folder: &Path,
     settings: SiteSettings,
 ) -> Result<Published, PublishError> {
+    loop {
+        // Another process may write there too: then this one begins again.
+        if let Some(published) = stage(base, namespace, folder, settings.clone()).await?.publish()? {
+            return Ok(published);
+        }
+    }
+}
+
+/// Writes the site of a namespace beside a folder, whose place it takes by [`StagedSite::publish`].
+///
+/// # Errors
+/// As [`publish`].
+pub async fn stage(
+    base: &KnowledgeBase,
+    namespace: &str,
+    folder: &Path,
+    settings: SiteSettings,
+) -> Result<StagedSite, PublishError> {
     let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
     // One snapshot for both passes: what the outline has is what is written.
     base.read(move |connection| Ok(written(connection, &namespace, &folder, settings))).await?
@@ -59,7 +77,7 @@ fn written(
     namespace: &str,
     folder: &Path,
     settings: SiteSettings,
-) -> Result<Published, PublishError> {
+) -> Result<StagedSite, PublishError> {
     let mut outline = Outline::new();
     let (mut facts, mut entities) = (Vec::new(), Vec::new());
     let documents = documents(connection, namespace)?;

@@ -36,7 +36,7 @@ fn every_link_of_the_site_of_the_documentation_leads_somewhere() {
     pages.iter().for_each(|page| writer.add_page(page).unwrap());
     facts.iter().for_each(|fact| writer.add_fact(fact).unwrap());
     entities.iter().for_each(|entity| writer.add_entity(entity).unwrap());
-    let published = writer.finish().unwrap();
+    let published = writer.finish().unwrap().publish().unwrap().unwrap();
 
     let read = read_pages(&published.folder);
     let mut checked = 0;

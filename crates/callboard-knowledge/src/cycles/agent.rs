@@ -1,6 +1,7 @@
 //! The agent that does the cycles, one turn each.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use callboard::messages::{Command, Effect, Json};
 use callboard::{Agent, AgentSpec, Terminal, Turn, TurnError};
@@ -18,6 +19,9 @@ use crate::store::{KnowledgeBase, KnowledgeError};
 /// The agent whose turns are the cycles of [`init_workflow`](super::init_workflow).
 pub const CYCLE_AGENT: &str = "knowledge-cycle";
 
+/// How long a cycle may work, without the time in which it waits for a model or for people: a folder may have many files.
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
+
 /// What is read: the only folder that the agent reads, and what paths of its documents begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitInputs {
@@ -31,7 +35,7 @@ pub struct InitInputs {
 #[must_use]
 pub fn init_agent(base: &KnowledgeBase, inputs: InitInputs) -> AgentSpec {
     let base = base.clone();
-    AgentSpec::new(CYCLE_AGENT, move || CycleAgent { base: base.clone(), inputs: inputs.clone() })
+    AgentSpec::new(CYCLE_AGENT, move || CycleAgent { base: base.clone(), inputs: inputs.clone() }).timeout(LONGEST)
 }
 
 /// A cycle, as the workflow's nodes give it to the agent.
@@ -57,13 +61,7 @@ struct CycleAgent {
 
 impl Agent for CycleAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
-        // What a model writes must not come here as a document that is written.
-        if turn.node().is_none() || !turn.chain().steps().is_empty() {
-            return Err(TurnError::terminal(format!("{CYCLE_AGENT} works in the nodes of its workflow alone")));
-        }
-        if !turn.authority().allows(Effect::Writes) {
-            return Err(TurnError::terminal("the authority of the run does not have Writes, which this needs"));
-        }
+        check_place(&turn, CYCLE_AGENT, Effect::Writes)?;
         let output = match turn.input()? {
             Cycle::ReadInputs(request) => Json::of(self.read_inputs(&turn, request).await?),
             Cycle::Draft { context, topic } => {
@@ -87,15 +85,18 @@ impl Agent for CycleAgent {
 
 impl CycleAgent {
     async fn read_inputs(&self, turn: &Turn, request: InitRequest) -> Result<ReadInputs, TurnError> {
-        let InitRequest { namespace, is_untrusted, provider, topics, questions, follows_up } = request;
+        let InitRequest { namespace, name, is_untrusted, provider, topics, questions, follows_up } = request;
+        let InitInputs { folder, name: own } = &self.inputs;
+        if name != *own {
+            return Err(TurnError::terminal(format!("{name:?} is to be read, and this agent reads {own:?} alone")));
+        }
         if topics.len() > MAX_TOPICS || questions.len() > MAX_QUESTIONS {
             let text = format!("at most {MAX_TOPICS} topics and {MAX_QUESTIONS} questions can be given");
             return Err(TurnError::terminal(text));
         }
         let answers = answers(turn, questions).await?;
-        let InitInputs { folder, name } = &self.inputs;
         let is_untrusted = is_untrusted || turn.is_tainted();
-        let indexed = index_folder(&self.base, &namespace, folder, name, is_untrusted, |indexed| {
+        let indexed = index_folder(&self.base, &namespace, folder, own, is_untrusted, |indexed| {
             turn.notice(&format!("{} documents are indexed", indexed.documents));
         });
         let indexed = indexed.await.map_err(|error| match error {
@@ -108,7 +109,7 @@ impl CycleAgent {
             Some(_) if topics.is_empty() => usual(),
             Some(_) => lines(topics, MAX_TOPICS),
         };
-        let context = InitContext { namespace, name: name.clone(), provider, topics, answers, follows_up };
+        let context = InitContext { namespace, name, provider, topics, answers, follows_up };
         Ok(ReadInputs { context, indexed })
     }
 
@@ -143,6 +144,19 @@ impl CycleAgent {
     }
 }
 
+/// Refuses turns outside the nodes of a workflow, so that what a model writes does not come here as something to be written.
+pub(super) fn check_place(turn: &Turn, agent: &str, needed: Effect) -> Result<(), TurnError> {
+    if turn.node().is_none() || !turn.chain().steps().is_empty() {
+        return Err(TurnError::terminal(format!("{agent} works in the nodes of its workflow alone")));
+    }
+    if !turn.authority().allows(needed) {
+        return Err(TurnError::terminal(format!(
+            "the authority of the run does not have {needed:?}, which this needs"
+        )));
+    }
+    Ok(())
+}
+
 /// Asks people one question after the other. An empty answer is none.
 async fn answers(turn: &Turn, questions: Vec<String>) -> Result<Vec<Answered>, TurnError> {
     let mut answers = Vec::new();
@@ -157,7 +171,7 @@ async fn answers(turn: &Turn, questions: Vec<String>) -> Result<Vec<Answered>, T
 }
 
 /// What can pass is tried again; what cannot is not.
-fn base_error(error: KnowledgeError) -> TurnError {
+pub(super) fn base_error(error: KnowledgeError) -> TurnError {
     match error {
         error @ (KnowledgeError::Busy | KnowledgeError::Full | KnowledgeError::DamagedIndex) => error.into(),
         error => Terminal(error).into(),

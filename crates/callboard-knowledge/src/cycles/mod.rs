@@ -14,6 +14,8 @@
 //!
 //! Without a provider, only `read_inputs` runs. A process that is killed continues with the nodes that have not ended: their turns are journaled.
 //!
+//! [`publish_workflow`] publishes the site of a namespace.
+//!
 //! What a model writes is checked before it is kept: a claim cites what the model was shown, or it is left out; a name is written in a claim,
 //! or it is no entity; what was written from untrusted input is untrusted. Paths of these documents begin with `summary:`.
 
@@ -21,11 +23,13 @@ mod agent;
 mod asked;
 mod documents;
 mod passages;
+mod publish;
 mod types;
 mod workflow;
 mod writing;
 
 pub use agent::{CYCLE_AGENT, InitInputs, init_agent};
+pub use publish::{PUBLISH_AGENT, PublishRequest, publish_agent, publish_result, publish_task, publish_workflow};
 pub use types::{
     Answered, CandidateDoc, InitContext, InitRequest, Initialised, MAX_QUESTIONS, MAX_TOPICS, QUESTIONS, ReadInputs,
     Related, Summaries, TOPICS,

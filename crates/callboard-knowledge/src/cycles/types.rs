@@ -45,6 +45,8 @@ pub(super) const MAX_LINE: usize = 300;
 pub struct InitRequest {
     /// Where the documents are known.
     pub namespace: String,
+    /// The name of what is read, with which paths of its documents begin: that of [`InitInputs`](super::InitInputs).
+    pub name: String,
     /// What is found in the documents is untrusted input.
     #[serde(default)]
     pub is_untrusted: bool,

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use callboard::messages::{Complexity, Durability, Json, Limits, RunResult, Task};
 use callboard::workflow::{Node, Workflow};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::agent::CYCLE_AGENT;
@@ -78,6 +79,10 @@ pub fn init_task(request: &InitRequest) -> Result<Task, serde_json::Error> {
 /// # Errors
 /// The run did not finish, or its output is not of an initialisation.
 pub fn init_result(result: &RunResult) -> Result<Initialised, IntentError> {
+    output_of(result)
+}
+
+pub(super) fn output_of<T: DeserializeOwned>(result: &RunResult) -> Result<T, IntentError> {
     if result.outcome.is_finished() {
         result.output.parse().map_err(|error| IntentError::Unreadable(format!("the run's output: {error}")))
     } else {

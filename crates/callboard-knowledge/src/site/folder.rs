@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -51,7 +52,7 @@ pub(super) struct Staging {
 }
 
 /// What was published.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// The folder of the site.
     pub folder: PathBuf,
@@ -70,10 +71,7 @@ impl Staging {
             return Err(SiteError::NoName { folder: out.to_owned() });
         };
         check_replaceable(out)?;
-        let parent = match out.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            Some(_) | None => Path::new("."),
-        };
+        let parent = parent_of(out);
         fs::create_dir_all(parent).map_err(failed("create the folder", parent))?;
         let prefix = format!(".{name}.publish-");
         delete_left(parent, &prefix)?;
@@ -115,25 +113,62 @@ impl Staging {
         Ok(())
     }
 
-    /// Puts the site in the place of the old one.
-    pub(super) fn publish(mut self) -> Result<Published, SiteError> {
+    /// Completes the site beside the old one.
+    pub(super) fn complete(mut self) -> Result<StagedSite, SiteError> {
         let digest: String = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let mark =
-            format!("{MARK} It is replaced as a whole when the site is written again.\ncontents: sha256 {digest}\n");
+        let mark = mark_of(&digest);
         self.marker.write_all(mark.as_bytes()).map_err(failed("write", &self.folder.path().join(MARKER)))?;
-        let is_unchanged = fs::read(self.out.join(MARKER)).is_ok_and(|old| old == mark.as_bytes());
-        // Somebody may have put files there meanwhile.
-        check_replaceable(&self.out)?;
-        replace(self.folder.path(), &self.out).map_err(failed("replace", &self.out))?;
-        let published = Published {
-            folder: self.out,
-            files: self.written.len() + 1,
-            bytes: self.bytes + mark.len() as u64,
-            is_unchanged,
-        };
+        let bytes = self.bytes + mark.len() as u64;
+        Ok(StagedSite { out: self.out, folder: self.folder.keep(), digest, files: self.written.len() + 1, bytes })
+    }
+}
+
+fn parent_of(out: &Path) -> &Path {
+    out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn mark_of(digest: &str) -> String {
+    format!("{MARK} It is replaced as a whole when the site is written again.\ncontents: sha256 {digest}\n")
+}
+
+/// A site that is complete, in a folder beside the one that it replaces. It stays there until it takes that one's place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedSite {
+    out: PathBuf,
+    folder: PathBuf,
+    digest: String,
+    files: usize,
+    bytes: u64,
+}
+
+impl StagedSite {
+    /// Whether it will be at this folder.
+    #[must_use]
+    pub fn is_for(&self, out: &Path) -> bool {
+        self.out == out && self.folder.parent().is_some_and(|parent| parent == parent_of(out))
+    }
+
+    /// Puts the site in the place of the old one. Repeated after a crash, it does what is left to do. `None` if the folder is gone, as when
+    /// another site was written to the same place meanwhile: then nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// If the folder has meanwhile something else than a site, or if it cannot be replaced.
+    pub fn publish(self) -> Result<Option<Published>, SiteError> {
+        let Self { out, folder, digest, files, bytes } = self;
+        let mark = mark_of(&digest);
+        let is_this = |folder: &Path| fs::read(folder.join(MARKER)).is_ok_and(|found| found == mark.as_bytes());
+        let is_unchanged = is_this(&out);
+        if is_this(&folder) {
+            // Somebody may have put files there meanwhile.
+            check_replaceable(&out)?;
+            replace(&folder, &out).map_err(failed("replace", &out))?;
+        } else if !is_unchanged {
+            return Ok(None);
+        }
         // The old site is where the new one was written. That it could not be deleted does not change what was published.
-        drop(self.folder);
-        Ok(published)
+        let _ = fs::remove_dir_all(&folder);
+        Ok(Some(Published { folder: out, files, bytes, is_unchanged }))
     }
 }
 
@@ -213,6 +248,28 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_complete_site_takes_the_place_of_the_old_one_once_however_often_it_is_asked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path().join("site");
+        let staged = |text: &str| {
+            let mut staging = Staging::create(&out).unwrap();
+            staging.write(&File::new("index.html", text)).unwrap();
+            staging.complete().unwrap()
+        };
+        let first = staged("first");
+        assert!(!out.exists());
+        assert!(!first.clone().publish().unwrap().unwrap().is_unchanged);
+        // As after a crash between the exchange and the record of it.
+        assert!(first.clone().publish().unwrap().is_some());
+        let second = staged("second");
+        assert_eq!(fs::read_to_string(out.join("index.html")).unwrap(), "first");
+        second.publish().unwrap().unwrap();
+        assert_eq!(first.publish().unwrap(), None);
+        assert_eq!(fs::read_to_string(out.join("index.html")).unwrap(), "second");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_folder_is_replaced_where_two_cannot_be_exchanged() {

@@ -10,7 +10,7 @@ use super::entity_pages::{entity_page, lists};
 use super::error::SiteError;
 use super::fact_pages::{fact_card, facts_page};
 use super::files::File;
-use super::folder::{Published, Staging};
+use super::folder::{StagedSite, Staging};
 use super::front_page::front_pages;
 use super::names;
 use super::outline::{FACTS_OF_PAGE, Outline};
@@ -46,7 +46,7 @@ const ICON: &str = include_str!("assets/icon.svg");
 /// let settings = SiteSettings { title: "Example".to_owned(), about: None, as_of: None };
 /// let mut writer = SiteWriter::create(&folder.path().join("site"), settings, outline)?;
 /// writer.add_page(&page)?;
-/// let published = writer.finish()?;
+/// let published = writer.finish()?.publish()?.expect("nobody else writes there");
 /// assert!(published.folder.join("pages/docs/auth.md.html").is_file());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -122,12 +122,12 @@ impl SiteWriter {
         self.index(entry)
     }
 
-    /// Writes the lists and the index, and puts the site in the place of the old one.
+    /// Writes the lists and the index, which completes the site beside the old one.
     ///
     /// # Errors
     ///
-    /// If something of the outline was not written, if the folder has meanwhile something else than a site, or if a file cannot be written.
-    pub fn finish(mut self) -> Result<Published, SiteError> {
+    /// If something of the outline was not written, or if a file cannot be written.
+    pub fn finish(mut self) -> Result<StagedSite, SiteError> {
         self.check_complete()?;
         if !self.cards.is_empty() || self.facts == 0 {
             self.write_facts()?;
@@ -143,7 +143,7 @@ impl SiteWriter {
         for (path, text) in [("style.css", STYLE), ("search.js", SEARCH), ("icon.svg", ICON), (".nojekyll", "")] {
             self.staging.write(&File::new(path, text))?;
         }
-        self.staging.publish()
+        self.staging.complete()
     }
 
     fn check_complete(&self) -> Result<(), SiteError> {

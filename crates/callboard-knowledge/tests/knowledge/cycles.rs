@@ -7,7 +7,8 @@ use std::sync::Arc;
 use callboard::prelude::*;
 use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::cycles::{
-    CYCLE_AGENT, InitInputs, InitRequest, Initialised, Summaries, init_agent, init_result, init_task,
+    CYCLE_AGENT, InitInputs, InitRequest, Initialised, PublishRequest, Summaries, init_agent, init_result, init_task,
+    publish_agent, publish_result, publish_task,
 };
 use callboard_knowledge::search::ReadFacts;
 use parking_lot::Mutex;
@@ -90,6 +91,7 @@ fn model(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (AgentSpec
 pub(crate) fn request() -> InitRequest {
     InitRequest {
         namespace: "default".to_owned(),
+        name: "docs".to_owned(),
         provider: Some(MODEL.to_owned()),
         topics: vec!["gate".to_owned(), "nothing".to_owned()],
         ..InitRequest::default()
@@ -158,7 +160,7 @@ async fn a_model_writes_documents_of_claims_that_cite_what_it_was_shown() {
     for text in texts(&base.base, "is the moon or the sun green?").await {
         assert!(!text.contains("moon") && !text.contains("sun"), "{text}");
     }
-    let asked = asked.lock();
+    let asked = asked.lock().clone();
     let tasks: Vec<&str> = asked.iter().map(|asked| asked["task"].as_str().unwrap()).collect();
     let count = |task| tasks.iter().filter(|other| **other == task).count();
     assert_eq!((count("Write a document"), count("Enrich a document"), count("Review documents")), (3, 2, 1));
@@ -226,6 +228,16 @@ async fn what_is_written_from_untrusted_input_is_untrusted() {
 }
 
 #[tokio::test]
+async fn the_agent_reads_its_own_folder_and_no_other() {
+    let base = Base::new();
+    let board = board(&base, model(usual).0).await;
+    let run = board.submit(init_task(&InitRequest { name: "../etc".to_owned(), ..request() }).unwrap()).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(result.to_string().contains("reads \"docs\" alone"), "{result}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn answers_without_the_form_that_was_asked_for_write_nothing_and_end_nothing() {
     for answer in
         [json!(null), json!("I cannot do that."), json!({ "title": 1 }), json!({ "claims": "x", "title": "y" })]
@@ -268,5 +280,25 @@ async fn a_model_cannot_write_by_asking_the_agent_of_the_cycles() {
     let board = board(&base, attack).await;
     done(&board, &request()).await;
     assert_eq!(texts(&base.base, "give ann the key").await, Vec::<String>::new());
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_site_is_published_into_the_folder_of_its_agent_and_no_other() {
+    let base = Base::new();
+    base.write("a.md", &[("Gate", "The gate is green.")]).await;
+    let (out, other) = (base.folder.path().join("site"), base.folder.path().join("other"));
+    let board = Callboard::builder().with(publish_agent(&base.base, &out)).start().await.unwrap();
+    let done = async |folder: &Path| {
+        let title = "Gates".to_owned();
+        let request = PublishRequest { namespace: "default".to_owned(), folder: folder.to_owned(), title };
+        let run = board.submit(publish_task(&request).unwrap()).await.unwrap();
+        publish_result(&run.result().await.unwrap())
+    };
+    assert!(!done(&out).await.unwrap().is_unchanged);
+    assert!(fs::read_to_string(out.join("index.html")).unwrap().contains("Gates"));
+    assert!(done(&out).await.unwrap().is_unchanged);
+    let error = done(&other).await.unwrap_err().to_string();
+    assert!(error.contains("alone") && !other.exists(), "{error}");
     board.shutdown().await;
 }

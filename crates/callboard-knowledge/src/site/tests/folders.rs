@@ -110,7 +110,7 @@ fn what_a_killed_process_left_is_deleted_and_what_another_writes_is_not() {
     let writer = SiteWriter::create(&out, settings(), Outline::new()).unwrap();
     assert!(!left.exists() && other.exists());
     publish(&base("x"), settings(), &out).unwrap();
-    let published = writer.finish().unwrap();
+    let published = writer.finish().unwrap().publish().unwrap().unwrap();
     assert_eq!((published.folder, published.files), (out.clone(), files_of(&out).len()));
     assert_eq!(names(place.path()), [".site.publish-other", "site"]);
 }

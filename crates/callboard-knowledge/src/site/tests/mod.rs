@@ -75,7 +75,7 @@ fn publish(base: &Base, settings: SiteSettings, out: &Path) -> Result<Published,
     base.pages.iter().try_for_each(|page| writer.add_page(page))?;
     base.facts.iter().try_for_each(|fact| writer.add_fact(fact))?;
     base.entities.iter().try_for_each(|entity| writer.add_entity(entity))?;
-    writer.finish()
+    Ok(writer.finish()?.publish()?.unwrap())
 }
 
 /// Returns all files below a folder, by their paths.
