@@ -13,7 +13,7 @@ use callboard::testing::conformance::ManualClock;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 
-use crate::common::{Shaky, World, found};
+use crate::common::{Shaky, World, assert_nothing_left, finish, found, quiet};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -387,6 +387,61 @@ async fn an_expiry_reaches_those_who_watch_when_it_happens() {
     assert_eq!(expired, expected.map(|(key, secs)| (key.to_owned(), Duration::from_secs(secs))));
     assert_eq!(context.get("notes", "kept").await.unwrap().unwrap().value, "y");
     drop(changes);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_a_change_of_the_entry_and_not_with_a_new_expiry() {
+    let (_, context) = world();
+    let ann = agent("ann");
+    let mut there = Box::pin(context.changed("notes", "a", None));
+    assert!((&mut there).now_or_never().is_none());
+    context.set("notes", "b", "x", &ann, None).await.unwrap();
+    context.set("other", "a", "x", &ann, None).await.unwrap();
+    assert!((&mut there).now_or_never().is_none());
+    let set = context.set("notes", "a", "one", &ann, Some(MINUTE)).await.unwrap();
+    assert_eq!(there.await.unwrap().as_ref(), Some(&set));
+    let mut other = Box::pin(context.changed("notes", "a", Some(set.revision)));
+    assert!((&mut other).now_or_never().is_none());
+    assert!(context.touch("notes", "a", 2 * MINUTE).await.unwrap());
+    assert!((&mut other).now_or_never().is_none(), "only its expiry is another one");
+    tokio::time::advance(Duration::from_millis(1)).await;
+    let again = context.set("notes", "a", "one", &ann, Some(MINUTE)).await.unwrap();
+    assert_eq!(other.await.unwrap().as_ref(), Some(&again), "it was written, with the same text");
+    assert_eq!(context.changed("notes", "a", Some(set.revision)).await.unwrap(), Some(again.clone()));
+    let mut gone = Box::pin(context.changed("notes", "a", Some(again.revision)));
+    assert!((&mut gone).now_or_never().is_none());
+    context.delete("notes", "a").await.unwrap();
+    assert_eq!(gone.await.unwrap(), None);
+    assert_eq!(context.changed("notes", "a", Some(again.revision)).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_waits_for_a_change_holds_neither_permit_nor_slot_and_inherits_the_taint() {
+    let both = |turn: Turn| async move {
+        match &*turn.task().body {
+            "wait" => {
+                let foreign = turn.context().changed("memory:other", "k", None).await.unwrap_err().to_string();
+                let own = turn.context().changed("plans", "k", None).await.unwrap().unwrap().value;
+                Ok(Command::output(json!([foreign.contains("has no grant"), own, turn.is_tainted()])))
+            }
+            _ => {
+                turn.taint("a page");
+                turn.context().set("plans", "k", "v", None).await.unwrap();
+                Ok(Command::new())
+            }
+        }
+    };
+    let spec = AgentSpec::new("both", both).namespaces(["plans"]);
+    let board = World::new().builder().pool(1).with(spec).start().await.unwrap();
+    board.context().set("memory:other", "k", "secret", &agent("other"), None).await.unwrap();
+    let waiting = board.submit(Task::new("wait").to("both")).await.unwrap();
+    quiet().await;
+    let load = board.load();
+    assert_eq!((load.free_permits, load.runs), (1, 1), "{load:?}");
+    finish(&board, Task::new("write").to("both")).await;
+    assert_eq!(waiting.result().await.unwrap().output, json!([true, "v", true]));
+    assert_nothing_left(&board, 1).await;
     board.shutdown().await;
 }
 

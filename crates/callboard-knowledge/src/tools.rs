@@ -148,7 +148,7 @@ pub fn submit_fact(base: &KnowledgeBase, namespace: &str) -> impl Tool {
 async fn remembered(entry: MemoryEntry, scope: &ToolScope) -> Result<(String, String, bool), ToolError> {
     let context = scope.context.as_ref().ok_or_else(|| ToolError("there is no shared context here".to_owned()))?;
     let namespace = entry.namespace.unwrap_or_else(|| context.memory());
-    let found = context.get(&namespace, &entry.key).await?;
+    let found = context.recall(&namespace, &entry.key).await?;
     let found = found.ok_or_else(|| ToolError(format!("there is no {:?} in {namespace:?}", entry.key)))?;
     let is_untrusted = found.is_untrusted();
     Ok((found.value.to_string(), format!("{namespace}/{}", entry.key), is_untrusted))

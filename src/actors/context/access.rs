@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -29,11 +30,29 @@ pub(crate) struct Writer {
     pub(crate) run: RunId,
     pub(crate) chain: Chain,
     pub(crate) taint: Arc<TurnTaint>,
+    /// How many waits for changes are open.
+    pub(crate) waits: Arc<AtomicUsize>,
 }
 
 impl Writer {
     fn origin(&self) -> Origin {
         Origin { run: self.run, chain: self.chain.clone(), is_tainted: self.taint.taints_writes() }
+    }
+}
+
+/// Counts a wait for as long as it lives.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn begin(writer: &Writer) -> Self {
+        writer.waits.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&writer.waits))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -210,6 +229,49 @@ impl ContextAccess {
                 ContextChange::Deleted { .. } | ContextChange::Missed(_) => {}
             })
             .boxed())
+    }
+
+    /// As [`ContextStore::changed`]. While a turn waits, it holds neither permit nor slot.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         let found = turn.context().changed("run", "finding", None);
+    ///         let (entry, _) = futures::join!(found, turn.delegate("scout", "look around"));
+    ///         Ok(Command::output(entry?.map(|entry| entry.value)))
+    ///     })
+    ///     .agent("scout", |turn: Turn| async move {
+    ///         turn.context().set("run", "finding", "a door", None).await?;
+    ///         Ok(Command::new())
+    ///     })
+    ///     .pool(1)
+    ///     .start()
+    ///     .await?;
+    /// assert_eq!(board.submit(Task::new("look").to("lead")).await?.result().await?.output, "a door");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn changed(
+        &self,
+        namespace: &str,
+        key: &str,
+        seen: Option<u64>,
+    ) -> Result<Option<ContextEntry>, ContextError> {
+        let granted = self.granted(namespace)?;
+        let _waiting = self.writer.as_ref().map(Waiting::begin);
+        let entry = self.store.changed(&granted, key, seen).await?;
+        self.read(&entry);
+        Ok(entry)
+    }
+
+    /// Whether the turn waits for a change.
+    pub(in crate::actors) fn is_waiting(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.waits.load(Ordering::Relaxed) > 0)
     }
 
     async fn write(&self, namespace: &str, key: &str, value: &str, mode: Mode) -> Result<ContextEntry, ContextError> {

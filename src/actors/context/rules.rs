@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::messages::{AgentName, Origin, RunId, Timestamp};
+use crate::messages::{AgentName, ContextEntry, Origin, RunId, Timestamp};
 
 use super::entries::StoredEntry;
 
@@ -138,6 +138,11 @@ pub(super) fn touch(there: &StoredEntry, ttl: Duration, now: Timestamp) -> Optio
     let before = there.expires_at?;
     let later = expiry(now, ttl);
     (later > before).then(|| StoredEntry { expires_at: Some(later), ..there.clone() })
+}
+
+/// What a write sets, and [`touch`] leaves as it is.
+pub(super) fn written(entry: &ContextEntry) -> impl PartialEq + '_ {
+    (&entry.value, &entry.agent, &entry.origin, entry.created_at, entry.updated_at)
 }
 
 #[cfg(test)]

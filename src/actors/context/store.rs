@@ -221,6 +221,37 @@ impl ContextStore {
             .boxed())
     }
 
+    /// Waits until an entry has another revision than `seen`, which is that of an earlier read; with `None`, until it is there. Returns the
+    /// entry as it is then, and `None` if it is gone. While it waits, a new expiry alone is no change.
+    ///
+    /// The wait has no bound of its own; dropping the future ends it.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`]; [`StorageError::Closed`] if the store closes meanwhile.
+    pub async fn changed(
+        &self,
+        namespace: &str,
+        key: &str,
+        seen: Option<u64>,
+    ) -> Result<Option<ContextEntry>, ContextError> {
+        // Watched before it is read, so that no change in between is lost.
+        let mut changes = self.watch(namespace)?;
+        let before = self.get(namespace, key).await?;
+        if before.as_ref().map(|entry| entry.revision) != seen {
+            return Ok(before);
+        }
+        while let Some(change) = changes.next().await {
+            if !change.may_concern(key) {
+                continue;
+            }
+            let now = self.get(namespace, key).await?;
+            if before.as_ref().map(rules::written) != now.as_ref().map(rules::written) {
+                return Ok(now);
+            }
+        }
+        Err(StorageError::Closed.into())
+    }
+
     /// The store that it is in.
     pub(in crate::actors) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage

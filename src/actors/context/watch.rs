@@ -23,6 +23,15 @@ pub enum ContextChange {
 }
 
 impl ContextChange {
+    /// Whether it may be a change to the entry with this key.
+    pub(super) fn may_concern(&self, key: &str) -> bool {
+        match self {
+            Self::Set(entry) => entry.key == key,
+            Self::Deleted { key: deleted } => deleted == key,
+            Self::Missed(_) => true,
+        }
+    }
+
     /// The event for watchers of the namespace; `None` for an entry that does not decode.
     fn of(namespace: &str, change: Change) -> Option<Self> {
         match change {

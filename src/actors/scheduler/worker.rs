@@ -232,7 +232,7 @@ impl Future for PermittedTurn<'_> {
             Ok(Poll::Ready(result)) => Poll::Ready(End::Returned(result)),
             Err(panic) => Poll::Ready(End::Panicked(panic_text(&*panic))),
             Ok(Poll::Pending) => {
-                if self.job.turn.turn.waits.load(Ordering::Relaxed) > 0 {
+                if self.job.turn.turn.is_waiting() {
                     self.scheduler.yield_permit(self.job);
                 }
                 Poll::Pending

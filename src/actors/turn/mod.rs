@@ -226,8 +226,8 @@ impl Turn {
         let TurnShared { ready, store, namespaces, narrowed, context, .. } = &*self.shared;
         context.get_or_init(|| {
             let namespaces = within_host(namespaces.clone(), narrowed.get().map(|makers| &**makers));
-            let writer =
-                Writer { run: ready.id.run, chain: ready.chain.clone(), taint: Arc::clone(self.shared.taint()) };
+            let (run, chain, taint) = (ready.id.run, ready.chain.clone(), Arc::clone(self.shared.taint()));
+            let writer = Writer { run, chain, taint, waits: Arc::default() };
             Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces, Some(writer)))
         })
     }

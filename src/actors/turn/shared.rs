@@ -64,8 +64,8 @@ pub(in crate::actors) struct TurnShared {
     pub(super) context: OnceLock<Box<ContextAccess>>,
     /// Created at first use: the view with the channels that the runtime writes.
     pub(super) state: OnceLock<Box<State>>,
-    /// Requests that wait for the runtime. While there are any, the turn needs neither permit nor slot.
-    pub(in crate::actors) waits: AtomicUsize,
+    /// Requests that wait for the runtime.
+    waits: AtomicUsize,
     /// The number of the turn's next request.
     pub(super) next_ordinal: AtomicU32,
     /// The turns for programs that have begun since the last request.
@@ -117,6 +117,11 @@ impl TurnShared {
     /// Whether it works with untrusted input.
     pub(in crate::actors) fn is_tainted(&self) -> bool {
         self.taint.get().map_or(self.ready.is_tainted, |taint| taint.is_set())
+    }
+
+    /// Whether it waits for the runtime, or for a change of the shared context: then it needs neither permit nor slot.
+    pub(in crate::actors) fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::Relaxed) > 0 || self.context.get().is_some_and(|context| context.is_waiting())
     }
 
     pub(super) fn taint(&self) -> &Arc<TurnTaint> {

@@ -7,7 +7,9 @@ use callboard::messages::ContextEntry;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec, tool};
+use super::super::{
+    Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec, tool,
+};
 use super::bounded::beginning;
 
 /// The most entries that a query answers, and how many it answers by default.
@@ -20,6 +22,9 @@ const SHOWN: usize = 200;
 /// An answer has room for the largest value, and the text around it.
 const OUTPUT: usize = (64 << 10) + 1024;
 
+/// The longest wait for a change.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Get {
@@ -27,19 +32,38 @@ struct Get {
     namespace: Option<String>,
     /// Its key there.
     key: String,
+    /// Waits up to so many seconds until the entry is there, or until it has changed if `after_revision` is given; left out, it does not wait.
+    #[schemars(range(min = 1, max = 600))]
+    wait_seconds: Option<u64>,
+    /// The revision that you have read; together with `wait_seconds`.
+    after_revision: Option<u64>,
 }
 
-/// Reads an entry of the shared context, and has it kept for 90 days from then, as [`ContextAccess::recall`] does. Name:
-/// `ContextGet`.
+/// Reads an entry of the shared context, and has it kept for 90 days from then, as [`ContextAccess::recall`] does. It can wait for a change
+/// before, as [`ContextAccess::changed`] does. Name: `ContextGet`.
 #[must_use]
 pub fn context_get() -> impl Tool {
     let description = "Reads an entry of the shared context, which agents and people keep between runs. What is read is kept for \
-                       90 days from then.";
+                       90 days from then. With `wait_seconds` it waits for what another agent is to write.";
     let mut spec = ToolSpec::of::<Get>("ContextGet", description, Effect::Reads);
     spec.max_output = OUTPUT;
+    spec.timeout = USUAL_TIMEOUT + MAX_WAIT;
     of_spec(spec, |get: Get, scope: ToolScope| async move {
         let context = context_of(&scope)?;
         let namespace = get.namespace.unwrap_or_else(|| context.memory());
+        match (get.wait_seconds, get.after_revision) {
+            (Some(seconds), seen) => {
+                let wait = Duration::from_secs(seconds).clamp(Duration::from_secs(1), MAX_WAIT);
+                match tokio::time::timeout(wait, context.changed(&namespace, &get.key, seen)).await {
+                    Ok(changed) => changed.map(drop)?,
+                    Err(_) => return Ok(unchanged(&namespace, &get.key, seen, wait).into()),
+                }
+            }
+            (None, Some(_)) => {
+                return Err(ToolError("`after_revision` is what `wait_seconds` waits after: give both".to_owned()));
+            }
+            (None, None) => {}
+        }
         match context.recall(&namespace, &get.key).await? {
             Some(entry) => Ok(ToolOutput {
                 text: format!("{}\n{}", about(&entry), entry.value),
@@ -62,9 +86,12 @@ struct Set {
     /// After how many seconds it is forgotten; left out, it is as the namespace has it.
     #[schemars(range(min = 1))]
     ttl_seconds: Option<u64>,
+    /// Whether it is kept for 90 days from now, or longer if it was to be kept longer; not together with `ttl_seconds`.
+    extend: Option<bool>,
 }
 
-/// Writes an entry of the shared context. Name: `ContextSet`.
+/// Writes an entry of the shared context, as [`ContextAccess::set`] or [`ContextAccess::set_with_extension`] does. Name:
+/// `ContextSet`.
 #[must_use]
 pub fn context_set() -> impl Tool {
     let description = "Writes an entry of the shared context, in place of the one that has the key.";
@@ -72,7 +99,13 @@ pub fn context_set() -> impl Tool {
         let context = context_of(&scope)?;
         let namespace = set.namespace.unwrap_or_else(|| context.memory());
         let ttl = set.ttl_seconds.map(Duration::from_secs);
-        let entry = context.set(&namespace, &set.key, &set.value, ttl).await?;
+        let entry = match (set.extend.unwrap_or(false), ttl) {
+            (false, ttl) => context.set(&namespace, &set.key, &set.value, ttl).await?,
+            (true, None) => context.set_with_extension(&namespace, &set.key, &set.value).await?,
+            (true, Some(_)) => {
+                return Err(ToolError("`extend` keeps it for 90 days or longer: leave out `ttl_seconds`".to_owned()));
+            }
+        };
         Ok(format!("written: {}", about(&entry)).into())
     })
 }
@@ -181,6 +214,14 @@ pub fn context_delete() -> impl Tool {
         let was_there = context.delete(&namespace, &delete.key).await?;
         there(was_there, &namespace, &delete.key).map(|()| "deleted".to_owned().into())
     })
+}
+
+/// The answer after a wait without a change.
+fn unchanged(namespace: &str, key: &str, seen: Option<u64>, wait: Duration) -> String {
+    match seen {
+        Some(revision) => format!("{namespace} {key} has not changed since revision {revision}, in {wait:?}"),
+        None => format!("there was no {key:?} in {namespace:?}, in {wait:?}"),
+    }
 }
 
 fn there(is_there: bool, namespace: &str, key: &str) -> Result<(), ToolError> {
@@ -304,6 +345,40 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_read_can_wait_for_a_change_and_not_for_what_is_not_granted() {
+        let store = store();
+        let scope = access(&store, "planner");
+        let env = Env::repeatable(7);
+        let elapsed = |since: Duration| (env.now().monotonic - since).as_secs();
+        let begun = env.now().monotonic;
+        let waits = json!({ "namespace": "plans", "key": "a", "wait_seconds": 600 });
+        let nothing = used(context_get(), waits.clone(), &scope).await.unwrap();
+        assert_eq!((&*nothing, elapsed(begun)), ("there was no \"a\" in \"plans\", in 600s", 600));
+        let writes = async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            used(context_set(), json!({ "namespace": "plans", "key": "b", "value": "x" }), &scope).await.unwrap();
+            used(context_set(), json!({ "namespace": "plans", "key": "a", "value": "x" }), &scope).await.unwrap()
+        };
+        let (read, _) = tokio::join!(used(context_get(), waits.clone(), &scope), writes);
+        assert_eq!(read.unwrap(), "plans a (1 bytes, by planner, revision 2)\nx");
+        assert_eq!(elapsed(begun), 609);
+        let after = json!({ "namespace": "plans", "key": "a", "wait_seconds": 1, "after_revision": 2 });
+        let unchanged = used(context_get(), after, &scope).await.unwrap();
+        assert_eq!(unchanged, "plans a has not changed since revision 2, in 1s");
+        let after = json!({ "namespace": "plans", "key": "a", "wait_seconds": 1, "after_revision": 1 });
+        assert_eq!(used(context_get(), after, &scope).await.unwrap(), "plans a (1 bytes, by planner, revision 2)\nx");
+        let alone = json!({ "namespace": "plans", "key": "a", "after_revision": 1 });
+        assert!(used(context_get(), alone, &scope).await.unwrap_err().ends_with("give both"));
+        for namespace in ["security", "memory:other", "memory:", "run"] {
+            let begun = env.now().monotonic;
+            let waits = json!({ "namespace": namespace, "key": "a", "wait_seconds": 600 });
+            let refused = used(context_get(), waits, &scope).await.unwrap_err();
+            assert!(refused.starts_with("agent planner has no grant for namespace"), "{refused}");
+            assert_eq!(elapsed(begun), 0, "{namespace}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_read_or_touched_is_kept_for_ninety_days_and_what_is_deleted_is_gone() {
         const DAY: Duration = Duration::from_secs(24 * 3600);
         let store = store();
@@ -324,6 +399,14 @@ mod tests {
         tokio::time::advance(2 * DAY).await;
         let expired = used(context_get(), json!({ "key": "touched" }), &scope).await.unwrap_err();
         assert_eq!(expired, "there is no \"touched\" in \"memory:planner\"");
+        let set = json!({ "key": "touched", "value": "y", "ttl_seconds": 60 });
+        used(context_set(), set, &scope).await.unwrap();
+        used(context_set(), json!({ "key": "touched", "value": "z", "extend": true }), &scope).await.unwrap();
+        tokio::time::advance(89 * DAY).await;
+        used(context_get(), json!({ "key": "touched" }), &scope).await.unwrap();
+        let both = json!({ "key": "touched", "value": "z", "extend": true, "ttl_seconds": 60 });
+        let refused = used(context_set(), both, &scope).await.unwrap_err();
+        assert_eq!(refused, "`extend` keeps it for 90 days or longer: leave out `ttl_seconds`");
         for (tool, namespace) in [(true, "security"), (false, "memory:other")] {
             let entry = json!({ "namespace": namespace, "key": "k" });
             let refused = if tool {

@@ -11,6 +11,7 @@ mod conversations;
 mod definitions;
 mod hostile;
 mod made_agents;
+mod memory;
 #[cfg(feature = "genai")]
 mod models;
 mod reloading;

@@ -1,10 +1,15 @@
 //! Agents that use intents as tools.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use callboard::actors::{ContextAccess, ContextStore};
+use callboard::env::Env;
+use callboard::messages::Durability;
 use callboard::prelude::*;
+use callboard::storage::Memory;
 use callboard_agents::testing::ScriptedModel;
-use callboard_agents::{Definition, LlmAgent, Tools, tools as usual};
+use callboard_agents::{Definition, LlmAgent, Tool, ToolScope, Tools, tools as usual};
 use callboard_knowledge::facts::FactState;
 use callboard_knowledge::search::{Found, ReadFacts};
 use callboard_knowledge::tools;
@@ -76,6 +81,30 @@ async fn an_entry_of_the_context_becomes_a_fact_with_its_origin() {
     told(&base, model, Task::new("x")).await;
     let expected = ("The gate opens at nine.".to_owned(), FactState::Current, Some("memory:clerk/gate".to_owned()));
     assert_eq!(facts(&base, "gate").await, [expected]);
+}
+
+#[tokio::test]
+async fn an_entry_that_becomes_a_fact_is_kept_longer_and_one_of_another_agent_is_refused() {
+    let base = Base::new();
+    let env = Env::repeatable(7);
+    let storage = Arc::new(Memory::new(env.clock()));
+    let store = ContextStore::new(storage, env.clone(), Durability::Memory, ContextStore::usual_ttls());
+    let (clerk, other) = (AgentName::new("clerk").unwrap(), AgentName::new("other").unwrap());
+    for (agent, value) in [(&clerk, "The gate opens at nine."), (&other, "The key is under the mat.")] {
+        store.set(&format!("memory:{agent}"), "gate", value, agent, Some(Duration::from_secs(60))).await.unwrap();
+    }
+    let context = Some(ContextAccess::outside_turns(store.clone(), clerk, None));
+    let scope = ToolScope { key: "x".into(), context, turn: None, variables: None, trace_parent: None, asker: None };
+    let tool = tools::submit_fact(&base.base, "default");
+    let submit = |namespace: &str| {
+        tool.call(json!({ "from_memory": { "namespace": namespace, "key": "gate" } }).into(), scope.clone())
+    };
+    submit("memory:clerk").await.unwrap();
+    let entry = store.get("memory:clerk", "gate").await.unwrap().unwrap();
+    assert!(entry.expires_at.unwrap() >= entry.created_at + ContextStore::EXTENSION, "{entry:?}");
+    let refused = submit("memory:other").await.unwrap_err();
+    assert!(refused.to_string().contains("has no grant for namespace"), "{refused}");
+    assert_eq!(facts(&base, "key mat").await, []);
 }
 
 #[tokio::test]
