@@ -3,6 +3,7 @@
 //! A section is one text for all agents that have it. Mode and tools determine the sections of an agent, and priorities their
 //! order.
 
+mod knowledge;
 mod section;
 mod usual;
 
@@ -161,6 +162,11 @@ impl Prompt {
                 chosen.push((priority, Some(name.into()), text.into()));
             }
         }
+        if let Some(text) = knowledge::text(mode, tools)
+            && sections.iter().all(|section| section.name != knowledge::NAME)
+        {
+            chosen.push((knowledge::PRIORITY, Some(knowledge::NAME.into()), text.into()));
+        }
         // A stable sort: sections of equal priority keep their order.
         chosen.sort_by_key(|(priority, ..)| *priority);
         let made = chosen.into_iter().filter(|(.., text)| !text.trim().is_empty()).map(|(_, name, text)| {
@@ -227,6 +233,10 @@ mod tests {
         assert_eq!(names(Mode::General, &[]), ["system_prompt", "default"]);
         assert_eq!(names(Mode::Plan, &[Effect::Reads]), ["system_prompt", "tools", "planning"]);
         assert_eq!(names(Mode::Explore, &[Effect::Reads]), ["system_prompt", "tools", "research"]);
+        let facts = Tools::new().with(crate::tools::context_get()).unwrap();
+        let prompt = Prompt::of("own", &[], Mode::Explore, &facts).unwrap();
+        let places: Vec<&str> = prompt.0.iter().map(|(_, place)| &**place).collect();
+        assert_eq!(places, ["system_prompt", "tools", "knowledge", "research"]);
         let all = [Effect::Reads, Effect::Writes, Effect::Executes];
         assert_eq!(names(Mode::Build, &all), ["system_prompt", "tools", "files", "shell"]);
     }
