@@ -6,6 +6,7 @@ mod campaigns;
 mod cycle_kills;
 mod cycles;
 mod facts;
+mod hostile_queries;
 mod intents;
 mod kills;
 mod policy;

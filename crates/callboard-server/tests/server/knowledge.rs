@@ -14,6 +14,7 @@ use callboard_knowledge::intents::{IntentLoopConfig, LOOP_AGENT, PASS_AGENT, age
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 
+use crate::hostile_queries;
 use crate::mcp::messages::{ACCEPT, message};
 use crate::support::local::Local;
 
@@ -395,4 +396,50 @@ async fn facts_are_tools_for_clients_with_the_scopes() {
     let applied = call(&ann, "invalidate_fact", apply).await;
     assert_eq!(applied["result"]["structuredContent"]["facts"][0]["state"], "invalid", "{applied}");
     known.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_hostile_query_is_answered_or_refused_and_changes_nothing() {
+    let known = Known::start().await;
+    let root = known.client("root", Scope::ALL);
+    submit(&root, json!({ "statement": "The gate is green." })).await;
+    let content = async || known.base.export(Vec::new()).await.unwrap().0;
+    let before = content().await;
+    let reader = known.client("reader", [Scope::KnowledgeRead]);
+    let mut found = 0;
+    let written = hostile_queries::WRITTEN.iter().step_by(3).map(|query| (*query).to_owned());
+    for query in written.chain(hostile_queries::large()).chain(["x".repeat(2 << 20)]) {
+        let body = json!({ "query": query, "limit": 3 });
+        let is_too_large = body.to_string().len() > 1 << 20;
+        let (status, answer) = reader.post(QUERY, &[], &body).await;
+        let begins = query.chars().take(40).collect::<String>();
+        assert_eq!(status, if is_too_large { 413 } else { 200 }, "{}: {answer}", begins.escape_debug());
+        found += usize::from(answer["results"].as_array().is_some_and(|results| !results.is_empty()));
+    }
+    assert!(found > 20, "{found} found the fact");
+    // What is no JSON, or no text.
+    for body in [
+        r#"{"query":"\ud800"}"#,
+        r#"{"query":"\udfff\ud800 gate"}"#,
+        "{\"query\":\"gate\u{0}\"}",
+        r#"{"query":"gate"#,
+        r#"{"query":["gate"]}"#,
+        r#"{"query":null}"#,
+        r#"{"query":"gate","query":"wall"}"#,
+        r#"{"query":"gate","limit":-1}"#,
+        r#"{"query":"gate","limit":1e99}"#,
+        r#"{"query":"gate","as_of":"' OR 1=1 --"}"#,
+        r#"{"query":"gate","namespace":"other"}"#,
+        "gate",
+        "",
+    ] {
+        let response = reader.send(reader.request("POST", QUERY, &[], body)).await;
+        assert!(response.status().is_client_error(), "{body}: {}", response.status());
+    }
+    for namespace in ["other", "default'--", "default%00", "%2e%2e", "default%2f..%2fother", "%e2%80%aedefault", "*"] {
+        let path = format!("/v1/knowledge/{namespace}/query");
+        let (status, problem) = reader.post(&path, &[], &json!({ "query": "gate" })).await;
+        assert!((400..500).contains(&status), "{namespace}: {status} {problem}");
+    }
+    assert!(content().await == before, "a query has changed the base");
 }

@@ -13,6 +13,8 @@ mod charges;
 mod connections;
 mod delivery;
 mod hostile;
+#[path = "../../../callboard-knowledge/tests/knowledge/hostile_queries/table.rs"]
+mod hostile_queries;
 #[cfg(unix)]
 mod kills;
 mod knowledge;
