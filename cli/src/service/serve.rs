@@ -90,7 +90,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let of_token = from.map(|token| runs_of_tokens.per_run_of(token.as_str())).unwrap_or_default();
         per_run.min(of_token)
     });
-    let of_facts = facts.iter().flat_map(intents::agents);
+    let of_facts = facts.iter().flat_map(|base| intents::agents_for(base, &loaded.specs));
     let specs = loaded.specs.iter().cloned().chain(of_facts);
     let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let spans = telemetry::start(&board, loaded.models.clone());

@@ -306,6 +306,12 @@ impl AgentSpec {
         self.namespaces = Some(namespaces.into_iter().map(Into::into).collect());
         self
     }
+
+    /// The context namespaces that it was granted by [`AgentSpec::namespaces`]; `None` if it has no list.
+    #[must_use]
+    pub fn granted_namespaces(&self) -> Option<&[Arc<str>]> {
+        self.namespaces.as_deref()
+    }
 }
 
 impl fmt::Debug for AgentSpec {

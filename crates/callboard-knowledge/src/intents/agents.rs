@@ -1,10 +1,14 @@
 //! The agents of a board that carry intents out.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use callboard::actors::DelegationError;
 use callboard::messages::{
-    ChainStep, Command, Complexity, Durability, Effect, Json, Limits, RunResult, Task, TraceParent,
+    AgentName, ChainStep, Command, Complexity, Durability, Effect, Json, Limits, RunResult, Task, TraceParent,
 };
 use callboard::{Agent, AgentSpec, Terminal, Turn, TurnError};
+use callboard_text::quoted;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -21,6 +25,9 @@ use crate::store::{KnowledgeBase, KnowledgeError};
 /// The agent that runs the loop of an intent.
 pub const LOOP_AGENT: &str = "knowledge";
 
+/// The namespace of facts that every agent of a board reaches.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
 /// The agent that executes one pass.
 pub const PASS_AGENT: &str = "knowledge-pass";
 
@@ -33,11 +40,56 @@ struct IntentRequest {
     config: IntentLoopConfig,
 }
 
-/// The agents of a base, for [`Builder::with`](callboard::Builder::with). Other agents delegate intents to [`LOOP_AGENT`].
+/// The agents of a base, for [`Builder::with`](callboard::Builder::with). Other agents delegate intents to [`LOOP_AGENT`], for the namespace
+/// [`DEFAULT_NAMESPACE`] alone; [`agents_for`] is for boards whose agents have others.
 #[must_use]
 pub fn agents(base: &KnowledgeBase) -> [AgentSpec; 2] {
-    let base = base.clone();
-    [AgentSpec::new(LOOP_AGENT, || LoopAgent), AgentSpec::new(PASS_AGENT, move || PassAgent { base: base.clone() })]
+    agents_for(base, [])
+}
+
+/// As [`agents`], for a board with these other agents. Each of them also reaches the facts of the namespaces that it was granted for the
+/// shared context ([`AgentSpec::namespaces`]). What an agent asks for elsewhere is refused, and so is an intent that a dynamic agent, which is in
+/// no list, asks outside of [`DEFAULT_NAMESPACE`]. A task that is submitted to the board is not checked: who submits it checks who may.
+///
+/// ```
+/// use callboard::env::Env;
+/// use callboard::prelude::*;
+/// use callboard_knowledge::KnowledgeBase;
+/// use callboard_knowledge::intents::agents_for;
+/// # let folder = tempfile::tempdir()?;
+/// let base = KnowledgeBase::create(&folder.path().join("facts.db"), &Env::system())?;
+/// let clerk = AgentSpec::new("clerk", |_: Turn| async move { Ok(Command::new()) }).namespaces(["plans"]);
+/// let of_facts = agents_for(&base, [&clerk]);
+/// let board = of_facts.into_iter().fold(Callboard::builder().with(clerk), |board, agent| board.with(agent));
+/// # let _ = board;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn agents_for<'a>(base: &KnowledgeBase, others: impl IntoIterator<Item = &'a AgentSpec>) -> [AgentSpec; 2] {
+    let (base, grants) = (base.clone(), Grants::of(others));
+    [
+        AgentSpec::new(LOOP_AGENT, move || LoopAgent { grants: grants.clone() }),
+        AgentSpec::new(PASS_AGENT, move || PassAgent { base: base.clone() }),
+    ]
+}
+
+/// The namespaces of facts that agents reach.
+#[derive(Clone, Debug)]
+struct Grants(Arc<BTreeMap<AgentName, Vec<Arc<str>>>>);
+
+impl Grants {
+    fn of<'a>(agents: impl IntoIterator<Item = &'a AgentSpec>) -> Self {
+        let granted = agents.into_iter().filter_map(|agent| {
+            // A board refuses an agent whose name is none.
+            Some((agent.name().ok()?, agent.granted_namespaces()?.to_vec()))
+        });
+        Self(Arc::new(granted.collect()))
+    }
+
+    fn has(&self, agent: &AgentName, namespace: &str) -> bool {
+        let is_granted = |granted: &Vec<Arc<str>>| granted.iter().any(|granted| **granted == *namespace);
+        namespace == DEFAULT_NAMESPACE || self.0.get(agent).is_some_and(is_granted)
+    }
 }
 
 /// The task of an intent, to be submitted to a board that has [`agents`]; its output is an [`IntentLoopResult`].
@@ -75,17 +127,33 @@ pub fn result_of(result: &RunResult) -> Result<IntentLoopResult, IntentError> {
 }
 
 #[derive(Debug)]
-struct LoopAgent;
+struct LoopAgent {
+    grants: Grants,
+}
 
 impl Agent for LoopAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        let asker = turn.chain().steps().last().map(|step| step.from.clone());
+        // After a handoff, and in a workflow, the chain does not have who wrote the intent: it would be done in the name of another.
+        if turn.node().is_some() || turn.previous_agent() != asker.as_ref() {
+            let text = format!("{LOOP_AGENT} takes delegations and tasks, no handoffs, and is no node of a workflow");
+            return Ok(refused("handed_over", text));
+        }
         let IntentRequest { mut envelope, config } = match turn.input_json().parse() {
             Ok(request) => request,
-            Err(error) => return Ok(refused(format!("the input is no intent: {error}"))),
+            Err(error) => return Ok(refused("bad_payload", format!("the input is no intent: {error}"))),
         };
         // Who is known to ask counts, whatever the envelope has.
-        if let Some(step) = turn.chain().steps().last() {
-            envelope.principal = step.from.to_string();
+        if let Some(asker) = asker {
+            if !self.grants.has(&asker, &envelope.namespace) {
+                let namespace = quoted(&envelope.namespace);
+                let text = format!(
+                    "agent {asker} has no grant for the facts of namespace {namespace}; it is granted by `namespaces` under \
+                     [agent.context] in the agent's file, or by AgentSpec::namespaces"
+                );
+                return Ok(refused("not_granted", text));
+            }
+            envelope.principal = asker.to_string();
         } else if let Some(requester) = &turn.task().from_agent {
             envelope.principal = requester.to_string();
         }
@@ -96,8 +164,8 @@ impl Agent for LoopAgent {
     }
 }
 
-fn refused(message: String) -> Command {
-    let refused = Refused { code: "bad_payload".to_owned(), message, contradictions: Vec::new() };
+fn refused(code: &str, message: String) -> Command {
+    let refused = Refused { code: code.to_owned(), message, contradictions: Vec::new() };
     Command::output(IntentLoopResult { result: IntentResult::Refused(refused), iterations: 0, escalated: false })
 }
 

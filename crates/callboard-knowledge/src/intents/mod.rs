@@ -16,7 +16,7 @@ mod policy;
 mod router;
 mod submit;
 
-pub use agents::{LOOP_AGENT, PASS_AGENT, agents, result_of, task};
+pub use agents::{DEFAULT_NAMESPACE, LOOP_AGENT, PASS_AGENT, agents, agents_for, result_of, task};
 pub use answer::{Answer, Claim, UncheckedAnswer};
 pub use asking::IntentError;
 pub use envelope::{

@@ -5,7 +5,7 @@ use callboard::prelude::*;
 use callboard_knowledge::facts::{FactId, FactState};
 use callboard_knowledge::intents::{
     Answer, ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, LOOP_AGENT, PASS_AGENT,
-    UncheckedAnswer, agents, result_of, task,
+    UncheckedAnswer, agents, agents_for, result_of, task,
 };
 use serde_json::{Value, json};
 
@@ -268,6 +268,122 @@ async fn an_agent_does_not_accept_facts_and_an_untrusted_run_changes_none() {
     assert_eq!(code(refused), "untrusted");
     assert_eq!(base.base.fact(wall).await.unwrap().state, FactState::Disputed);
     assert_eq!(base.base.fact(gate).await.unwrap().state, FactState::Current);
+    board.shutdown().await;
+}
+
+/// Delegates the intent that it was given.
+async fn delegates(turn: Turn) -> Result<Command, TurnError> {
+    Ok(Command::output(turn.delegate(LOOP_AGENT, "ask").input(turn.input_json().clone()).await?))
+}
+
+#[tokio::test]
+async fn an_agent_reaches_facts_of_the_namespaces_that_it_was_granted_alone() {
+    let base = Base::new();
+    let other = callboard_knowledge::store::Submission {
+        namespace: "plans".to_owned(),
+        ..crate::support::submission("The gate is secret.")
+    };
+    base.base.submit(other).await.unwrap();
+    base.submit("The gate is green.").await;
+    let specs = [
+        AgentSpec::new("spy", delegates),
+        AgentSpec::new("clerk", delegates).namespaces(["plans"]),
+        AgentSpec::new("guest", delegates).namespaces(["default", "memory:clerk"]),
+        // It has the clerk, who is granted the facts, ask for it.
+        AgentSpec::new("asks_clerk", |turn: Turn| async move {
+            Ok(Command::output(turn.delegate("clerk", "ask").input(turn.input_json().clone()).await?))
+        }),
+    ];
+    let of_base = agents_for(&base.base, &specs);
+    let board = specs.into_iter().chain(of_base).fold(Callboard::builder(), |board, agent| board.with(agent));
+    let board = board.start().await.unwrap();
+    let asked = async |agent: &str, namespace: &str| {
+        let query = envelope(Intent::QueryTruth, json!({ "query": "gate" }));
+        let query = json!({ "envelope": ConsumerIntentEnvelope { namespace: namespace.to_owned(), ..query } });
+        let result = board.submit(Task::new("ask").to(agent).input(query)).await.unwrap().result().await.unwrap();
+        let result: IntentLoopResult = result.output.parse().unwrap();
+        match result.result {
+            IntentResult::Found { retrieved, .. } => retrieved.results.len().to_string(),
+            IntentResult::Refused(refused) => refused.code,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (agent, namespace, expected) in [
+        ("spy", "default", "1"),
+        ("spy", "plans", "not_granted"),
+        ("spy", "", "not_granted"),
+        ("spy", "Default", "not_granted"),
+        ("spy", "default\u{200b}", "not_granted"),
+        ("spy", "memory:spy", "not_granted"),
+        ("clerk", "plans", "1"),
+        ("clerk", "default", "1"),
+        ("guest", "plans", "not_granted"),
+        ("asks_clerk", "plans", "1"),
+    ] {
+        assert_eq!(asked(agent, namespace).await, expected, "{agent} in {namespace:?}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_intent_that_is_handed_over_has_no_asker_and_is_refused() {
+    let base = Base::new();
+    let untrusted = crate::support::submission("the wall is high");
+    let untrusted = callboard_knowledge::store::Submission {
+        source: callboard_knowledge::facts::Source { is_untrusted: true, ..untrusted.source.clone() },
+        ..untrusted
+    };
+    let wall = base.base.submit(untrusted).await.unwrap().fact.id;
+    let request = callboard_knowledge::store::ChangeRequest {
+        kind: callboard_knowledge::store::ChangeKind::Accept,
+        fact: wall,
+        reason: String::new(),
+        by: "ann".to_owned(),
+        run: None,
+    };
+    let hash = base.base.preview(&request).await.unwrap().hash;
+    let accept = json!({ "fact": wall, "kind": "accept", "apply": hash });
+    let accept = json!({ "envelope": envelope(Intent::InvalidateFact, accept) });
+    let hands_over = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone()).goto(LOOP_AGENT)) };
+    let has_handed = |turn: Turn| async move {
+        Ok(Command::output(turn.delegate("forger", "accept").input(turn.input_json().clone()).await?))
+    };
+    let writes = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    let others = vec![
+        AgentSpec::new("forger", hands_over),
+        AgentSpec::new("lead", has_handed),
+        AgentSpec::new("writer", writes),
+    ];
+    let board = board(&base, others).await;
+    for task in [
+        Task::new("go").to("forger").input(accept.clone()),
+        Task::new("go").to("lead").input(accept.clone()),
+        Workflow::from_line("ask", "writer -> knowledge").unwrap().task(accept.clone()),
+        Workflow::from_line("ask", "knowledge").unwrap().task(accept.clone()),
+    ] {
+        let result = board.submit(task).await.unwrap().result().await.unwrap();
+        assert!(result.output.to_string().contains("takes delegations and tasks, no handoffs"), "{result:?}");
+        assert_eq!(base.base.fact(wall).await.unwrap().state, FactState::Disputed);
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_run_of_an_intent_is_of_its_trace() {
+    let base = Base::new();
+    let board = board(&base, Vec::new()).await;
+    let query = envelope(Intent::QueryTruth, json!({ "query": "gate" }));
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (trace, expected) in [(Some(parent), Some(parent)), (Some("no trace"), None), (None, None)] {
+        let query = ConsumerIntentEnvelope { trace: trace.map(str::to_owned), ..query.clone() };
+        let run = board.submit(task(&query, &IntentLoopConfig::default()).unwrap()).await.unwrap();
+        result_of(&run.result().await.unwrap()).unwrap();
+        let read = run.read().await.unwrap();
+        let kept = read.submission().task.trace_parent.as_ref().map(ToString::to_string);
+        assert_eq!(kept.as_deref(), expected);
+        let of_pass = read.submission().trace_parent(2);
+        assert_eq!(of_pass.to_string().contains("0af7651916cd43dd8448eb211c80319c"), expected.is_some(), "{of_pass}");
+    }
     board.shutdown().await;
 }
 
