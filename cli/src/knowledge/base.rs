@@ -31,6 +31,11 @@ pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Fa
     }
 }
 
+/// Whether the project has a base, or something else in its place.
+pub(super) fn is_there(stores: &Stores) -> bool {
+    file(stores).symlink_metadata().is_ok()
+}
+
 /// Opens the base, and makes one where there is none.
 pub(super) fn create(stores: &Stores) -> Result<KnowledgeBase, Failure> {
     KnowledgeBase::create(&place(stores)?, &Env::system()).map_err(|error| not_opened(stores, &error))

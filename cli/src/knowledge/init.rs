@@ -10,10 +10,11 @@ use serde_json::json;
 
 use crate::output::note;
 use crate::page::{Failure, Page, count, grouped, shown_path};
+use crate::service::boards::is_served;
 use crate::stores::project::root_of;
 
 use super::arguments::Init;
-use super::base::{create, failure};
+use super::base::{create, failure, is_there};
 
 /// How many files that were left out are named.
 const NAMED: usize = 10;
@@ -28,6 +29,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     if !metadata.map_err(|error| Failure::file(&error, format!("{}: {error}", init.path.display())))?.is_dir() {
         return Err(Failure::usage(format!("{} is no folder: name the folder that it is in", init.path.display())));
     }
+    let had_base = is_there(&stores);
     let base = create(&stores)?;
     let name = name_of(&init.path)?;
     let mut reported = 0;
@@ -45,7 +47,11 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         IndexError::Folder(error) => Failure::usage(error.to_string()),
         IndexError::Base(error) => failure(&error),
     })?;
-    Ok(Page { remarks: remarks(&indexed), ..Page::new(text(&indexed), json!(indexed)) })
+    let mut remarks = remarks(&indexed);
+    if !had_base && is_served(&stores).await {
+        remarks.push_str("the server that runs for this project has begun without a base: stop and start it again, and it serves this one\n");
+    }
+    Ok(Page { remarks, ..Page::new(text(&indexed), json!(indexed)) })
 }
 
 /// The folder's name in the base: its path below the project, so that documents of several folders have names of their own; the whole path

@@ -113,6 +113,11 @@ pub(crate) fn of_service(stores: &Stores) -> Client {
     client(&name_of_service(stores))
 }
 
+/// Whether `callboard serve` runs for these stores.
+pub(crate) async fn is_served(stores: &Stores) -> bool {
+    of_service(stores).connect().await.is_ok()
+}
+
 /// Sends a request to `callboard serve`.
 pub(crate) async fn ask_service(
     stores: &Stores,

@@ -20,6 +20,20 @@ use crate::support::serving::{Serving, sent};
 use crate::support::{ended, output_of, write};
 
 #[test]
+fn a_base_that_is_made_while_a_server_runs_is_reported_as_that_of_the_next_one() {
+    const REMARK: &str = "the server that runs for this project has begun without a base";
+    let project = Project::new();
+    fs::create_dir(project.folder.path().join("notes")).unwrap();
+    fs::write(project.folder.path().join("notes/gate.md"), "# Gate\n\nThe gate is green.\n").unwrap();
+    let serving = Serving::start(&project);
+    let first = project.callboard(&["kb", "init", "notes"]);
+    assert_eq!((first.code, first.error.matches(REMARK).count()), (Some(0), 1), "{}", first.error);
+    let again = project.callboard(&["kb", "init", "notes"]);
+    assert_eq!((again.code, again.error.matches(REMARK).count()), (Some(0), 0), "{}", again.error);
+    drop(serving);
+}
+
+#[test]
 fn a_task_is_sent_to_a_server_and_waited_for() {
     let project = Project::new();
     let serving = Serving::start(&project);
