@@ -118,14 +118,18 @@ fn grounded(
     why: Why,
 ) -> Result<Option<Grounded>, KnowledgeError> {
     let mut find = connection.prepare_cached(
-        "SELECT d.path, i.title, i.anchor, i.first_line, i.last_line, i.body, d.is_untrusted
+        "SELECT d.path, i.title, i.anchor, i.first_line, i.last_line, i.body, d.is_untrusted, i.ordinal,
+            EXISTS (SELECT 1 FROM kb_items b WHERE b.document = i.document AND b.ordinal = i.ordinal - 1
+                AND b.first_line = i.first_line AND b.since <= ?2 AND (b.ended_at IS NULL OR b.ended_at > ?2))
          FROM kb_items i JOIN kb_documents d ON d.id = i.document WHERE i.id = ?1",
     )?;
+    let at = as_of.map_or(i64::MAX, millis);
     let passage = find
-        .query_row([item], |row| {
+        .query_row(rusqlite::params![item, at], |row| {
             let document: String = row.get(0)?;
             let lines = row.get(3)?..=row.get(4)?;
-            let cite = format!("{document}:{}", lines.start());
+            let (ordinal, continues_line): (u32, bool) = (row.get(7)?, row.get(8)?);
+            let cite = cite(&document, *lines.start(), continues_line.then_some(ordinal));
             let found = Found::Passage { document, title: row.get(1)?, anchor: row.get(2)?, lines, text: row.get(5)? };
             Ok((cite, found, row.get(6)?))
         })
@@ -145,6 +149,15 @@ fn grounded(
         }
     };
     Ok(Some(Grounded { cite, found, score, why, is_untrusted }))
+}
+
+/// What a passage is cited by: the line where it begins. One that does not begin that line, as in a file without line breaks, also has its
+/// number in the document.
+fn cite(document: &str, line: u32, ordinal: Option<u32>) -> String {
+    match ordinal {
+        None => format!("{document}:{line}"),
+        Some(ordinal) => format!("{document}:{line}.{}", u64::from(ordinal) + 1),
+    }
 }
 
 /// The state that a fact had at a time, and since when; `None` if there was none yet.

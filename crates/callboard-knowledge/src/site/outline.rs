@@ -156,7 +156,7 @@ impl Outline {
     fn cited_place<'a>(&self, source: &'a SourceRef) -> Option<(&'a str, Option<usize>)> {
         let place = source.place.as_str();
         let (before, lines) = place.rsplit_once(':').unwrap_or((place, ""));
-        let line = lines.split('-').next().and_then(|line| line.parse().ok());
+        let line = lines.split(['-', '.']).next().and_then(|line| line.parse().ok());
         let (document, anchor) =
             place.split_once('#').map_or((place, None), |(document, anchor)| (document, Some(anchor)));
         let candidates = [source.page.as_deref(), Some(before).filter(|_| line.is_some()), Some(document)];
@@ -211,6 +211,7 @@ mod tests {
         });
         for (page, anchor, place, expected) in [
             (None, None, "docs/a:1.md:5", Some("#one")),
+            (None, None, "docs/a:1.md:5.3", Some("#one")),
             (None, None, "docs/a:1.md:10-12", Some("#two")),
             (None, None, "docs/a:1.md:1", Some("")),
             (None, None, "docs/a:1.md:99", Some("")),

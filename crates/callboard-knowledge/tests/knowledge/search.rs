@@ -32,6 +32,28 @@ async fn passages_are_ranked_and_cited_by_their_places() {
 }
 
 #[tokio::test]
+async fn passages_that_begin_on_one_line_are_cited_apart() {
+    let base = Base::new();
+    base.clock.set(1_000);
+    let mut minified =
+        document("page.html", &[("A", "the gate"), ("B", "the old gate"), ("C", "the new gate"), ("D", "a gate")]);
+    for (passage, line) in minified.passages.iter_mut().zip([1, 1, 1, 2]) {
+        passage.lines = line..=line;
+    }
+    base.base.write_documents("default", vec![minified]).await.unwrap();
+    let sorted = |retrieved: Retrieved| {
+        let mut cites: Vec<String> = retrieved.results.into_iter().map(|result| result.cite).collect();
+        cites.sort();
+        cites
+    };
+    let expected = ["page.html:1", "page.html:1.2", "page.html:1.3", "page.html:2"];
+    assert_eq!(sorted(found(&base, "gate").await), expected);
+    base.clock.set(2_000);
+    base.write("page.html", &[("A", "the wall"), ("D", "a gate")]).await;
+    assert_eq!(sorted(found(&base, "gate").await), ["page.html:2"]);
+}
+
+#[tokio::test]
 async fn identifiers_are_found_in_each_way_of_writing_them() {
     let base = Base::new();
     base.write("a.rs", &[("", "fn readFacts() {}")]).await;
