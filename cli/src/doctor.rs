@@ -24,6 +24,7 @@ use crate::agents::arguments::Files;
 use crate::agents::read::{self, Invalid};
 use crate::config;
 use crate::exit::Exit;
+use crate::knowledge::stored;
 use crate::page::{self, Failure, Page, count, is_coloured, shown_path, time};
 use crate::process::{block_on, print};
 use crate::stores::copy::{NEEDED, free};
@@ -93,6 +94,10 @@ async fn doctor(arguments: &Doctor) -> Result<Page, Failure> {
     let stores = arguments.choice.stores()?;
     let now = Env::system().now().wall;
     let mut checks = store(&stores, now).await;
+    checks.extend(stored::looked_at(&stores).await.map(|looked_at| match looked_at {
+        Ok(text) => ("facts", Found::Ok, text),
+        Err(why) => ("facts", Found::Failed, why),
+    }));
     checks.push(disk(stores.folder()));
     checks.push(state(stores.folder()));
     checks.push(sockets().await);

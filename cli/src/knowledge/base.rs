@@ -1,6 +1,6 @@
 //! The file of a project's base of facts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use callboard::env::Env;
 use callboard_knowledge::facts::{Fact, FactId};
@@ -13,8 +13,13 @@ use crate::page::{Failure, brief, shown_path};
 use crate::stores::Stores;
 
 /// The file, beside the stores of the project, so that programs of agents cannot reach it.
-fn file(stores: &Stores) -> PathBuf {
-    stores.server_folder().join("knowledge").join("facts.db")
+pub(super) fn file(stores: &Stores) -> PathBuf {
+    file_in(&stores.server_folder())
+}
+
+/// The file in a folder with stores, or with one store.
+pub(super) fn file_in(folder: &Path) -> PathBuf {
+    folder.join("knowledge").join("facts.db")
 }
 
 /// Opens the base, which has to exist.
@@ -31,14 +36,29 @@ pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Fa
     }
 }
 
-/// Whether the project has a base, or something else in its place.
-pub(super) fn is_there(stores: &Stores) -> bool {
-    file(stores).symlink_metadata().is_ok()
+/// A base that a command changes.
+pub(super) struct Created {
+    pub(super) base: KnowledgeBase,
+    /// The command has made it.
+    pub(super) is_new: bool,
 }
 
 /// Opens the base, and makes one where there is none.
-pub(super) fn create(stores: &Stores) -> Result<KnowledgeBase, Failure> {
-    KnowledgeBase::create(&place(stores)?, &Env::system()).map_err(|error| not_opened(stores, &error))
+pub(super) fn create(stores: &Stores) -> Result<Created, Failure> {
+    let place = place(stores)?;
+    let is_new = std::fs::symlink_metadata(&place).is_err();
+    let base = KnowledgeBase::create(&place, &Env::system()).map_err(|error| not_opened(stores, &error))?;
+    Ok(Created { base, is_new })
+}
+
+/// Closes the base, of which there is no clone. One that the command has made and not used is removed, if nothing else has it open.
+pub(super) async fn end(base: KnowledgeBase, is_unused: bool) {
+    if is_unused {
+        // What cannot be removed is a base without facts.
+        let _ = base.remove_if_empty().await;
+    } else {
+        base.close().await;
+    }
 }
 
 /// Where the base is or will be, in a folder that exists.

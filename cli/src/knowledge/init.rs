@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 
 use callboard::messages::visible;
-use callboard_knowledge::indexing::{IndexError, Indexed, index_folder};
+use callboard_knowledge::indexing::{IndexError, Indexed, index_file, index_folder};
 use serde_json::json;
 
 use crate::output::note;
@@ -14,7 +14,7 @@ use crate::service::boards::is_served;
 use crate::stores::project::root_of;
 
 use super::arguments::Init;
-use super::base::{create, failure, is_there};
+use super::base::{Created, create, end, failure};
 
 /// How many files that were left out are named.
 const NAMED: usize = 10;
@@ -22,16 +22,17 @@ const NAMED: usize = 10;
 /// After how many documents a line reports the progress.
 const REPORTED: usize = 1_000;
 
-/// Indexes the files of a folder.
+/// Indexes the files of a folder, or a file.
 pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let stores = init.place.common.choice.stores()?;
     let metadata = std::fs::metadata(&init.path);
-    if !metadata.map_err(|error| Failure::file(&error, format!("{}: {error}", init.path.display())))?.is_dir() {
-        return Err(Failure::usage(format!("{} is no folder: name the folder that it is in", init.path.display())));
-    }
-    let had_base = is_there(&stores);
-    let base = create(&stores)?;
+    let metadata = metadata.map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&init.path))))?;
+    let is_file = match (metadata.is_dir(), metadata.is_file()) {
+        (false, false) => return Err(Failure::usage(format!("{} is no folder or file", shown_path(&init.path)))),
+        (_, is_file) => is_file,
+    };
     let name = name_of(&init.path)?;
+    let Created { base, is_new } = create(&stores)?;
     let mut reported = 0;
     let progress = |indexed: &Indexed| {
         if indexed.documents / REPORTED > reported {
@@ -41,21 +42,26 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
             }
         }
     };
-    let indexed = index_folder(&base, &init.place.namespace, &init.path, &name, init.untrusted, progress).await;
-    base.close().await;
+    let namespace = &init.place.namespace;
+    let indexed = if is_file {
+        index_file(&base, namespace, &init.path, &name, init.untrusted).await
+    } else {
+        index_folder(&base, namespace, &init.path, &name, init.untrusted, progress).await
+    };
+    end(base, is_new && indexed.is_err()).await;
     let indexed = indexed.map_err(|error| match error {
         IndexError::Folder(error) => Failure::usage(error.to_string()),
         IndexError::Base(error) => failure(&error),
     })?;
     let mut remarks = remarks(&indexed);
-    if !had_base && is_served(&stores).await {
+    if is_new && is_served(&stores).await {
         remarks.push_str("the server that runs for this project has begun without a base: stop and start it again, and it serves this one\n");
     }
     Ok(Page { remarks, ..Page::new(text(&indexed), json!(indexed)) })
 }
 
-/// The folder's name in the base: its path below the project, so that documents of several folders have names of their own; the whole path
-/// of a folder elsewhere.
+/// The name of a folder or file in the base: its path below the project, so that documents of several folders have names of their own; the
+/// whole path of what is elsewhere.
 fn name_of(folder: &Path) -> Result<String, Failure> {
     let unread = |error: std::io::Error| Failure::file(&error, format!("{}: {error}", shown_path(folder)));
     let whole = folder.canonicalize().map_err(unread)?;

@@ -7,6 +7,7 @@ mod init;
 mod interactive;
 mod queries;
 mod session;
+pub(crate) mod stored;
 mod submissions;
 mod transfer;
 mod upkeep;

@@ -1,26 +1,31 @@
 //! `callboard kb submit` and `callboard kb predicate`.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use callboard::messages::visible;
 use callboard_knowledge::facts::{FactState, OnContradiction};
 use callboard_knowledge::intents::{Intent, IntentResult, SubmitPayload};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::command_line::command_line;
 use crate::page::{Failure, Page, brief, count};
 
 use super::arguments::{self, Predicate, Submit, Values};
-use super::base::{create, failure, short};
+use super::base::{Created, create, end, failure, short};
 use super::session::Session;
 
 /// How many similar facts are shown.
 const SIMILAR: usize = 3;
 
+/// How long the base may take to close.
+const CLOSED_SOON: Duration = Duration::from_secs(5);
+
 /// Submits a fact.
 pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
     let stores = submit.place.common.choice.stores()?;
-    let base = create(&stores)?;
+    let Created { base, is_new } = create(&stores)?;
     let payload = SubmitPayload {
         statement: submit.statement.clone(),
         subject: submit.subject.clone(),
@@ -34,9 +39,16 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
             arguments::OnContradiction::Supersede => OnContradiction::Supersede,
         },
     };
-    let session = Session::start(&stores, &base, &submit.place.namespace).await?;
-    let asked = session.ask(Intent::SubmitFact, payload).await;
-    session.end().await;
+    let asked = match Session::start(&stores, &base, &submit.place.namespace).await {
+        Ok(session) => {
+            let asked = session.ask(Intent::SubmitFact, payload).await;
+            session.end().await;
+            asked
+        }
+        Err(failure) => Err(failure),
+    };
+    // A task of the board that still has a clone would hold the writer: nothing is lost without its end.
+    let _ = timeout(CLOSED_SOON, end(base, is_new && asked.is_err())).await;
     let result = asked?;
     let json = json!(result);
     let IntentResult::Submitted { submitted, similar } = result.result else {
@@ -70,9 +82,10 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
 /// Declares a predicate.
 pub(super) async fn predicate(predicate: &Predicate) -> Result<Page, Failure> {
     let stores = predicate.place.common.choice.stores()?;
-    let base = create(&stores)?;
+    let Created { base, is_new } = create(&stores)?;
     let (name, is_single) = (&predicate.name, predicate.values == Values::Single);
     let declared = base.declare_predicate(&predicate.place.namespace, name, is_single).await;
+    end(base, is_new && declared.is_err()).await;
     declared.map_err(|error| failure(&error))?;
     let values = if is_single { "one value" } else { "several values" };
     let json = json!({ "predicate": name, "is_single": is_single });

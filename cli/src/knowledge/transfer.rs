@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use callboard_knowledge::store::{Restored, Transferred};
+use callboard_knowledge::store::{Restored, Transferred, WholeExport};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::page::{Failure, Page, grouped, shown_path};
 use crate::values::{open_given, reason};
 
 use super::arguments::{Backup, Export, Import, Restore};
-use super::base::{create, failure, open, place};
+use super::base::{Created, create, end, failure, open, open_if_there, place};
 
 /// Exports the base. The file gets its name once it is complete.
 pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
@@ -58,9 +58,18 @@ pub(super) async fn import(import: &Import) -> Result<Page, Failure> {
         };
         Box::new(BufReader::new(open_given(file).map_err(cannot)?))
     };
-    let base = create(&import.place.common.choice.stores()?)?;
-    let moved = base.import(from).await;
-    base.close().await;
+    let stores = import.place.common.choice.stores()?;
+    let place = place(&stores)?;
+    if let Some(base) = open_if_there(&stores)? {
+        base.close().await;
+    }
+    // Read before the base is made or locked: standard input may be slow.
+    let reading = tokio::task::spawn_blocking(move || WholeExport::read(from, place.parent().unwrap_or(&place)));
+    let export = reading.await.map_err(|error| Failure::failed(error.to_string()))?;
+    let export = export.map_err(|error| failure(&error))?;
+    let Created { base, is_new } = create(&stores)?;
+    let moved = base.import_whole(export).await;
+    end(base, is_new && moved.is_err()).await;
     let moved = moved.map_err(|error| failure(&error))?;
     Ok(Page { done: Some("the import is in the base".to_owned()), ..page("imported", &moved) })
 }

@@ -1,8 +1,10 @@
-//! `callboard store check`: everything of a store is read, and the first damage of each run is reported.
+//! `callboard store check`: everything of a store is read, and the first damage of each run is reported, with what is wrong with the base of
+//! facts.
 
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
+use crate::knowledge::stored;
 use crate::page::{Failure, Page, count, shown_path};
 use crate::run_names::names;
 use crate::stores::Stores;
@@ -10,8 +12,8 @@ use crate::stores::open::{ClosedStore, OpenStores};
 use crate::stores::store::Store;
 
 /// Reads all stores.
-pub(crate) async fn check(stores: &Stores) -> Result<Page, Failure> {
-    let open = stores.open()?;
+pub(crate) async fn check(of: &Stores) -> Result<Page, Failure> {
+    let open = of.open()?;
     let OpenStores { stores, closed } = &open;
     let (mut text, mut rows, mut is_damaged) = (open.notes(), Vec::new(), false);
     for store in stores {
@@ -35,7 +37,13 @@ pub(crate) async fn check(stores: &Stores) -> Result<Page, Failure> {
     if rows.is_empty() {
         text.push_str("there is no store\n");
     }
-    let exit = if is_damaged { Exit::Failed } else { open.exit().unwrap_or(Exit::Done) };
+    let mut exit_of_base = Exit::Done;
+    if let Some((found, row, exit)) = stored::check(of).await {
+        text.push_str(&found);
+        rows.push(row);
+        exit_of_base = exit;
+    }
+    let exit = if is_damaged { Exit::Failed } else { open.exit().unwrap_or(exit_of_base) };
     Ok(Page { exit, ..Page::new(text, Value::from(rows)) })
 }
 

@@ -2,7 +2,7 @@
 //! export and no partial store.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -10,9 +10,11 @@ use tempfile::TempDir;
 
 use callboard::env::Env;
 use callboard::storage::{Transfer, TransferError};
+use callboard_knowledge::store::{Counts, WholeExport};
 
 use crate::atomic_file::AtomicFile;
 use crate::exit::Exit;
+use crate::knowledge::stored;
 use crate::page::{Failure, Page, count, shown_path};
 use crate::run_names::is_of_run;
 use crate::stores::Stores;
@@ -34,6 +36,7 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
     let store = only(stores)?;
     let shared = store.shared();
     let Some(file) = file else {
+        stored::export(stores, BufWriter::new(io::stdout())).await?;
         Transfer::export(&*shared, &mut io::stdout()).await.map_err(trouble)?;
         return Ok(Page::new(String::new(), json!(null)));
     };
@@ -44,18 +47,20 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
         return Err(cannot(io::ErrorKind::AlreadyExists.into()));
     }
     let mut target = AtomicFile::create(parent(file)).map_err(cannot)?;
+    let to = BufWriter::new(target.file().try_clone().map_err(cannot)?);
+    let facts = stored::export(stores, to).await?;
     let mut out = BufWriter::new(target.file());
     let moved = Transfer::export(&*shared, &mut out).await.map_err(trouble)?;
     out.flush().map_err(cannot)?;
     drop(out);
     target.persist(file).map_err(cannot)?;
-    Ok(page("exported", &moved))
+    Ok(page("exported", &moved, facts))
 }
 
 /// Copies the only store into a folder, while other processes use it. The copy has each run up to an event.
 pub(crate) async fn backup(stores: &Stores, folder: &Path) -> Result<Page, Failure> {
     store::check_may_have_store(folder)?;
-    if store::is_there(folder).unwrap_or(true) {
+    if store::is_there(folder).unwrap_or(true) || stored::is_there(folder) {
         let text = format!("{} has a store: name a folder that is empty, or does not exist", shown_path(folder));
         return Err(Failure::usage(text));
     }
@@ -66,8 +71,9 @@ pub(crate) async fn backup(stores: &Stores, folder: &Path) -> Result<Page, Failu
     copy.note_open_runs().await?;
     copy.close().await?;
     drop(copy);
+    let facts = stored::copy_into(stores, target.folder()).await?;
     target.keep().await?;
-    Ok(Page { done: Some("the backup is complete".to_owned()), ..page("copied", &moved) })
+    Ok(Page { done: Some("the backup is complete".to_owned()), ..page("copied", &moved, facts) })
 }
 
 /// Imports into the store that is named, or into a new one of the project. Runs and conversations that a store of the project has
@@ -84,11 +90,19 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
         store::check_may_have_store(folder)?;
     }
     let target = Target::new(stores)?;
+    let (facts, mut opened) = stored::split(opened, target.folder()).map_err(|failure| {
+        // It names the line, and that nothing is imported.
+        Failure::new(failure.exit(), format!("{shown_file}: {}", failure.text()))
+    })?;
     let store = Store::open_or_make(target.folder()).map_err(|error| store::not_opened(target.folder(), &error))?;
     let shared = store.shared();
-    let moved = Transfer::import(&mut BufReader::new(opened), &*shared, Env::system().now().wall).await;
+    let moved = Transfer::import(&mut opened, &*shared, Env::system().now().wall).await;
+    let before = facts.as_ref().map_or(0, WholeExport::lines);
     let moved = moved.map_err(|error| match error {
         TransferError::Text(error) => refused(Exit::of_file(&error), reason(&error)),
+        TransferError::Line { .. } if before > 0 => {
+            refused(Exit::from(&error), format!("{error} (counted after the {before} lines of the base of facts)"))
+        }
         error => refused(Exit::from(&error), error.to_string()),
     });
     let additions = stores.project().map(|project| project.lock_additions().map(|lock| (project, lock))).transpose();
@@ -102,13 +116,20 @@ pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<
     let closed = store.close().await;
     drop((shared, store));
     let (moved, (), ()) = (moved?, checked?, closed?);
+    let facts = match facts {
+        Some(facts) if target.is_new() => {
+            Some(stored::import(&Stores::Named(target.folder().to_owned()), facts).await?)
+        }
+        Some(facts) => Some(stored::import(stores, facts).await?),
+        None => None,
+    };
     let folder = target.keep().await?;
     if let (Some((project, _)), Some(number)) = (&additions, number_of(&folder)) {
         for conversation in conversations? {
             project.placement(&conversation.id).replace(number)?;
         }
     }
-    Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved) })
+    Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved, facts) })
 }
 
 /// The text of an argument that names a run where commands take one.
@@ -154,6 +175,14 @@ impl<'a> Target<'a> {
         Ok(Self { made: made.map_err(cannot)?, place })
     }
 
+    /// Whether the folder itself becomes the destination, with all that is in it.
+    fn is_new(&self) -> bool {
+        match self.place {
+            Destination::Named(_) => true,
+            Destination::Beside(_) | Destination::Project(_) => false,
+        }
+    }
+
     fn folder(&self) -> &Path {
         self.made.path()
     }
@@ -177,6 +206,7 @@ async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let (from, to_store) = (open(from)?, open(to)?);
     Transfer::copy(&*from.shared(), &*to_store.shared(), Env::system().now().wall).await.map_err(trouble)?;
     to_store.close().await?;
+    stored::copy_between(from.folder(), to).await?;
     Ok(to.to_owned())
 }
 
@@ -213,10 +243,10 @@ fn only(stores: &Stores) -> Result<Store, Failure> {
     }
 }
 
-fn page(what: &str, moved: &Transfer) -> Page {
+fn page(what: &str, moved: &Transfer, facts: Option<Counts>) -> Page {
     let Transfer { records, values } = moved;
     let text = format!("{what}: {}, {}\n", count(records_of(*records), "record"), count(records_of(*values), "value"));
-    Page::new(text, json!({ "records": records, "values": values }))
+    stored::with_base(Page::new(text, json!({ "records": records, "values": values })), what, facts)
 }
 
 fn records_of(number: u64) -> usize {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::support::{Printed, command, output_of};
@@ -84,8 +85,6 @@ fn what_cannot_be_indexed_is_named_with_the_reason() {
     }
     let missing = project.kb(&["init", "nowhere"]);
     assert!(missing.code == Some(2) && missing.error.contains("nowhere"), "{}", missing.error);
-    let file = project.kb(&["init", "notes/a.md"]);
-    assert!(file.code == Some(2) && file.error.contains("is no folder"), "{}", file.error);
 }
 
 #[test]
@@ -292,4 +291,118 @@ fn every_command_names_a_damaged_base_and_how_a_backup_is_put_in_its_place() {
     let missing = project.kb(&["query", "keys", "--store", "others"]);
     let line = "`callboard kb init PATH --store others` makes one";
     assert!(missing.code == Some(3) && missing.error.contains(line), "{}", missing.error);
+}
+
+#[test]
+fn the_base_of_a_store_is_copied_exported_imported_and_checked_with_it() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    let callboard =
+        |arguments: &[&str]| output_of(command(&project.folder, arguments).env("XDG_STATE_HOME", project.state.path()));
+    let done = |arguments: &[&str]| {
+        let printed = callboard(arguments);
+        assert_eq!(printed.code, Some(0), "{arguments:?}: {}", printed.error);
+        printed.out
+    };
+    project.done(&["init", "notes"]);
+    project.done(&["submit", "Keys rotate each month."]);
+    let facts = project.done(&["export"]);
+    assert!(done(&["store", "backup", "copy"]).ends_with("copied: the base of facts, 1 documents, 1 facts\n"));
+    fs::create_dir(project.folder.path().join("empty")).unwrap();
+    done(&["store", "backup", "empty"]);
+    done(&["store", "export", "whole.jsonl", "--store", "copy"]);
+    done(&["store", "import", "whole.jsonl", "--store", "new"]);
+    fs::create_dir(project.folder.path().join("other")).unwrap();
+    let imported = callboard(&["store", "import", "whole.jsonl", "--store", "other", "--json"]).json();
+    assert_eq!((&imported["knowledge"]["current"], &imported["knowledge"]["documents"]), (&1.into(), &1.into()));
+    for store in ["copy", "empty", "new", "other"] {
+        assert_eq!(project.done(&["export", "--store", store]), facts, "{store}");
+    }
+    let again = callboard(&["store", "import", "whole.jsonl", "--again"]);
+    assert_eq!(again.code, Some(0), "the project has the same base: {}", again.error);
+    project.done(&["submit", "The gate opens at nine."]);
+    let others = callboard(&["store", "import", "whole.jsonl", "--again"]);
+    assert!(
+        others.code == Some(2) && others.error.contains("has other facts than that of the export"),
+        "{}",
+        others.error
+    );
+    let whole = fs::read_to_string(project.folder.path().join("whole.jsonl")).unwrap();
+    let cut = facts.len() - 9;
+    fs::write(project.folder.path().join("cut.jsonl"), format!("{}{}", &whole[..cut], &whole[facts.len()..])).unwrap();
+    let refused = callboard(&["store", "import", "cut.jsonl", "--store", "none"]);
+    assert!(refused.code == Some(2) && refused.error.contains("cut.jsonl: line "), "{}", refused.error);
+    fs::write(project.folder.path().join("cut.jsonl"), &whole[..whole.len() - 9]).unwrap();
+    let refused = callboard(&["store", "import", "cut.jsonl", "--store", "none"]);
+    assert!(refused.code == Some(2) && !project.folder.path().join("none").exists(), "{}", refused.error);
+
+    let checked = done(&["store", "check", "--store", "copy"]);
+    assert!(checked.ends_with("copy/knowledge/facts.db: 1 documents, 1 facts, no damage\n"), "{checked}");
+    let looked_at = callboard(&["doctor", "--store", "copy"]).out;
+    assert!(
+        looked_at.lines().any(|line| line.contains("facts ") && line.ends_with("1 documents, 1 facts")),
+        "{looked_at}"
+    );
+    let damage = rusqlite::Connection::open(project.folder.path().join("copy/knowledge/facts.db")).unwrap();
+    damage.execute_batch("DELETE FROM kb_sources").unwrap();
+    drop(damage);
+    let damaged = callboard(&["store", "check", "--store", "copy"]);
+    let line = "damaged: the base of facts: facts without a source: 1\n";
+    assert!(damaged.code == Some(1) && damaged.out.contains(line), "{}", damaged.out);
+    fs::write(project.folder.path().join("copy/knowledge/facts.db"), "text").unwrap();
+    let unread = callboard(&["store", "check", "--store", "copy", "--json"]);
+    assert!(
+        unread.code == Some(1) && unread.json()[1]["error"].as_str().unwrap().contains("kb restore"),
+        "{}",
+        unread.out
+    );
+}
+
+#[test]
+fn a_file_is_indexed_by_its_name_and_read_again_where_it_has_changed() {
+    let project =
+        Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n"), ("keys.md", "# Keys\n\nKeys rotate.\n")]);
+    assert_eq!(project.done(&["init", "notes/auth.md"]), "1 document: 1 passage new, 0 as before, 0 gone\n");
+    assert!(project.done(&["query", "token"]).starts_with("1. notes/auth.md:1"));
+    assert_eq!(project.kb(&["query", "rotate"]).code, Some(3));
+    assert_eq!(project.done(&["init", "notes"]), "2 documents: 1 passage new, 1 as before, 0 gone\n");
+    fs::write(project.folder.path().join("notes/auth.md"), "").unwrap();
+    let empty = project.kb(&["init", "notes/auth.md"]);
+    assert_eq!(
+        (empty.code, &*empty.out),
+        (Some(0), "0 documents: 0 passages new, 0 as before, 1 gone\n"),
+        "{}",
+        empty.error
+    );
+    assert!(empty.error.contains("left out: notes/auth.md: "), "{}", empty.error);
+    assert!(project.done(&["query", "rotate"]).starts_with("1. notes/keys.md:1"));
+}
+
+#[test]
+fn a_refused_command_leaves_no_base_that_it_has_made() {
+    let project = Project::new(&[]);
+    fs::write(project.folder.path().join("text.txt"), "no export\n").unwrap();
+    // The rows of this export are refused, and not its text.
+    let rows = "{\"callboard_knowledge\":1}\n{\"predicate\":{\"namespace\":\"n\",\"form\":\"X\",\"is_single\":true}}\n";
+    let sha256: String = Sha256::digest(rows).iter().map(|byte| format!("{byte:02x}")).collect();
+    let counts = "{\"entities\":0,\"documents\":0,\"passages\":0,\"facts\":0,\"contradictions\":0,\"predicates\":1}";
+    let end = format!("{{\"end\":{{\"counts\":{counts},\"sha256\":\"{sha256}\"}}}}\n");
+    fs::write(project.folder.path().join("rows.jsonl"), format!("{rows}{end}")).unwrap();
+    for (arguments, why) in [
+        (&["submit", " . "][..], "the statement is empty"),
+        (&["import", "text.txt"], "line 1 of the export"),
+        (&["import", "rows.jsonl"], "line 2 of the export: the predicate is not in normal form"),
+        (&["init", "nowhere"], "nowhere"),
+    ] {
+        let refused = project.kb(arguments);
+        assert!(refused.code == Some(2) && refused.error.contains(why), "{arguments:?}: {}", refused.error);
+        let missing = project.kb(&["query", "x"]);
+        assert!(
+            missing.code == Some(3) && missing.error.contains("there is no base"),
+            "{arguments:?}: {}",
+            missing.error
+        );
+    }
+    project.done(&["submit", "The gate is open."]);
+    assert_eq!(project.kb(&["submit", " . "]).code, Some(2));
+    project.done(&["query", "gate"]);
 }

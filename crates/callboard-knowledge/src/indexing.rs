@@ -91,6 +91,40 @@ pub async fn index_folder(
     Ok(indexed)
 }
 
+/// Indexes a file as the document `name`. The files that `.gitignore` names and hidden files are read too: this one was named.
+///
+/// # Errors
+/// As for [`index_folder`], and the file cannot be read. What it has that is no text is left out, with the reason; then the document ends.
+pub async fn index_file(
+    base: &KnowledgeBase,
+    namespace: &str,
+    file: &Path,
+    name: &str,
+    is_untrusted: bool,
+) -> Result<Indexed, IndexError> {
+    let limits = ReadLimits::default();
+    let mut indexed = Indexed::default();
+    let read = FileFound::named(file).and_then(|found| {
+        let bytes = found.read(&limits)?;
+        let path = found.path;
+        read_document(name, &bytes, &limits).map_err(|why| FileError::LeftOut { path, why })
+    });
+    match read {
+        Ok(mut document) => {
+            std::mem::take(&mut document.leaves_out).iter().for_each(|why| indexed.leave_out(name, why));
+            let document = NewDocument { is_untrusted, ..NewDocument::of(document, false) };
+            write(base, namespace, vec![document], &mut indexed).await?;
+        }
+        Err(FileError::LeftOut { why, .. }) => {
+            indexed.leave_out(name, &why);
+            let own = name.to_owned();
+            indexed.written.ended += base.end_documents_below(namespace, name, move |path| path != own).await?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(indexed)
+}
+
 fn read(
     found: Result<FileFound, FileError>,
     below: &str,

@@ -34,6 +34,24 @@ pub struct FileFound {
 }
 
 impl FileFound {
+    /// A file that was named, in its folder. A link is followed.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Unreadable`], [`FileError::Folder`] and [`FileError::NameNotUtf8`].
+    pub fn named(file: &Path) -> Result<Self, FileError> {
+        let shown = || file.to_string_lossy().into_owned();
+        let whole = file.canonicalize().map_err(|source| FileError::Unreadable { path: shown(), source })?;
+        let (Some(folder), Some(name)) = (whole.parent(), whole.file_name()) else {
+            return Err(FileError::LeftOut { path: shown(), why: LeftOut::NoFile });
+        };
+        let path = name.to_str().ok_or_else(|| FileError::NameNotUtf8 { path: shown() })?.to_owned();
+        let failed = |source| FileError::Folder { path: folder.to_owned(), source };
+        let bytes = whole.metadata().map_err(|source| FileError::Unreadable { path: shown(), source })?.len();
+        let folder = Dir::open_ambient_dir(folder, ambient_authority()).map_err(failed)?;
+        Ok(Self { path, bytes, folder: Arc::new(folder) })
+    }
+
     /// Reads the file, up to the limit of bytes.
     ///
     /// The file is opened below the handle of the folder, so that a link that has replaced a part of the path meanwhile does not lead out of

@@ -38,7 +38,7 @@ use lock::Lock;
 pub use restoring::Restored;
 use staging::Staging;
 pub use submission::{Submission, Submitted};
-pub use transfer::Transferred;
+pub use transfer::{Transferred, WholeExport};
 pub use upkeep::{Counts, Finding};
 use writer::{Ended, Writer};
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::error::KnowledgeError;
 use super::lock::Lock;
 use super::staging::{Staging, sync_folder_of};
+use super::transfer::is_empty;
 use super::upkeep::{self, Counts};
 use super::{KnowledgeBase, close, connect, schema, with_suffix};
 
@@ -41,6 +42,33 @@ impl KnowledgeBase {
         let restoring = tokio::task::spawn_blocking(move || restore(&path, &from));
         restoring.await.map_err(|_| KnowledgeError::Closed)?
     }
+
+    /// Closes the base as [`KnowledgeBase::close`] does, and removes its file if nothing was written to it and no other process has it open.
+    ///
+    /// # Errors
+    /// It cannot be opened or removed.
+    pub async fn remove_if_empty(self) -> Result<(), KnowledgeError> {
+        let path = self.path().to_owned();
+        self.close().await;
+        let removing = tokio::task::spawn_blocking(move || remove_if_empty(&path));
+        removing.await.map_err(|_| KnowledgeError::Closed)?
+    }
+}
+
+fn remove_if_empty(path: &Path) -> Result<(), KnowledgeError> {
+    let _lock = match Lock::alone(path) {
+        Err(KnowledgeError::InUse { .. }) => return Ok(()),
+        lock => lock?,
+    };
+    let connection = connect(path)?;
+    let is_empty = is_empty(&connection)?;
+    close(connection)?;
+    if is_empty {
+        let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
+        fs::remove_file(path).map_err(io)?;
+        remove_log(path).map_err(io)?;
+    }
+    Ok(())
 }
 
 fn restore(path: &Path, from: &Path) -> Result<Restored, KnowledgeError> {

@@ -2,18 +2,19 @@
 
 use std::io::Cursor;
 
+use callboard::env::Env;
 use callboard::messages::Timestamp;
-use callboard_knowledge::KnowledgeError;
 use callboard_knowledge::entities::{EntityKind, Named, Relation};
 use callboard_knowledge::facts::OnContradiction;
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::store::{ChangeKind, ChangeRequest, Counts, Submission};
+use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use sha2::{Digest, Sha256};
 
 use crate::support::{Base, document, single, submission};
 
 /// A base with a past: passages that ended, a dispute that was decided, and a fact that another one supersedes.
-async fn filled() -> Base {
+pub(crate) async fn filled() -> Base {
     let base = Base::new();
     let mut linked = document("a.md", &[("One", "the first token"), ("Two", "second")]);
     linked.passages[0].links.push("b.md".to_owned());
@@ -183,4 +184,60 @@ async fn a_line_that_does_not_end_is_refused_at_its_bound() {
     let text = format!("{{\"callboard_knowledge\":1}}\n{}", "x".repeat((16 << 20) + 1));
     let error = refused(&Base::new(), &text).await;
     assert!(error.starts_with("line 2 of the export: it has more than 16777216 bytes"), "{error}");
+}
+
+/// Text that arrives once it is sent.
+struct Slow {
+    texts: std::sync::mpsc::Receiver<String>,
+    has_begun: Option<tokio::sync::oneshot::Sender<()>>,
+    rest: Cursor<String>,
+}
+
+impl std::io::Read for Slow {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if let Some(begun) = self.has_begun.take() {
+            begun.send(()).unwrap();
+        }
+        match self.rest.read(into)? {
+            0 => {
+                // Nothing more is sent once the sender is gone.
+                self.rest = Cursor::new(self.texts.recv().unwrap_or_default());
+                self.rest.read(into)
+            }
+            read => Ok(read),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_write_while_an_import_reads_its_text_and_then_it_is_refused() {
+    let text = exported(&filled().await).await;
+    let base = Base::new();
+    let ((send, texts), (has_begun, begun)) = (std::sync::mpsc::channel(), tokio::sync::oneshot::channel());
+    let slow = Slow { texts, has_begun: Some(has_begun), rest: Cursor::default() };
+    let import = tokio::spawn({
+        let base = base.base.clone();
+        async move { base.import(std::io::BufReader::new(slow)).await }
+    });
+    begun.await.unwrap();
+    base.submit("The gate is open.").await;
+    send.send(text).unwrap();
+    drop(send);
+    assert!(matches!(import.await.unwrap().unwrap_err(), KnowledgeError::NotEmpty));
+    assert_eq!(base.base.counts().await.unwrap().current, 1);
+}
+
+#[tokio::test]
+async fn a_base_is_removed_only_if_nothing_was_written_to_it_and_nothing_else_has_it_open() {
+    let Base { base, folder, .. } = Base::new();
+    let path = base.path().to_owned();
+    let other = KnowledgeBase::open(&path, &Env::system()).unwrap();
+    base.remove_if_empty().await.unwrap();
+    assert!(path.exists(), "another one has it open");
+    other.submit(submission("The gate is open.")).await.unwrap();
+    other.remove_if_empty().await.unwrap();
+    assert_eq!(KnowledgeBase::open(&path, &Env::system()).unwrap().counts().await.unwrap().current, 1);
+    let empty = folder.path().join("empty.db");
+    KnowledgeBase::create(&empty, &Env::system()).unwrap().remove_if_empty().await.unwrap();
+    assert!(!empty.exists());
 }

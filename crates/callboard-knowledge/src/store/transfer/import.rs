@@ -1,20 +1,19 @@
-//! Reads the lines of an export into an empty base, in one transaction.
+//! Writes the lines of an export into an empty base, in one transaction.
 
 use std::collections::HashMap;
 use std::io::BufRead;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use sha2::{Digest, Sha256};
 
 use super::Transferred;
-use super::lines::{
-    Contradiction, Document, Entity, Fact, Graph, Line, Passage, Predicate, VERSION, bytes_of, hexadecimal, read_line,
-};
+use super::lines::{Contradiction, Document, Entity, Fact, Graph, Line, Passage, Predicate, bytes_of};
+use super::whole::WholeExport;
 use crate::facts::{FactState, Statement};
 use crate::store::error::KnowledgeError;
 use crate::store::facts::item_of;
 use crate::store::graph::join;
 use crate::store::items::{self, ItemId, millis};
+use crate::store::staging::parent;
 use crate::store::submission::{FactRow, MAX_SOURCES, insert_row, insert_source};
 use crate::store::{KnowledgeBase, upkeep};
 use crate::words::normalised;
@@ -26,13 +25,25 @@ const MAX_NAMESPACE: usize = 1 << 10;
 const MAX_ITEM: ItemId = 1 << 53;
 
 impl KnowledgeBase {
-    /// Reads an export into this base, which has to be empty, in one transaction: what is wrong with it is an error with the line, and
-    /// the base is as it was. Other changes wait meanwhile.
+    /// Imports an export into this base, which has to be empty, in one transaction: what is wrong with it is an error with the line, and
+    /// the base is as it was. It is read to its end first, into a file in the folder of the base. Other changes wait while it is written.
     ///
     /// # Errors
     /// The base is not empty, the export is no sound one, or the base cannot be changed.
     pub async fn import<R: BufRead + Send + 'static>(&self, from: R) -> Result<Transferred, KnowledgeError> {
-        self.write(move |connection, _| import(connection, from)).await
+        self.read(|connection| if is_empty(connection)? { Ok(()) } else { Err(KnowledgeError::NotEmpty) }).await?;
+        let folder = parent(self.path()).to_owned();
+        let reading = tokio::task::spawn_blocking(move || WholeExport::read(from, &folder));
+        let export = reading.await.map_err(|_| KnowledgeError::Closed)??;
+        self.import_whole(export).await
+    }
+
+    /// As [`KnowledgeBase::import`], of an export that was read.
+    ///
+    /// # Errors
+    /// The base is not empty, the export is no sound one, or the base cannot be changed.
+    pub async fn import_whole(&self, export: WholeExport) -> Result<Transferred, KnowledgeError> {
+        self.write(move |connection, _| import(connection, export)).await
     }
 }
 
@@ -64,57 +75,24 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, Wrong> {
 #[derive(Default)]
 struct Importing {
     counts: Transferred,
-    /// How far the sections have come.
-    section: u8,
     /// The row and the namespace of the last document.
     document: Option<(i64, String)>,
 }
 
-fn import(connection: &Connection, mut from: impl BufRead) -> Result<Transferred, KnowledgeError> {
-    let rows = "SELECT (SELECT count(*) FROM kb_items) + (SELECT count(*) FROM kb_documents)
-        + (SELECT count(*) FROM kb_predicates) + (SELECT count(*) FROM kb_graph_entities)";
-    if connection.query_row(rows, [], |row| row.get::<_, i64>(0))? > 0 {
+/// Whether a base has nothing.
+pub(in crate::store) fn is_empty(connection: &Connection) -> Result<bool, KnowledgeError> {
+    let rows = "SELECT EXISTS (SELECT 1 FROM kb_items) OR EXISTS (SELECT 1 FROM kb_documents)
+        OR EXISTS (SELECT 1 FROM kb_predicates) OR EXISTS (SELECT 1 FROM kb_graph_entities) OR EXISTS (SELECT 1 FROM kb_done)";
+    Ok(!connection.query_row(rows, [], |row| row.get::<_, bool>(0))?)
+}
+
+fn import(connection: &Connection, export: WholeExport) -> Result<Transferred, KnowledgeError> {
+    if !is_empty(connection)? {
         return Err(KnowledgeError::NotEmpty);
     }
-    let (mut hash, mut importing, mut text) = (Sha256::new(), Importing::default(), Vec::new());
-    let mut number = 0;
-    loop {
-        number += 1;
-        let at = |why| KnowledgeError::Export { line: number, why };
-        if !read_line(&mut from, &mut text).map_err(at)? {
-            return Err(at("the export ends before its last line: it was truncated".to_owned()));
-        }
-        let line: Line =
-            serde_json::from_slice(&text).map_err(|error| at(format!("it is no line of an export: {error}")))?;
-        match (line, number) {
-            (Line::Version(VERSION), 1) => {}
-            (Line::Version(version), 1) => {
-                return Err(at(format!("the export has version {version}, and this build reads version {VERSION}")));
-            }
-            (Line::Version(_), _) => return Err(at("the version is in the first line alone".to_owned())),
-            (_, 1) => return Err(at("the first line of an export is {\"callboard_knowledge\":1}".to_owned())),
-            (Line::End(end), _) => {
-                if end.sha256 != hexadecimal(&hash.finalize()) {
-                    return Err(
-                        at("its SHA-256 is not that of the lines before it: the export was changed".to_owned()),
-                    );
-                }
-                if end.counts != importing.counts {
-                    return Err(at("its counts are not those of the lines before it".to_owned()));
-                }
-                if read_line(&mut from, &mut text).map_err(at)? {
-                    return Err(KnowledgeError::Export {
-                        line: number + 1,
-                        why: "nothing follows the last line".to_owned(),
-                    });
-                }
-                is_sound(connection).map_err(|wrong| at_line(wrong, number))?;
-                return Ok(importing.counts);
-            }
-            (line, _) => importing.add(connection, line).map_err(|wrong| at_line(wrong, number))?,
-        }
-        hash.update(&text);
-    }
+    let mut importing = Importing::default();
+    export.for_each(|line, number| importing.add(connection, line).map_err(|wrong| at_line(wrong, number)))?;
+    Ok(importing.counts)
 }
 
 fn at_line(wrong: Wrong, line: u64) -> KnowledgeError {
@@ -126,22 +104,11 @@ fn at_line(wrong: Wrong, line: u64) -> KnowledgeError {
 
 impl Importing {
     fn add(&mut self, connection: &Connection, line: Line) -> Result<(), Wrong> {
-        let section = match &line {
-            Line::Version(_) | Line::Entity(_) => 0,
-            Line::Document(_) | Line::Passage(_) => 1,
-            Line::Fact(_) => 2,
-            Line::Contradiction(_) => 3,
-            Line::Predicate(_) | Line::End(_) => 4,
-        };
-        if section < self.section {
-            return wrong(
-                "it is out of order: entities, documents, facts, contradictions and predicates follow each other",
-            );
-        }
-        self.section = section;
         let counts = &mut self.counts;
         match line {
-            Line::Version(_) | Line::End(_) => {}
+            Line::Version(_) => {}
+            Line::End(end) if end.counts == *counts => is_sound(connection)?,
+            Line::End(_) => return wrong("its counts are not those of the lines before it"),
             Line::Entity(it) => (counts.entities, ()) = (counts.entities + 1, entity(connection, &it)?),
             Line::Document(it) => {
                 counts.documents += 1;

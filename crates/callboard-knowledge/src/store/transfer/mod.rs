@@ -7,9 +7,13 @@
 mod export;
 mod import;
 mod lines;
+mod whole;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub(super) use import::is_empty;
+pub use whole::WholeExport;
 
 /// How many records were exported or imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
