@@ -9,6 +9,8 @@
     reason = "each campaign uses its part of it; a budget is real time; a test that cannot go on fails"
 )]
 
+pub(crate) mod children;
+
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;

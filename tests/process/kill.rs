@@ -10,19 +10,16 @@
 #![cfg(feature = "sled")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::io::BufRead;
+use std::path::Path;
 
 use callboard::messages::RunId;
 use callboard::prelude::*;
 
+use crate::campaigns::children::{answers, kill_after, role, runtime, spawn};
 use crate::campaigns::{Campaign, cases};
 use crate::charges::{self, Counted, TURNS};
 use crate::common::people;
-
-const ROLE: &str = "CALLBOARD_KILL_ROLE";
-const FOLDER: &str = "CALLBOARD_KILL_FOLDER";
 
 /// Submits endlessly, eight at a time, and prints what was acknowledged.
 async fn child_under_load(folder: &Path) {
@@ -66,25 +63,13 @@ async fn child_that_finishes(folder: &Path) {
     board.shutdown().await;
 }
 
-fn spawn(role: &str, folder: &Path) -> Child {
-    Process::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::the_child", "--nocapture", "--quiet"])
-        .env(ROLE, role)
-        .env(FOLDER, folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
 /// Not a test: what the killed processes run.
 #[test]
 fn the_child() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    match std::env::var(ROLE).unwrap().as_str() {
-        "load" => runtime.block_on(child_under_load(&folder)),
-        _ => runtime.block_on(child_that_finishes(&folder)),
+    match role() {
+        None => {}
+        Some((role, folder)) if role == "load" => runtime().block_on(child_under_load(&folder)),
+        Some((_, folder)) => runtime().block_on(child_that_finishes(&folder)),
     }
 }
 
@@ -96,32 +81,19 @@ fn nothing_acknowledged_is_lost_to_kills() {
     let mut acknowledged = BTreeSet::new();
     let mut kills_in_flight = 0;
     for _ in 0..kills {
-        let mut child = spawn("load", folder.path());
-        let kill_after = 1 + campaign.below(120);
-        let mut seen = 0;
-        // The pipe keeps what the child wrote before it was killed.
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            let Some(run) = line.strip_prefix("acknowledged ") else { continue };
-            acknowledged.insert(run.to_owned());
-            seen += 1;
-            if seen == kill_after {
-                child.kill().unwrap();
-                kills_in_flight += 1;
-            }
-        }
-        child.wait().unwrap();
+        let child = spawn("kill::the_child", "load", folder.path());
+        let status = kill_after(child, 1 + campaign.below(120), |line| {
+            let run = line.strip_prefix("acknowledged ");
+            acknowledged.extend(run.map(str::to_owned));
+            run.is_some()
+        });
+        kills_in_flight += usize::from(status.code().is_none());
     }
     assert_eq!(kills_in_flight, kills, "a child ended before it was killed");
     assert!(acknowledged.len() > kills * 20, "too little load: {}", acknowledged.len());
 
-    let mut child = spawn("finish", folder.path());
-    let mut stdin = child.stdin.take().unwrap();
-    let runs: Vec<String> = acknowledged.iter().cloned().collect();
-    let feeder = std::thread::spawn(move || runs.iter().for_each(|run| writeln!(stdin, "{run}").unwrap()));
-    let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
-    feeder.join().unwrap();
-    child.wait().unwrap();
+    let runs = acknowledged.iter().cloned().collect();
+    let lines = answers(spawn("kill::the_child", "finish", folder.path()), runs);
     let ended: BTreeMap<&str, &str> =
         lines.iter().filter_map(|line| line.strip_prefix("ended ")?.split_once(' ')).collect();
     let wrong: Vec<_> = acknowledged

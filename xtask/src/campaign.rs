@@ -68,9 +68,10 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "knowledge",
-        about: "SIGKILL while facts are submitted and invalidated: nothing acknowledged is lost, done twice or half written",
+        about: "SIGKILL while facts are submitted and invalidated: nothing acknowledged is lost, done twice or half written; SIGKILL of commands \
+                on a base: the next one completes them",
         test: "callboard-knowledge/knowledge",
-        filter: "kills::nothing",
+        filter: "kills::nothing interrupted::a_command",
         variable: COUNT,
         unit: "kills",
         fast: 20,

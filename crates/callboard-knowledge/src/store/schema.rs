@@ -92,3 +92,65 @@ fn migrate_by(connection: &mut Connection, migrations: &[Migration]) -> Result<(
         transaction.commit()?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const FILE: &str = "CALLBOARD_MIGRATED_FILE";
+
+    /// The migrations with one more.
+    fn with(next: Migration) -> Vec<Migration> {
+        MIGRATIONS.iter().copied().chain([next]).collect()
+    }
+
+    fn change(connection: &Connection) -> rusqlite::Result<()> {
+        // Pages go to the log before the transaction ends.
+        connection.execute_batch(
+            "PRAGMA cache_size = 2; CREATE TABLE kb_next (x TEXT) STRICT; DROP TABLE kb_predicates;
+             INSERT INTO kb_documents (namespace, path, title, hash, read_at, is_untrusted)
+                 WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1000)
+                 SELECT 'default', x, hex(zeroblob(500)), x'', 0, 0 FROM n",
+        )
+    }
+
+    fn opened(file: &Path) -> Connection {
+        let connection = Connection::open(file).unwrap();
+        connection.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+        connection
+    }
+
+    /// Not a test: the process that ends within a migration.
+    #[test]
+    fn the_child() {
+        let Some(file) = std::env::var_os(FILE) else { return };
+        let ends = |connection: &Connection| change(connection).map(|()| std::process::abort());
+        migrate_by(&mut opened(Path::new(&file)), &with(ends)).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_ends_within_a_migration_leaves_the_earlier_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("facts.db");
+        migrate(&mut opened(&file)).unwrap();
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::schema::tests::the_child", "--quiet"])
+            .env(FILE, &file)
+            .output()
+            .unwrap();
+        assert!(child.status.code().is_none(), "{child:?}");
+        let log = std::fs::metadata(folder.path().join("facts.db-wal")).unwrap().len();
+        assert!(log > 100_000, "the migration had written {log} bytes");
+        let version = i32::try_from(MIGRATIONS.len()).unwrap();
+        let mut connection = opened(&file);
+        assert_eq!(pragma(&connection, "user_version").unwrap(), version);
+        assert_eq!(differences(&connection).unwrap(), Vec::<String>::new());
+        migrate_by(&mut connection, &with(change)).unwrap();
+        assert_eq!(pragma(&connection, "user_version").unwrap(), version + 1);
+        assert!(matches!(migrate(&mut connection), Err(KnowledgeError::TooNew { .. })));
+        let strange = ["the base lacks the table kb_predicates", "the base has the table kb_next, which no base has"];
+        assert_eq!(differences(&connection).unwrap(), strange);
+    }
+}

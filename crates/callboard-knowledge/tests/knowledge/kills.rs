@@ -4,9 +4,8 @@
 //! The oracle is outside: the driver keeps what the child printed as acknowledged, and reads the tables by itself.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
 
 use callboard::env::Env;
 use callboard::messages::RunId;
@@ -19,10 +18,8 @@ use callboard_knowledge::intents::{
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use crate::campaigns::children::{answers, kill_after, role, runtime, spawn};
 use crate::campaigns::{Campaign, cases};
-
-const ROLE: &str = "CALLBOARD_KNOWLEDGE_ROLE";
-const FOLDER: &str = "CALLBOARD_KNOWLEDGE_FOLDER";
 
 /// How many submitters a child has.
 const SUBMITTERS: usize = 8;
@@ -89,25 +86,13 @@ async fn child_that_finishes(folder: &Path) {
     board.shutdown().await;
 }
 
-fn spawn(role: &str, folder: &Path) -> Child {
-    Process::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kills::the_child", "--nocapture", "--quiet"])
-        .env(ROLE, role)
-        .env(FOLDER, folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
 /// Not a test: what the killed processes run.
 #[test]
 fn the_child() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    match std::env::var(ROLE).unwrap().as_str() {
-        "load" => runtime.block_on(child_under_load(&folder)),
-        _ => runtime.block_on(child_that_finishes(&folder)),
+    match role() {
+        None => {}
+        Some((role, folder)) if role == "load" => runtime().block_on(child_under_load(&folder)),
+        Some((_, folder)) => runtime().block_on(child_that_finishes(&folder)),
     }
 }
 
@@ -119,36 +104,24 @@ fn nothing_acknowledged_is_lost_or_done_twice_by_kills() {
     // The runs that were acknowledged, with what each is about.
     let (mut submitted, mut invalidated) = (BTreeMap::new(), BTreeMap::new());
     for _ in 0..kills {
-        let mut child = spawn("load", folder.path());
-        let kill_after = 1 + campaign.below(60);
-        let mut seen = 0;
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
+        let child = spawn("kills::the_child", "load", folder.path());
+        let status = kill_after(child, 1 + campaign.below(60), |line| {
             let Some((what, (run, statement))) =
                 line.split_once(' ').and_then(|(what, rest)| Some((what, rest.split_once(' ')?)))
             else {
-                continue;
+                return false;
             };
             match what {
                 "submitted" => submitted.insert(run.to_owned(), statement.to_owned()),
                 "invalidated" => invalidated.insert(run.to_owned(), statement.to_owned()),
-                _ => continue,
+                _ => return false,
             };
-            seen += 1;
-            if seen == kill_after {
-                child.kill().unwrap();
-            }
-        }
-        let status = child.wait().unwrap();
+            true
+        });
         assert_eq!(status.code(), None, "a child ended before it was killed");
     }
-    let mut child = spawn("finish", folder.path());
-    let mut stdin = child.stdin.take().unwrap();
-    let runs: Vec<String> = submitted.keys().chain(invalidated.keys()).cloned().collect();
-    let feeder = std::thread::spawn(move || runs.iter().for_each(|run| writeln!(stdin, "{run}").unwrap()));
-    let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
-    feeder.join().unwrap();
-    child.wait().unwrap();
+    let runs = submitted.keys().chain(invalidated.keys()).cloned().collect();
+    let lines = answers(spawn("kills::the_child", "finish", folder.path()), runs);
     let ended = lines.iter().filter(|line| line.starts_with("ended ")).collect::<Vec<_>>();
     assert_eq!(ended.len(), submitted.len() + invalidated.len());
 
