@@ -13,15 +13,41 @@ pub const MAX_WORD: usize = 64;
 /// assert_eq!(words("Does read_facts() retry?").collect::<Vec<_>>(), ["Does", "read_facts", "retry"]);
 /// ```
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !is_of_word(c)).filter(|word| word.chars().any(char::is_alphanumeric)).map(bounded)
+    let mut place = 0;
+    let runs = std::iter::from_fn(move || {
+        let begin = run_end(text, place, false);
+        place = run_end(text, begin, true);
+        text.get(begin..place).filter(|run| !run.is_empty())
+    });
+    runs.filter(|word| word.chars().any(char::is_alphanumeric)).map(bounded)
+}
+
+/// Where the characters from a place on that are of words, or are not, end.
+fn run_end(text: &str, from: usize, are_of_word: bool) -> usize {
+    let mut place = from;
+    while let Some(&byte) = text.as_bytes().get(place) {
+        let (is_of_word, bytes) = if byte.is_ascii() {
+            (byte.is_ascii_alphanumeric() || byte == b'_', 1)
+        } else {
+            text[place..].chars().next().map_or((false, 1), |c| (is_of_word(c), c.len_utf8()))
+        };
+        if is_of_word != are_of_word {
+            break;
+        }
+        place += bytes;
+    }
+    place
 }
 
 fn is_of_word(c: char) -> bool {
     // Combining marks continue the letter before them.
-    c.is_alphanumeric() || c == '_' || unicode_normalization::char::is_combining_mark(c)
+    c.is_alphanumeric() || unicode_normalization::char::is_combining_mark(c)
 }
 
 fn bounded(word: &str) -> &str {
+    if word.len() <= MAX_WORD {
+        return word;
+    }
     word.char_indices().nth(MAX_WORD).map_or(word, |(end, _)| &word[..end])
 }
 
@@ -109,6 +135,16 @@ mod tests {
             ("___", &[]),
         ] {
             assert_eq!(parts(word), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn words_are_runs_of_letters_digits_underscores_and_combining_marks() {
+        let texts = ["", "a", " a ", "__ a_b -- c1", "Z\u{65}\u{301}ro—é!x", "\u{301}", "日本語 text", "a\u{200b}b"];
+        for text in texts {
+            let is_of_word = |c: char| c == '_' || is_of_word(c);
+            let expected = text.split(|c| !is_of_word(c)).filter(|word| word.chars().any(char::is_alphanumeric));
+            assert_eq!(words(text).collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{text:?}");
         }
     }
 

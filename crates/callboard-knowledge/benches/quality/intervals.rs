@@ -27,7 +27,7 @@ pub(crate) fn difference(differences: &[f64]) -> Interval {
 }
 
 /// SplitMix64, so that a measurement has the same interval each time.
-fn random(state: &mut u64) -> u64 {
+pub(crate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut value = *state;
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

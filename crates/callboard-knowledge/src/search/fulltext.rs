@@ -1,20 +1,29 @@
 //! Full text: which rows may be the best for the words of a query.
 //!
-//! The index reads every row that has a word, so a common word is costly and says little. A shallow query reads the rows that have one of
-//! the rarest words, as many words as have [`READ`] rows together, and orders them by all words. A deep query reads the rows of all words.
+//! What a row costs depends on what it is asked. The index iterates 30 rows of a word in a microsecond, finds rows that have two words by skipping
+//! the others, and takes a microsecond to compute BM25 of one row. BM25 of an expression also iterates all rows of each of its words. So BM25 is
+//! asked for the rarest words alone, as many as have a bounded number of rows together. What more common words add is whether such a row has
+//! them. A query without rare words finds the newest rows that have all of its words, then those that have all but the most common one, and so on.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::candidates::{Candidate, Weighed};
 use super::found::{Checkpoint, Depth, ReadFacts};
-use super::terms::Term;
 use crate::store::KnowledgeError;
 use crate::store::items::{ItemId, millis};
 
-/// How many rows a shallow query reads; more, if its rarest word has more.
-const READ: u64 = 2_000;
+/// How many rows of the rarest words get BM25: most of the time of a query. The rarest word of a shallow query may have more alone.
+const SCORED_SHALLOW: u64 = 2_000;
+const SCORED_SHALLOW_ALONE: u64 = 4_000;
+const SCORED_DEEP: u64 = 10_000;
+
+/// How many of the more common words, the rarest first, add to these scores.
+const ADDING: usize = 2;
+
+/// The most rows of common words that are looked up, also those of other namespaces and times.
+const MAX_LOOKED_UP: usize = 20_000;
 
 /// The most words of one expression: each more costs a list of rows.
 const MAX_ASKED: usize = 8;
@@ -22,136 +31,156 @@ const MAX_ASKED: usize = 8;
 /// The weights of title, names and body.
 const WEIGHTS: &str = "1.0, 0.5, 1.0";
 
-/// Finds how many rows have each word. Words that no row has keep their weight, since what lacks them covers less of the query.
-pub(super) fn weighed(connection: &Connection, terms: &[Term]) -> Result<Vec<Weighed>, KnowledgeError> {
-    let mut insert = connection.prepare_cached("INSERT INTO temp.kb_query (rowid, words) VALUES (?1, ?2)")?;
-    let mut row = 0;
-    let mut of_row = Vec::new();
-    for (place, term) in terms.iter().enumerate() {
-        for form in &term.forms {
-            row += 1;
-            of_row.push(place);
-            insert.execute(params![row, form])?;
-        }
-    }
-    let mut read = connection.prepare_cached("SELECT doc, term FROM temp.kb_query_words ORDER BY doc, offset")?;
-    let tokens: Vec<(i64, String)> =
-        read.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
-    connection.prepare_cached("DELETE FROM temp.kb_query")?.execute([])?;
-    // A form of several tokens is in at most as many rows as its rarest token, a word in about as many as its most common form.
-    let mut forms: BTreeMap<i64, u64> = BTreeMap::new();
-    let mut frequency = connection.prepare_cached("SELECT doc FROM kb_text_words WHERE term = ?1")?;
-    for (row, token) in &tokens {
-        let rows: u64 = frequency.query_map([token], |row| row.get(0))?.next().transpose()?.unwrap_or(0);
-        forms.entry(*row).and_modify(|least| *least = rows.min(*least)).or_insert(rows);
-    }
-    let total: u64 =
-        connection.prepare_cached("SELECT coalesce(max(rowid), 0) FROM kb_text")?.query_row([], |row| row.get(0))?;
-    let mut rows = vec![0_u64; terms.len()];
-    for (row, of_form) in forms {
-        let place = usize::try_from(row - 1).ok().and_then(|row| of_row.get(row)).copied().unwrap_or(0);
-        rows[place] = rows[place].max(of_form);
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a share needs no exact count")]
-    let weighed = terms.iter().zip(rows).map(|(term, rows)| {
-        let (of, all) = (rows as f64, total.max(rows) as f64);
-        let is_absent = term.joins && rows == 0;
-        let weight = if is_absent { 0.0 } else { (1.0 + (all - of + 0.5) / (of + 0.5)).ln() };
-        Weighed { term: term.clone(), rows, weight }
-    });
-    Ok(weighed.collect())
-}
+/// What holds, and what held.
+const NOW: &[&str] = &["kb_text"];
+const NOW_AND_PAST: &[&str] = &["kb_text", "kb_text_past"];
 
-/// Finds the best rows for the words, best first.
+/// Finds the best rows for the words, best first, and reads what they are compared by.
 pub(super) fn find(
     connection: &Connection,
     query: &ReadFacts,
     terms: &[Weighed],
     limit: usize,
     checkpoints: &mut Vec<Checkpoint>,
-) -> Result<Vec<ItemId>, KnowledgeError> {
-    let may_find = |term: &&Weighed| !term.term.joins && (term.rows > 0 || query.as_of.is_some());
-    let mut known: Vec<&Weighed> = terms.iter().filter(may_find).collect();
+) -> Result<Vec<Candidate>, KnowledgeError> {
+    let mut known: Vec<&Weighed> = terms.iter().filter(|term| !term.term.joins && term.rows > 0).collect();
     known.sort_by_key(|term| term.rows);
     known.truncate(MAX_ASKED);
-    let read = match query.discovery_depth {
-        Depth::Shallow => rarest(&known),
-        Depth::Deep => known.len(),
-    };
-    let any = expression(&known, " OR ");
-    let (step, expression) = if read < known.len() {
-        ("rare words", format!("({}) AND ({any})", expression(&known[..read], " OR ")))
-    } else {
-        ("any word", any)
-    };
-    let rows = if known.is_empty() { Vec::new() } else { ask(connection, query, &expression, limit)? };
-    checkpoints.push(Checkpoint::new(step, rows.len()));
-    Ok(rows)
+    let (rare, common) = known.split_at(rarest(&known, query.discovery_depth));
+    let found = read(connection, query, limit, of_rare(connection, query, rare, common)?)?;
+    let step = if common.is_empty() { "any word" } else { "rare words" };
+    checkpoints.push(Checkpoint::new(step, found.len()));
+    if !found.is_empty() || common.is_empty() {
+        return Ok(found);
+    }
+    let found = of_common(connection, query, limit, common)?;
+    checkpoints.push(Checkpoint::new("common words together", found.len()));
+    Ok(found)
 }
 
-/// How many of the words, rarest first, have [`READ`] rows together; at least one.
-fn rarest(known: &[&Weighed]) -> usize {
+/// How many of the words, rarest first, get BM25.
+fn rarest(known: &[&Weighed], depth: Depth) -> usize {
+    let (together, alone) = match depth {
+        Depth::Shallow => (SCORED_SHALLOW, SCORED_SHALLOW_ALONE),
+        Depth::Deep => (SCORED_DEEP, SCORED_DEEP),
+    };
     let mut rows = 0_u64;
     let fitting = known.iter().take_while(|term| {
         rows = rows.saturating_add(term.rows);
-        rows <= READ
+        rows <= together
     });
-    fitting.count().max(1)
+    match (fitting.count(), known.first()) {
+        (0, Some(first)) if first.rows <= alone => 1,
+        (fitting, _) => fitting,
+    }
+}
+
+fn tables(query: &ReadFacts) -> &'static [&'static str] {
+    if query.as_of.is_none() { NOW } else { NOW_AND_PAST }
 }
 
 fn expression(terms: &[&Weighed], operator: &str) -> String {
     terms.iter().map(|term| term.term.expression()).collect::<Vec<_>>().join(operator)
 }
 
-/// The best rows for an expression.
-fn ask(
+/// The rows that have a rare word, best first.
+fn of_rare(
     connection: &Connection,
     query: &ReadFacts,
-    expression: &str,
-    limit: usize,
+    rare: &[&Weighed],
+    common: &[&Weighed],
 ) -> Result<Vec<ItemId>, KnowledgeError> {
-    if query.as_of.is_none() {
-        // Only the best rows are looked up: a namespace is most of its base, or a query of it takes longer.
-        let mut find = connection.prepare_cached(&format!(
-            "SELECT t.id, i.namespace = ?2 FROM (
-                 SELECT rowid AS id, bm25(kb_text, {WEIGHTS}) AS score FROM kb_text WHERE kb_text MATCH ?1
-                 ORDER BY score, id LIMIT ?3
-             ) t JOIN kb_items i ON i.id = t.id ORDER BY t.score, t.id"
-        ))?;
-        let rows = find.query_map(params![expression, query.namespace, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let rows: Vec<(ItemId, bool)> = rows.collect::<Result<_, _>>()?;
-        if rows.len() < limit || rows.iter().all(|(_, is_here)| *is_here) {
-            return Ok(rows.into_iter().filter_map(|(item, is_here)| is_here.then_some(item)).collect());
+    let mut scores: HashMap<ItemId, f64> = HashMap::new();
+    if rare.is_empty() {
+        return Ok(Vec::new());
+    }
+    let any = expression(rare, " OR ");
+    for table in tables(query) {
+        let mut find = connection
+            .prepare_cached(&format!("SELECT rowid, -bm25({table}, {WEIGHTS}) FROM {table} WHERE {table} MATCH ?1"))?;
+        for row in find.query_map([&any], |row| Ok((row.get(0)?, row.get(1)?)))? {
+            let (item, score) = row?;
+            scores.insert(item, score);
+        }
+        let mut find = connection.prepare_cached(&format!("SELECT rowid FROM {table} WHERE {table} MATCH ?1"))?;
+        for term in common.iter().take(ADDING) {
+            let both = format!("({any}) AND {}", term.term.expression());
+            for item in find.query_map([both], |row| row.get(0))? {
+                if let Some(score) = scores.get_mut(&item?) {
+                    *score += term.weight;
+                }
+            }
         }
     }
-    let one = |table: &str, holds: &str| {
-        format!(
-            "SELECT t.rowid, -bm25({table}, {WEIGHTS}) AS score FROM {table} t JOIN kb_items i ON i.id = t.rowid
-             WHERE {table} MATCH ?1 AND i.namespace = ?2 AND {holds}"
-        )
-    };
-    let order = "ORDER BY score DESC, 1 LIMIT ?3";
-    let (sql, at) = match query.as_of {
-        None => (format!("{} {order}", one("kb_text", "?4 IS NULL")), None),
-        Some(at) => {
-            let (now, past) = (one("kb_text", "i.since <= ?4"), one("kb_text_past", "i.since <= ?4"));
-            (format!("{now} UNION ALL {past} AND (i.document IS NULL OR i.ended_at > ?4) {order}"), Some(millis(at)))
-        }
-    };
-    let mut find = connection.prepare_cached(&sql)?;
-    let rows = find.query_map(params![expression, query.namespace, limit, at], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut ranked: Vec<(ItemId, f64)> = scores.into_iter().collect();
+    ranked.sort_by(|(one, of_one), (other, of_other)| of_other.total_cmp(of_one).then_with(|| one.cmp(other)));
+    Ok(ranked.into_iter().map(|(item, _)| item).collect())
 }
 
-/// Reads what rows are compared by.
-pub(super) fn candidates(connection: &Connection, items: &[ItemId]) -> Result<Vec<Candidate>, KnowledgeError> {
-    let mut find = connection.prepare_cached("SELECT document, title, body FROM kb_items WHERE id = ?1")?;
-    let mut candidates = Vec::with_capacity(items.len());
-    for &item in items {
-        let read = find.query_row([item], |row| {
-            Ok(Candidate { item, document: row.get(0)?, title: row.get(1)?, body: row.get(2)?, ..Candidate::default() })
-        });
-        candidates.extend(read.optional()?);
+/// Rows that have as many of the words as there are rows for, newest first.
+fn of_common(
+    connection: &Connection,
+    query: &ReadFacts,
+    limit: usize,
+    common: &[&Weighed],
+) -> Result<Vec<Candidate>, KnowledgeError> {
+    let (mut found, mut looked_up) = (Vec::new(), HashSet::new());
+    for words in (1..=common.len()).rev() {
+        let all = expression(&common[..words], " AND ");
+        for table in tables(query) {
+            let mut find = connection
+                .prepare_cached(&format!("SELECT rowid FROM {table} WHERE {table} MATCH ?1 ORDER BY rowid DESC"))?;
+            let mut rows = find.query([&all])?;
+            while found.len() < limit
+                && looked_up.len() < MAX_LOOKED_UP
+                && let Some(row) = rows.next()?
+            {
+                let item = row.get(0)?;
+                if looked_up.insert(item) {
+                    found.extend(candidate(connection, query, item)?);
+                }
+            }
+        }
     }
-    Ok(candidates)
+    Ok(found)
+}
+
+/// Reads the first of the rows that are in the namespace and hold at the time of the query.
+fn read(
+    connection: &Connection,
+    query: &ReadFacts,
+    limit: usize,
+    items: Vec<ItemId>,
+) -> Result<Vec<Candidate>, KnowledgeError> {
+    let mut found = Vec::with_capacity(limit.min(items.len()));
+    for item in items {
+        if found.len() == limit {
+            break;
+        }
+        found.extend(candidate(connection, query, item)?);
+    }
+    Ok(found)
+}
+
+/// What a row is compared by, if it is in the namespace and holds at the time of the query.
+pub(super) fn candidate(
+    connection: &Connection,
+    query: &ReadFacts,
+    item: ItemId,
+) -> Result<Option<Candidate>, KnowledgeError> {
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(Candidate { item, document: row.get(0)?, title: row.get(1)?, body: row.get(2)?, ..Candidate::default() })
+    };
+    let candidate = match query.as_of {
+        None => connection
+            .prepare_cached("SELECT document, title, body FROM kb_items WHERE id = ?1 AND namespace = ?2")?
+            .query_row(params![item, query.namespace], row),
+        Some(at) => connection
+            .prepare_cached(
+                "SELECT document, title, body FROM kb_items WHERE id = ?1 AND namespace = ?2 AND since <= ?3
+                 AND (document IS NULL OR ended_at IS NULL OR ended_at > ?3)",
+            )?
+            .query_row(params![item, query.namespace, millis(at)], row),
+    };
+    Ok(candidate.optional()?)
 }

@@ -1,6 +1,7 @@
 //! Which words of a query a text has, how often, and which follow each other. Pure: the few best rows are read once, which is cheaper than
 //! asking the full-text index for each word again.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use unicode_normalization::UnicodeNormalization;
@@ -10,14 +11,67 @@ use super::stem::stem;
 use super::terms::Asked;
 use crate::words::{parts, words};
 
+/// A stem of the query; [`NONE`] is every other one.
+type StemId = usize;
+
+const NONE: StemId = 0;
+
 /// A query, prepared for the comparison with many texts.
 pub(super) struct Pattern {
+    stems: HashMap<String, StemId>,
     /// By the last stem of a form: its stems and the place of its word.
-    forms: HashMap<String, Vec<(Vec<String>, usize)>>,
-    /// The first letters of all stems: most words of a text begin otherwise, and need no stem.
-    begins: Vec<char>,
+    forms: Vec<Vec<(Vec<StemId>, usize)>>,
+    begins: Beginnings,
+    /// The stems of the words of texts so far: texts about one thing have the same words.
+    read: RefCell<HashMap<String, StemId>>,
     pairs: Vec<(usize, usize)>,
     count: usize,
+}
+
+/// How the stems of a query begin: most words of a text begin otherwise, and need no stem. In a stem of three letters or more the first two are
+/// those of its words, since an ending is replaced only if two letters at least are before it.
+struct Beginnings {
+    /// By a first letter or digit: the second ones, as bits.
+    seconds: [u64; 36],
+}
+
+/// The bit of every second letter, and of none.
+const ANY: u64 = u64::MAX;
+
+impl Beginnings {
+    const fn none() -> Self {
+        Self { seconds: [0; 36] }
+    }
+
+    fn add(&mut self, stem: &str) {
+        // A stem that is not ASCII is that of such words alone, and these are not left out.
+        let mut letters = stem.bytes().map(letter);
+        if let (true, Some(Some(first))) = (stem.is_ascii(), letters.next()) {
+            let second = letters.next().flatten();
+            self.seconds[first] |= if stem.len() > 2 { second.map_or(ANY, |second| 1 << second) } else { ANY };
+        }
+    }
+
+    fn may_begin(&self, token: &str) -> bool {
+        let mut letters = token.bytes().map(letter);
+        match (letters.next(), letters.next()) {
+            (Some(Some(first)), Some(Some(second))) => self.seconds[first] & (1 << second) != 0,
+            (Some(Some(first)), None) => self.seconds[first] != 0,
+            // Not ASCII: two letters may be folded to others.
+            (Some(None), _) | (Some(Some(_)), Some(None)) => true,
+            (None, _) => false,
+        }
+    }
+}
+
+/// The number of an ASCII letter, in either case, or digit.
+const fn letter(byte: u8) -> Option<usize> {
+    match byte {
+        b'a'..=b'z' => Some((byte - b'a') as usize),
+        b'A'..=b'Z' => Some((byte - b'A') as usize),
+        b'0'..=b'9' => Some((byte - b'0') as usize + 26),
+        _ => None,
+    }
 }
 
 /// What a text has of a query.
@@ -33,18 +87,28 @@ pub(super) struct Occurrences {
 
 impl Pattern {
     pub(super) fn of(asked: &Asked) -> Self {
-        let mut forms: HashMap<String, Vec<(Vec<String>, usize)>> = HashMap::new();
-        let mut begins = Vec::new();
+        let mut stems = HashMap::new();
+        let mut forms = vec![Vec::new()];
+        let mut begins = Beginnings::none();
         for (place, term) in asked.terms.iter().enumerate() {
             for form in &term.forms {
-                let stems: Vec<String> = form.split_whitespace().map(|word| stem(&folded(word))).collect();
-                begins.extend(stems.iter().filter_map(|stem| stem.chars().next()));
-                if let Some(last) = stems.last() {
-                    forms.entry(last.clone()).or_default().push((stems, place));
+                let of_form: Vec<StemId> = form
+                    .split_whitespace()
+                    .map(|word| {
+                        let stem = stem(&folded(word));
+                        begins.add(&stem);
+                        let next = stems.len() + 1;
+                        *stems.entry(stem).or_insert(next)
+                    })
+                    .collect();
+                forms.resize_with(stems.len() + 1, Vec::new);
+                if let Some(&last) = of_form.last() {
+                    forms[last].push((of_form, place));
                 }
             }
         }
-        Self { forms, begins, pairs: asked.pairs.clone(), count: asked.terms.len() }
+        let (pairs, count) = (asked.pairs.clone(), asked.terms.len());
+        Self { stems, forms, begins, read: RefCell::default(), pairs, count }
     }
 
     /// Looks at the texts of a row one after another; words of two texts do not follow each other.
@@ -53,7 +117,7 @@ impl Pattern {
             Reading { pattern: self, stems: Vec::new(), ends: vec![None; self.count], found: self.none() };
         for text in texts {
             words(text).for_each(|word| reading.word(word));
-            reading.stems.push(String::new());
+            reading.stems.push(NONE);
         }
         reading.found
     }
@@ -61,12 +125,23 @@ impl Pattern {
     fn none(&self) -> Occurrences {
         Occurrences { counts: vec![0; self.count], pairs: vec![false; self.pairs.len()], length: 0 }
     }
+
+    fn stem_of(&self, token: &str) -> StemId {
+        if !self.begins.may_begin(token) {
+            return NONE;
+        }
+        if let Some(&known) = self.read.borrow().get(token) {
+            return known;
+        }
+        let id = self.stems.get(&stem(&folded(token))).copied().unwrap_or(NONE);
+        self.read.borrow_mut().insert(token.to_owned(), id);
+        id
+    }
 }
 
 struct Reading<'p> {
     pattern: &'p Pattern,
-    /// The stems so far; empty where a word begins as none of the query.
-    stems: Vec<String>,
+    stems: Vec<StemId>,
     /// Where the last occurrence of each word ended.
     ends: Vec<Option<usize>>,
     found: Occurrences,
@@ -74,12 +149,34 @@ struct Reading<'p> {
 
 impl Reading<'_> {
     fn word(&mut self, word: &str) {
-        let mut is_found = false;
-        for piece in word.split('_').filter(|piece| !piece.is_empty()) {
-            is_found |= self.token(piece);
+        let (mut is_ascii, mut has_underscore, mut may_have_parts) = (true, false, false);
+        for (place, byte) in word.bytes().enumerate() {
+            is_ascii &= byte.is_ascii();
+            has_underscore |= byte == b'_';
+            may_have_parts |= place > 0 && (byte.is_ascii_uppercase() || byte.is_ascii_digit());
         }
-        let may_have_parts = word.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric());
-        if !is_found && may_have_parts {
+        let mut is_found = false;
+        if has_underscore {
+            for piece in word.split('_').filter(|piece| !piece.is_empty()) {
+                is_found |= self.token(piece);
+            }
+        } else {
+            is_found = self.token(word);
+        }
+        if !is_ascii {
+            may_have_parts = word.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric());
+        }
+        if is_found || !may_have_parts {
+            return;
+        }
+        if is_ascii {
+            let parts = || ascii_parts(word);
+            if parts().nth(1).is_some() {
+                parts().for_each(|part| {
+                    self.token(part);
+                });
+            }
+        } else {
             let parts = parts(word);
             if parts.len() > 1 {
                 parts.iter().for_each(|part| {
@@ -92,11 +189,10 @@ impl Reading<'_> {
     fn token(&mut self, token: &str) -> bool {
         self.found.length = self.found.length.saturating_add(1);
         let place = self.stems.len();
-        let lower = folded(token);
-        let may_be_asked = lower.chars().next().is_some_and(|first| self.pattern.begins.contains(&first));
-        self.stems.push(if may_be_asked { stem(&lower) } else { String::new() });
+        let id = self.pattern.stem_of(token);
+        self.stems.push(id);
         let mut is_found = false;
-        for (form, term) in self.pattern.forms.get(&self.stems[place]).into_iter().flatten() {
+        for (form, term) in &self.pattern.forms[id] {
             if !self.stems.ends_with(form) {
                 continue;
             }
@@ -108,13 +204,36 @@ impl Reading<'_> {
             }
         }
         // Only now, so that a word does not follow itself.
-        for (form, term) in self.pattern.forms.get(&self.stems[place]).into_iter().flatten() {
+        for (form, term) in &self.pattern.forms[id] {
             if self.stems.ends_with(form) {
                 self.ends[*term] = Some(place + 1);
             }
         }
         is_found
     }
+}
+
+/// [`parts`] of a word in ASCII, as they are written.
+fn ascii_parts(word: &str) -> impl Iterator<Item = &str> {
+    let bytes = word.as_bytes();
+    let mut begin = 0;
+    let part = move || {
+        while bytes.get(begin) == Some(&b'_') {
+            begin += 1;
+        }
+        let ends = |place: &usize| {
+            let (before, here) = (bytes[place - 1], bytes[*place]);
+            let is_before_lower = bytes.get(place + 1).is_some_and(u8::is_ascii_lowercase);
+            here == b'_'
+                || (here.is_ascii_uppercase() && (before.is_ascii_lowercase() || is_before_lower))
+                || here.is_ascii_digit() != before.is_ascii_digit()
+        };
+        let end = (begin + 1..bytes.len()).find(ends).unwrap_or(bytes.len());
+        let part = word.get(begin..end).filter(|part| !part.is_empty());
+        begin = end;
+        part
+    };
+    std::iter::from_fn(part)
 }
 
 /// In lower case, without diacritics.
@@ -140,6 +259,29 @@ mod tests {
     fn inflections_are_the_same_word() {
         assert_eq!(occurrences("tokens checked", ["Checks a token", ""]).0, [1, 1]);
         assert_eq!(occurrences("Äpfel", ["apfel", "äpfel"]).0, [2]);
+    }
+
+    const TEXTS: [&str; 3] = [
+        include_str!("../../../../ARCHITECTURE.md"),
+        include_str!("../../../../docs/semantics.md"),
+        "eyed aye dying ties K\u{212a}elvin \u{e9}cole XMLHttpRequest2 __init__ a1b2C3 ABCd _x _",
+    ];
+
+    #[test]
+    fn a_word_that_may_have_a_stem_of_the_query_is_compared_with_it() {
+        for word in TEXTS.into_iter().flat_map(words).flat_map(|word| word.split('_')).filter(|word| !word.is_empty()) {
+            let mut begins = Beginnings::none();
+            begins.add(&stem(&folded(word)));
+            assert!(begins.may_begin(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn parts_in_ascii_are_those_of_every_word() {
+        for word in TEXTS.into_iter().flat_map(words).filter(|word| word.is_ascii()) {
+            let found: Vec<String> = ascii_parts(word).map(str::to_ascii_lowercase).collect();
+            assert_eq!(found, parts(word), "{word}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod retrieving;
 mod score;
 mod stem;
 mod terms;
+mod weights;
 
 pub use found::{
     Checkpoint, Depth, Found, Grounded, MAX_LIMIT, MAX_QUERY, ReadFacts, Retrieved, Status, USUAL_LIMIT, Why,

@@ -1,6 +1,7 @@
 //! How a query is answered: full text, the graph, and the rank of what both found.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
@@ -9,9 +10,11 @@ use super::candidates::Candidate;
 use super::found::{Checkpoint, Depth, Found, Grounded, MAX_LIMIT, ReadFacts, Retrieved, Why};
 use super::graph::Hint;
 use super::score::{self, Confidence, TextScorer, confidence};
+use super::weights::weighed;
 use super::{fulltext, graph, terms};
 use crate::facts::FactState;
 use crate::store::facts::{fact_of, state};
+use crate::store::frequencies::Frequencies;
 use crate::store::items::{ItemId, millis, timestamp};
 use crate::store::{KnowledgeBase, KnowledgeError};
 
@@ -24,13 +27,23 @@ pub trait Retriever: Send + Sync {
     fn retrieve(&self, connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError>;
 }
 
-/// The retriever of every base: staged full text, and the graph for deep queries.
+/// Staged full text, and the graph for deep queries. It counts the rows of each word again for each query.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StagedText;
 
 impl Retriever for StagedText {
     fn retrieve(&self, connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError> {
-        retrieve(connection, query)
+        retrieve(connection, query, &Frequencies::default())
+    }
+}
+
+/// The retriever of every base: as [`StagedText`], and it remembers how many rows have common words.
+#[derive(Clone, Debug)]
+struct Remembering(Arc<Frequencies>);
+
+impl Retriever for Remembering {
+    fn retrieve(&self, connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError> {
+        retrieve(connection, query, &self.0)
     }
 }
 
@@ -40,7 +53,7 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be read.
     pub async fn read_facts(&self, query: ReadFacts) -> Result<Retrieved, KnowledgeError> {
-        self.read_facts_by(StagedText, query).await
+        self.read_facts_by(Remembering(self.frequencies()), query).await
     }
 
     /// As [`KnowledgeBase::read_facts`], with another retriever.
@@ -67,13 +80,16 @@ impl KnowledgeBase {
 /// How many of the rows that the full-text index finds best are compared by their texts.
 const COMPARED: usize = 100;
 
-fn retrieve(connection: &Connection, query: &ReadFacts) -> Result<Retrieved, KnowledgeError> {
+fn retrieve(
+    connection: &Connection,
+    query: &ReadFacts,
+    frequencies: &Frequencies,
+) -> Result<Retrieved, KnowledgeError> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
     let mut checkpoints = Vec::new();
     let asked = terms::asked(&query.query);
-    let terms = fulltext::weighed(connection, &asked.terms)?;
-    let found = fulltext::find(connection, query, &terms, limit.max(COMPARED), &mut checkpoints)?;
-    let mut candidates = fulltext::candidates(connection, &found)?;
+    let terms = weighed(connection, &asked.terms, query.as_of.is_some(), frequencies)?;
+    let mut candidates = fulltext::find(connection, query, &terms, limit.max(COMPARED), &mut checkpoints)?;
     let scorer = TextScorer::of(&asked, &terms, &mut candidates);
     match query.discovery_depth {
         Depth::Shallow => {}
@@ -83,7 +99,8 @@ fn retrieve(connection: &Connection, query: &ReadFacts) -> Result<Retrieved, Kno
             added.sort_unstable();
             added.dedup();
             added.retain(|item| candidates.iter().all(|candidate| candidate.item != *item));
-            for candidate in fulltext::candidates(connection, &added)? {
+            for item in added {
+                let Some(candidate) = fulltext::candidate(connection, query, item)? else { continue };
                 let text = scorer.text(&candidate);
                 candidates.push(Candidate { text, ..candidate });
             }

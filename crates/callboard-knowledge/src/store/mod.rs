@@ -5,13 +5,14 @@ mod documents;
 
 mod error;
 pub(crate) mod facts;
+pub(crate) mod frequencies;
 mod graph;
 mod history;
 pub(crate) mod items;
 mod lock;
 mod once;
 mod restoring;
-mod schema;
+pub(crate) mod schema;
 mod staging;
 mod submission;
 mod transfer;
@@ -33,6 +34,7 @@ pub use changes::{Applied, ChangeKind, ChangeRequest, ChangedFact, EdgeOfGraph, 
 pub use documents::{NewDocument, NewPassage, Written};
 pub(crate) use documents::{PassageGraph, SUMMARY};
 pub use error::KnowledgeError;
+use frequencies::Frequencies;
 pub use history::Revision;
 use lock::Lock;
 pub use restoring::Restored;
@@ -61,6 +63,8 @@ struct Shared {
     path: PathBuf,
     readers: Mutex<Vec<Connection>>,
     permits: Semaphore,
+    /// Of the words that queries had.
+    frequencies: Arc<Frequencies>,
     ended: Mutex<Option<Ended>>,
     /// The last field: it is dropped once the readers are closed. The writer has a share of its own.
     lock: Arc<Lock>,
@@ -105,6 +109,7 @@ impl KnowledgeBase {
             path: path.to_owned(),
             readers: Mutex::default(),
             permits: Semaphore::new(READERS),
+            frequencies: Arc::default(),
             ended: Mutex::new(Some(ended)),
             lock,
         };
@@ -125,6 +130,11 @@ impl KnowledgeBase {
         if let Some(ended) = ended {
             let _ = ended.await;
         }
+    }
+
+    /// The counts of words that the readers share.
+    pub(crate) fn frequencies(&self) -> Arc<Frequencies> {
+        Arc::clone(&self.shared.frequencies)
     }
 
     /// Reads in one snapshot, on a thread that may wait for the disk.

@@ -19,11 +19,12 @@ type Migration = fn(&Connection) -> rusqlite::Result<()>;
 /// The migrations, oldest first: the one at place n makes version n + 1 of version n. What has been released never changes.
 const MIGRATIONS: &[Migration] = &[|connection| connection.execute_batch(include_str!("schema/1.sql"))];
 
-/// What a connection that reads has for itself: a table in which a query is cut into tokens as rows are.
-pub(super) const OF_READER: &str = "
+/// What a connection that reads has for itself: a table in which a query is cut into tokens as rows are, and the words of what held.
+pub(crate) const OF_READER: &str = "
     PRAGMA temp_store = MEMORY;
     CREATE VIRTUAL TABLE temp.kb_query USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
-    CREATE VIRTUAL TABLE temp.kb_query_words USING fts5vocab ('temp', 'kb_query', 'instance');";
+    CREATE VIRTUAL TABLE temp.kb_query_words USING fts5vocab ('temp', 'kb_query', 'instance');
+    CREATE VIRTUAL TABLE temp.kb_past_words USING fts5vocab ('main', 'kb_text_past', 'row');";
 
 /// Builds both indexes again from the rows.
 pub(super) const REBUILD: &str = "

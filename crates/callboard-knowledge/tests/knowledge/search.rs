@@ -139,3 +139,32 @@ async fn a_document_that_was_read_again_keeps_the_passages_that_it_still_has() {
     assert_eq!(cites(&found(&base, "second").await), ["a.md:1"]);
     assert_eq!(cites(&found(&base, "first").await), [""; 0]);
 }
+
+#[tokio::test]
+async fn a_word_that_a_query_did_not_find_is_found_once_a_row_has_it() {
+    let base = Base::new();
+    base.write("a.md", &[("", "the gate")]).await;
+    assert_eq!(cites(&found(&base, "zebra").await), [""; 0]);
+    base.write("b.md", &[("", "the zebra")]).await;
+    assert_eq!(cites(&found(&base, "zebra").await), ["b.md:1"]);
+}
+
+#[tokio::test]
+async fn a_query_of_common_words_finds_what_has_most_of_them() {
+    let base = Base::new();
+    // More rows than get scores of their own have each of the words.
+    let sections: Vec<(String, String)> = (0..10_001)
+        .map(|number| (format!("{number}"), if number == 7 { "gate door".to_owned() } else { "gate".to_owned() }))
+        .collect();
+    let sections: Vec<(&str, &str)> = sections.iter().map(|(title, text)| (&**title, &**text)).collect();
+    base.write("a.md", &sections).await;
+    let others: Vec<(&str, &str)> = sections.iter().map(|(title, _)| (*title, "door")).collect();
+    base.write("b.md", &others).await;
+    for depth in [Depth::Shallow, Depth::Deep] {
+        let query = ReadFacts { discovery_depth: depth, ..ReadFacts::new("default", "gate door") };
+        let retrieved = base.base.read_facts(query).await.unwrap();
+        assert_eq!(retrieved.results[0].cite, "a.md:8", "{depth:?}");
+        assert_eq!(retrieved.results.len(), 10);
+        assert_eq!(retrieved.checkpoints[1].step, "common words together");
+    }
+}
