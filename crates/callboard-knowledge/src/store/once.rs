@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::error::KnowledgeError;
 use super::items::millis;
 
+/// How many results are kept. A change whose result has been forgotten is harmless when it is asked for again: a turn that has submitted a
+/// statement is its source already, and a fact that was changed no longer has the preview whose hash is named.
+const KEPT: i64 = 100_000;
+
 /// Makes a change, unless one with this key was made: then returns its result.
 pub(super) fn once<T: Serialize + for<'de> Deserialize<'de>>(
     connection: &Connection,
@@ -27,5 +31,7 @@ pub(super) fn once<T: Serialize + for<'de> Deserialize<'de>>(
         millis(now),
         result
     ])?;
+    let newest = connection.last_insert_rowid();
+    connection.prepare_cached("DELETE FROM kb_done WHERE number <= ?1")?.execute([newest - KEPT])?;
     Ok(made)
 }

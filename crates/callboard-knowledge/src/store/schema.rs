@@ -17,7 +17,10 @@ const MOST: usize = 20;
 type Migration = fn(&Connection) -> rusqlite::Result<()>;
 
 /// The migrations, oldest first: the one at place n makes version n + 1 of version n. What has been released never changes.
-const MIGRATIONS: &[Migration] = &[|connection| connection.execute_batch(include_str!("schema/1.sql"))];
+const MIGRATIONS: &[Migration] = &[
+    |connection| connection.execute_batch(include_str!("schema/1.sql")),
+    |connection| connection.execute_batch(include_str!("schema/2.sql")),
+];
 
 /// What a connection that reads has for itself: a table in which a query is cut into tokens as rows are, and the words of what held.
 pub(crate) const OF_READER: &str = "

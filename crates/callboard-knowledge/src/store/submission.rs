@@ -1,7 +1,7 @@
 //! How a statement becomes a fact: in one transaction, with everything that follows from it.
 
 use callboard::messages::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,12 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         if has != read {
             return Err(KnowledgeError::Changed { id, has, read });
         }
+    }
+    if submission.key.is_some()
+        && let Some(item) = submitted_before(connection, statement.id(namespace), source)?
+    {
+        let (contradictions, superseded) = (Vec::new(), Vec::new());
+        return Ok(Submitted { fact: fact_of(connection, item)?, is_new: false, contradictions, superseded });
     }
     let is_single = match (declared(connection, namespace, statement)?, statement.triple_form()) {
         (Some(false), Some(triple)) if submission.is_single => {
@@ -253,6 +259,16 @@ fn add_source(connection: &Connection, item: ItemId, source: &Source) -> Result<
     }
     insert_source(connection, item, count, source)?;
     Ok(true)
+}
+
+/// The fact with this form, if this turn has submitted it from this place: the result of that may have been forgotten.
+fn submitted_before(connection: &Connection, form: FactId, source: &Source) -> Result<Option<ItemId>, KnowledgeError> {
+    let Source { by, place, run: Some(run), turn: Some(turn), .. } = source else { return Ok(None) };
+    let mut find = connection.prepare_cached(
+        "SELECT s.item FROM kb_forms o JOIN kb_sources s ON s.item = o.item
+         WHERE o.form = ?1 AND s.submitter = ?2 AND s.place IS ?3 AND s.run = ?4 AND s.turn = ?5 LIMIT 1",
+    )?;
+    Ok(find.query_row(params![form.0.as_bytes(), by, place, run, turn], |row| row.get(0)).optional()?)
 }
 
 fn remember_form(connection: &Connection, item: ItemId, form: FactId) -> Result<(), KnowledgeError> {

@@ -72,3 +72,24 @@ async fn a_base_of_each_version_opens_answers_and_is_changed() {
         assert_eq!(base.check().await.unwrap(), []);
     }
 }
+
+#[tokio::test]
+async fn the_results_of_the_last_changes_are_kept_and_one_that_was_forgotten_is_harmless_to_repeat() {
+    let base = filled().await;
+    let first = base.base.submit(of_a_turn()).await.unwrap();
+    let tables = Connection::open(base.base.path()).unwrap();
+    let kept = |key: &str| {
+        let count = "SELECT count(*) FROM kb_done WHERE key = ?1";
+        tables.query_row(count, [key], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let filler =
+        "INSERT INTO kb_done (number, key, at, result) VALUES ((SELECT max(number) FROM kb_done) + ?1, ?2, 0, '')";
+    tables.execute(filler, rusqlite::params![99_998, "filler"]).unwrap();
+    base.base.submit(Submission { key: Some("second".to_owned()), ..submission("Two.") }).await.unwrap();
+    assert_eq!(kept("run-1/3"), 1);
+    base.base.submit(Submission { key: Some("third".to_owned()), ..submission("Three.") }).await.unwrap();
+    assert_eq!((kept("run-1/3"), kept("second"), kept("third")), (0, 1, 1));
+    let again = base.base.submit(of_a_turn()).await.unwrap();
+    assert!(!again.is_new);
+    assert_eq!(again.fact, first.fact, "it has neither another source nor another revision");
+}
