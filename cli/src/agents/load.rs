@@ -231,7 +231,7 @@ pub(super) fn names_of(built_in: &BuiltIns) -> BTreeSet<String> {
 }
 
 /// Refuses a `--model` that does not exist, with an error about the option and not about the files of agents.
-fn check_named(files: &Files, named: &str) -> Result<(), Failure> {
+pub(super) fn check_named(files: &Files, named: &str) -> Result<(), Failure> {
     if named == FAKE {
         return Ok(());
     }

@@ -13,6 +13,7 @@ pub(crate) mod load;
 pub(crate) mod patterns;
 pub(crate) mod process_log;
 mod progress;
+pub(crate) mod provider;
 pub(crate) mod read;
 mod run;
 mod session;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::stores::Common;
@@ -9,6 +10,9 @@ use crate::values::words;
 
 /// The namespace if none is named.
 pub(crate) const NAMESPACE: &str = "default";
+
+/// The title of a site if none is named.
+pub(super) const TITLE: &str = "Knowledge";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -92,11 +96,31 @@ fn namespace(text: &str) -> Result<String, String> {
     callboard_text::check_own_name("namespace", text, 128).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// The language model that is asked.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Asked {
+    /// Ask this language model: it answers questions with claims that cite what was found, judges whether a statement contradicts facts,
+    /// and writes documents about files. Without one, no model is asked
+    #[arg(long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) model: Option<String>,
+    /// The file with the models; by default models.toml of the project, if it exists
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub(crate) models: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The folder or file
     #[arg(default_value = ".")]
     pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// Have the model write a document about this, in place of the usual topics; may be given several times
+    #[arg(long, value_name = "TEXT", requires = "model", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) topic: Vec<String>,
+    /// Ask nobody at the terminal: without it, people are asked what the files do not say
+    #[arg(long, requires = "model")]
+    pub(crate) no_input: bool,
     /// What is found in these documents is untrusted input: a run that reads it needs consent for what it does afterwards
     #[arg(long)]
     pub(crate) untrusted: bool,
@@ -112,6 +136,8 @@ pub(crate) struct Query {
     /// How many results
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=640))]
     pub(crate) limit: u16,
+    #[command(flatten)]
+    pub(crate) asked: Asked,
     /// Look at words alone, and not at links and names
     #[arg(long)]
     pub(crate) shallow: bool,
@@ -149,6 +175,8 @@ pub(crate) struct Submit {
     /// What the property is
     #[arg(long, requires_all = ["subject", "predicate"])]
     pub(crate) value: Option<String>,
+    #[command(flatten)]
+    pub(crate) asked: Asked,
     /// The predicate has one value at a time
     #[arg(long, requires = "predicate")]
     pub(crate) single: bool,
@@ -202,7 +230,7 @@ pub(crate) struct Publish {
     /// The folder of the site: one that does not exist, is empty, or has a site, which is replaced
     pub(crate) folder: PathBuf,
     /// The title of the site
-    #[arg(long, value_name = "TEXT", default_value = "Knowledge")]
+    #[arg(long, value_name = "TEXT", default_value = TITLE)]
     pub(crate) title: String,
     #[command(flatten)]
     pub(crate) place: Place,

@@ -12,7 +12,7 @@ use crate::page::{Failure, Page, brief, lines_of, table, time};
 use crate::person::{Person as _, at_the_terminal, is_anybody_here};
 use crate::quote::quoted;
 
-use super::arguments::{Change, Log};
+use super::arguments::{Asked, Change, Log};
 use super::base::{failure, named, open, short};
 use super::session::Session;
 
@@ -24,7 +24,7 @@ pub(super) async fn main(change: &Change, accepts: bool) -> Result<Page, Failure
     let fact = named(&base, namespace, &change.fact).await?;
     let kind = if accepts { ChangeKind::Accept } else { ChangeKind::Invalidate };
     let payload = |apply| InvalidatePayload { fact: fact.id, kind, reason: change.reason.clone(), apply };
-    let session = Session::start(&stores, &base, namespace).await?;
+    let session = Session::start(&stores, &base, namespace, &Asked::default()).await?;
     let changed = async {
         let hash = match &change.apply {
             Some(hash) => hash.clone(),

@@ -1,63 +1,113 @@
 //! `callboard kb init`.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::Path;
 
 use callboard::messages::visible;
-use callboard_knowledge::indexing::{IndexError, Indexed, index_file, index_folder};
+use callboard_knowledge::cycles::{self, InitInputs, InitRequest, Initialised, Summaries};
+use callboard_knowledge::indexing::Indexed;
+use callboard_knowledge::provider::PROVIDER_AGENT;
 use serde_json::json;
 
-use crate::output::note;
+use crate::command_line::command_line;
 use crate::page::{Failure, Page, count, grouped, shown_path};
+use crate::person::is_anybody_here;
+use crate::quote::{quoted, quoted_path};
 use crate::service::boards::is_served;
+use crate::stores::Stores;
 use crate::stores::project::root_of;
 
-use super::arguments::Init;
-use super::base::{Created, create, end, failure};
+use super::arguments::{Asked, Init, NAMESPACE};
+use super::base::{Created, create, end};
+use super::cycles::{Cycles, Ended, not_finished, same_but_for};
 
 /// How many files that were left out are named.
 const NAMED: usize = 10;
 
-/// After how many documents a line reports the progress.
-const REPORTED: usize = 1_000;
-
-/// Indexes the files of a folder, or a file.
+/// Indexes the files of a folder, or a file, and has a model write documents about them.
 pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let stores = init.place.common.choice.stores()?;
     let metadata = std::fs::metadata(&init.path);
     let metadata = metadata.map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&init.path))))?;
-    let is_file = match (metadata.is_dir(), metadata.is_file()) {
-        (false, false) => return Err(Failure::usage(format!("{} is no folder or file", shown_path(&init.path)))),
-        (_, is_file) => is_file,
-    };
+    if !metadata.is_dir() && !metadata.is_file() {
+        return Err(Failure::usage(format!("{} is no folder or file", shown_path(&init.path))));
+    }
+    if init.topic.len() > cycles::MAX_TOPICS {
+        return Err(Failure::usage(format!("--topic can be given {} times", cycles::MAX_TOPICS)));
+    }
     let name = name_of(&init.path)?;
+    let model = init.asked.agent()?;
     let Created { base, is_new } = create(&stores)?;
-    let mut reported = 0;
-    let progress = |indexed: &Indexed| {
-        if indexed.documents / REPORTED > reported {
-            reported = indexed.documents / REPORTED;
-            if std::io::stderr().is_terminal() {
-                note(&format!("{} documents are read", grouped(indexed.documents as u64)));
-            }
-        }
+    let asks = model.is_some() && is_anybody_here(init.no_input);
+    let questions = if asks { &cycles::QUESTIONS[..] } else { &[] };
+    let request = InitRequest {
+        namespace: init.place.namespace.clone(),
+        name: name.clone(),
+        is_untrusted: init.untrusted,
+        provider: model.is_some().then(|| PROVIDER_AGENT.to_owned()),
+        topics: init.topic.clone(),
+        questions: questions.iter().map(|question| (*question).to_owned()).collect(),
+        follows_up: asks,
     };
-    let namespace = &init.place.namespace;
-    let indexed = if is_file {
-        index_file(&base, namespace, &init.path, &name, init.untrusted).await
-    } else {
-        index_folder(&base, namespace, &init.path, &name, init.untrusted, progress).await
+    let input = json!(request);
+    let inputs = InitInputs { path: init.path.clone(), name };
+    let is_shown = model.is_some();
+    let run = Cycles {
+        stores: &stores,
+        agents: std::iter::once(cycles::init_agent(&base, inputs)).chain(model).collect(),
+        task: cycles::init_task(&request).map_err(|error| Failure::failed(error.to_string()))?,
+        // Nobody may be there to ask when it is continued.
+        is_same: &|before| same_but_for(&["questions", "follows_up"], before.value(), &input),
+        line: line_of(init, &stores),
+        no_input: init.no_input,
+        is_shown,
     };
-    end(base, is_new && indexed.is_err()).await;
-    let indexed = indexed.map_err(|error| match error {
-        IndexError::Folder(error) => Failure::usage(error.to_string()),
-        IndexError::Base(error) => failure(&error),
-    })?;
-    let mut remarks = remarks(&indexed);
+    let ended = run.run().await;
+    let has_failed = match &ended {
+        Ok(Ended::Result(result)) => !result.outcome.is_finished(),
+        Ok(Ended::Left(_)) => false,
+        Err(_) => true,
+    };
+    end(base, is_new && has_failed).await;
+    let result = match ended? {
+        Ended::Result(result) => result,
+        Ended::Left(page) => return Ok(page),
+    };
+    if !result.outcome.is_finished() {
+        return Err(not_finished(&result));
+    }
+    let done = cycles::init_result(&result).map_err(|error| Failure::failed(error.to_string()))?;
+    let Initialised { indexed, summaries } = &done;
+    let mut json = json!(indexed);
+    json["summaries"] = json!(summaries);
+    let text = format!("{}{}", text(indexed), summaries.as_ref().map(written).unwrap_or_default());
+    let mut remarks = remarks(&done);
     if is_new && is_served(&stores).await {
         remarks.push_str("the server that runs for this project has begun without a base: stop and start it again, and it serves this one\n");
     }
-    Ok(Page { remarks, ..Page::new(text(&indexed), json!(indexed)) })
+    Ok(Page { remarks, ..Page::new(text, json) })
+}
+
+/// The command line that goes on with it.
+fn line_of(init: &Init, stores: &Stores) -> String {
+    let mut line = format!("kb init {}", quoted_path(&init.path));
+    let Init { asked: Asked { model, models }, topic, untrusted, no_input, place, path: _ } = init;
+    let options = model.iter().map(|model| ("--model", quoted(model)));
+    let options = options.chain(models.iter().map(|models| ("--models", quoted_path(models))));
+    let options = options.chain(topic.iter().map(|topic| ("--topic", quoted(topic))));
+    let namespace = (place.namespace != NAMESPACE).then(|| ("--namespace", quoted(&place.namespace)));
+    for (option, value) in options.chain(namespace) {
+        let _ = write!(line, " {option} {value}");
+    }
+    for (option, is_given) in [("--untrusted", *untrusted), ("--no-input", *no_input)] {
+        line.push_str(&if is_given { format!(" {option}") } else { String::new() });
+    }
+    command_line(&line, stores.named())
+}
+
+fn written(summaries: &Summaries) -> String {
+    let Summaries { documents, claims, .. } = summaries;
+    format!("{} with {} by the model\n", count(documents.len(), "document"), count(*claims, "claim"))
 }
 
 /// The name of a folder or file in the base: its path below the project, so that documents of several folders have names of their own; the
@@ -84,7 +134,8 @@ fn text(indexed: &Indexed) -> String {
     )
 }
 
-fn remarks(indexed: &Indexed) -> String {
+fn remarks(done: &Initialised) -> String {
+    let Initialised { indexed, summaries } = done;
     let mut remarks = String::new();
     for (path, why) in indexed.left_out.iter().take(NAMED) {
         let place = if path.is_empty() { String::new() } else { format!("{}: ", visible(path)) };
@@ -97,9 +148,18 @@ fn remarks(indexed: &Indexed) -> String {
         }
         _ => {}
     }
-    let _ = writeln!(
-        remarks,
-        "indexed and linked without a language model: no summaries, and no relations beyond links and names"
-    );
+    let Some(Summaries { dropped, without, .. }) = summaries else {
+        let _ = writeln!(
+            remarks,
+            "indexed and linked without a language model: no summaries, and no relations beyond links and names"
+        );
+        return remarks;
+    };
+    if *dropped > 0 {
+        let _ = writeln!(remarks, "left out: {}, which cite nothing that was found", count(*dropped, "claim"));
+    }
+    for topic in without {
+        let _ = writeln!(remarks, "nothing is written about {}: no claim is supported", visible(topic));
+    }
     remarks
 }

@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 pub(crate) mod base;
 mod changes;
+mod cycles;
 mod init;
 mod interactive;
 mod queries;

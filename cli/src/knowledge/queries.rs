@@ -27,7 +27,7 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         limit: usize::from(query.limit),
         as_of: query.as_of.map(Timestamp::from_millis),
     };
-    let session = Session::start(&stores, &base, &query.place.namespace).await?;
+    let session = Session::start(&stores, &base, &query.place.namespace, &query.asked).await?;
     let asked = session.ask(Intent::QueryTruth, payload).await;
     session.end().await;
     let result = asked?;

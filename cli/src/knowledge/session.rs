@@ -6,8 +6,10 @@ use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::intents::{
     ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, Refused, agents, result_of, task,
 };
+use callboard_knowledge::provider::PROVIDER_AGENT;
 use serde::Serialize;
 
+use crate::agents::provider;
 use crate::config::people;
 use crate::exit::Exit;
 use crate::page::Failure;
@@ -16,21 +18,46 @@ use crate::service::boards::Reachable;
 use crate::stores::Stores;
 use crate::submitting::submit;
 
+use super::arguments::Asked;
+
+impl Asked {
+    /// The agent that the model is asked through, if one was named.
+    ///
+    /// # Errors
+    /// There is no such model.
+    pub(super) fn agent(&self) -> Result<Option<AgentSpec>, Failure> {
+        self.model.as_deref().map(|model| provider::spec(model, self.models.as_deref())).transpose()
+    }
+}
+
 /// A board with the agents of a base.
 pub(super) struct Session {
     board: Callboard,
     reachable: Reachable,
     namespace: String,
+    config: IntentLoopConfig,
 }
 
 impl Session {
-    pub(super) async fn start(stores: &Stores, base: &KnowledgeBase, namespace: &str) -> Result<Self, Failure> {
+    pub(super) async fn start(
+        stores: &Stores,
+        base: &KnowledgeBase,
+        namespace: &str,
+        asked: &Asked,
+    ) -> Result<Self, Failure> {
+        let model = asked.agent()?;
+        let provider = model.is_some().then(|| PROVIDER_AGENT.to_owned());
         let store = stores.take_new(None).await?;
         let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
-        let builder = agents(base).into_iter().fold(builder, callboard::Builder::with);
+        let builder = agents(base).into_iter().chain(model).fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(Failure::of)?;
         let reachable = Reachable::start(&board, &people::Section::default()).await;
-        Ok(Self { board, reachable, namespace: namespace.to_owned() })
+        Ok(Self {
+            board,
+            reachable,
+            namespace: namespace.to_owned(),
+            config: IntentLoopConfig { provider, ..IntentLoopConfig::default() },
+        })
     }
 
     /// Runs an intent to its result.
@@ -43,7 +70,7 @@ impl Session {
             namespace: self.namespace.clone(),
             trace: None,
         };
-        let task = task(&envelope, &IntentLoopConfig::default()).map_err(unwritable)?;
+        let task = task(&envelope, &self.config).map_err(unwritable)?;
         let run = submit(&self.board, task).await.map_err(Failure::of)?;
         let result = run.result().await.map_err(Failure::of)?;
         let result = result_of(&result).map_err(|error| Failure::failed(error.to_string()))?;

@@ -39,7 +39,7 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
             arguments::OnContradiction::Supersede => OnContradiction::Supersede,
         },
     };
-    let asked = match Session::start(&stores, &base, &submit.place.namespace).await {
+    let asked = match Session::start(&stores, &base, &submit.place.namespace, &submit.asked).await {
         Ok(session) => {
             let asked = session.ask(Intent::SubmitFact, payload).await;
             session.end().await;

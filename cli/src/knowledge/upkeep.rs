@@ -3,30 +3,54 @@
 use std::fmt::Write as _;
 
 use callboard::messages::visible;
-use callboard_knowledge::publishing::{self, PublishError};
-use callboard_knowledge::site::{SiteError, SiteSettings};
+use callboard_knowledge::cycles::{self, PublishRequest};
+use callboard_knowledge::site::{Published, SiteError, check_folder};
 use callboard_knowledge::store::Finding;
 use serde_json::json;
 
 use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, count, grouped, shown_path};
+use crate::quote::{quoted, quoted_path};
+use crate::stores::Stores;
 
-use super::arguments::{Doctor, Publish};
+use super::arguments::{Doctor, NAMESPACE, Publish, TITLE};
 use super::base::{failure, open};
+use super::cycles::{Cycles, Ended, not_finished};
 
 /// Writes the site of a namespace.
 pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     let stores = publish.place.common.choice.stores()?;
     let base = open(&stores)?;
-    // Its bytes depend on the base alone, so a site that is published again does not change.
-    let settings = SiteSettings { title: publish.title.clone(), about: None, as_of: None };
-    let published = publishing::publish(&base, &publish.place.namespace, &publish.folder, settings).await;
-    let published = published.map_err(|error| match error {
-        PublishError::Base(error) => failure(&error),
-        PublishError::Site(SiteError::NotASite { .. } | SiteError::NoName { .. }) => Failure::usage(error.to_string()),
-        PublishError::Site(error) => Failure::failed(error.to_string()),
+    let (namespace, title) = (publish.place.namespace.clone(), publish.title.clone());
+    let folder = std::path::absolute(&publish.folder)
+        .map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&publish.folder))))?;
+    check_folder(&folder).map_err(|error| match error {
+        SiteError::NotASite { .. } | SiteError::NoName { .. } => Failure::usage(error.to_string()),
+        error => Failure::failed(error.to_string()),
     })?;
+    let request = PublishRequest { namespace, folder: folder.clone(), title };
+    let input = json!(request);
+    let run = Cycles {
+        stores: &stores,
+        agents: vec![cycles::publish_agent(&base, &folder)],
+        task: cycles::publish_task(&request).map_err(|error| Failure::usage(error.to_string()))?,
+        is_same: &|before| *before == input,
+        line: line_of(publish, &stores),
+        no_input: true,
+        is_shown: false,
+    };
+    let ended = run.run().await;
+    base.close().await;
+    let result = match ended? {
+        Ended::Result(result) => result,
+        Ended::Left(page) => return Ok(page),
+    };
+    if !result.outcome.is_finished() {
+        return Err(not_finished(&result));
+    }
+    let published = cycles::publish_result(&result).map_err(|error| Failure::failed(error.to_string()))?;
+    let published = Published { folder: publish.folder.clone(), ..published };
     let state = if published.is_unchanged { "is as it was" } else { "is written" };
     let text = format!(
         "{} {state}: {}, {} bytes; open {}\n",
@@ -39,6 +63,19 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
         "folder": published.folder, "files": published.files, "bytes": published.bytes, "is_unchanged": published.is_unchanged,
     });
     Ok(Page::new(text, json))
+}
+
+/// The command line that goes on with it.
+fn line_of(publish: &Publish, stores: &Stores) -> String {
+    let mut line = format!("kb publish {}", quoted_path(&publish.folder));
+    for (option, value, usual) in
+        [("--title", &publish.title, TITLE), ("--namespace", &publish.place.namespace, NAMESPACE)]
+    {
+        if value != usual {
+            let _ = write!(line, " {option} {}", quoted(value));
+        }
+    }
+    command_line(&line, stores.named())
 }
 
 /// Checks the base, and makes its index again if that was asked for.

@@ -22,6 +22,9 @@ pub const CYCLE_AGENT: &str = "knowledge-cycle";
 /// How long a cycle may work, without the time in which it waits for a model or for people: a folder may have many files.
 pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
+/// After how many documents a notice reports the progress.
+const REPORTED: usize = 1_000;
+
 /// What is read: the only folder that the agent reads, and what paths of its documents begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitInputs {
@@ -96,8 +99,12 @@ impl CycleAgent {
         }
         let answers = answers(turn, questions).await?;
         let is_untrusted = is_untrusted || turn.is_tainted();
+        let mut reported = 0;
         let indexed = index_folder(&self.base, &namespace, folder, own, is_untrusted, |indexed| {
-            turn.notice(&format!("{} documents are indexed", indexed.documents));
+            if indexed.documents / REPORTED > reported {
+                reported = indexed.documents / REPORTED;
+                turn.notice(&format!("{} documents are indexed", indexed.documents));
+            }
         });
         let indexed = indexed.await.map_err(|error| match error {
             IndexError::Folder(error) => Terminal(error).into(),

@@ -67,10 +67,7 @@ pub struct Published {
 impl Staging {
     /// Begins a site that will be at `out`. Folders that killed processes left beside it are deleted.
     pub(super) fn create(out: &Path) -> Result<Self, SiteError> {
-        let Some(name) = out.file_name().and_then(|name| name.to_str()) else {
-            return Err(SiteError::NoName { folder: out.to_owned() });
-        };
-        check_replaceable(out)?;
+        let name = check_folder(out)?;
         let parent = parent_of(out);
         fs::create_dir_all(parent).map_err(failed("create the folder", parent))?;
         let prefix = format!(".{name}.publish-");
@@ -170,6 +167,18 @@ impl StagedSite {
         let _ = fs::remove_dir_all(&folder);
         Ok(Some(Published { folder: out, files, bytes, is_unchanged }))
     }
+}
+
+/// Refuses a folder that a site cannot be written to, because it has something else or no name. Returns the name.
+///
+/// # Errors
+///
+/// [`SiteError::NoName`], [`SiteError::NotASite`], and [`SiteError::Io`] if the folder cannot be read.
+pub fn check_folder(out: &Path) -> Result<&str, SiteError> {
+    let Some(name) = out.file_name().and_then(|name| name.to_str()) else {
+        return Err(SiteError::NoName { folder: out.to_owned() });
+    };
+    check_replaceable(out).map(|()| name)
 }
 
 /// Refuses a folder that has anything but a site.

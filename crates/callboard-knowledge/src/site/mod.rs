@@ -31,6 +31,6 @@ mod writer;
 
 pub use description::{Entity, FactCard, Page, Place, Section, SiteSettings, SourceRef, TextFormat};
 pub use error::SiteError;
-pub use folder::{Published, StagedSite};
+pub use folder::{Published, StagedSite, check_folder};
 pub use outline::Outline;
 pub use writer::SiteWriter;
