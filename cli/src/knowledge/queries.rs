@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use callboard::messages::{Timestamp, visible, visible_lines};
-use callboard_knowledge::intents::{Intent, IntentLoopResult, IntentResult, QueryPayload};
+use callboard_knowledge::intents::{Answer, Claim, Intent, IntentLoopResult, IntentResult, QueryPayload};
 use callboard_knowledge::search::{Depth, Found, Grounded, Retrieved};
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::page::{Failure, Page, brief_lines, count};
+use crate::page::{Failure, Page, brief, brief_lines, count};
 
 use super::arguments::Query;
 use super::base::{open, short};
@@ -32,12 +32,34 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
     session.end().await;
     let result = asked?;
     let json = json!(result);
-    let IntentLoopResult { result: IntentResult::Found { retrieved, .. }, iterations, .. } = result else {
+    let IntentLoopResult { result: IntentResult::Found { retrieved, answer }, iterations, .. } = result else {
         return Err(Failure::failed("the query has the result of another intent".to_owned()));
     };
     let exit = if retrieved.results.is_empty() { Exit::NotFound } else { Exit::Done };
     let limit = usize::from(query.limit);
-    Ok(Page { exit, remarks: remark(&retrieved, limit, iterations), ..Page::new(text(&retrieved, limit), json) })
+    Ok(Page {
+        exit,
+        remarks: remark(&retrieved, limit, iterations),
+        ..Page::new(format!("{}{}", answer.as_ref().map(answered).unwrap_or_default(), text(&retrieved, limit)), json)
+    })
+}
+
+/// What the model answers, before what it answers from.
+fn answered(answer: &Answer) -> String {
+    let mut text = String::new();
+    match answer {
+        Answer::Known { claims } => {
+            for Claim { text: claim, cites } in claims {
+                let _ = writeln!(text, "{} [{}]", visible_lines(claim.trim()), visible(&cites.join("; ")));
+            }
+        }
+        Answer::NotKnown => text.push_str("not known\n"),
+        Answer::Refused { why } => {
+            let _ = writeln!(text, "the answer of the model is refused: {}", visible(&brief(why, 120)));
+        }
+    }
+    text.push('\n');
+    text
 }
 
 /// The results up to the limit: a search that was widened has more.

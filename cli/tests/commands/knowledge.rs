@@ -1,11 +1,13 @@
 //! `callboard kb`: real processes, each in a project with a state folder of its own.
 
 use std::fs;
+use std::process::Stdio;
 
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::support::{Printed, command, output_of};
+use crate::support::model::{Model, Request};
+use crate::support::{Printed, command, ended, output_of};
 
 /// A project with a folder of documents.
 struct Project {
@@ -405,4 +407,69 @@ fn a_refused_command_leaves_no_base_that_it_has_made() {
     project.done(&["submit", "The gate is open."]);
     assert_eq!(project.kb(&["submit", " . "]).code, Some(2));
     project.done(&["query", "gate"]);
+
+/// A project whose model is on this machine.
+fn project_with(model: &Model) -> Project {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked by the gate.\n")]);
+    fs::write(project.folder.path().join("models.toml"), model.catalog()).unwrap();
+    project
+}
+
+/// What a request asks for: the JSON in its last message.
+fn asked(request: &Request) -> serde_json::Value {
+    let text = request.body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let asked = text.find('{').map(|start| &text[start..]).unwrap_or_default();
+    serde_json::Deserializer::from_str(asked).into_iter().next().unwrap().unwrap()
+}
+
+#[test]
+fn an_answer_of_a_model_is_printed_with_what_its_claims_cite_or_that_it_is_not_known() {
+    let model = Model::start();
+    let project = project_with(&model);
+    project.done(&["init", "notes"]);
+    let query = ["query", "who checks a token?", "--model", "m", "--models", "models.toml"];
+    for (claims, expected) in [
+        (r#"[{ "text": "The gate does.", "cites": ["notes/auth.md:1"] }]"#, "The gate does. [notes/auth.md:1]\n"),
+        ("[]", "not known\n"),
+        (r#"[{ "text": "Bob does.", "cites": ["notes/bob.md:1"] }]"#, "refused: "),
+    ] {
+        model.answers(&format!("```json\n{{ \"claims\": {claims} }}\n```"));
+        let printed = project.kb(&query);
+        let question = asked(&model.request());
+        assert_eq!(question["question"], "who checks a token?");
+        assert!(printed.out.contains(expected), "{claims}: {}{}", printed.out, printed.error);
+    }
+    let unknown = project.kb(&["query", "x", "--model", "unknown", "--models", "models.toml"]);
+    assert!(unknown.code == Some(2) && unknown.error.contains("--model"), "{}", unknown.error);
+}
+
+#[test]
+fn an_initialisation_with_a_model_that_was_killed_is_continued_by_the_same_command() {
+    let model = Model::start();
+    let project = project_with(&model);
+    let init = ["kb", "init", "notes", "--model", "m", "--models", "models.toml", "--topic", "tokens", "--no-input"];
+    let start = || {
+        let mut command = command(&project.folder, &init);
+        command.env("XDG_STATE_HOME", project.state.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut child = start();
+    assert_eq!(asked(&model.request())["task"], "Write a document");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // For the process that was killed.
+    model.answers("{}");
+    let claim = |text: &str| format!(r#"{{ "text": "{text}", "cites": ["notes/auth.md:1"] }}"#);
+    model.answers(&format!(r#"{{ "title": "Tokens", "claims": [{}] }}"#, claim("Tokens are checked.")));
+    model.answers("{}");
+    model.answers(&format!(r#"{{ "claims": [{}], "entities": ["gate"] }}"#, claim("The gate checks them.")));
+    model.answers("{}");
+    let printed = ended(start());
+    assert_eq!(printed.code, Some(0), "{}", printed.error);
+    assert!(printed.error.contains("is continued"), "{}", printed.error);
+    assert!(printed.out.ends_with("1 document with 2 claims by the model\n"), "{}", printed.out);
+    let tasks: Vec<_> = (0..4).map(|_| asked(&model.request())["task"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(tasks, ["Write a document", "Find what is missing", "Enrich a document", "Review documents"]);
+    let found = project.done(&["query", "who checks tokens?"]);
+    assert!(found.contains("summary:notes/tokens:1") && found.contains("The gate checks them. [notes/auth.md:1]"));
 }
