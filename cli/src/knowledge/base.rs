@@ -1,11 +1,13 @@
 //! The file of a project's base of facts.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use callboard::env::Env;
 use callboard_knowledge::facts::{Fact, FactId};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use callboard_private::Folder;
+use tokio::time::timeout;
 
 use crate::command_line::command_line;
 use crate::exit::Exit;
@@ -49,6 +51,14 @@ pub(super) fn create(stores: &Stores) -> Result<Created, Failure> {
     let is_new = std::fs::symlink_metadata(&place).is_err();
     let base = KnowledgeBase::create(&place, &Env::system()).map_err(|error| not_opened(stores, &error))?;
     Ok(Created { base, is_new })
+}
+
+/// How long the base may take to close.
+const CLOSED_SOON: Duration = Duration::from_secs(5);
+
+/// As [`end`], after a board used the base: a task of it that still has a clone would hold the writer, and nothing is lost without its end.
+pub(super) async fn end_after_board(base: KnowledgeBase, is_unused: bool) {
+    let _ = timeout(CLOSED_SOON, end(base, is_unused)).await;
 }
 
 /// Closes the base, of which there is no clone. One that the command has made and not used is removed, if nothing else has it open.

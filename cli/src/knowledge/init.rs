@@ -18,7 +18,7 @@ use crate::stores::Stores;
 use crate::stores::project::root_of;
 
 use super::arguments::{Asked, Init, NAMESPACE};
-use super::base::{Created, create, end};
+use super::base::{Created, create, end_after_board};
 use super::cycles::{Cycles, Ended, not_finished, same_but_for};
 
 /// How many files that were left out are named.
@@ -68,7 +68,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         Ok(Ended::Left(_)) => false,
         Err(_) => true,
     };
-    end(base, is_new && has_failed).await;
+    end_after_board(base, is_new && has_failed).await;
     let result = match ended? {
         Ended::Result(result) => result,
         Ended::Left(page) => return Ok(page),

@@ -1,26 +1,21 @@
 //! `callboard kb submit` and `callboard kb predicate`.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use callboard::messages::visible;
 use callboard_knowledge::facts::{FactState, OnContradiction};
 use callboard_knowledge::intents::{Intent, IntentResult, SubmitPayload};
 use serde_json::json;
-use tokio::time::timeout;
 
 use crate::command_line::command_line;
 use crate::page::{Failure, Page, brief, count};
 
 use super::arguments::{self, Predicate, Submit, Values};
-use super::base::{Created, create, end, failure, short};
+use super::base::{Created, create, end, end_after_board, failure, short};
 use super::session::Session;
 
 /// How many similar facts are shown.
 const SIMILAR: usize = 3;
-
-/// How long the base may take to close.
-const CLOSED_SOON: Duration = Duration::from_secs(5);
 
 /// Submits a fact.
 pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
@@ -47,8 +42,7 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
         }
         Err(failure) => Err(failure),
     };
-    // A task of the board that still has a clone would hold the writer: nothing is lost without its end.
-    let _ = timeout(CLOSED_SOON, end(base, is_new && asked.is_err())).await;
+    end_after_board(base, is_new && asked.is_err()).await;
     let result = asked?;
     let json = json!(result);
     let IntentResult::Submitted { submitted, similar } = result.result else {

@@ -15,7 +15,7 @@ use crate::quote::{quoted, quoted_path};
 use crate::stores::Stores;
 
 use super::arguments::{Doctor, NAMESPACE, Publish, TITLE};
-use super::base::{failure, open};
+use super::base::{end_after_board, failure, open};
 use super::cycles::{Cycles, Ended, not_finished};
 
 /// Writes the site of a namespace.
@@ -41,7 +41,7 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
         is_shown: false,
     };
     let ended = run.run().await;
-    base.close().await;
+    end_after_board(base, false).await;
     let result = match ended? {
         Ended::Result(result) => result,
         Ended::Left(page) => return Ok(page),

@@ -407,6 +407,7 @@ fn a_refused_command_leaves_no_base_that_it_has_made() {
     project.done(&["submit", "The gate is open."]);
     assert_eq!(project.kb(&["submit", " . "]).code, Some(2));
     project.done(&["query", "gate"]);
+}
 
 /// A project whose model is on this machine.
 fn project_with(model: &Model) -> Project {

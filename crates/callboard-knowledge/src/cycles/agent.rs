@@ -13,7 +13,7 @@ use super::types::{
     lines,
 };
 use super::writing::{enriched, gaps, reviewed, written};
-use crate::indexing::{IndexError, index_folder};
+use crate::indexing::{IndexError, Indexed, index_file, index_folder};
 use crate::store::{KnowledgeBase, KnowledgeError};
 
 /// The agent whose turns are the cycles of [`init_workflow`](super::init_workflow).
@@ -25,16 +25,16 @@ pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 /// After how many documents a notice reports the progress.
 const REPORTED: usize = 1_000;
 
-/// What is read: the only folder that the agent reads, and what paths of its documents begin with.
+/// What is read, by an agent that reads nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitInputs {
-    /// The folder.
-    pub folder: PathBuf,
-    /// Its own name in the base, as [`index_folder`](crate::indexing::index_folder) takes it.
+    /// The folder or file.
+    pub path: PathBuf,
+    /// Its own name in the base, as [`index_folder`] and [`index_file`] take it: paths of documents of a folder begin with it.
     pub name: String,
 }
 
-/// The agent of an initialisation, for [`Builder::with`](callboard::Builder::with): it reads this folder and no other, whoever asks.
+/// The agent of an initialisation, for [`Builder::with`](callboard::Builder::with): it reads this folder or file and no other, whoever asks.
 #[must_use]
 pub fn init_agent(base: &KnowledgeBase, inputs: InitInputs) -> AgentSpec {
     let base = base.clone();
@@ -89,7 +89,7 @@ impl Agent for CycleAgent {
 impl CycleAgent {
     async fn read_inputs(&self, turn: &Turn, request: InitRequest) -> Result<ReadInputs, TurnError> {
         let InitRequest { namespace, name, is_untrusted, provider, topics, questions, follows_up } = request;
-        let InitInputs { folder, name: own } = &self.inputs;
+        let InitInputs { path, name: own } = &self.inputs;
         if name != *own {
             return Err(TurnError::terminal(format!("{name:?} is to be read, and this agent reads {own:?} alone")));
         }
@@ -99,14 +99,19 @@ impl CycleAgent {
         }
         let answers = answers(turn, questions).await?;
         let is_untrusted = is_untrusted || turn.is_tainted();
-        let mut reported = 0;
-        let indexed = index_folder(&self.base, &namespace, folder, own, is_untrusted, |indexed| {
-            if indexed.documents / REPORTED > reported {
-                reported = indexed.documents / REPORTED;
-                turn.notice(&format!("{} documents are indexed", indexed.documents));
-            }
-        });
-        let indexed = indexed.await.map_err(|error| match error {
+        let indexed = if path.is_file() {
+            index_file(&self.base, &namespace, path, own, is_untrusted).await
+        } else {
+            let mut reported = 0;
+            let progress = |indexed: &Indexed| {
+                if indexed.documents / REPORTED > reported {
+                    reported = indexed.documents / REPORTED;
+                    turn.notice(&format!("{} documents are indexed", indexed.documents));
+                }
+            };
+            index_folder(&self.base, &namespace, path, own, is_untrusted, progress).await
+        };
+        let indexed = indexed.map_err(|error| match error {
             IndexError::Folder(error) => Terminal(error).into(),
             IndexError::Base(error) => base_error(error),
         })?;

@@ -99,7 +99,7 @@ pub(crate) fn request() -> InitRequest {
 }
 
 pub(crate) fn inputs(folder: &Path) -> InitInputs {
-    InitInputs { folder: folder.join("docs"), name: "docs".to_owned() }
+    InitInputs { path: folder.join("docs"), name: "docs".to_owned() }
 }
 
 async fn board(base: &Base, model: AgentSpec) -> Callboard {
