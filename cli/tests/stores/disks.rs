@@ -159,3 +159,34 @@ fn a_server_whose_disk_is_full_or_read_only_does_not_start_and_names_the_reason(
         assert!(added.code == Some(code) && added.error.contains(why), "{disk}: {:?} {}", added.code, added.error);
     }
 }
+
+#[test]
+fn a_base_of_facts_on_a_full_disk_is_as_it_was_and_goes_on_once_there_is_space() {
+    let project = Project::new();
+    let notes = project.folder.path().join("notes");
+    std::fs::create_dir(&notes).unwrap();
+    let text = "The gate of the old town opens at nine. ".repeat(40);
+    for number in 0..100 {
+        std::fs::write(notes.join(format!("{number}.md")), format!("# Part {number}\n\n{text}\n")).unwrap();
+    }
+    let submitted = project.callboard(&["kb", "submit", "The key is old."]);
+    assert_eq!(submitted.code, Some(0), "{}", submitted.error);
+    for command in [&["kb", "submit", "The wall is high."][..], &["kb", "init", "notes"], &["kb", "query", "key"]] {
+        let full = on_a_disk(&project, FULL, command);
+        assert!(full.code == Some(1) && full.error.contains("the disk is full"), "{command:?}: {}", full.error);
+        assert!(full.error.contains("facts.db"), "{command:?}: {}", full.error);
+    }
+    // Space for a part of the documents.
+    let some = "head -c 47000000 /dev/zero > \"$1/filler\"";
+    let tried = |then: &str| {
+        format!("{then}; ! XDG_STATE_HOME=\"$1\" \"$3\" kb init notes > /dev/null 2>&1 && rm \"$1/filler\"")
+    };
+    for then in [tried(FULL), tried(some)] {
+        let doctor = on_a_disk(&project, &then, &["kb", "doctor"]);
+        assert_eq!(doctor.code, Some(0), "{then}: {}{}", doctor.out, doctor.error);
+        let again = on_a_disk(&project, &then, &["kb", "init", "notes"]);
+        assert!(again.out.starts_with("100 documents: "), "{then}: {}{}", again.out, again.error);
+        let found = on_a_disk(&project, &then, &["kb", "query", "key"]);
+        assert!(found.out.contains("The key is old."), "{then}: {}{}", found.out, found.error);
+    }
+}

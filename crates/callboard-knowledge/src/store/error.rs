@@ -168,6 +168,10 @@ impl From<rusqlite::Error> for KnowledgeError {
         if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB) {
             return Self::DamagedIndex;
         }
+        // The index of the log cannot grow, which is the first thing that a process does which opens the base.
+        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
+            return Self::Full;
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
