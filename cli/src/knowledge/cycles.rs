@@ -24,7 +24,7 @@ use crate::stores::Stores;
 use crate::stores::store::Store;
 use crate::submitting::submit;
 use crate::waits::{self, rests};
-use crate::workflow::progress::Follower;
+use crate::workflow::progress::{Follower, Kind, Line};
 
 /// A run that is to be made, and how.
 pub(super) struct Cycles<'a> {
@@ -162,8 +162,19 @@ async fn follow(board: &Callboard, run: &RunHandle, no_input: bool, is_shown: bo
             None => return Ok(Stopped::Ended),
         };
         if is_shown {
-            lines.iter().for_each(|line| note_words(&line.shown(false)));
+            lines.iter().filter_map(progress).for_each(|line| note_words(&line));
         }
+    }
+}
+
+/// What is shown of an event: of a node that went well its name alone, and nothing of the turns within it.
+fn progress(line: &Line) -> Option<String> {
+    let is_node = !line.node().starts_with("turn ");
+    match line.kind {
+        Kind::Started => is_node.then(|| format!("{} begins", line.node())),
+        Kind::Finished => is_node.then(|| format!("{} is done", line.node())),
+        Kind::Failed | Kind::Retried | Kind::Waits => Some(line.shown(false)),
+        Kind::Repeated | Kind::Cancelled => None,
     }
 }
 

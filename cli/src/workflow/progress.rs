@@ -162,6 +162,11 @@ impl Kind {
 }
 
 impl Line {
+    /// The path of the node, or the number of the turn that is of none.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
     /// The line as text, with escape sequences for colours if `is_coloured`.
     pub(crate) fn shown(&self, is_coloured: bool) -> String {
         let Self { kind, node, text } = self;
