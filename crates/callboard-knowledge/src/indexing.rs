@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::{FileError, FileFound, LeftOut, ReadLimits, files, read_document};
-use crate::store::{KnowledgeBase, KnowledgeError, NewDocument, Written};
+use crate::store::{KnowledgeBase, KnowledgeError, NewDocument, SUMMARY, Written};
 
 /// The most documents of a batch, and the most bytes of their files: what is in memory at once.
 const BATCH: usize = 64;
@@ -53,7 +53,7 @@ pub async fn index_folder(
 ) -> Result<Indexed, IndexError> {
     let limits = ReadLimits::default();
     let mut indexed = Indexed::default();
-    let below = if name.is_empty() { String::new() } else { format!("{name}/") };
+    let below = if name.is_empty() { String::new() } else { of_file(format!("{name}/")) };
     let (mut batch, mut bytes) = (Vec::new(), 0);
     // Files that are there, and files and folders of which it is not known.
     let (mut there, mut unread) = (HashSet::new(), Vec::new());
@@ -70,7 +70,7 @@ pub async fn index_folder(
             Err(error) => {
                 indexed.leave_out("", &error);
                 unread.push(match error {
-                    FileError::Unreadable { path, .. } => format!("{below}{path}"),
+                    FileError::Unreadable { path, .. } => of_file(format!("{below}{path}")),
                     FileError::IgnoreFile { .. }
                     | FileError::Folder { .. }
                     | FileError::NameNotUtf8 { .. }
@@ -104,6 +104,7 @@ pub async fn index_file(
 ) -> Result<Indexed, IndexError> {
     let limits = ReadLimits::default();
     let mut indexed = Indexed::default();
+    let name = &*of_file(name.to_owned());
     let read = FileFound::named(file).and_then(|found| {
         let bytes = found.read(&limits)?;
         let path = found.path;
@@ -132,13 +133,18 @@ fn read(
 ) -> Result<(NewDocument, u64, Vec<LeftOut>), FileError> {
     let found = found?;
     let bytes = found.read(limits)?;
-    match read_document(&format!("{below}{}", found.path), &bytes, limits) {
+    match read_document(&of_file(format!("{below}{}", found.path)), &bytes, limits) {
         Ok(mut document) => {
             let left_out = std::mem::take(&mut document.leaves_out);
             Ok((NewDocument::of(document, false), found.bytes, left_out))
         }
         Err(why) => Err(FileError::LeftOut { path: found.path, why }),
     }
+}
+
+/// The path of a file's document: one that is called as what a model writes is not taken for that.
+fn of_file(path: String) -> String {
+    if path.starts_with(SUMMARY) { format!("./{path}") } else { path }
 }
 
 async fn write(

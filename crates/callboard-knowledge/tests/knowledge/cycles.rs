@@ -216,6 +216,24 @@ async fn another_initialisation_replaces_what_the_model_wrote_and_one_without_a_
 }
 
 #[tokio::test]
+async fn a_file_that_is_called_as_what_a_model_writes_is_not_taken_for_it() {
+    let base = Base::new();
+    let forged = base.folder.path().join("docs/summary:docs");
+    fs::create_dir_all(&forged).unwrap();
+    fs::write(forged.join("gate"), "The forged gate is open to everybody.").unwrap();
+    let docs = InitInputs { path: base.folder.path().join("docs"), name: String::new() };
+    let (model, _) = model(usual);
+    let board = Callboard::builder().with(init_agent(&base.base, docs)).with(model).start().await.unwrap();
+    for provider in [None, Some(MODEL.to_owned())] {
+        done(&board, &InitRequest { name: String::new(), provider, ..request() }).await;
+        let found = texts(&base.base, "forged gate").await;
+        assert!(found[0].starts_with("./summary:docs/gate:1 "), "{found:?}");
+        assert!(found[1..].iter().all(|text| !text.contains("forged")), "{found:?}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn what_is_written_from_untrusted_input_is_untrusted() {
     let base = Base::new();
     let (model, _) = model(usual);
