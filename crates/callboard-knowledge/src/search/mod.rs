@@ -1,14 +1,28 @@
 //! What a query finds: facts and passages, ranked, with what explains each rank.
 //!
+//! # Rows
+//!
+//! BM25 of the index takes a microsecond for each row that has one of the words, so it is computed for a bounded number of rows. The eight
+//! rarest words of the query that any row has are asked for. Words that only join others ("how", "is") are not among them,
+//! unless the query has no others.
+//!
+//! 1. The rarest words that together have 2,000 rows at most (shallow; a single one 4,000) or 10,000 (deep): the index ranks every row that
+//!    has one of them. The two rarest of the more common words add their weight to those of these rows that have them.
+//! 2. If there are more common words, and the first step finds no row of the namespace and time: the newest rows that have all of the more
+//!    common words, then those that have all but the most common one, and so on, until there are enough or 20,000 rows have been looked up.
+//!
+//! How many rows have a word is counted in all namespaces. Counts of 256 rows or more are remembered until the highest number of a
+//! row has changed by a sixteenth, smaller ones until it has changed.
+//!
 //! # Scores
 //!
-//! The full-text index finds rows that have words of the query. The best 100 of them are read, and each gets the score
-//! `text / best + graph`, where `best` is the best `text` of the query's rows. Results show it as a share of the first one's.
+//! The best 100 of these rows are read, or as many as results are asked for if that is more. Each gets the score `text / best + graph`, where
+//! `best` is the best `text` of the query's rows. Results show it as a share of the first one's.
 //!
 //! `text = (bm25 + pairs) * covered`:
 //!
 //! - `bm25` is BM25 of title and body as one text. A word weighs `ln(1 + (N - n + 0.5) / (n + 0.5))`, where n of N rows have it. Words that
-//!   only join others ("how", "is") find no rows, but count in those that are found.
+//!   only join others count in rows that are found.
 //! - `pairs`: two words that follow each other in the query and in the row add the weight of the lighter one.
 //! - `covered` is the share of the query's words that the row has, by weight. One word of many is worth little, however short the row is.
 //!
