@@ -80,8 +80,14 @@ impl Cycles<'_> {
             }
             Err(_) => Ok(Stopped::BySignal),
         };
-        reachable.stop().await;
-        board.shutdown().await;
+        if run.is_ok() && matches!(followed, Ok(Stopped::BySignal)) {
+            note("stopping: what runs has 10 s to end; Ctrl-C again stops it at once");
+        }
+        tokio::select! {
+            biased;
+            () = signals.next() => {}
+            _ = async { reachable.stop().await; board.shutdown().await } => {}
+        }
         let run = run?;
         let state = run.read().await.ok();
         store.close_or_note().await;
@@ -116,7 +122,10 @@ async fn store_of(
         for id in store.open_runs().await? {
             let Ok(loaded) = store.load(id).await else { continue };
             let before = &loaded.replay.submission().task;
-            if before.plan.as_ref().map(|plan| &plan.name) != name || !before.input.as_ref().is_some_and(is_same) {
+            let is_this =
+                before.plan.as_ref().map(|plan| &plan.name) == name && before.input.as_ref().is_some_and(is_same);
+            // The note that a run is open may outlast it.
+            if !is_this || loaded.replay.result().is_some() {
                 continue;
             }
             if !store.is_copy() {

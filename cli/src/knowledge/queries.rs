@@ -89,6 +89,6 @@ fn remark(retrieved: &Retrieved, limit: usize, passes: u32) -> String {
         return format!("nothing is known about it{passes}\n");
     }
     let all = retrieved.results.len();
-    let more = if all > limit { format!("; --limit {all} shows all") } else { String::new() };
+    let more = if all > limit { "; a higher --limit shows more of them".to_owned() } else { String::new() };
     format!("{}{passes}, confidence {:.2}{more}\n", count(all, "result"), retrieved.confidence)
 }

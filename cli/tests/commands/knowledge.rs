@@ -409,6 +409,30 @@ fn a_refused_command_leaves_no_base_that_it_has_made() {
     project.done(&["query", "gate"]);
 }
 
+#[test]
+fn a_name_that_is_not_utf8_does_not_keep_documents_whose_files_are_gone() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let project = Project::new(&[("a.md", "# A\n\nThe gate is open.\n"), ("b.md", "# B\n")]);
+    project.done(&["init", "notes"]);
+    let notes = project.folder.path().join("notes");
+    fs::write(notes.join(OsStr::from_bytes(b"b\xe9d.md")), "x").unwrap();
+    fs::remove_file(notes.join("a.md")).unwrap();
+    assert_eq!(project.done(&["init", "notes"]), "1 document: 0 passages new, 1 as before, 1 gone\n");
+    assert_eq!(project.kb(&["query", "gate"]).code, Some(3));
+}
+
+#[test]
+fn an_initialisation_that_has_ended_is_not_continued() {
+    let project = Project::new(&[("a.md", "# A\n")]);
+    for round in 0..12 {
+        fs::write(project.folder.path().join("notes/a.md"), format!("# A\n\nround{round}\n")).unwrap();
+        let printed = project.kb(&["init", "notes"]);
+        assert!(printed.code == Some(0) && !printed.error.contains("continued"), "{round}: {}", printed.error);
+        assert!(printed.out.starts_with("1 document: 1 passage new"), "{round}: {}", printed.out);
+    }
+}
+
 /// A project whose model is on this machine.
 fn project_with(model: &Model) -> Project {
     let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked by the gate.\n")]);

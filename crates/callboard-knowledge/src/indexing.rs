@@ -69,13 +69,12 @@ pub async fn index_folder(
             Err(FileError::LeftOut { path, why }) => indexed.leave_out(&path, &why),
             Err(error) => {
                 indexed.leave_out("", &error);
-                unread.push(match error {
-                    FileError::Unreadable { path, .. } => of_file(format!("{below}{path}")),
-                    FileError::IgnoreFile { .. }
-                    | FileError::Folder { .. }
-                    | FileError::NameNotUtf8 { .. }
-                    | FileError::LeftOut { .. } => below.clone(),
-                });
+                match error {
+                    FileError::Unreadable { path, .. } => unread.push(of_file(format!("{below}{path}"))),
+                    FileError::IgnoreFile { .. } => unread.push(below.clone()),
+                    // No document has such a name.
+                    FileError::NameNotUtf8 { .. } | FileError::Folder { .. } | FileError::LeftOut { .. } => {}
+                }
             }
         }
         if batch.len() == BATCH || bytes >= BATCH_BYTES {

@@ -76,7 +76,10 @@ impl SubmitOrchestrator {
             let (similar, facts) = self.similar(namespace, &submission.statement).await?;
             let mut submission = submission.clone();
             if let Some((provider, ask)) = &judge {
-                let verdict = judged_by(provider, *ask, &submission.statement, &similar).await?;
+                let verdict = match judged_by(provider, *ask, &submission.statement, &similar).await? {
+                    Ok(verdict) => verdict,
+                    Err(refused) => return Ok(IntentResult::Refused(refused)),
+                };
                 let is_shown = |found: &Contradiction| similar.iter().any(|similar| similar.fact == found.fact);
                 submission.judged = verdict.contradicts.into_iter().filter(is_shown).collect();
                 submission.named = verdict.entities;
@@ -135,10 +138,16 @@ async fn judged_by(
     ask: Ask<'_>,
     statement: &Statement,
     similar: &[Similar],
-) -> Result<Verdict, IntentError> {
+) -> Result<Result<Verdict, Refused>, IntentError> {
     let judgement = Judgement { statement: statement.text(), similar: similar.to_vec() };
-    let unreadable = |error: serde_json::Error| IntentError::Unreadable(format!("the verdict of {provider}: {error}"));
-    let input = question::<Verdict>(TASK, &judgement).map_err(unreadable)?;
+    let unwritable = |error: serde_json::Error| IntentError::Unreadable(format!("what {provider} is asked: {error}"));
+    let input = question::<Verdict>(TASK, &judgement).map_err(unwritable)?;
     let verdict = ask(provider, TASK, input).await?;
-    read_json(&verdict).map_err(unreadable)
+    Ok(read_json(&verdict).map_err(|error| Refused {
+        code: "no_verdict".to_owned(),
+        message: format!(
+            "nothing was changed: the verdict of {provider} does not have the form that was asked for ({error}); repeat it, or submit without a model"
+        ),
+        contradictions: Vec::new(),
+    }))
 }

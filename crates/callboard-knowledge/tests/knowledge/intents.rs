@@ -198,6 +198,22 @@ impl Agent for Judges {
 }
 
 #[tokio::test]
+async fn a_verdict_without_its_form_is_refused_and_nothing_is_stored() {
+    let base = Base::new();
+    let judge = |_: Turn| async { Ok(Command::output("I think so.")) };
+    let builder = agents(&base.base).into_iter().fold(Callboard::builder(), |builder, agent| builder.with(agent));
+    let board = builder.agent("judge", judge).start().await.unwrap();
+    let config = IntentLoopConfig { provider: Some("judge".to_owned()), ..IntentLoopConfig::default() };
+    let statement = json!({ "statement": "The gate is closed." });
+    let IntentResult::Refused(refused) = done_with(&board, Intent::SubmitFact, statement, &config).await.result else {
+        panic!()
+    };
+    assert!(refused.code == "no_verdict" && refused.message.contains("nothing was changed"), "{refused:?}");
+    assert_eq!(base.base.counts().await.unwrap().current, 0);
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn who_delegates_is_the_source_whatever_the_envelope_claims() {
     let base = Base::new();
     let lead = |turn: Turn| async move {
