@@ -7,7 +7,7 @@ use callboard::messages::{Command, Effect, Json};
 use callboard::{Agent, AgentSpec, Terminal, Turn, TurnError};
 use serde::{Deserialize, Serialize};
 
-use super::documents::{folder_of, graph_of, new_document};
+use super::documents::{folder_of, graph_of, new_documents};
 use super::types::{
     Answered, CandidateDoc, InitContext, InitRequest, MAX_QUESTIONS, MAX_TOPICS, ReadInputs, Summaries, TOPICS, Work,
     lines,
@@ -126,8 +126,9 @@ impl CycleAgent {
     }
 
     async fn write(&self, context: &InitContext, documents: Vec<CandidateDoc>) -> Result<Summaries, TurnError> {
-        let (written, without): (Vec<_>, Vec<_>) = documents.iter().partition(|document| !document.claims.is_empty());
-        let new: Vec<_> = written.iter().map(|document| new_document(context, document)).collect();
+        let written = new_documents(context, &documents);
+        let claims = written.iter().map(|(document, _)| document.claims.len()).sum();
+        let new: Vec<_> = written.into_iter().map(|(_, new)| new).collect();
         let paths: Vec<String> = new.iter().map(|document| document.path.clone()).collect();
         self.base.write_documents(&context.namespace, new).await.map_err(base_error)?;
         let (folder, kept) = (folder_of(&context.name), paths.clone());
@@ -137,20 +138,23 @@ impl CycleAgent {
         self.base.end_documents_below(&context.namespace, &folder, keeps).await.map_err(base_error)?;
         Ok(Summaries {
             documents: paths,
-            claims: written.iter().map(|document| document.claims.len()).sum(),
+            claims,
             dropped: documents.iter().map(|document| document.dropped).sum(),
-            without: without.iter().map(|document| document.topic.clone()).collect(),
+            without: documents
+                .iter()
+                .filter(|document| document.claims.is_empty())
+                .map(|document| document.topic.clone())
+                .collect(),
         })
     }
 
     /// Returns how many passages are in the graph.
     async fn graph(&self, context: &InitContext, documents: Vec<CandidateDoc>) -> Result<usize, TurnError> {
         let mut passages = 0;
-        for document in documents.iter().filter(|document| !document.claims.is_empty()) {
-            let path = new_document(context, document).path;
+        for (document, new) in new_documents(context, &documents) {
             let graph = graph_of(document);
             passages += graph.len();
-            self.base.add_to_graph(&context.namespace, &path, graph).await.map_err(base_error)?;
+            self.base.add_to_graph(&context.namespace, &new.path, graph).await.map_err(base_error)?;
         }
         Ok(passages)
     }

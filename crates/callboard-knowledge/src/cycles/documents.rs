@@ -1,6 +1,6 @@
 //! What a document of a model is in the base.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use callboard::messages::Json;
@@ -20,8 +20,26 @@ pub(super) fn folder_of(name: &str) -> String {
     format!("{SUMMARY}{}/", if name.is_empty() { "." } else { name })
 }
 
+/// The documents that have claims, as they are written. Topics that differ in what a path does not have get a number.
+pub(super) fn new_documents<'d>(
+    context: &InitContext,
+    documents: &'d [CandidateDoc],
+) -> Vec<(&'d CandidateDoc, NewDocument)> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let with_claims = documents.iter().filter(|document| !document.claims.is_empty());
+    let new = with_claims.map(|document| {
+        let path = format!("{}{}", folder_of(&context.name), slug(&document.topic));
+        let time = times.entry(path.clone()).or_default();
+        *time += 1;
+        // No slug has this sign.
+        let path = if *time == 1 { path } else { format!("{path}.{time}") };
+        (document, new_document(path, document))
+    });
+    new.collect()
+}
+
 /// The document as it is written, with a passage for each part of its claims.
-pub(super) fn new_document(context: &InitContext, document: &CandidateDoc) -> NewDocument {
+fn new_document(path: String, document: &CandidateDoc) -> NewDocument {
     let CandidateDoc { topic, title, is_untrusted, .. } = document;
     let title = if title.is_empty() { topic } else { title };
     let passages: Vec<NewPassage> = parts(document)
@@ -36,7 +54,6 @@ pub(super) fn new_document(context: &InitContext, document: &CandidateDoc) -> Ne
         .collect();
     let texts: Vec<&str> = passages.iter().map(|passage| &*passage.text).collect();
     let hash = digest::bytes(&Json::from(serde_json::json!([title, texts])));
-    let path = format!("{}{}", folder_of(&context.name), slug(topic));
     NewDocument { path, title: title.clone(), hash, is_untrusted: *is_untrusted, passages }
 }
 
@@ -161,7 +178,12 @@ mod tests {
     fn a_long_document_has_passages_whose_lines_are_its_claims() {
         let claims: Vec<Claim> = (0..5).map(|number| claim(&"word ".repeat(120), &format!("a.md:{number}"))).collect();
         let document = CandidateDoc { topic: "On Gates & walls".to_owned(), claims, ..CandidateDoc::default() };
-        let written = new_document(&InitContext { name: "docs".to_owned(), ..InitContext::default() }, &document);
+        let again = CandidateDoc { topic: "on gates -- walls?".to_owned(), ..document.clone() };
+        let context = InitContext { name: "docs".to_owned(), ..InitContext::default() };
+        let documents = [document.clone(), CandidateDoc::default(), again];
+        let new = new_documents(&context, &documents);
+        let [(_, written), (_, other)] = &new[..] else { panic!() };
+        assert_eq!(other.path, "summary:docs/on-gates-walls.2");
         assert_eq!((&*written.path, &*written.title), ("summary:docs/on-gates-walls", "On Gates & walls"));
         let lines: Vec<_> = written.passages.iter().map(|passage| passage.lines.clone()).collect();
         assert_eq!(lines, [1..=2, 3..=4, 5..=5]);
