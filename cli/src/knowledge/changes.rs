@@ -100,7 +100,7 @@ pub(super) async fn log(log: &Log) -> Result<Page, Failure> {
         drawn.add_row([
             revision.revision.to_string(),
             time(revision.at),
-            revision.change.clone(),
+            brief(&revision.change, 40),
             revision.state.to_string(),
             visible(&revision.by),
             brief(&revision.reason, 120),

@@ -35,7 +35,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     if init.topic.len() > cycles::MAX_TOPICS {
         return Err(Failure::usage(format!("--topic can be given {} times", cycles::MAX_TOPICS)));
     }
-    let name = name_of(&init.path)?;
+    let (name, whole) = name_of(&init.path)?;
     let model = init.asked.agent()?;
     let Created { base, is_new } = create(&stores)?;
     let asks = model.is_some() && is_anybody_here(init.no_input);
@@ -43,6 +43,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let request = InitRequest {
         namespace: init.place.namespace.clone(),
         name: name.clone(),
+        place: whole,
         is_untrusted: init.untrusted,
         provider: model.is_some().then(|| PROVIDER_AGENT.to_owned()),
         topics: init.topic.clone(),
@@ -111,16 +112,20 @@ fn written(summaries: &Summaries) -> String {
 }
 
 /// The name of a folder or file in the base: its path below the project, so that documents of several folders have names of their own; the
-/// whole path of what is elsewhere.
-fn name_of(folder: &Path) -> Result<String, Failure> {
+/// whole path, from `/`, of what is elsewhere. Also the whole path, which no other project has.
+fn name_of(folder: &Path) -> Result<(String, String), Failure> {
     let unread = |error: std::io::Error| Failure::file(&error, format!("{}: {error}", shown_path(folder)));
     let whole = folder.canonicalize().map_err(unread)?;
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(unread)?;
     let below = whole.strip_prefix(root_of(&here)).unwrap_or(&whole);
-    let name = below.to_str().ok_or_else(|| {
-        Failure::usage(format!("the path {} is not UTF-8, so no citation can name it: rename it", shown_path(folder)))
-    })?;
-    Ok(name.trim_start_matches('/').to_owned())
+    let text = |path: &Path| match path.to_str() {
+        Some(path) => Ok(path.trim_end_matches('/').to_owned()),
+        None => Err(Failure::usage(format!(
+            "the path {} is not UTF-8, so no citation can name it: rename it",
+            shown_path(folder)
+        ))),
+    };
+    Ok((text(below)?, text(&whole)?))
 }
 
 fn text(indexed: &Indexed) -> String {

@@ -433,6 +433,29 @@ fn an_initialisation_that_has_ended_is_not_continued() {
     }
 }
 
+#[test]
+fn a_folder_elsewhere_has_its_whole_path_as_name_and_ends_no_document_of_the_project() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    // No part of the path is hidden.
+    let elsewhere = tempfile::Builder::new().prefix("elsewhere").tempdir().unwrap();
+    let path = elsewhere.path().canonicalize().unwrap();
+    fs::write(path.join("key.md"), "# Key\n\nA key is old. See [the lock](lock.md).\n").unwrap();
+    fs::write(path.join("lock.md"), "# Lock\n\nA lock is new.\n").unwrap();
+    // The same name, but for the slash at its beginning.
+    let same = project.folder.path().join(path.strip_prefix("/").unwrap());
+    fs::create_dir_all(&same).unwrap();
+    fs::write(same.join("key.md"), "# Key\n\nA bolt is here.\n").unwrap();
+    let text = path.to_str().unwrap();
+    project.done(&["init", "."]);
+    project.done(&["init", text]);
+    assert!(project.done(&["query", "old key"]).starts_with(&format!("1. {text}/key.md:1")));
+    assert!(project.done(&["query", "bolt"]).starts_with(&format!("1. {}/key.md:1", &text[1..])));
+    project.done(&["init", "."]);
+    assert!(project.done(&["query", "old key"]).starts_with(&format!("1. {text}/key.md:1")));
+    project.done(&["publish", "site"]);
+    assert_eq!(project.done(&["doctor"]).lines().count(), 1);
+}
+
 /// A project whose model is on this machine.
 fn project_with(model: &Model) -> Project {
     let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked by the gate.\n")]);

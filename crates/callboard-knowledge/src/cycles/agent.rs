@@ -88,7 +88,7 @@ impl Agent for CycleAgent {
 
 impl CycleAgent {
     async fn read_inputs(&self, turn: &Turn, request: InitRequest) -> Result<ReadInputs, TurnError> {
-        let InitRequest { namespace, name, is_untrusted, provider, topics, questions, follows_up } = request;
+        let InitRequest { namespace, name, place: _, is_untrusted, provider, topics, questions, follows_up } = request;
         let InitInputs { path, name: own } = &self.inputs;
         if name != *own {
             return Err(TurnError::terminal(format!("{name:?} is to be read, and this agent reads {own:?} alone")));

@@ -47,6 +47,10 @@ pub struct InitRequest {
     pub namespace: String,
     /// The name of what is read, with which paths of its documents begin: that of [`InitInputs`](super::InitInputs).
     pub name: String,
+    /// What tells it from a request for something else of the same name, such as its whole path: a program that continues a run of an equal
+    /// request then continues none of another folder.
+    #[serde(default)]
+    pub place: String,
     /// What is found in the documents is untrusted input.
     #[serde(default)]
     pub is_untrusted: bool,

@@ -138,7 +138,9 @@ impl KnowledgeBase {
             let documents: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
             let mut ended = 0;
             for (document, path) in documents {
-                let is_below = path.starts_with(&folder) && path.starts_with(SUMMARY) == folder.starts_with(SUMMARY);
+                // What is elsewhere, and what a model wrote, is not below the folder without a name.
+                let is_apart = |apart| path.starts_with(apart) != folder.starts_with(apart);
+                let is_below = path.starts_with(&folder) && !is_apart(SUMMARY) && !is_apart("/");
                 if is_below && !keep(&path) {
                     ended += end_all(connection, document, now)?;
                 }
