@@ -43,7 +43,7 @@ pub(super) struct Cycles<'a> {
 /// How it ended in this process.
 pub(super) enum Ended {
     Result(Box<RunResult>),
-    /// It goes on with the same command; the page says what it waits for.
+    /// The same command continues it; the page says what it waits for.
     Left(Page),
 }
 

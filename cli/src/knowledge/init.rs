@@ -89,7 +89,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     Ok(Page { remarks, ..Page::new(text, json) })
 }
 
-/// The command line that goes on with it.
+/// The command line that continues it.
 fn line_of(init: &Init, stores: &Stores) -> String {
     let mut line = format!("kb init {}", quoted_path(&init.path));
     let Init { asked: Asked { model, models }, topic, untrusted, no_input, place, path: _ } = init;

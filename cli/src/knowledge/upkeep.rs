@@ -65,7 +65,7 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     Ok(Page::new(text, json))
 }
 
-/// The command line that goes on with it.
+/// The command line that continues it.
 fn line_of(publish: &Publish, stores: &Stores) -> String {
     let mut line = format!("kb publish {}", quoted_path(&publish.folder));
     for (option, value, usual) in
