@@ -52,15 +52,28 @@ fn outermost(item: &str, language: Language) -> Option<Definition<'_>> {
     item.lines().find_map(|line| definition(line, language, None))
 }
 
-/// Adds an item. Each of its passages defines the names whose definitions it contains, and its title has the first of them.
+/// How many names are in a title.
+const NAMED: usize = 3;
+
+/// Adds an item. Each of its passages defines the names whose definitions it contains, and its title has the first of them. The title of a
+/// passage that ends in a doc comment and defines nothing has the name that is defined below the comment.
 fn push_item(passages: &mut Passages<'_>, place: Range<usize>, name: &str, item: Definition<'_>, language: Language) {
     let title = entities::title(&format!("{name} > {}", item.name));
     let added = passages.push(section(place, &title));
     let mut container = None;
-    for passage in &mut passages.passages_mut()[added] {
-        let defined = defined(passage, language, &mut container);
-        if let Some(first) = defined.first().filter(|first| **first != item.name) {
-            passage.title = entities::title(&format!("{title} > {first}"));
+    let added = &mut passages.passages_mut()[added];
+    let mut names: Vec<Vec<String>> =
+        added.iter_mut().map(|passage| defined(passage, language, &mut container)).collect();
+    for at in (1..names.len()).rev() {
+        if names[at - 1].is_empty() && chunks::ends_in_head(&added[at - 1].text, language) {
+            names[at - 1] = names[at].first().cloned().into_iter().collect();
+        }
+    }
+    for (passage, names) in added.iter_mut().zip(names) {
+        if names.first().is_some_and(|first| *first != item.name) {
+            let more = if names.len() > NAMED { ", …" } else { "" };
+            let names = names[..names.len().min(NAMED)].join(", ");
+            passage.title = entities::title(&format!("{title} > {names}{more}"));
         }
     }
 }

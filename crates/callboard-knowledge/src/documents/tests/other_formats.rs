@@ -6,7 +6,7 @@ fn an_item_is_a_passage_with_its_comment_and_defines_its_name() {
         // ----\n\nimpl Gate {\n    const LIMIT: u32 = 9;\n\n    pub fn open(&mut self) {\n        let x = 1;\n    }\n}\n";
     let document = read("src/gate.rs", text);
     assert_eq!(document.title, "gate.rs");
-    assert_eq!(titles(&document), ["gate.rs", "gate.rs > Gate", "gate.rs > Gate > LIMIT"]);
+    assert_eq!(titles(&document), ["gate.rs", "gate.rs > Gate", "gate.rs > Gate > LIMIT, open"]);
     assert_eq!(document.passages[1].lines, 5..=9);
     assert!(document.passages[2].text.starts_with("// ----"));
     assert_eq!(names(&document.passages[1], Relation::Defines), ["Gate"]);
@@ -23,6 +23,20 @@ fn a_long_item_is_split_and_each_passage_defines_what_it_contains() {
     let document = read("a.rs", &format!("{head}{}{}{}}}\n", method("one"), method("two"), method("three")));
     assert_eq!(titles(&document), ["a.rs > Gate > one", "a.rs > Gate > two", "a.rs > Gate > three"]);
     assert_eq!(names(&document.passages[1], Relation::Defines), ["Gate::two", "two"]);
+}
+
+#[test]
+fn a_doc_comment_is_filed_under_the_item_below_it() {
+    let text = "pub fn open() {}\n/// Closes the gate.\n#[inline]\npub fn close() {}\nimpl Gate {\n    /// Locks it.\n    fn lock() {}\n}\n";
+    let document = read("gate.rs", text);
+    assert_eq!(titles(&document), ["gate.rs > open", "gate.rs > close"]);
+    assert!(document.passages[1].text.starts_with("/// Closes the gate.\n"));
+    // One that is longer than a passage.
+    let (body, long) = ("        self.word_by_word();\n".repeat(20), "    /// Word by word.\n".repeat(100));
+    let text = format!("impl Gate {{\n    fn open(&self) {{\n{body}    }}\n\n{long}    fn close(&self) {{}}\n}}\n");
+    let document = read("gate.rs", &text);
+    let close = "gate.rs > Gate > close";
+    assert_eq!(titles(&document), ["gate.rs > Gate > open", close, close]);
 }
 
 #[test]
