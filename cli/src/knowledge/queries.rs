@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use callboard::messages::{Timestamp, visible, visible_lines};
 use callboard_knowledge::intents::{Answer, Claim, Intent, IntentLoopResult, IntentResult, QueryPayload};
-use callboard_knowledge::search::{Depth, Found, Grounded, Retrieved};
+use callboard_knowledge::search::{Depth, Found, Grounded, Retrieved, excerpt};
+use callboard_knowledge::words::words;
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::page::{Failure, Page, brief, brief_lines, count};
+use crate::page::{Failure, Page, brief, count};
 
 use super::arguments::Query;
 use super::base::{open, short};
@@ -19,6 +20,9 @@ const SHOWN: usize = 400;
 
 /// Finds what is known about a question.
 pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
+    if words(&query.question).next().is_none() {
+        return Err(Failure::usage("the question has no words".to_owned()));
+    }
     let stores = query.place.common.choice.stores()?;
     let base = open(&stores)?;
     let payload = QueryPayload {
@@ -36,11 +40,10 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         return Err(Failure::failed("the query has the result of another intent".to_owned()));
     };
     let exit = if retrieved.results.is_empty() { Exit::NotFound } else { Exit::Done };
-    let limit = usize::from(query.limit);
     Ok(Page {
         exit,
-        remarks: remark(&retrieved, limit, iterations),
-        ..Page::new(format!("{}{}", answer.as_ref().map(answered).unwrap_or_default(), text(&retrieved, limit)), json)
+        remarks: remark(&retrieved, query, iterations),
+        ..Page::new(format!("{}{}", answer.as_ref().map(answered).unwrap_or_default(), text(&retrieved, query)), json)
     })
 }
 
@@ -63,9 +66,10 @@ fn answered(answer: &Answer) -> String {
 }
 
 /// The results up to the limit: a search that was widened has more.
-fn text(retrieved: &Retrieved, limit: usize) -> String {
+fn text(retrieved: &Retrieved, query: &Query) -> String {
     let mut text = String::new();
-    for (number, Grounded { cite, found, is_untrusted, .. }) in (1..=limit).zip(&retrieved.results) {
+    let numbered = (1..=usize::from(query.limit)).zip(&retrieved.results);
+    for (number, Grounded { cite, found, is_untrusted, .. }) in numbered {
         let (place, title, body) = match found {
             Found::Fact(fact) => {
                 let sources = count(fact.sources.len(), "source");
@@ -75,7 +79,7 @@ fn text(retrieved: &Retrieved, limit: usize) -> String {
         };
         let untrusted = if *is_untrusted { "  (untrusted)" } else { "" };
         let _ = writeln!(text, "{number}. {place}  {title}{untrusted}");
-        for line in brief_lines(&visible_lines(body.trim()), SHOWN).lines() {
+        for line in excerpt(&query.question, &visible_lines(body.trim_end().trim_start_matches('\n')), SHOWN).lines() {
             let _ = writeln!(text, "   {line}");
         }
         text.push('\n');
@@ -83,12 +87,14 @@ fn text(retrieved: &Retrieved, limit: usize) -> String {
     text
 }
 
-fn remark(retrieved: &Retrieved, limit: usize, passes: u32) -> String {
+fn remark(retrieved: &Retrieved, query: &Query, passes: u32) -> String {
     let passes = if passes > 1 { format!(" after {passes} passes") } else { String::new() };
     if retrieved.results.is_empty() {
-        return format!("nothing is known about it{passes}\n");
+        let then = if query.as_of.is_some() { "was known about it then" } else { "is known about it" };
+        return format!("nothing {then}{passes}\n");
     }
     let all = retrieved.results.len();
-    let more = if all > limit { "; a higher --limit shows more of them".to_owned() } else { String::new() };
+    let more =
+        if all > usize::from(query.limit) { "; a higher --limit shows more of them".to_owned() } else { String::new() };
     format!("{}{passes}, confidence {:.2}{more}\n", count(all, "result"), retrieved.confidence)
 }

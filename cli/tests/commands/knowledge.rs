@@ -90,6 +90,18 @@ fn what_cannot_be_indexed_is_named_with_the_reason() {
 }
 
 #[test]
+fn a_long_passage_is_shown_where_it_has_the_words_of_the_question() {
+    let filler = "Nothing is said here. ".repeat(25);
+    let project = Project::new(&[("a.md", &format!("# A\n\n{filler}Keys rotate each month. {filler}\n"))]);
+    project.done(&["init", "notes"]);
+    let found = project.done(&["query", "when do keys rotate?"]);
+    assert!(found.contains("   …") && found.contains("Keys rotate each month."), "{found}");
+    let json = project.kb(&["query", "when do keys rotate?", "--json"]).json();
+    let text = json["result"]["found"]["retrieved"]["results"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("# A") && text.len() > 1_000, "{text}");
+}
+
+#[test]
 fn without_a_base_a_query_names_the_command_that_makes_one() {
     let project = Project::new(&[]);
     for arguments in [&["query", "x"][..], &["log", "fact-1"], &["invalidate", "fact-1", "--yes"]] {
@@ -146,6 +158,7 @@ fn what_a_command_line_lacks_is_an_error_of_the_command_line() {
         (&["submit", "x", "--single"], "--predicate"),
         (&["query", "x", "--as-of", "yesterday"], "2026-01-31"),
         (&["query", "x", "--limit", "0"], "1..=640"),
+        (&["query", " ..."], "the question has no words"),
         (&["query", "x", "--namespace", "a\nb"], "namespace"),
     ] {
         let printed = project.kb(arguments);

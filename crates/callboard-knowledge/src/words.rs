@@ -13,13 +13,18 @@ pub const MAX_WORD: usize = 64;
 /// assert_eq!(words("Does read_facts() retry?").collect::<Vec<_>>(), ["Does", "read_facts", "retry"]);
 /// ```
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    placed_words(text).map(|(_, word)| word)
+}
+
+/// As [`words`], each with the place in bytes where it begins.
+pub(crate) fn placed_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut place = 0;
     let runs = std::iter::from_fn(move || {
         let begin = run_end(text, place, false);
         place = run_end(text, begin, true);
-        text.get(begin..place).filter(|run| !run.is_empty())
+        text.get(begin..place).filter(|run| !run.is_empty()).map(|run| (begin, run))
     });
-    runs.filter(|word| word.chars().any(char::is_alphanumeric)).map(bounded)
+    runs.filter(|(_, word)| word.chars().any(char::is_alphanumeric)).map(|(begin, word)| (begin, bounded(word)))
 }
 
 /// Where the characters from a place on that are of words, or are not, end.

@@ -237,7 +237,7 @@ fn ascii_parts(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// In lower case, without diacritics.
-fn folded(word: &str) -> String {
+pub(super) fn folded(word: &str) -> String {
     if word.is_ascii() {
         word.to_ascii_lowercase()
     } else {

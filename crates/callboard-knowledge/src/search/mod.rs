@@ -40,6 +40,7 @@
 //! only join others), of how far its score is above the next one's, and of the number of its sources.
 
 mod candidates;
+mod excerpt;
 mod found;
 mod fulltext;
 mod graph;
@@ -50,6 +51,7 @@ mod stem;
 mod terms;
 mod weights;
 
+pub use excerpt::excerpt;
 pub use found::{
     Checkpoint, Depth, Found, Grounded, MAX_LIMIT, MAX_QUERY, ReadFacts, Retrieved, Status, USUAL_LIMIT, Why,
 };
