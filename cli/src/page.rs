@@ -323,7 +323,16 @@ pub(crate) fn duration(duration: Duration) -> String {
 
 /// `1 turn`, `2 turns`.
 pub(crate) fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number as u64)) }
+    counted(number as u64, what)
+}
+
+/// As [`count`]; `1 entity`, `2 entities`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    match what.strip_suffix("ty") {
+        _ if number == 1 => format!("1 {what}"),
+        Some(word) => format!("{} {word}ties", grouped(number)),
+        None => format!("{} {what}s", grouped(number)),
+    }
 }
 
 /// The handoffs of a run: on the command line they are off by default.

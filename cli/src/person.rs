@@ -37,8 +37,17 @@ impl Person for AtTerminal {
 
 /// The name that the journal records for decisions of this person: the user's, or `the command line`.
 pub(crate) fn name() -> String {
-    let name = std::env::var("USER").ok().filter(|name| !name.is_empty() && name.chars().count() <= 128);
-    name.unwrap_or_else(|| "the command line".to_owned())
+    let is_name = |name: &String| !name.is_empty() && name.chars().count() <= 128;
+    let given = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(is_name));
+    let own = || user(&std::fs::read_to_string("/etc/passwd").ok()?, rustix::process::getuid().as_raw());
+    given.or_else(|| own().filter(is_name)).unwrap_or_else(|| "the command line".to_owned())
+}
+
+/// The name of a user in the lines of `/etc/passwd`.
+fn user(lines: &str, id: u32) -> Option<String> {
+    let mut users = lines.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let own = users.find(|user| user.get(2).is_some_and(|other| other.parse() == Ok(id)))?;
+    Some(own[0].to_owned())
 }
 
 /// Whether a person can be asked: there is a terminal, and `--no-input` is not given.
@@ -70,5 +79,15 @@ impl Person for Script<'_> {
     fn answers(&mut self, question: &str) -> Option<String> {
         self.asked.push_str(question);
         self.lines.next().map(|line| line.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_user_is_found_by_number() {
+        let lines = "root:x:0:0:root:/root:/bin/sh\nnonsense\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!(super::user(lines, 1000).as_deref(), Some("ann"));
+        assert_eq!(super::user(lines, 1001), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The file of a project's base of facts.
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, brief, shown_path};
 use crate::stores::Stores;
+use crate::values::reason;
 
 /// The file, beside the stores of the project, so that programs of agents cannot reach it.
 pub(super) fn file(stores: &Stores) -> PathBuf {
@@ -102,6 +104,14 @@ fn not_opened(stores: &Stores, error: &KnowledgeError) -> Failure {
     }
 }
 
+/// Why a file or its folder cannot be used.
+pub(super) fn why(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        _ => reason(error),
+    }
+}
+
 /// The failure that an error of the base is.
 pub(super) fn failure(error: &KnowledgeError) -> Failure {
     let exit = match error {
@@ -114,9 +124,11 @@ pub(super) fn failure(error: &KnowledgeError) -> Failure {
         | KnowledgeError::Failed { .. }
         | KnowledgeError::DamagedIndex => Exit::Unavailable,
         KnowledgeError::Io { error, path } => {
-            return Failure::file(error, format!("{}: {error}", shown_path(path)));
+            return Failure::file(error, format!("{}: {}", shown_path(path), why(error)));
         }
-        KnowledgeError::Text(error) => return Failure::file(error, format!("the export cannot be written: {error}")),
+        KnowledgeError::Text(error) => {
+            return Failure::file(error, format!("the export cannot be written: {}", why(error)));
+        }
         KnowledgeError::Export { .. } | KnowledgeError::NotEmpty | KnowledgeError::Backup { .. } => Exit::Usage,
         KnowledgeError::NotABase
         | KnowledgeError::TooNew { .. }

@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::exit::Exit;
 use crate::output;
-use crate::page::{self, Failure};
+use crate::page::{self, Failure, brief};
 use crate::person::{Person, at_the_terminal};
 
 use super::arguments::{KbCommand, Place, Typed};
@@ -20,8 +20,9 @@ const HELP: &str = "\
 /log FACT            show the history of a fact
 /quit                end";
 
-/// The commands that can be typed.
-const COMMANDS: [&str; 5] = ["query", "submit", "invalidate", "accept", "log"];
+/// The commands that can be typed, each with what it is about.
+const COMMANDS: [(&str, &str); 5] =
+    [("query", "QUESTION"), ("submit", "STATEMENT"), ("invalidate", "FACT"), ("accept", "FACT"), ("log", "FACT")];
 
 /// A line that was typed.
 #[derive(Debug, PartialEq)]
@@ -30,6 +31,8 @@ enum Line<'a> {
     Help,
     Quit,
     Command(&'a str, &'a str),
+    /// A command without what it is about.
+    Lacking(&'static str, &'static str),
     Unknown(&'a str),
 }
 
@@ -42,8 +45,11 @@ fn line(typed: &str) -> Line<'_> {
     match (name, rest.trim()) {
         ("help" | "h" | "?", _) => Line::Help,
         ("quit" | "q" | "exit", _) => Line::Quit,
-        (name, rest) if COMMANDS.contains(&name) && !rest.is_empty() => Line::Command(name, rest),
-        _ => Line::Unknown(command),
+        (name, rest) => match COMMANDS.into_iter().find(|(command, _)| *command == name) {
+            Some((name, about)) if rest.is_empty() => Line::Lacking(name, about),
+            Some((name, _)) => Line::Command(name, rest),
+            None => Line::Unknown(name),
+        },
     }
 }
 
@@ -66,10 +72,8 @@ pub(super) fn main(place: &Place, mut done: impl FnMut(&KbCommand) -> ExitCode) 
             Line::Nothing => {}
             Line::Help => output::note(HELP),
             Line::Quit => return Exit::Done.into(),
-            Line::Unknown(command) => output::note(&format!(
-                "there is no command /{}, or it lacks what it is about; /help lists them",
-                callboard::messages::visible(command)
-            )),
+            Line::Lacking(command, about) => output::note(&format!("usage: /{command} {about}")),
+            Line::Unknown(command) => output::note(&format!("there is no command /{}:\n{HELP}", brief(command, 40))),
             Line::Command(name, rest) => match parsed(name, rest, place) {
                 Ok(command) => {
                     done(&command);
@@ -101,8 +105,9 @@ mod tests {
             ("  how does it work? ", Line::Command("query", "how does it work?")),
             ("/submit The gate --is open", Line::Command("submit", "The gate --is open")),
             ("/invalidate fact-1", Line::Command("invalidate", "fact-1")),
-            ("/submit ", Line::Unknown("submit")),
-            ("/sumbit x", Line::Unknown("sumbit x")),
+            ("/submit ", Line::Lacking("submit", "STATEMENT")),
+            ("/query", Line::Lacking("query", "QUESTION")),
+            ("/sumbit x", Line::Unknown("sumbit")),
             ("/q", Line::Quit),
         ] {
             assert_eq!(line(typed), expected, "{typed:?}");

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::command_line::command_line;
 use crate::exit::Exit;
-use crate::page::{Failure, Page, grouped, shown_path};
+use crate::page::{Failure, Page, counted, shown_path};
 use crate::stores::Stores;
 
 use super::base::{Created, create, end, failure, file, file_in, open_if_there};
@@ -163,7 +163,8 @@ pub(crate) fn with_base(page: Page, what: &str, counts: Option<Counts>) -> Page 
     Page { text, json, ..page }
 }
 
-fn described(counts: &Counts) -> String {
-    let facts = grouped(counts.current + counts.disputed + counts.invalid);
-    format!("{} documents, {facts} facts", grouped(counts.documents))
+/// `2 documents, 1 fact`.
+pub(super) fn described(counts: &Counts) -> String {
+    let facts = counted(counts.current + counts.disputed + counts.invalid, "fact");
+    format!("{}, {facts}", counted(counts.documents, "document"))
 }

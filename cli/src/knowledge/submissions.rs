@@ -59,7 +59,7 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
         let _ = writeln!(text, "contradicts {}: {}", short(contradiction.fact), visible(&contradiction.reason));
     }
     for superseded in &submitted.superseded {
-        let _ = writeln!(text, "{} no longer holds\n", short(*superseded));
+        let _ = writeln!(text, "{} no longer holds", short(*superseded));
     }
     if fact.state == FactState::Disputed {
         let line = |command: &str| command_line(&format!("kb {command} {id}"), stores.named());

@@ -9,11 +9,12 @@ use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use serde_json::json;
 
 use crate::atomic_file::AtomicFile;
-use crate::page::{Failure, Page, grouped, shown_path};
+use crate::page::{Failure, Page, counted, shown_path};
 use crate::values::{open_given, reason};
 
 use super::arguments::{Backup, Export, Import, Restore};
-use super::base::{Created, create, end, failure, open, open_if_there, place};
+use super::base::{Created, create, end, failure, open, open_if_there, place, why};
+use super::stored::described;
 
 /// Exports the base. The file gets its name once it is complete.
 pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
@@ -29,7 +30,7 @@ pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
         return Ok(Page::new(String::new(), json!(null)));
     };
     let cannot = |error: io::Error| {
-        Failure::file(&error, format!("the export cannot be written to {}: {}", shown_path(file), reason(&error)))
+        Failure::file(&error, format!("the export cannot be written to {}: {}", shown_path(file), why(&error)))
     };
     if fs::symlink_metadata(file).is_ok() {
         return Err(cannot(io::ErrorKind::AlreadyExists.into()));
@@ -87,12 +88,7 @@ pub(super) async fn restore(restore: &Restore) -> Result<Page, Failure> {
     let place = place(&restore.place.common.choice.stores()?)?;
     let restored = KnowledgeBase::restore(&place, &restore.file).await.map_err(|error| failure(&error))?;
     let Restored { counts, kept } = &restored;
-    let mut text = format!(
-        "the base is that of {}: {} documents, {} facts\n",
-        shown_path(&restore.file),
-        grouped(counts.documents),
-        grouped(counts.current + counts.disputed + counts.invalid)
-    );
+    let mut text = format!("the base is that of {}: {}\n", shown_path(&restore.file), described(counts));
     if let Some(kept) = kept {
         text.push_str(&format!("the earlier one is {}\n", shown_path(kept)));
     }
@@ -102,11 +98,11 @@ pub(super) async fn restore(restore: &Restore) -> Result<Page, Failure> {
 fn page(what: &str, moved: &Transferred) -> Page {
     let Transferred { entities, documents, passages, facts, contradictions: _, predicates: _ } = *moved;
     let text = format!(
-        "{what}: {} documents with {} passages, {} facts, {} entities\n",
-        grouped(documents),
-        grouped(passages),
-        grouped(facts),
-        grouped(entities)
+        "{what}: {} with {}, {}, {}\n",
+        counted(documents, "document"),
+        counted(passages, "passage"),
+        counted(facts, "fact"),
+        counted(entities, "entity")
     );
     Page::new(text, json!(moved))
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::command_line::command_line;
 use crate::exit::Exit;
-use crate::page::{Failure, Page, count, grouped, shown_path};
+use crate::page::{Failure, Page, count, counted, grouped, shown_path};
 use crate::quote::{quoted, quoted_path};
 use crate::stores::Stores;
 
@@ -53,10 +53,10 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     let published = Published { folder: publish.folder.clone(), ..published };
     let state = if published.is_unchanged { "is as it was" } else { "is written" };
     let text = format!(
-        "{} {state}: {}, {} bytes; open {}\n",
+        "{} {state}: {}, {}; open {}\n",
         shown_path(&published.folder),
         count(published.files, "file"),
-        grouped(published.bytes),
+        counted(published.bytes, "byte"),
         shown_path(&published.folder.join("index.html"))
     );
     let json = json!({
@@ -93,17 +93,15 @@ pub(super) async fn doctor(doctor: &Doctor) -> Result<Page, Failure> {
         let remedy = if *is_repairable { format!("; to build it again: {repair}") } else { String::new() };
         let _ = writeln!(text, "wrong: {}{remedy}", visible(what));
     }
-    let facts = grouped(counts.current + counts.disputed + counts.invalid);
+    let facts = counted(counts.current + counts.disputed + counts.invalid, "fact");
+    let [current, disputed, invalid] = [counts.current, counts.disputed, counts.invalid].map(grouped);
     let _ = writeln!(
         text,
-        "{} documents with {} passages, {facts} facts ({} current, {} disputed, {} invalid), {} entities, {} edges",
-        grouped(counts.documents),
-        grouped(counts.passages),
-        grouped(counts.current),
-        grouped(counts.disputed),
-        grouped(counts.invalid),
-        grouped(counts.entities),
-        grouped(counts.edges)
+        "{} with {}, {facts} ({current} current, {disputed} disputed, {invalid} invalid), {}, {}",
+        counted(counts.documents, "document"),
+        counted(counts.passages, "passage"),
+        counted(counts.entities, "entity"),
+        counted(counts.edges, "edge")
     );
     let exit = if findings.is_empty() { Exit::Done } else { Exit::Failed };
     Ok(Page { exit, ..Page::new(text, json!({ "findings": findings, "counts": counts })) })

@@ -21,8 +21,18 @@ fn commands_are_typed_at_the_terminal_and_a_change_needs_consent() {
         let shown = screen.until("kb> ");
         assert!(shown.contains(state), "{shown}");
     }
+    for (typed, expected) in [
+        ("/query", "usage: /query QUESTION"),
+        ("/submit ", "usage: /submit STATEMENT"),
+        ("/invalidate", "usage: /invalidate FACT"),
+    ] {
+        screen.types(format!("{typed}\n"));
+        let shown = screen.until("kb> ");
+        assert!(shown.contains(expected), "{shown}");
+    }
     screen.types("/nonsense\n");
-    assert!(screen.until("kb> ").contains("there is no command /nonsense"));
+    let shown = screen.until("kb> ");
+    assert!(shown.contains("there is no command /nonsense:") && shown.contains("/log FACT"), "{shown}");
     screen.types("/quit\n");
     assert_eq!(screen.exited().0, Some(0));
 }
