@@ -1,7 +1,7 @@
 //! The file of a project's base of facts.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use callboard::env::Env;
@@ -14,21 +14,20 @@ use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, brief, shown_path};
 use crate::stores::Stores;
+use crate::stores::project::facts_in;
 use crate::values::reason;
 
 /// The file, beside the stores of the project, so that programs of agents cannot reach it.
 pub(super) fn file(stores: &Stores) -> PathBuf {
-    file_in(&stores.server_folder())
-}
-
-/// The file in a folder with stores, or with one store.
-pub(super) fn file_in(folder: &Path) -> PathBuf {
-    folder.join("knowledge").join("facts.db")
+    facts_in(&stores.server_folder())
 }
 
 /// Opens the base, which has to exist.
-pub(super) fn open(stores: &Stores) -> Result<KnowledgeBase, Failure> {
-    KnowledgeBase::open(&file(stores), &Env::system()).map_err(|error| not_opened(stores, &error))
+pub(super) async fn open(stores: &Stores) -> Result<KnowledgeBase, Failure> {
+    match open_if_there(stores)? {
+        Some(base) => Ok(base),
+        None => Err(missing(stores).with(&stores.hint().await.unwrap_or_default())),
+    }
 }
 
 /// Opens the base, if the project has one.
@@ -81,14 +80,16 @@ pub(super) fn place(stores: &Stores) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
+fn missing(stores: &Stores) -> Failure {
+    let (file, line) = (shown_path(&file(stores)), command_line("kb init PATH", stores.named()));
+    Failure::not_found(format!("there is no base of facts at {file}; `{line}` makes one of the files in PATH"))
+}
+
 /// Why the base cannot be opened, with its file and the command that helps.
 fn not_opened(stores: &Stores, error: &KnowledgeError) -> Failure {
     let (file, line) = (shown_path(&file(stores)), |command| command_line(command, stores.named()));
     match error {
-        KnowledgeError::Missing { .. } => Failure::not_found(format!(
-            "there is no base of facts at {file}; `{}` makes one of the files in PATH",
-            line("kb init PATH")
-        )),
+        KnowledgeError::Missing { .. } => missing(stores),
         KnowledgeError::Damaged { .. } | KnowledgeError::NotABase => {
             let what = match error {
                 KnowledgeError::Damaged { cause } => format!("is damaged ({cause})"),

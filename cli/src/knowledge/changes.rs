@@ -19,7 +19,7 @@ use super::session::Session;
 /// Shows a change, and applies it once the person agrees.
 pub(super) async fn main(change: &Change, accepts: bool) -> Result<Page, Failure> {
     let stores = change.place.common.choice.stores()?;
-    let base = open(&stores)?;
+    let base = open(&stores).await?;
     let namespace = &change.place.namespace;
     let fact = named(&base, namespace, &change.fact).await?;
     let kind = if accepts { ChangeKind::Accept } else { ChangeKind::Invalidate };
@@ -92,7 +92,7 @@ fn agrees(change: &str) -> bool {
 /// Shows the history of a fact.
 pub(super) async fn log(log: &Log) -> Result<Page, Failure> {
     let stores = log.place.common.choice.stores()?;
-    let base = open(&stores)?;
+    let base = open(&stores).await?;
     let fact = named(&base, &log.place.namespace, &log.fact).await?;
     let revisions = base.log(fact.id).await.map_err(|error| failure(&error))?;
     let mut drawn = table(["revision", "at", "change", "state", "by", "why"], &[0]);

@@ -24,7 +24,7 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         return Err(Failure::usage("the question has no words".to_owned()));
     }
     let stores = query.place.common.choice.stores()?;
-    let base = open(&stores)?;
+    let base = open(&stores).await?;
     let payload = QueryPayload {
         query: query.question.clone(),
         discovery_depth: if query.shallow { Depth::Shallow } else { Depth::Deep },

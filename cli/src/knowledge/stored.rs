@@ -16,12 +16,13 @@ use crate::command_line::command_line;
 use crate::exit::Exit;
 use crate::page::{Failure, Page, counted, shown_path};
 use crate::stores::Stores;
+use crate::stores::project::facts_in;
 
-use super::base::{Created, create, end, failure, file, file_in, open_if_there};
+use super::base::{Created, create, end, failure, file, open_if_there};
 
 /// Whether there is a base in a folder that gets a store.
 pub(crate) fn is_there(folder: &Path) -> bool {
-    fs::symlink_metadata(file_in(folder)).is_ok()
+    fs::symlink_metadata(facts_in(folder)).is_ok()
 }
 
 /// Copies the base of the stores, if there is one, into the folder of a copied store.
@@ -36,7 +37,7 @@ pub(crate) async fn copy_between(from: &Path, into: &Path) -> Result<(), Failure
 }
 
 async fn copy(base: &KnowledgeBase, folder: &Path) -> Result<Counts, Failure> {
-    let to = file_in(folder);
+    let to = facts_in(folder);
     create_folder_of(&to)?;
     base.copy_to(&to).await.map_err(|error| failure(&error))?;
     base.counts().await.map_err(|error| failure(&error))

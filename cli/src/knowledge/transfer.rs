@@ -19,7 +19,7 @@ use super::stored::described;
 /// Exports the base. The file gets its name once it is complete.
 pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
     let common = &export.place.common;
-    let base = open(&common.choice.stores()?)?;
+    let base = open(&common.choice.stores()?).await?;
     let Some(file) = export.file.as_deref().filter(|file| *file != Path::new("-")) else {
         if common.json {
             return Err(Failure::usage(
@@ -77,7 +77,7 @@ pub(super) async fn import(import: &Import) -> Result<Page, Failure> {
 
 /// Copies the file of the base, while other processes use it.
 pub(super) async fn backup(backup: &Backup) -> Result<Page, Failure> {
-    let base = open(&backup.place.common.choice.stores()?)?;
+    let base = open(&backup.place.common.choice.stores()?).await?;
     base.copy_to(&backup.file).await.map_err(|error| failure(&error))?;
     let text = format!("the base is copied to {}\n", shown_path(&backup.file));
     Ok(Page::new(text, json!({ "file": backup.file })))

@@ -21,7 +21,7 @@ use super::cycles::{Cycles, Ended, not_finished};
 /// Writes the site of a namespace.
 pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     let stores = publish.place.common.choice.stores()?;
-    let base = open(&stores)?;
+    let base = open(&stores).await?;
     let (namespace, title) = (publish.place.namespace.clone(), publish.title.clone());
     let folder = std::path::absolute(&publish.folder)
         .map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&publish.folder))))?;
@@ -81,7 +81,7 @@ fn line_of(publish: &Publish, stores: &Stores) -> String {
 /// Checks the base, and makes its index again if that was asked for.
 pub(super) async fn doctor(doctor: &Doctor) -> Result<Page, Failure> {
     let stores = doctor.place.common.choice.stores()?;
-    let base = open(&stores)?;
+    let base = open(&stores).await?;
     if doctor.repair {
         base.repair().await.map_err(|error| failure(&error))?;
     }

@@ -202,6 +202,11 @@ impl Project {
     }
 }
 
+/// The file with the base of facts in a folder with stores, or with one store.
+pub(crate) fn facts_in(folder: &Path) -> PathBuf {
+    folder.join("knowledge").join("facts.db")
+}
+
 /// The numbered stores in a folder, in order; none if there is no such folder.
 pub(super) fn stores_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let files = match fs::read_dir(folder) {

@@ -15,7 +15,7 @@ use crate::atomic_file::AtomicFile;
 use crate::quote::quoted_path;
 use crate::values::open_file;
 
-use super::project::stores_in;
+use super::project::{facts_in, stores_in};
 use super::store::Store;
 
 /// The file beside the stores of a project that records its path and inode.
@@ -74,19 +74,17 @@ pub(crate) fn root_of(folder: &Path) -> PathBuf {
     Identity::read(folder).map_or_else(|| folder.to_owned(), |identity| identity.root)
 }
 
-/// If this project was moved, and its earlier stores have runs: where they are, and the command that moves them.
+/// If this project was moved, and its earlier stores have runs or facts: where they are, and the command that moves them.
 pub(super) async fn hint(folder: &Path, root: &Path) -> Option<String> {
     let own = Identity::of(root)?;
     let others = fs::read_dir(folder.parent()?).ok()?;
     for other in others.filter_map(|other| Some(other.ok()?.path())).filter(|other| other != folder) {
         let Some(identity) = Identity::read(&other).filter(|identity| identity.was_moved_to(&own)) else { continue };
         let stores = stores_in(&other).unwrap_or_default();
-        if has_runs(&stores).await {
-            return Some(format!(
-                "this project was at {} before; to keep its runs: {}",
-                visible(&identity.root.display().to_string()),
-                move_line((&other, &stores), folder)
-            ));
+        let line = move_line((&other, &stores), folder);
+        if !line.is_empty() && (facts_in(&other).exists() || has_runs(&stores).await) {
+            let root = visible(&identity.root.display().to_string());
+            return Some(format!("this project was at {root} before; to keep its runs and facts: {line}"));
         }
     }
     None
@@ -103,15 +101,21 @@ async fn has_runs(stores: &[PathBuf]) -> bool {
     false
 }
 
-/// The command that moves the stores in `from` to the folder; each gets the next free number if the folder has stores already.
+/// The command that moves the stores in `from` to the folder, with the base of facts; each store gets the next free number if the folder has
+/// stores already. A base of facts that the folder has already stays.
 fn move_line((from, stores): (&Path, &[PathBuf]), folder: &Path) -> String {
     if !folder.exists() {
         return format!("mv {} {}", quoted_path(from), quoted_path(folder));
     }
     let mut free =
         (1_u32..).map(|number| folder.join(number.to_string())).filter(|target| fs::symlink_metadata(target).is_err());
-    let one = |store: &PathBuf| Some(format!("mv {} {}", quoted_path(store), quoted_path(&free.next()?)));
-    stores.iter().filter_map(one).collect::<Vec<_>>().join(" && ")
+    let line = |from: &Path, to: &Path| format!("mv {} {}", quoted_path(from), quoted_path(to));
+    let stores = stores.iter().filter_map(|store| Some(line(store, &free.next()?)));
+    let facts = match [from, folder].map(facts_in) {
+        [from, to] if from.exists() && !to.exists() => from.parent().zip(to.parent()).map(|(from, to)| line(from, to)),
+        _ => None,
+    };
+    stores.chain(facts).collect::<Vec<_>>().join(" && ")
 }
 
 #[cfg(test)]
@@ -148,5 +152,12 @@ mod tests {
         fs::create_dir_all(new.join("2")).unwrap();
         let line = format!("mv {shown}/old-1/1 {shown}/new-2/1 && mv {shown}/old-1/2 {shown}/new-2/3");
         assert_eq!(move_line((&old, &stores), &new), line);
+        fs::create_dir_all(old.join("knowledge")).unwrap();
+        fs::write(old.join("knowledge/facts.db"), "").unwrap();
+        let with_facts = format!("{line} && mv {shown}/old-1/knowledge {shown}/new-2/knowledge");
+        assert_eq!(move_line((&old, &stores), &new), with_facts);
+        fs::create_dir(new.join("knowledge")).unwrap();
+        fs::write(new.join("knowledge/facts.db"), "").unwrap();
+        assert_eq!(move_line((&old, &stores), &new), line, "there is a base already");
     }
 }

@@ -818,13 +818,14 @@ fn a_store_with_a_damaged_file_opens_or_is_refused_with_a_remedy_that_works() {
 /// The command that the hint of a moved project prints; the hint has to name the path where it was.
 fn moves<'a>(printed: &'a Printed, before: &Path) -> Option<&'a str> {
     let (_, hint) = printed.error.split_once(&format!("this project was at {} before; ", before.display()))?;
-    Some(hint.strip_prefix("to keep its runs: ").unwrap().lines().next().unwrap())
+    Some(hint.strip_prefix("to keep its runs and facts: ").unwrap().lines().next().unwrap())
 }
 
 #[test]
 fn a_moved_project_has_a_hint_to_its_stores_until_they_are_moved() {
     let project = Project::new();
     let run = project.run_with("one", &["--conversation", "ann"]);
+    assert_eq!(output_of(&mut project.command(&["kb", "submit", "The gate is open."])).code, Some(0));
     let (parent, before, old) = (tempfile::tempdir().unwrap(), project.folder.path(), project.stores());
     let site = parent.path().join("site");
     fs::rename(before, &site).unwrap();
@@ -840,11 +841,11 @@ fn a_moved_project_has_a_hint_to_its_stores_until_they_are_moved() {
     let whole = moves(&listed, before).unwrap();
     assert!(whole.starts_with(&format!("mv {} ", old.display())) && !whole.contains("&&"), "{whole}");
     assert!(has_hint(&["runs", "show", &run]) && has_hint(&["run", "--resume", &run]), "the run is missed");
-    assert!(has_hint(&["conversations", "list"]));
+    assert!(has_hint(&["conversations", "list"]) && has_hint(&["kb", "query", "gate"]));
     // A run in the new place does not end it, and its command takes both to one place.
     let two = callboard(&["run", "two"]);
     let line = moves(&two, before).unwrap();
-    assert!(line.starts_with(&format!("mv {}/1 ", old.display())) && line.ends_with("/2"), "{line}");
+    assert!(line.starts_with(&format!("mv {}/1 ", old.display())) && line.ends_with("/knowledge"), "{line}");
     assert!(!has_hint(&["run", "quiet", "--quiet"]) && !has_hint(&["run", "x", "--ephemeral"]));
     assert!(has_hint(&["workflow", "run", "--line", "a", "--agent", "a=echo well"]));
     fs::create_dir(before).unwrap();
@@ -855,6 +856,7 @@ fn a_moved_project_has_a_hint_to_its_stores_until_they_are_moved() {
     assert!(listed.out.contains(&run) && moves(&listed, before).is_none(), "{}{}", listed.out, listed.error);
     assert_eq!(callboard(&["run", "three", "--conversation", "ann"]).code, Some(0));
     assert!(callboard(&["conversations", "show", "ann"]).out.contains(&run), "it continues");
+    assert!(callboard(&["kb", "query", "gate"]).out.contains("The gate is open."));
     fs::rename(&site, before).unwrap();
 }
 
