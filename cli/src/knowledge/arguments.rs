@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::quote::quoted;
 use crate::stores::Common;
 use crate::values::words;
 
@@ -36,6 +37,8 @@ pub(super) struct Typed {
 pub(crate) enum KbCommand {
     /// Index and link the files of a folder, or a file; what is there already is read again where it has changed
     Init(Init),
+    /// End the documents of a file or folder that is gone, or is no longer to be known: they are found in the past alone
+    Remove(Remove),
     /// Find what is known about a question: facts and passages, each with what it is cited by
     Query(Query),
     /// Submit a fact; if it contradicts another one, it is disputed until you decide
@@ -66,6 +69,7 @@ impl KbCommand {
     pub(crate) fn common(&self) -> &Common {
         match self {
             Self::Init(Init { place, .. })
+            | Self::Remove(Remove { place, .. })
             | Self::Query(Query { place, .. })
             | Self::Submit(Submit { place, .. })
             | Self::Invalidate(Change { place, .. })
@@ -96,6 +100,11 @@ fn namespace(text: &str) -> Result<String, String> {
     callboard_text::check_own_name("namespace", text, 128).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// A command line, with the namespace if it is not the usual one.
+pub(super) fn with_namespace(line: String, namespace: &str) -> String {
+    if namespace == NAMESPACE { line } else { format!("{line} --namespace {}", quoted(namespace)) }
+}
+
 /// The language model that is asked.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Asked {
@@ -124,6 +133,14 @@ pub(crate) struct Init {
     /// What is found in these documents is untrusted input: a run that reads it needs consent for what it does afterwards
     #[arg(long)]
     pub(crate) untrusted: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The file or folder, which need not exist; what exists is read again by the next `kb init` of it
+    pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) place: Place,
 }

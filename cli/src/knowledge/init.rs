@@ -1,7 +1,6 @@
 //! `callboard kb init`.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use callboard::messages::visible;
 use callboard_knowledge::cycles::{self, InitInputs, InitRequest, Initialised, Summaries};
@@ -15,11 +14,11 @@ use crate::person::is_anybody_here;
 use crate::quote::{quoted, quoted_path};
 use crate::service::boards::is_served;
 use crate::stores::Stores;
-use crate::stores::project::root_of;
 
-use super::arguments::{Asked, Init, NAMESPACE};
-use super::base::{Created, create, end_after_board};
+use super::arguments::{Asked, Init, with_namespace};
+use super::base::{Created, create, end_after_board, open_if_there, why};
 use super::cycles::{Cycles, Ended, not_finished, same_but_for};
+use super::removal::name_of;
 
 /// How many files that were left out are named.
 const NAMED: usize = 10;
@@ -27,8 +26,13 @@ const NAMED: usize = 10;
 /// Indexes the files of a folder, or a file, and has a model write documents about them.
 pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let stores = init.place.common.choice.stores()?;
-    let metadata = std::fs::metadata(&init.path);
-    let metadata = metadata.map_err(|error| Failure::file(&error, format!("{}: {error}", shown_path(&init.path))))?;
+    let metadata = match std::fs::metadata(&init.path) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            let failure = Failure::file(&error, format!("{}: {}", shown_path(&init.path), why(&error)));
+            return Err(failure.with(&of_gone(&stores, init).await.unwrap_or_default()));
+        }
+    };
     if !metadata.is_dir() && !metadata.is_file() {
         return Err(Failure::usage(format!("{} is no folder or file", shown_path(&init.path))));
     }
@@ -89,6 +93,16 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     Ok(Page { remarks, ..Page::new(text, json) })
 }
 
+/// What helps if the base has documents of the path.
+async fn of_gone(stores: &Stores, init: &Init) -> Option<String> {
+    let base = open_if_there(stores).ok()??;
+    let documents = cycles::documents_of(&base, &init.place.namespace, &name_of(&init.path).ok()?.0).await.ok()?;
+    let line = with_namespace(format!("kb remove {}", quoted_path(&init.path)), &init.place.namespace);
+    let them = if documents == 1 { "it" } else { "them" };
+    let documents = (documents > 0).then(|| count(documents, "document"))?;
+    Some(format!("the base has {documents} of it; to end {them}: {}", command_line(&line, stores.named())))
+}
+
 /// The command line that continues it.
 fn line_of(init: &Init, stores: &Stores) -> String {
     let mut line = format!("kb init {}", quoted_path(&init.path));
@@ -96,10 +110,10 @@ fn line_of(init: &Init, stores: &Stores) -> String {
     let options = model.iter().map(|model| ("--model", quoted(model)));
     let options = options.chain(models.iter().map(|models| ("--models", quoted_path(models))));
     let options = options.chain(topic.iter().map(|topic| ("--topic", quoted(topic))));
-    let namespace = (place.namespace != NAMESPACE).then(|| ("--namespace", quoted(&place.namespace)));
-    for (option, value) in options.chain(namespace) {
+    for (option, value) in options {
         let _ = write!(line, " {option} {value}");
     }
+    let mut line = with_namespace(line, &place.namespace);
     for (option, is_given) in [("--untrusted", *untrusted), ("--no-input", *no_input)] {
         line.push_str(&if is_given { format!(" {option}") } else { String::new() });
     }
@@ -109,23 +123,6 @@ fn line_of(init: &Init, stores: &Stores) -> String {
 fn written(summaries: &Summaries) -> String {
     let Summaries { documents, claims, .. } = summaries;
     format!("{} with {} by the model\n", count(documents.len(), "document"), count(*claims, "claim"))
-}
-
-/// The name of a folder or file in the base: its path below the project, so that documents of several folders have names of their own; the
-/// whole path, from `/`, of what is elsewhere. Also the whole path, which no other project has.
-fn name_of(folder: &Path) -> Result<(String, String), Failure> {
-    let unread = |error: std::io::Error| Failure::file(&error, format!("{}: {error}", shown_path(folder)));
-    let whole = folder.canonicalize().map_err(unread)?;
-    let here = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(unread)?;
-    let below = whole.strip_prefix(root_of(&here)).unwrap_or(&whole);
-    let text = |path: &Path| match path.to_str() {
-        Some(path) => Ok(path.trim_end_matches('/').to_owned()),
-        None => Err(Failure::usage(format!(
-            "the path {} is not UTF-8, so no citation can name it: rename it",
-            shown_path(folder)
-        ))),
-    };
-    Ok((text(below)?, text(&whole)?))
 }
 
 fn text(indexed: &Indexed) -> String {
@@ -145,6 +142,13 @@ fn remarks(done: &Initialised) -> String {
     for (path, why) in indexed.left_out.iter().take(NAMED) {
         let place = if path.is_empty() { String::new() } else { format!("{}: ", visible(path)) };
         let _ = writeln!(remarks, "left out: {place}{}", visible(why));
+    }
+    if indexed.ignored > 0 {
+        let documents = count(indexed.ignored, "document");
+        let _ = writeln!(
+            remarks,
+            "{documents} of hidden or ignored files, which the base had already; `callboard kb remove PATH` ends documents"
+        );
     }
     match indexed.left_out_count {
         0 => {}

@@ -7,6 +7,7 @@ mod cycles;
 mod init;
 mod interactive;
 mod queries;
+mod removal;
 mod session;
 pub(crate) mod stored;
 mod submissions;
@@ -31,6 +32,7 @@ pub(crate) fn main(arguments: &Kb) -> ExitCode {
 async fn command(command: &KbCommand) -> Result<Page, Failure> {
     match command {
         KbCommand::Init(init) => init::main(init).await,
+        KbCommand::Remove(remove) => removal::main(remove).await,
         KbCommand::Query(query) => queries::main(query).await,
         KbCommand::Submit(submit) => submissions::main(submit).await,
         KbCommand::Invalidate(change) => changes::main(change, false).await,

@@ -82,11 +82,57 @@ fn what_cannot_be_indexed_is_named_with_the_reason() {
     fs::write(project.folder.path().join("notes/picture.png"), [0x89, b'P', b'N', b'G', 0, 0, 0, 1, 2]).unwrap();
     let printed = project.kb(&["init", "notes"]);
     assert_eq!(printed.code, Some(0), "{}", printed.error);
-    for file in ["left out: empty.md: ", "left out: picture.png: "] {
+    for file in ["left out: notes/empty.md: ", "left out: notes/picture.png: "] {
         assert!(printed.error.contains(file), "{}", printed.error);
     }
     let missing = project.kb(&["init", "nowhere"]);
-    assert!(missing.code == Some(2) && missing.error.contains("nowhere"), "{}", missing.error);
+    assert_eq!((missing.code, &*missing.error), (Some(2), "error: nowhere: there is no such file or folder\n"));
+    let json = project.kb(&["init", "notes", "--json"]).json();
+    assert_eq!((&json["left_out"][0][0], &json["left_out_count"]), (&"notes/empty.md".into(), &2.into()), "{json}");
+}
+
+#[test]
+fn a_hidden_file_that_was_named_is_read_again_with_its_folder_until_it_is_gone() {
+    let project =
+        Project::new(&[(".plan.md", "# Plan\n\nThe gate opens.\n"), ("a.md", "# A\n"), (".gitignore", "sub\n")]);
+    let notes = project.folder.path().join("notes");
+    fs::create_dir(notes.join("sub")).unwrap();
+    fs::write(notes.join("sub/b.md"), "# B\n\nThe bolt closes.\n").unwrap();
+    project.done(&["init", "notes/.plan.md"]);
+    project.done(&["init", "notes/sub/b.md"]);
+    let again = project.kb(&["init", "."]);
+    assert_eq!(again.out, "3 documents: 1 passage new, 2 as before, 0 gone\n", "{}", again.error);
+    assert!(again.error.contains("2 documents of hidden or ignored files"), "{}", again.error);
+    assert!(project.done(&["query", "gate"]).starts_with("1. notes/.plan.md:1"));
+    fs::write(notes.join(".plan.md"), "# Plan\n\nThe door opens.\n").unwrap();
+    fs::remove_file(notes.join("sub/b.md")).unwrap();
+    assert_eq!(project.done(&["init", "notes"]), "2 documents: 1 passage new, 1 as before, 2 gone\n");
+    assert!(project.done(&["query", "door"]).starts_with("1. notes/.plan.md:1"));
+    assert_eq!(project.kb(&["query", "bolt"]).code, Some(3));
+}
+
+#[test]
+fn the_documents_of_a_folder_that_is_gone_are_ended_by_its_path() {
+    let project =
+        Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n"), ("keys.md", "# Keys\n\nA token is old.\n")]);
+    let elsewhere = tempfile::Builder::new().prefix("elsewhere").tempdir().unwrap();
+    fs::write(elsewhere.path().join("key.md"), "# Key\n\nA token is new.\n").unwrap();
+    let path = elsewhere.path().canonicalize().unwrap();
+    project.done(&["init", "notes"]);
+    project.done(&["init", path.to_str().unwrap()]);
+    fs::remove_dir_all(project.folder.path().join("notes")).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    let refused = project.kb(&["init", "notes"]);
+    let line = "the base has 2 documents of it; to end them: callboard kb remove notes\n";
+    assert!(refused.code == Some(2) && refused.error.ends_with(line), "{}", refused.error);
+    assert_eq!(project.done(&["remove", "notes/../notes/keys.md"]), "1 document with 1 passage ended\n");
+    assert_eq!(project.done(&["remove", "notes/"]), "1 document with 1 passage ended\n");
+    let found = project.done(&["query", "token"]);
+    assert!(found.starts_with(&format!("1. {}/key.md:1", path.display())) && !found.contains("2. "), "{found}");
+    let json = project.kb(&["remove", path.to_str().unwrap(), "--json"]).json();
+    assert_eq!(json, serde_json::json!({ "documents": 1, "passages": 1 }));
+    let none = project.kb(&["remove", "notes"]);
+    assert_eq!((none.code, &*none.error), (Some(3), "error: the base has no document of notes\n"));
 }
 
 #[test]

@@ -36,3 +36,17 @@ fn commands_are_typed_at_the_terminal_and_a_change_needs_consent() {
     screen.types("/quit\n");
     assert_eq!(screen.exited().0, Some(0));
 }
+
+#[test]
+fn what_is_read_is_reported_before_it_is_read() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(folder.path().join("notes")).unwrap();
+    for file in ["a.md", "b.md"] {
+        std::fs::write(folder.path().join("notes").join(file), "# One\n").unwrap();
+    }
+    let mut program = command(&folder, &["kb", "init", "notes"]);
+    program.env("XDG_STATE_HOME", state.path());
+    let (code, shown) = Screen::of_columns(program, 160).exited();
+    let (reading, done) = (shown.find("reading notes: 2 files"), shown.find("2 documents: 2 passages new"));
+    assert!(code == Some(0) && reading.is_some() && reading < done, "{shown}");
+}

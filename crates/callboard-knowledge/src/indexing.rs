@@ -22,9 +22,12 @@ pub struct Indexed {
     pub documents: usize,
     /// What of them has changed.
     pub written: Written,
-    /// Files that are not in the base or only in part, with the reasons.
+    /// How many of the documents are of files that are hidden or ignored: they were in the base already.
+    #[serde(default)]
+    pub ignored: usize,
+    /// Files that are not in the base or only in part, by the names that their documents have or would have, with the reasons: the first 1,000.
     pub left_out: Vec<(String, String)>,
-    /// How many these are.
+    /// How many these are in all.
     pub left_out_count: usize,
 }
 
@@ -37,9 +40,10 @@ impl Indexed {
     }
 }
 
-/// Indexes the files of a folder as documents whose paths begin with `name`, the folder's own name in the base (empty, or without slashes at
-/// its ends). What is in the base already and has not changed stays as it is, so an indexing that was interrupted continues where it is called
-/// again. Documents below `name` whose files are gone end. `progress` is called after each batch.
+/// Indexes the files of a folder as documents whose paths begin with `name`, the folder's own name in the base (empty, `/`, or without a slash at
+/// its end). What is in the base already and has not changed stays as it is, so an indexing that was interrupted continues where it is called
+/// again. Documents below `name` whose files are gone end; one whose file is hidden or ignored, because it was named or is ignored since, is
+/// read again. `progress` is called after each batch.
 ///
 /// # Errors
 /// The folder cannot be read, or the base cannot be changed. A file that cannot be read is left out, with the reason.
@@ -51,43 +55,110 @@ pub async fn index_folder(
     is_untrusted: bool,
     mut progress: impl FnMut(&Indexed),
 ) -> Result<Indexed, IndexError> {
-    let limits = ReadLimits::default();
-    let mut indexed = Indexed::default();
-    let below = if name.is_empty() { String::new() } else { of_file(format!("{name}/")) };
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    // Files that are there, and files and folders of which it is not known.
-    let (mut there, mut unread) = (HashSet::new(), Vec::new());
+    let mut reading = Reading::new(name, is_untrusted);
     for found in files(folder) {
-        match read(found, &below, &limits) {
+        if reading.take(found)? {
+            reading.write(base, namespace).await?;
+            progress(&reading.indexed);
+        }
+    }
+    let found = reading.there.len();
+    let mut others = base.documents_below(namespace, &reading.below).await?;
+    others.retain(|path| !reading.has(path));
+    for path in others {
+        let Some(found) = FileFound::below(folder, &path[reading.below.len()..]).transpose() else { continue };
+        if reading.take(found)? {
+            reading.write(base, namespace).await?;
+            progress(&reading.indexed);
+        }
+    }
+    reading.write(base, namespace).await?;
+    reading.indexed.ignored = reading.there.len() - found;
+    let Reading { below, mut indexed, there, unread, .. } = reading;
+    let keep = move |path: &str| there.contains(path) || is_below(path, &unread);
+    indexed.written.ended += base.end_documents_below(namespace, &below, keep).await?.passages;
+    progress(&indexed);
+    Ok(indexed)
+}
+
+/// With what the paths of documents of a folder begin.
+pub(crate) fn below(name: &str) -> String {
+    if name.is_empty() { String::new() } else { of_file(format!("{}/", name.trim_end_matches('/'))) }
+}
+
+fn is_below(path: &str, folders: &[String]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder.as_str()))
+}
+
+/// The files of a folder, as far as they are read.
+struct Reading {
+    below: String,
+    is_untrusted: bool,
+    limits: ReadLimits,
+    indexed: Indexed,
+    batch: Vec<NewDocument>,
+    bytes: u64,
+    /// Documents whose files are there, and those whose files are there and no documents any more.
+    there: HashSet<String>,
+    left: HashSet<String>,
+    /// Files and folders of which it is not known.
+    unread: Vec<String>,
+}
+
+impl Reading {
+    fn new(name: &str, is_untrusted: bool) -> Self {
+        Self {
+            below: below(name),
+            is_untrusted,
+            limits: ReadLimits::default(),
+            indexed: Indexed::default(),
+            batch: Vec::new(),
+            bytes: 0,
+            there: HashSet::new(),
+            left: HashSet::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Reads what was found. Returns whether there is a batch to write.
+    fn take(&mut self, found: Result<FileFound, FileError>) -> Result<bool, IndexError> {
+        match read(found, &self.below, &self.limits) {
             Ok((document, size, left_out)) => {
-                left_out.iter().for_each(|why| indexed.leave_out(&document.path, why));
-                there.insert(document.path.clone());
-                bytes += size;
-                batch.push(NewDocument { is_untrusted, ..document });
+                left_out.iter().for_each(|why| self.indexed.leave_out(&document.path, why));
+                self.there.insert(document.path.clone());
+                self.bytes += size;
+                self.batch.push(NewDocument { is_untrusted: self.is_untrusted, ..document });
             }
-            Err(FileError::Folder { path, source }) => return Err(FileError::Folder { path, source }.into()),
-            Err(FileError::LeftOut { path, why }) => indexed.leave_out(&path, &why),
+            Err(error @ FileError::Folder { .. }) => return Err(error.into()),
             Err(error) => {
-                indexed.leave_out("", &error);
-                match error {
-                    FileError::Unreadable { path, .. } => unread.push(of_file(format!("{below}{path}"))),
-                    FileError::IgnoreFile { .. } => unread.push(below.clone()),
-                    // No document has such a name.
-                    FileError::NameNotUtf8 { .. } | FileError::Folder { .. } | FileError::LeftOut { .. } => {}
+                let is_of_folder = matches!(error, FileError::IgnoreFile { .. });
+                let is_unread = is_of_folder || matches!(error, FileError::Unreadable { .. });
+                let (path, why) = error.into_parts();
+                let mut path = of_file(format!("{}{path}", self.below));
+                self.indexed.leave_out(&path, &why);
+                if is_unread {
+                    if is_of_folder {
+                        path.truncate(path.rfind('/').map_or(0, |slash| slash + 1));
+                    }
+                    self.unread.push(path);
+                } else {
+                    // No document has a name that is not UTF-8.
+                    self.left.insert(path);
                 }
             }
         }
-        if batch.len() == BATCH || bytes >= BATCH_BYTES {
-            bytes = 0;
-            write(base, namespace, std::mem::take(&mut batch), &mut indexed).await?;
-            progress(&indexed);
-        }
+        Ok(self.batch.len() == BATCH || self.bytes >= BATCH_BYTES)
     }
-    write(base, namespace, batch, &mut indexed).await?;
-    let keep = move |path: &str| there.contains(path) || unread.iter().any(|unread| path.starts_with(unread.as_str()));
-    indexed.written.ended += base.end_documents_below(namespace, &below, keep).await?;
-    progress(&indexed);
-    Ok(indexed)
+
+    async fn write(&mut self, base: &KnowledgeBase, namespace: &str) -> Result<(), KnowledgeError> {
+        self.bytes = 0;
+        write(base, namespace, std::mem::take(&mut self.batch), &mut self.indexed).await
+    }
+
+    /// Whether it has come to the file of a document.
+    fn has(&self, path: &str) -> bool {
+        self.there.contains(path) || self.left.contains(path) || is_below(path, &self.unread)
+    }
 }
 
 /// Indexes a file as the document `name`. The files that `.gitignore` names and hidden files are read too: this one was named.
@@ -118,7 +189,8 @@ pub async fn index_file(
         Err(FileError::LeftOut { why, .. }) => {
             indexed.leave_out(name, &why);
             let own = name.to_owned();
-            indexed.written.ended += base.end_documents_below(namespace, name, move |path| path != own).await?;
+            let ended = base.end_documents_below(namespace, name, move |path| path != own).await?;
+            indexed.written.ended += ended.passages;
         }
         Err(error) => return Err(error.into()),
     }
@@ -142,7 +214,7 @@ fn read(
 }
 
 /// The path of a file's document: one that is called as what a model writes is not taken for that.
-fn of_file(path: String) -> String {
+pub(crate) fn of_file(path: String) -> String {
     if path.starts_with(SUMMARY) { format!("./{path}") } else { path }
 }
 

@@ -13,6 +13,7 @@ use super::types::{
     lines,
 };
 use super::writing::{enriched, gaps, reviewed, written};
+use crate::documents::files;
 use crate::indexing::{IndexError, Indexed, index_file, index_folder};
 use crate::store::{KnowledgeBase, KnowledgeError};
 
@@ -102,11 +103,13 @@ impl CycleAgent {
         let indexed = if path.is_file() {
             index_file(&self.base, &namespace, path, own, is_untrusted).await
         } else {
+            let all = files(path).filter(Result::is_ok).count();
+            turn.notice(&format!("reading {}: {all} {}", path.display(), if all == 1 { "file" } else { "files" }));
             let mut reported = 0;
             let progress = |indexed: &Indexed| {
                 if indexed.documents / REPORTED > reported {
                     reported = indexed.documents / REPORTED;
-                    turn.notice(&format!("{} documents are indexed", indexed.documents));
+                    turn.notice(&format!("{} of {all} files are indexed", indexed.documents));
                 }
             };
             index_folder(&self.base, &namespace, path, own, is_untrusted, progress).await

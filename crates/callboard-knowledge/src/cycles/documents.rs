@@ -8,8 +8,9 @@ use callboard::messages::Json;
 use super::types::{CandidateDoc, InitContext, Related};
 use crate::digest;
 use crate::entities::Relation;
+use crate::indexing::{below, of_file};
 use crate::intents::Claim;
-use crate::store::{NewDocument, NewPassage, PassageGraph, SUMMARY};
+use crate::store::{KnowledgeBase, KnowledgeError, NewDocument, NewPassage, PassageGraph, Removed, SUMMARY};
 use crate::words::{normalised, words};
 
 /// The most bytes of a passage.
@@ -18,6 +19,35 @@ const MAX_PASSAGE: usize = 1_500;
 /// The beginning of the paths of what a model wrote about what was read.
 pub(super) fn folder_of(name: &str) -> String {
     format!("{SUMMARY}{}/", if name.is_empty() { "." } else { name })
+}
+
+/// Ends the documents that were read from a folder or file, by its name in the base, and those that a model wrote about it.
+///
+/// # Errors
+/// The base cannot be changed.
+pub async fn end_documents(base: &KnowledgeBase, namespace: &str, name: &str) -> Result<Removed, KnowledgeError> {
+    let (file, is_of) = of(name);
+    let read = base.end_documents_below(namespace, &file, move |path| !is_of(path)).await?;
+    let is_project = name.is_empty();
+    let written = if is_project { SUMMARY.to_owned() } else { folder_of(name) };
+    let is_elsewhere = move |path: &str| is_project && path[SUMMARY.len()..].starts_with('/');
+    let written = base.end_documents_below(namespace, &written, is_elsewhere).await?;
+    Ok(Removed { documents: read.documents + written.documents, passages: read.passages + written.passages })
+}
+
+/// How many documents that were read from a folder or file are in the base.
+///
+/// # Errors
+/// The base cannot be read.
+pub async fn documents_of(base: &KnowledgeBase, namespace: &str, name: &str) -> Result<usize, KnowledgeError> {
+    let (file, is_of) = of(name);
+    Ok(base.documents_below(namespace, &file).await?.iter().filter(|path| is_of(path)).count())
+}
+
+/// The document of a file of this name, and which documents are of a file or folder of this name.
+fn of(name: &str) -> (String, impl Fn(&str) -> bool + Send + use<>) {
+    let (file, below) = (of_file(name.to_owned()), below(name));
+    (file.clone(), move |path| path == file || path.starts_with(&below))
 }
 
 /// The documents that have claims, as they are written. Topics that differ in what a path does not have get a number.

@@ -29,6 +29,7 @@ mod workflow;
 mod writing;
 
 pub use agent::{CYCLE_AGENT, InitInputs, init_agent};
+pub use documents::{documents_of, end_documents};
 pub use publish::{PUBLISH_AGENT, PublishRequest, publish_agent, publish_result, publish_task, publish_workflow};
 pub use types::{
     Answered, CandidateDoc, InitContext, InitRequest, Initialised, MAX_QUESTIONS, MAX_TOPICS, QUESTIONS, ReadInputs,

@@ -52,6 +52,22 @@ impl FileFound {
         Ok(Self { path, bytes, folder: Arc::new(folder) })
     }
 
+    /// The file at a path below a folder, whether or not [`files`] finds it; `None` if there is no file.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Unreadable`] and [`FileError::Folder`].
+    pub fn below(folder: &Path, path: &str) -> Result<Option<Self>, FileError> {
+        let failed = |source| FileError::Folder { path: folder.to_owned(), source };
+        let folder = Arc::new(Dir::open_ambient_dir(folder, ambient_authority()).map_err(failed)?);
+        match folder.symlink_metadata(path) {
+            Ok(about) if about.is_file() => Ok(Some(Self { path: path.to_owned(), bytes: about.len(), folder })),
+            Ok(_) => Ok(None),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(source) => Err(FileError::Unreadable { path: path.to_owned(), source }),
+        }
+    }
+
     /// Reads the file, up to the limit of bytes.
     ///
     /// The file is opened below the handle of the folder, so that a link that has replaced a part of the path meanwhile does not lead out of
@@ -125,6 +141,24 @@ pub enum FileError {
         /// Why it is left out.
         why: LeftOut,
     },
+}
+
+impl FileError {
+    /// The path below the folder, and why the file or folder is not read.
+    #[must_use]
+    pub fn into_parts(self) -> (String, String) {
+        match self {
+            Self::Folder { path, source } => {
+                (path.to_string_lossy().into_owned(), format!("the folder cannot be opened: {source}"))
+            }
+            Self::Unreadable { path, source } => (path, format!("cannot be read: {source}")),
+            Self::NameNotUtf8 { path } => (path, "the name is not UTF-8: rename it".to_owned()),
+            Self::IgnoreFile { path } => {
+                (path, format!("its folder is left out, because this is no file of at most {MAX_IGNORE_FILE} bytes"))
+            }
+            Self::LeftOut { path, why } => (path, why.to_string()),
+        }
+    }
 }
 
 /// Finds the files of a folder and of the folders in it, in the order of their names: a folder is where its name is.

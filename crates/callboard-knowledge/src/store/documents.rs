@@ -121,34 +121,57 @@ impl KnowledgeBase {
     }
 }
 
+/// What has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// How many documents.
+    pub documents: usize,
+    /// How many passages they had.
+    pub passages: usize,
+}
+
 impl KnowledgeBase {
-    /// Ends the documents below a folder of a namespace that are not to be kept. Returns how many passages ended. What a model wrote is below
-    /// no folder of files.
+    /// Ends the documents below a folder of a namespace that are not to be kept. What a model wrote is below no folder of files.
     pub(crate) async fn end_documents_below(
         &self,
         namespace: &str,
         folder: &str,
         keep: impl Fn(&str) -> bool + Send + 'static,
-    ) -> Result<usize, KnowledgeError> {
+    ) -> Result<Removed, KnowledgeError> {
         let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
         self.write(move |connection, now| {
-            let mut find = connection
-                .prepare("SELECT id, path FROM kb_documents WHERE namespace = ?1 AND hash <> x'' ORDER BY id")?;
-            let rows = find.query_map([&namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            let documents: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
-            let mut ended = 0;
-            for (document, path) in documents {
-                // What is elsewhere, and what a model wrote, is not below the folder without a name.
-                let is_apart = |apart| path.starts_with(apart) != folder.starts_with(apart);
-                let is_below = path.starts_with(&folder) && !is_apart(SUMMARY) && !is_apart("/");
-                if is_below && !keep(&path) {
-                    ended += end_all(connection, document, now)?;
+            let mut ended = Removed::default();
+            for (document, path) in below(connection, &namespace, &folder)? {
+                if !keep(&path) {
+                    ended.passages += end_all(connection, document, now)?;
+                    ended.documents += 1;
                 }
             }
             Ok(ended)
         })
         .await
     }
+
+    /// The paths of the documents below a folder of a namespace, as for [`KnowledgeBase::end_documents_below`].
+    pub(crate) async fn documents_below(&self, namespace: &str, folder: &str) -> Result<Vec<String>, KnowledgeError> {
+        let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
+        self.read(move |connection| {
+            let found = below(connection, &namespace, &folder)?;
+            Ok(found.into_iter().map(|(_, path)| path).collect())
+        })
+        .await
+    }
+}
+
+/// The documents below a folder, with their paths. What is elsewhere, and what a model wrote, is not below the folder without a name.
+fn below(connection: &Connection, namespace: &str, folder: &str) -> Result<Vec<(i64, String)>, KnowledgeError> {
+    let mut find =
+        connection.prepare("SELECT id, path FROM kb_documents WHERE namespace = ?1 AND hash <> x'' ORDER BY id")?;
+    let rows = find.query_map([namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut documents: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
+    let is_apart = |path: &str, apart| path.starts_with(apart) != folder.starts_with(apart);
+    documents.retain(|(_, path)| path.starts_with(folder) && !is_apart(path, SUMMARY) && !is_apart(path, "/"));
+    Ok(documents)
 }
 
 /// What a passage adds to the graph beside what was found when it was indexed.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use callboard::prelude::*;
 use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::cycles::{
-    CYCLE_AGENT, InitInputs, InitRequest, Initialised, PublishRequest, Summaries, init_agent, init_result, init_task,
-    publish_agent, publish_result, publish_task,
+    CYCLE_AGENT, InitInputs, InitRequest, Initialised, PublishRequest, Summaries, documents_of, end_documents,
+    init_agent, init_result, init_task, publish_agent, publish_result, publish_task,
 };
+use callboard_knowledge::indexing::index_folder;
 use callboard_knowledge::search::ReadFacts;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -213,6 +214,26 @@ async fn another_initialisation_replaces_what_the_model_wrote_and_one_without_a_
     assert!(found.iter().any(|text| text.starts_with("summary:docs/wall:")), "{found:?}");
     assert!(found.iter().all(|text| !text.starts_with("summary:docs/gate:")), "{found:?}");
     board.shutdown().await;
+}
+
+#[tokio::test]
+async fn documents_of_a_folder_end_with_what_the_model_wrote_about_it() {
+    for name in ["docs", ""] {
+        let base = Base::new();
+        let (model, _) = model(usual);
+        let board = board(&base, model).await;
+        done(&board, &request()).await;
+        let docs = base.folder.path().join("docs");
+        index_folder(&base.base, "default", &docs, "docs-2", false, |_| {}).await.unwrap();
+        index_folder(&base.base, "default", &docs, "/docs", false, |_| {}).await.unwrap();
+        assert_eq!(documents_of(&base.base, "default", name).await.unwrap(), if name.is_empty() { 4 } else { 2 });
+        let ended = end_documents(&base.base, "default", name).await.unwrap();
+        assert_eq!(ended.documents, if name.is_empty() { 6 } else { 4 });
+        let found = texts(&base.base, "gate wall old").await;
+        let is_apart = |text: &String| text.starts_with("/docs/") || !name.is_empty() && text.starts_with("docs-2/");
+        assert!(!found.is_empty() && found.iter().all(is_apart), "{found:?}");
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test]
