@@ -55,7 +55,7 @@ pub async fn index_folder(
     is_untrusted: bool,
     mut progress: impl FnMut(&Indexed),
 ) -> Result<Indexed, IndexError> {
-    let mut reading = Reading::new(name, is_untrusted);
+    let mut reading = FolderReading::new(name, is_untrusted);
     for found in files(folder) {
         if reading.take(found)? {
             reading.write(base, namespace).await?;
@@ -74,7 +74,7 @@ pub async fn index_folder(
     }
     reading.write(base, namespace).await?;
     reading.indexed.ignored = reading.there.len() - found;
-    let Reading { below, mut indexed, there, unread, .. } = reading;
+    let FolderReading { below, mut indexed, there, unread, .. } = reading;
     let keep = move |path: &str| there.contains(path) || is_below(path, &unread);
     indexed.written.ended += base.end_documents_below(namespace, &below, keep).await?.passages;
     progress(&indexed);
@@ -91,7 +91,7 @@ fn is_below(path: &str, folders: &[String]) -> bool {
 }
 
 /// The files of a folder, as far as they are read.
-struct Reading {
+struct FolderReading {
     below: String,
     is_untrusted: bool,
     limits: ReadLimits,
@@ -105,7 +105,7 @@ struct Reading {
     unread: Vec<String>,
 }
 
-impl Reading {
+impl FolderReading {
     fn new(name: &str, is_untrusted: bool) -> Self {
         Self {
             below: below(name),
