@@ -15,6 +15,7 @@ pub(crate) const SCHEMATHESIS: &str = "schemathesis";
 /// Installs what is missing; returns what it could not install.
 pub(crate) fn provide() -> Vec<&'static str> {
     provide_strace();
+    provide_chromium();
     let mut lacks: Vec<&str> = COMMANDS
         .into_iter()
         .filter(|(package, command)| !provide_command(package, command))
@@ -55,32 +56,41 @@ fn provide_package(package: &str, is_there: impl Fn() -> bool) -> bool {
     is_installed && is_there()
 }
 
-/// `powercut` records system calls with `strace`. Where it is missing, and this may be done, it is installed; a machine on if it
-/// cannot be installed, the consequence is printed and the run continues.
+/// `powercut` records system calls with `strace`.
 pub(crate) fn provide_strace() {
-    if has_strace() {
+    provide_of_system("strace", &["strace"], "power cuts are");
+}
+
+/// The search of published sites is tried in Chromium. Any of the names that systems have for it will do.
+fn provide_chromium() {
+    const NAMES: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+    provide_of_system(NAMES[0], &NAMES, "the search of sites is");
+}
+
+/// Where a program of the system is missing, and this may be done, it is installed; on a machine on which it cannot be installed, the
+/// consequence is printed and the run continues.
+fn provide_of_system(package: &str, names: &[&str], consequence: &str) {
+    let is_there = || names.iter().any(|name| quietly([*name, "--version"]));
+    if is_there() {
         return;
     }
-    eprintln!("── strace: missing; trying to install it with apt-get");
+    eprintln!("── {package}: missing; trying to install it with apt-get");
     // As root, or as a user who needs no password for sudo.
     let is_done = [&["apt-get"][..], &["sudo", "-n", "apt-get"]].iter().any(|apt_get| {
         // What the machine knows of its packages may be too old, or nothing.
-        install(apt_get)
-            || (quietly(apt_get.iter().chain(&["-o", "Acquire::http::Timeout=20", "update"])) && install(apt_get))
+        install(apt_get, package)
+            || (quietly(apt_get.iter().chain(&["-o", "Acquire::http::Timeout=20", "update"]))
+                && install(apt_get, package))
     });
-    if is_done && has_strace() {
-        eprintln!("── strace: installed");
+    if is_done && is_there() {
+        eprintln!("── {package}: installed");
     } else {
-        eprintln!("── strace: cannot be installed here, so power cuts are SKIPPED (on CI, that is a failure)");
+        eprintln!("── {package}: cannot be installed here, so {consequence} SKIPPED (on CI, that is a failure)");
     }
 }
 
-fn has_strace() -> bool {
-    quietly(["strace", "--version"])
-}
-
-fn install(apt_get: &[&str]) -> bool {
-    quietly(apt_get.iter().chain(&["install", "--yes", "--no-install-recommends", "strace"]))
+fn install(apt_get: &[&str], package: &str) -> bool {
+    quietly(apt_get.iter().chain(&["install", "--yes", "--no-install-recommends", package]))
 }
 
 /// Runs a command that nobody watches; whether it succeeded.

@@ -1,6 +1,7 @@
 //! A base of facts, from outside.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod browser;
 #[path = "../../../../tests/campaigns/mod.rs"]
 mod campaigns;
 mod cycle_kills;
@@ -14,6 +15,9 @@ mod policy;
 mod processes;
 mod restoring;
 mod search;
+mod site_search;
+#[path = "../../../../tests/common/skipping.rs"]
+mod skipping;
 mod support;
 mod tools;
 mod transfer;
