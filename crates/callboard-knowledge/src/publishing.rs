@@ -1,9 +1,11 @@
 //! The static site of a base: its documents, facts and entities as they are at one moment.
 
 use std::path::Path;
+use std::pin::pin;
 
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, params};
+use tokio::sync::watch;
 
 use crate::documents::is_markdown;
 use crate::facts::Fact;
@@ -38,6 +40,17 @@ impl From<rusqlite::Error> for PublishError {
     }
 }
 
+/// How far a site is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteProgress {
+    /// Documents and facts that the site will have.
+    pub all: usize,
+    /// How many of them are read.
+    pub read: usize,
+    /// How many of them are written.
+    pub written: usize,
+}
+
 /// Writes the site of a namespace into a folder, in place of the site that is there. It is complete when this returns; if it is interrupted before,
 /// the old one is there.
 ///
@@ -51,13 +64,14 @@ pub async fn publish(
 ) -> Result<Published, PublishError> {
     loop {
         // Another process may write there too: then this one begins again.
-        if let Some(published) = stage(base, namespace, folder, settings.clone()).await?.publish()? {
+        let staged = stage(base, namespace, folder, settings.clone(), |_| {}).await?;
+        if let Some(published) = put_in_place(staged).await? {
             return Ok(published);
         }
     }
 }
 
-/// Writes the site of a namespace beside a folder, whose place it takes by [`StagedSite::publish`].
+/// Writes the site of a namespace beside a folder, whose place it takes by [`StagedSite::publish`]. `progress` is called now and then, and at the end.
 ///
 /// # Errors
 /// As [`publish`].
@@ -66,10 +80,29 @@ pub async fn stage(
     namespace: &str,
     folder: &Path,
     settings: SiteSettings,
+    mut progress: impl FnMut(SiteProgress),
 ) -> Result<StagedSite, PublishError> {
     let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
+    let (sender, mut far) = watch::channel(SiteProgress::default());
     // One snapshot for both passes: what the outline has is what is written.
-    base.read(move |connection| Ok(written(connection, &namespace, &folder, settings))).await?
+    let writing = base.read(move |connection| Ok(written(connection, &namespace, &folder, settings, &sender)));
+    let mut writing = pin!(writing);
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = far.changed() => progress(*far.borrow_and_update()),
+            staged = &mut writing => {
+                progress(*far.borrow());
+                return staged?;
+            }
+        }
+    }
+}
+
+/// As [`StagedSite::publish`], on a thread that may wait for the disk.
+pub(crate) async fn put_in_place(staged: StagedSite) -> Result<Option<Published>, PublishError> {
+    let publishing = tokio::task::spawn_blocking(move || staged.publish());
+    Ok(publishing.await.map_err(|_| KnowledgeError::Closed)??)
 }
 
 fn written(
@@ -77,12 +110,17 @@ fn written(
     namespace: &str,
     folder: &Path,
     settings: SiteSettings,
+    far: &watch::Sender<SiteProgress>,
 ) -> Result<StagedSite, PublishError> {
     let mut outline = Outline::new();
     let (mut facts, mut entities) = (Vec::new(), Vec::new());
     let documents = documents(connection, namespace)?;
+    let count = "SELECT count(*) FROM kb_facts WHERE namespace = ?1";
+    let count: usize = connection.query_row(count, [namespace], |row| row.get(0))?;
+    far.send_modify(|far| far.all = documents.len() + count);
     for document in &documents {
         outline.add_page(&page(connection, document)?);
+        far.send_modify(|far| far.read += 1);
     }
     let mut find = connection
         .prepare("SELECT item FROM kb_facts WHERE namespace = ?1 ORDER BY fact")
@@ -91,6 +129,7 @@ fn written(
         let item = item?;
         outline.add_fact(&card(connection, item)?);
         facts.push(item);
+        far.send_modify(|far| far.read += 1);
     }
     let mut find = connection.prepare(
         "SELECT e.id, e.name, e.kind FROM kb_graph_entities e
@@ -107,9 +146,11 @@ fn written(
     let mut writer = SiteWriter::create(folder, settings, outline)?;
     for document in &documents {
         writer.add_page(&page(connection, document)?)?;
+        far.send_modify(|far| far.written += 1);
     }
     for item in facts {
         writer.add_fact(&card(connection, item)?)?;
+        far.send_modify(|far| far.written += 1);
     }
     for (id, name, kind) in entities {
         writer.add_entity(&entity(connection, id, name, kind)?)?;

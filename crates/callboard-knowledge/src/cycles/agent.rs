@@ -24,7 +24,7 @@ pub const CYCLE_AGENT: &str = "knowledge-cycle";
 pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 /// After how many documents a notice reports the progress.
-const REPORTED: usize = 1_000;
+pub(super) const REPORTED: usize = 1_000;
 
 /// What is read, by an agent that reads nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use callboard::{Agent, AgentSpec, Terminal, Turn, TurnError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::agent::base_error;
+use super::agent::{REPORTED, base_error};
 use crate::intents::IntentError;
-use crate::publishing::{PublishError, stage};
+use crate::publishing::{PublishError, SiteProgress, put_in_place, stage};
 use crate::site::{Published, SiteSettings, StagedSite};
 use crate::store::KnowledgeBase;
 
@@ -97,15 +97,15 @@ impl Agent for PublishAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
         super::agent::check_place(&turn, PUBLISH_AGENT, Effect::Writes)?;
         let output = match turn.input()? {
-            Cycle::Pages(request) => Json::of(self.staged(request).await?),
-            Cycle::Replace { request, staged } => Json::of(self.replaced(request, staged).await?),
+            Cycle::Pages(request) => Json::of(self.staged(&turn, request).await?),
+            Cycle::Replace { request, staged } => Json::of(self.replaced(&turn, request, staged).await?),
         };
         output.map(Command::output).map_err(|error| TurnError::terminal(error.to_string()))
     }
 }
 
 impl PublishAgent {
-    async fn staged(&self, request: PublishRequest) -> Result<StagedSite, TurnError> {
+    async fn staged(&self, turn: &Turn, request: PublishRequest) -> Result<StagedSite, TurnError> {
         let PublishRequest { namespace, folder, title } = request;
         if folder != self.folder {
             let text = format!("{folder:?} is to be written, and this agent writes {:?} alone", self.folder);
@@ -113,23 +113,45 @@ impl PublishAgent {
         }
         // Its bytes depend on the base alone, so a site that is published again does not change.
         let settings = SiteSettings { title, about: None, as_of: None };
-        stage(&self.base, &namespace, &self.folder, settings).await.map_err(|error| match error {
-            PublishError::Base(error) => base_error(error),
-            error @ PublishError::Site(_) => Terminal(error).into(),
-        })
+        let mut reported = (0, 0, 0);
+        let progress = |SiteProgress { all, read, written }: SiteProgress| {
+            let now = (all / REPORTED, read / REPORTED, written / REPORTED);
+            if now.0 > reported.0 {
+                turn.notice(&format!("{all} documents and facts are to be published"));
+            }
+            if now.1 > reported.1 {
+                turn.notice(&format!("{read} of {all} are read"));
+            }
+            if now.2 > reported.2 {
+                turn.notice(&format!("{written} of {all} are written"));
+            }
+            reported = now;
+        };
+        stage(&self.base, &namespace, &self.folder, settings, progress).await.map_err(failed)
     }
 
-    async fn replaced(&self, request: PublishRequest, mut staged: StagedSite) -> Result<Published, TurnError> {
+    async fn replaced(
+        &self,
+        turn: &Turn,
+        request: PublishRequest,
+        mut staged: StagedSite,
+    ) -> Result<Published, TurnError> {
         loop {
             if !staged.is_for(&self.folder) {
                 return Err(TurnError::terminal(format!("the site is not for {:?}", self.folder)));
             }
-            match staged.publish() {
-                Ok(Some(published)) => return Ok(published),
+            match put_in_place(staged).await.map_err(failed)? {
+                Some(published) => return Ok(published),
                 // What was staged is gone: another process has published there.
-                Ok(None) => staged = self.staged(request.clone()).await?,
-                Err(error) => return Err(Terminal(error).into()),
+                None => staged = self.staged(turn, request.clone()).await?,
             }
         }
+    }
+}
+
+fn failed(error: PublishError) -> TurnError {
+    match error {
+        PublishError::Base(error) => base_error(error),
+        error @ PublishError::Site(_) => Terminal(error).into(),
     }
 }

@@ -12,10 +12,11 @@ use callboard_knowledge::cycles::{
 };
 use callboard_knowledge::indexing::index_folder;
 use callboard_knowledge::search::ReadFacts;
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::support::Base;
+use crate::support::{Base, document};
 
 /// The agent that the model is.
 pub(crate) const MODEL: &str = "model";
@@ -339,5 +340,30 @@ async fn a_site_is_published_into_the_folder_of_its_agent_and_no_other() {
     assert!(done(&out).await.unwrap().is_unchanged);
     let error = done(&other).await.unwrap_err().to_string();
     assert!(error.contains("alone") && !other.exists(), "{error}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_large_base_is_published_with_notices_of_the_progress() {
+    let base = Base::new();
+    let documents = (0..1_000).map(|number| document(&format!("{number}.md"), &[("Gate", "It is green.")]));
+    base.base.write_documents("default", documents.collect()).await.unwrap();
+    let folder = base.folder.path().join("site");
+    let board = Callboard::builder().with(publish_agent(&base.base, &folder)).start().await.unwrap();
+    let request = PublishRequest { namespace: "default".to_owned(), folder, title: "Gates".to_owned() };
+    let run = board.submit(publish_task(&request).unwrap()).await.unwrap();
+    let mut events = run.events(1, &[StreamMode::Debug]).await.unwrap();
+    let mut notices = Vec::new();
+    while let Some(watched) = events.next().await {
+        if let Watched::Event { event, .. } = watched
+            && let RunEvent::Noticed { text, .. } = &*event
+        {
+            notices.push(text.to_string());
+        }
+    }
+    assert_eq!(
+        notices,
+        ["1000 documents and facts are to be published", "1000 of 1000 are read", "1000 of 1000 are written"]
+    );
     board.shutdown().await;
 }
