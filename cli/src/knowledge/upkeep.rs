@@ -61,8 +61,17 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     );
     let json = json!({
         "folder": published.folder, "files": published.files, "bytes": published.bytes, "is_unchanged": published.is_unchanged,
+        "kept": published.kept.iter().map(|(folder, why)| (folder.to_string_lossy(), why)).collect::<Vec<_>>(),
     });
-    Ok(Page::new(text, json))
+    let mut remarks = String::new();
+    for (folder, why) in &published.kept {
+        let _ = writeln!(
+            remarks,
+            "{} looks like a folder of an interrupted publication and is kept, because {why}; delete it if nothing in it is yours",
+            shown_path(folder)
+        );
+    }
+    Ok(Page { remarks, ..Page::new(text, json) })
 }
 
 /// The command line that continues it.

@@ -10,13 +10,13 @@ use crate::support::model::{Model, Request};
 use crate::support::{Printed, command, ended, output_of};
 
 /// A project with a folder of documents.
-struct Project {
-    folder: TempDir,
-    state: TempDir,
+pub(crate) struct Project {
+    pub(crate) folder: TempDir,
+    pub(crate) state: TempDir,
 }
 
 impl Project {
-    fn new(documents: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(documents: &[(&str, &str)]) -> Self {
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(folder.path().join("notes")).unwrap();
         for (path, text) in documents {
@@ -25,13 +25,13 @@ impl Project {
         Self { folder, state }
     }
 
-    fn kb(&self, arguments: &[&str]) -> Printed {
+    pub(crate) fn kb(&self, arguments: &[&str]) -> Printed {
         let arguments: Vec<&str> = ["kb"].iter().chain(arguments).copied().collect();
         output_of(command(&self.folder, &arguments).env("XDG_STATE_HOME", self.state.path()))
     }
 
     /// As [`Project::kb`]; it has to succeed.
-    fn done(&self, arguments: &[&str]) -> String {
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let printed = self.kb(arguments);
         assert_eq!(printed.code, Some(0), "{arguments:?}: {}", printed.error);
         printed.out
@@ -225,6 +225,24 @@ fn a_site_has_the_documents_and_facts_and_replaces_nothing_else() {
     assert!(project.done(&["publish", "site", "--title", "Notes"]).starts_with("site is as it was: "));
     let refused = project.kb(&["publish", "notes"]);
     assert!(refused.code == Some(2) && refused.error.contains("is not replaced"), "{}", refused.error);
+    // The site is no document of its project.
+    let again = project.kb(&["init", "."]);
+    assert_eq!(
+        (again.code, again.out.as_str()),
+        (Some(0), "1 document: 0 passages new, 1 as before, 0 gone\n"),
+        "{}",
+        again.error
+    );
+    assert!(again.error.contains("left out: site: it is a site that `callboard kb publish` wrote"), "{}", again.error);
+    let mine = project.folder.path().join("site/pages/mine.txt");
+    fs::write(&mine, "mine").unwrap();
+    let refused = project.kb(&["publish", "site"]);
+    assert!(refused.code == Some(2) && refused.error.contains("it has pages/mine.txt, which"), "{}", refused.error);
+    fs::remove_file(mine).unwrap();
+    fs::create_dir_all(project.folder.path().join(".site.publish-mine/drafts")).unwrap();
+    let published = project.kb(&["publish", "site"]);
+    let kept = ".site.publish-mine looks like a folder of an interrupted publication and is kept, because it has no callboard-staging.txt;";
+    assert!(published.code == Some(0) && published.error.contains(kept), "{}", published.error);
 }
 
 #[test]

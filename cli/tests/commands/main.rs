@@ -13,11 +13,14 @@ mod packaging;
 mod patterns;
 mod programs;
 mod protection;
+mod publishing;
 mod reload;
 mod resume_and_retry;
 mod schedules;
 mod service;
 mod signals;
+#[path = "../../../tests/common/skipping.rs"]
+mod skipping;
 #[path = "../support/mod.rs"]
 mod support;
 mod usage;

@@ -101,6 +101,8 @@ struct FolderReading {
     /// Documents whose files are there, and those whose files are there and no documents any more.
     there: HashSet<String>,
     left: HashSet<String>,
+    /// Published sites, whose pages are no documents any more.
+    sites: Vec<String>,
     /// Files and folders of which it is not known.
     unread: Vec<String>,
 }
@@ -116,6 +118,7 @@ impl FolderReading {
             bytes: 0,
             there: HashSet::new(),
             left: HashSet::new(),
+            sites: Vec::new(),
             unread: Vec::new(),
         }
     }
@@ -133,6 +136,7 @@ impl FolderReading {
             Err(error) => {
                 let is_of_folder = matches!(error, FileError::IgnoreFile { .. });
                 let is_unread = is_of_folder || matches!(error, FileError::Unreadable { .. });
+                let is_site = matches!(error, FileError::Site { .. });
                 let (path, why) = error.into_parts();
                 let mut path = of_file(format!("{}{path}", self.below));
                 self.indexed.leave_out(&path, &why);
@@ -141,6 +145,8 @@ impl FolderReading {
                         path.truncate(path.rfind('/').map_or(0, |slash| slash + 1));
                     }
                     self.unread.push(path);
+                } else if is_site {
+                    self.sites.push(path + "/");
                 } else {
                     // No document has a name that is not UTF-8.
                     self.left.insert(path);
@@ -157,7 +163,10 @@ impl FolderReading {
 
     /// Whether it has come to the file of a document.
     fn has(&self, path: &str) -> bool {
-        self.there.contains(path) || self.left.contains(path) || is_below(path, &self.unread)
+        self.there.contains(path)
+            || self.left.contains(path)
+            || is_below(path, &self.sites)
+            || is_below(path, &self.unread)
     }
 }
 

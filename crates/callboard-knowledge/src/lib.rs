@@ -10,8 +10,10 @@ pub mod intents;
 #[cfg(feature = "tools")]
 pub mod provider;
 pub mod publishing;
+mod regular_file;
 pub mod search;
 pub mod site;
+mod site_marker;
 pub mod store;
 mod times;
 #[cfg(feature = "tools")]

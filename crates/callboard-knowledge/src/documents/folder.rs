@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use callboard_text::visible;
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 use ignore::{Walk, WalkBuilder};
 use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::document::ReadLimits;
 use super::left_out::LeftOut;
+use crate::{regular_file, site_marker};
 
 /// Files whose lines name what is not found.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
@@ -79,12 +79,9 @@ impl FileFound {
     pub fn read(&self, limits: &ReadLimits) -> Result<Vec<u8>, FileError> {
         let failed = |source| FileError::Unreadable { path: self.path.clone(), source };
         let left_out = |why| FileError::LeftOut { path: self.path.clone(), why };
-        let options = OpenOptions::new().read(true).follow(FollowSymlinks::No).nonblock(true).clone();
-        let file = self.folder.open_with(&self.path, &options).map_err(failed)?;
+        let file =
+            regular_file::open(&self.folder, &self.path).map_err(failed)?.ok_or_else(|| left_out(LeftOut::NoFile))?;
         let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(left_out(LeftOut::NoFile));
-        }
         let too_large = |bytes| left_out(LeftOut::TooLarge { bytes, limit: limits.bytes });
         if metadata.len() > limits.bytes {
             return Err(too_large(metadata.len()));
@@ -133,6 +130,12 @@ pub enum FileError {
         /// The path below the folder.
         path: String,
     },
+    /// A folder is a site that was published, so its pages repeat documents that are read elsewhere.
+    #[error("the folder {} is left out, because it is a site that `callboard kb publish` wrote", visible(path))]
+    Site {
+        /// The path below the folder.
+        path: String,
+    },
     /// The file is left out.
     #[error("{}: {why}", visible(path))]
     LeftOut {
@@ -156,6 +159,7 @@ impl FileError {
             Self::IgnoreFile { path } => {
                 (path, format!("its folder is left out, because this is no file of at most {MAX_IGNORE_FILE} bytes"))
             }
+            Self::Site { path } => (path, "it is a site that `callboard kb publish` wrote".to_owned()),
             Self::LeftOut { path, why } => (path, why.to_string()),
         }
     }
@@ -164,8 +168,8 @@ impl FileError {
 /// Finds the files of a folder and of the folders in it, in the order of their names: a folder is where its name is.
 ///
 /// What a `.gitignore` or `.ignore` there or above names is not found, whether or not there is a repository, nor is anything whose name begins with a
-/// dot, such as `.git` and `.env`. Links are not followed: what they lead to in the folder is found by its own path. Of each open folder the names are
-/// in memory, and of no file its content.
+/// dot, such as `.git` and `.env`, nor a site that was published below the folder. Links are not followed: what they lead to in the folder is found by
+/// its own path. Of each open folder the names are in memory, and of no file its content.
 pub fn files(folder: &Path) -> impl Iterator<Item = Result<FileFound, FileError>> + use<> {
     match Found::open(folder) {
         Ok(found) => Files::Found(Box::new(found)),
@@ -193,8 +197,8 @@ struct Found {
     root: PathBuf,
     folder: Arc<Dir>,
     walk: Walk,
-    /// Files that name what is not found, of folders that the walk has left out because of them.
-    unusable: Arc<Mutex<VecDeque<PathBuf>>>,
+    /// Why the walk has left out folders.
+    left_out: Arc<Mutex<VecDeque<FileError>>>,
     /// What the walk has found after such a folder.
     next: Option<Result<ignore::DirEntry, ignore::Error>>,
 }
@@ -203,11 +207,11 @@ impl Found {
     fn open(root: &Path) -> Result<Self, FileError> {
         let failed = |source| FileError::Folder { path: root.to_owned(), source };
         let folder = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
-        if let Some(unusable) = unusable_ignore_file(root) {
-            return Err(FileError::IgnoreFile { path: below(root, &unusable).0 });
+        if let Some(error) = unusable_ignore_file(root, root) {
+            return Err(error);
         }
-        let unusable = Arc::new(Mutex::new(VecDeque::new()));
-        let noted = Arc::clone(&unusable);
+        let left_out = Arc::new(Mutex::new(VecDeque::new()));
+        let (noted, top) = (Arc::clone(&left_out), root.to_owned());
         let mut builder = WalkBuilder::new(root);
         builder
             .follow_links(false)
@@ -217,20 +221,23 @@ impl Found {
             .sort_by_file_name(std::ffi::OsStr::cmp)
             .filter_entry(move |entry| {
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                let file = if is_folder { unusable_ignore_file(entry.path()) } else { None };
-                let is_usable = file.is_none();
-                noted.lock().extend(file);
+                let site =
+                    || site_marker::is_in(entry.path()).then(|| FileError::Site { path: below(&top, entry.path()).0 });
+                let why = || unusable_ignore_file(&top, entry.path()).or_else(site);
+                let why = if is_folder { why() } else { None };
+                let is_usable = why.is_none();
+                noted.lock().extend(why);
                 is_usable
             });
-        Ok(Self { root: root.to_owned(), folder: Arc::new(folder), walk: builder.build(), unusable, next: None })
+        Ok(Self { root: root.to_owned(), folder: Arc::new(folder), walk: builder.build(), left_out, next: None })
     }
 
     fn next(&mut self) -> Option<Result<FileFound, FileError>> {
         loop {
             let entry = self.next.take().or_else(|| self.walk.next());
-            if let Some(path) = self.unusable.lock().pop_front() {
+            if let Some(error) = self.left_out.lock().pop_front() {
                 self.next = entry;
-                return Some(Err(FileError::IgnoreFile { path: below(&self.root, &path).0 }));
+                return Some(Err(error));
             }
             let entry = entry?;
             let found = entry.map_err(|error| self.unreadable(error)).and_then(|entry| self.file(&entry)).transpose();
@@ -278,11 +285,13 @@ fn below(root: &Path, path: &Path) -> (String, bool) {
     (path, names.iter().all(|&(_, is_utf8)| is_utf8))
 }
 
-/// A file that names what is not found, if the folder has one that is not read: no file, or too large.
-fn unusable_ignore_file(folder: &Path) -> Option<PathBuf> {
-    IGNORE_FILES.into_iter().map(|name| folder.join(name)).find(|path| {
+/// The error of a file that names what is not found, if the folder has one that is not read: no file, or too large.
+fn unusable_ignore_file(root: &Path, folder: &Path) -> Option<FileError> {
+    let is_unusable = |path: &PathBuf| {
         fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file() || metadata.len() > MAX_IGNORE_FILE)
-    })
+    };
+    let file = IGNORE_FILES.into_iter().map(|name| folder.join(name)).find(is_unusable)?;
+    Some(FileError::IgnoreFile { path: below(root, &file).0 })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Why a site is not written.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a site is not written. The site that was there before is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum SiteError {
     },
     /// The folder has something that publishing would delete.
     #[error(
-        "{} is not replaced, because {found}; choose a folder that does not exist, is empty, or has only a site",
+        "{} is not replaced, because {found}; move what is yours elsewhere, or choose a folder that does not exist, is empty, or has only a site",
         callboard_text::visible(&folder.to_string_lossy())
     )]
     NotASite {
@@ -68,4 +68,10 @@ pub enum SiteError {
         /// Why it failed.
         source: io::Error,
     },
+}
+
+/// The error of what was tried with a path.
+pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteError {
+    let path = path.to_owned();
+    move |source| SiteError::Io { doing, path, source }
 }

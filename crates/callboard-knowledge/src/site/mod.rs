@@ -20,10 +20,13 @@ mod folder;
 mod front_page;
 mod layout;
 mod links;
+mod listing;
 mod markdown;
 mod names;
 mod outline;
+mod own_files;
 mod search;
+mod staging;
 #[cfg(test)]
 mod tests;
 mod texts;

@@ -6,6 +6,8 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::digest;
+
 /// The folder of the pages of documents.
 pub(super) const PAGES: &str = "pages";
 /// The folder of the pages of entities.
@@ -134,7 +136,7 @@ fn hashed(path: &str) -> String {
 
 /// The first 80 bits of SHA-256: two documents of one name are refused, never mixed.
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes())[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest::hex(&Sha256::digest(text.as_bytes())[..10])
 }
 
 #[cfg(test)]

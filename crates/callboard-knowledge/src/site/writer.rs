@@ -10,11 +10,12 @@ use super::entity_pages::{entity_page, lists};
 use super::error::SiteError;
 use super::fact_pages::{fact_card, facts_page};
 use super::files::File;
-use super::folder::{StagedSite, Staging};
+use super::folder::StagedSite;
 use super::front_page::front_pages;
 use super::names;
 use super::outline::{FACTS_OF_PAGE, Outline};
 use super::search::{Entries, Entry, Postings, write_words};
+use super::staging::Staging;
 
 const STYLE: &str = include_str!("assets/style.css");
 const SEARCH: &str = include_str!("assets/search.js");

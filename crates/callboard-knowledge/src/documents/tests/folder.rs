@@ -69,6 +69,21 @@ fn a_folder_that_is_not_there_is_one_error() {
 }
 
 #[test]
+fn a_published_site_below_the_folder_is_left_out_and_reported() {
+    let folder = folder(&[
+        ("a.md", "a"),
+        ("out/site/callboard-site.txt", "x"),
+        ("out/site/pages/a.md.html", "a"),
+        ("out/z.md", "z"),
+        ("z/callboard-site.txt/a.md", "a"),
+    ]);
+    let why = "error: the folder out/site is left out, because it is a site that `callboard kb publish` wrote";
+    assert_eq!(found(folder.path()), ["a.md", why, "out/z.md", "z/callboard-site.txt/a.md"]);
+    // One that is named is read.
+    assert_eq!(found(&folder.path().join("out/site")), ["callboard-site.txt", "pages/a.md.html"]);
+}
+
+#[test]
 fn a_folder_whose_ignore_file_is_too_large_is_left_out_and_reported() {
     let folder = folder(&[("a.md", "a"), ("m/.gitignore", &"x\n".repeat(40_000)), ("m/b.md", "b"), ("z.md", "z")]);
     let why = "error: the folder of m/.gitignore is left out, because that is no file of at most 65536 bytes";
