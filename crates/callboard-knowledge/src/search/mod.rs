@@ -37,7 +37,7 @@
 //! # Confidence
 //!
 //! [`confidence`] is a function of the best result's coverage (the share of the query's words that it has, by weight, without those that
-//! only join others), of how far its score is above the next one's, and of the number of its sources.
+//! only join others), of how far its score is above the next one's, and of the number of its trusted sources.
 
 mod candidates;
 mod excerpt;

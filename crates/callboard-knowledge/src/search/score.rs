@@ -103,7 +103,8 @@ pub struct Confidence {
     pub coverage: f64,
     /// How far the best result's score is above the next one's, in [0, 1].
     pub margin: f64,
-    /// How many places say what the best result says: a fact's sources, or the one document of a passage.
+    /// How many trusted places say what the best result says: the sources of a fact that are not untrusted, or the one document of a passage,
+    /// if it is trusted. Untrusted input can be repeated at will, so that it is repeated makes nothing more likely.
     pub sources: usize,
 }
 
@@ -114,15 +115,15 @@ impl Confidence {
         let Some(best) = results.first() else { return Self::default() };
         let next = results.get(1).map_or(0.0, |next| next.score);
         let sources = match &best.found {
-            Found::Fact(fact) => fact.sources.len(),
-            Found::Passage { .. } => 1,
+            Found::Fact(fact) => fact.sources.iter().filter(|source| !source.is_untrusted).count(),
+            Found::Passage { .. } => usize::from(!best.is_untrusted),
         };
         Self { coverage: best.why.coverage, margin: (best.score - next).clamp(0.0, 1.0), sources }
     }
 }
 
-/// How likely results answer a query, in [0, 1]: 0.8 of the coverage, 0.1 of the margin, and 0.1 for three sources or more (a third of it for
-/// each). Without results it is 0. It grows with each of the three, and no other two make up for a coverage of zero.
+/// How likely results answer a query, in [0, 1]: 0.8 of the coverage, 0.1 of the margin, and 0.1 for three trusted sources or more (a third of it for
+/// each); untrusted sources do not count. Without results it is 0. It grows with each of the three, and no other two make up for a coverage of zero.
 ///
 /// ```
 /// use callboard_knowledge::search::{Confidence, confidence};

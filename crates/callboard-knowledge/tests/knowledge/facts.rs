@@ -98,6 +98,21 @@ async fn a_fact_from_untrusted_input_is_disputed_and_supersedes_nothing() {
 }
 
 #[tokio::test]
+async fn sources_that_are_untrusted_do_not_raise_the_confidence() {
+    let base = Base::new();
+    let confidence = async || base.base.read_facts(ReadFacts::new("default", "gate open")).await.unwrap().confidence;
+    base.submit("the gate is open").await;
+    let before = confidence().await;
+    for by in ["mallory", "eve"] {
+        let untrusted = Source { is_untrusted: true, ..source(by) };
+        base.base.submit(Submission { source: untrusted, ..submission("the gate is open") }).await.unwrap();
+    }
+    assert_eq!(confidence().await, before);
+    base.base.submit(Submission { source: source("bob"), ..submission("the gate is open") }).await.unwrap();
+    assert!(confidence().await > before);
+}
+
+#[tokio::test]
 async fn an_invalidation_does_what_was_shown_or_nothing() {
     let base = Base::new();
     let fact = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
