@@ -20,6 +20,9 @@ use crate::store::{ChangeKind, KnowledgeBase};
 /// How many results a model gets if it does not say.
 const USUAL_LIMIT: usize = 5;
 
+/// The most results that a model can ask for.
+const MOST: usize = 50;
+
 /// The most bytes of a result that a model is shown.
 const SHOWN: usize = 2_000;
 
@@ -68,7 +71,10 @@ pub fn query_truth(base: &KnowledgeBase, namespace: &str) -> impl Tool {
     tool("QueryTruth", description, Effect::Reads, move |query: Query, scope: ToolScope| {
         let place = place.clone();
         async move {
-            let limit = query.limit.unwrap_or(USUAL_LIMIT).clamp(1, 50);
+            let limit = query.limit.unwrap_or(USUAL_LIMIT);
+            if !(1..=MOST).contains(&limit) {
+                return Err(ToolError(format!("`limit` is {limit}, and 1 to {MOST} results can be asked for")));
+            }
             let payload =
                 QueryPayload { query: query.query, discovery_depth: Depth::Deep, limit, as_of: None::<Timestamp> };
             match place.done(Intent::QueryTruth, payload, &scope, false).await? {

@@ -289,7 +289,8 @@ fn operation(route: &Route) -> Option<Operation> {
         }
         ("POST", "/v1/knowledge/{namespace}/query") => {
             let query = json!({
-                "query": text(), "discovery_depth": { "enum": ["shallow", "deep"] }, "limit": number(),
+                "query": text(), "discovery_depth": { "enum": ["shallow", "deep"] },
+                "limit": { "type": "integer", "minimum": 1, "maximum": 640 },
                 "as_of": { "type": "string", "format": "date-time" },
             });
             let found = object(

@@ -2,12 +2,12 @@
 
 use callboard::messages::{Json, Timestamp};
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::Answer;
 use crate::facts::{Contradiction, FactId, OnContradiction, Similar};
-use crate::search::{Depth, Retrieved, USUAL_LIMIT};
+use crate::search::{Depth, MAX_LIMIT, Retrieved, USUAL_LIMIT};
 use crate::store::{Applied, ChangeKind, KnowledgeError, Preview, Submitted};
 
 /// What is asked of a base.
@@ -74,8 +74,8 @@ pub struct QueryPayload {
     /// How far to look: `deep` if left out.
     #[serde(default)]
     pub discovery_depth: Depth,
-    /// How many results: 10 if left out.
-    #[serde(default = "usual_limit")]
+    /// How many results: 10 if left out, 640 at most.
+    #[serde(default = "usual_limit", deserialize_with = "limit")]
     #[schemars(range(min = 1, max = 640))]
     pub limit: usize,
     /// What held at this time, such as `2026-01-31T12:00:00Z`; now if left out.
@@ -86,6 +86,14 @@ pub struct QueryPayload {
 
 const fn usual_limit() -> usize {
     USUAL_LIMIT
+}
+
+/// Whoever asks, and in whatever way, the bound is the same.
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let limit = u64::deserialize(deserializer)?;
+    let allowed = usize::try_from(limit).ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+    allowed
+        .ok_or_else(|| D::Error::custom(format!("`limit` is {limit}, and 1 to {MAX_LIMIT} results can be asked for")))
 }
 
 /// What [`Intent::SubmitFact`] needs.

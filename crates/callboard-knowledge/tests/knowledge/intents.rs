@@ -102,6 +102,8 @@ async fn what_is_refused_is_a_value_and_no_failure() {
         (Intent::SubmitFact, json!({ "statement": "x", "subject": "y" }), "bad_statement"),
         (Intent::SubmitFact, json!({ "statment": "x" }), "bad_payload"),
         (Intent::QueryTruth, json!([]), "bad_payload"),
+        (Intent::QueryTruth, json!({ "query": "x", "limit": 0 }), "bad_payload"),
+        (Intent::QueryTruth, json!({ "query": "x", "limit": 641 }), "bad_payload"),
         (Intent::InvalidateFact, json!({ "fact": FactId(uuid::Uuid::nil()) }), "no_such_fact"),
         (Intent::InvalidateFact, json!({ "fact": "7" }), "bad_payload"),
     ] {

@@ -11,6 +11,7 @@ use callboard::runtime::Builder;
 use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::facts::{FactId, FactState};
 use callboard_knowledge::intents::{IntentLoopConfig, LOOP_AGENT, PASS_AGENT, agents};
+use callboard_knowledge::search::MAX_LIMIT;
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
 
@@ -395,6 +396,29 @@ async fn facts_are_tools_for_clients_with_the_scopes() {
     assert_eq!(known.state(fact.as_str().unwrap()).await, FactState::Disputed);
     let applied = call(&ann, "invalidate_fact", apply).await;
     assert_eq!(applied["result"]["structuredContent"]["facts"][0]["state"], "invalid", "{applied}");
+    known.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_query_for_no_result_or_for_too_many_is_refused_with_the_bound() {
+    let known = Known::start().await;
+    let reader = known.client("reader", [Scope::Read, Scope::KnowledgeRead]);
+    for limit in [0, MAX_LIMIT + 1, usize::MAX] {
+        let query = json!({ "query": "wall", "limit": limit });
+        let (status, problem) = reader.post(QUERY, &[], &query).await;
+        let called = call(&reader, "query_truth", query).await;
+        let called = &called["result"]["structuredContent"];
+        let expected = format!("`limit` is {limit}, and 1 to 640 results can be asked for");
+        for problem in [&problem, called] {
+            assert!(problem["detail"].as_str().unwrap().ends_with(&expected), "{problem}");
+            assert_eq!((status, &problem["code"]), (400, &json!("bad-request")), "{problem}");
+        }
+    }
+    let (status, answer) = reader.post(QUERY, &[], &json!({ "query": "wall", "limit": MAX_LIMIT })).await;
+    assert_eq!(status, 200, "{answer}");
+    let described = reader.get("/v1/openapi.json").await.1;
+    let body = &described["paths"]["/v1/knowledge/{namespace}/query"]["post"]["requestBody"]["content"];
+    assert_eq!(body["application/json"]["schema"]["properties"]["limit"]["maximum"], MAX_LIMIT, "{body}");
     known.board.shutdown().await;
 }
 
