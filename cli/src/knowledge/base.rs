@@ -137,9 +137,12 @@ pub(super) fn failure(error: &KnowledgeError) -> Failure {
         | KnowledgeError::Full
         | KnowledgeError::Changed { .. }
         | KnowledgeError::Unchanged { .. }
+        | KnowledgeError::NotDisputed { .. }
         | KnowledgeError::PreviewChanged { .. }
         | KnowledgeError::Contradicts(_)
+        | KnowledgeError::OtherParts { .. }
         | KnowledgeError::Predicate { .. }
+        | KnowledgeError::SeveralValues { .. }
         | KnowledgeError::Sqlite(_)
         | KnowledgeError::Unreadable(_) => Exit::Failed,
     };

@@ -100,7 +100,7 @@ pub(super) async fn log(log: &Log) -> Result<Page, Failure> {
         drawn.add_row([
             revision.revision.to_string(),
             time(revision.at),
-            brief(&revision.change, 40),
+            revision.change.name().to_owned(),
             revision.state.to_string(),
             visible(&revision.by),
             brief(&revision.reason, 120),

@@ -55,6 +55,11 @@ pub(super) async fn main(submit: &Submit) -> Result<Page, Failure> {
         (false, sources) => format!("was known; it has {} now", count(sources, "source")),
     };
     let mut text = format!("{id}  {}  {what}\n", fact.state);
+    if submitted.lacks_parts {
+        text.push_str(
+            "it stays without subject, predicate and value, as it was known: submit it in other words to keep these\n",
+        );
+    }
     for contradiction in &submitted.contradictions {
         let _ = writeln!(text, "contradicts {}: {}", short(contradiction.fact), visible(&contradiction.reason));
     }

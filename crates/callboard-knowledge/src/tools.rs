@@ -304,6 +304,9 @@ fn described(result: &IntentResult) -> String {
                 true => write!(text, ", and new"),
                 false => write!(text, "; it was known, and has {} sources now", fact.sources.len()),
             };
+            if submitted.lacks_parts {
+                text.push_str("\nit stays without subject, predicate and value, as it was known: submit it in other words to keep these");
+            }
             for contradiction in &submitted.contradictions {
                 let _ = write!(text, "\nit contradicts {}: {}", contradiction.fact, contradiction.reason);
             }

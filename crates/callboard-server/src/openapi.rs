@@ -313,7 +313,7 @@ fn operation(route: &Route) -> Option<Operation> {
                 &json!({
                     "fact": schema("Fact"), "is_new": { "type": "boolean" },
                     "contradictions": list(json!({ "type": "object" })), "superseded": list(text()),
-                    "similar": list(json!({ "type": "object" })),
+                    "similar": list(json!({ "type": "object" })), "lacks_parts": { "type": "boolean" },
                 }),
                 &["fact", "is_new", "contradictions", "superseded", "similar"],
             );

@@ -76,6 +76,13 @@ pub enum Placement {
     },
     /// It contradicts current facts, and was to be refused then.
     Refused(Vec<Contradiction>),
+    /// A fact has the same words and other parts. Its id follows from the words, so the statement becomes no fact, and it is no source of that one.
+    OtherParts {
+        /// The fact, and what its words state there.
+        known: Contradiction,
+        /// Both cannot hold, since the predicate has one value at a time.
+        is_contradiction: bool,
+    },
 }
 
 /// Decides what becomes of a statement. `stored` has the facts with its normal form, and those with its subject and predicate;
@@ -89,6 +96,14 @@ pub fn place(
     is_untrusted: bool,
     on: OnContradiction,
 ) -> Placement {
+    if let Some((fact, parts)) = in_same_words(statement, stored) {
+        let contradiction = contradiction(statement, fact, is_single, &[]);
+        let is_contradiction = contradiction.is_some();
+        let Triple { subject, predicate, value } = parts;
+        let reason = format!("its words state that {predicate:?} of {subject:?} is {value:?}");
+        let known = contradiction.unwrap_or(Contradiction { fact: fact.id, reason });
+        return Placement::OtherParts { known, is_contradiction };
+    }
     let same = same(statement, stored);
     let contradicted: Vec<(&Stored, Contradiction)> = stored
         .iter()
@@ -114,6 +129,13 @@ pub fn place(
         Some(same) => Placement::Same { fact: same.id, becomes: Some(state), contradictions, supersedes },
         None => Placement::New { state, contradictions, supersedes },
     }
+}
+
+/// The fact that has the statement's words with other parts than the statement.
+fn in_same_words<'a>(statement: &Statement, stored: &'a [Stored]) -> Option<(&'a Stored, &'a Triple)> {
+    let has_form = stored.iter().find(|fact| fact.has_form)?;
+    let (new, known) = (statement.triple_form()?, has_form.triple_form.as_ref()?);
+    (new != known).then_some((has_form, known))
 }
 
 /// The fact that states the same: by its triple or its normal form; one that holds before one that does not.

@@ -100,7 +100,7 @@ fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitPayload {
-    /// What is known, as a sentence.
+    /// What is known, as a sentence. Its words belong to one subject, predicate and value: the same words with others are refused.
     pub statement: String,
     /// What it is about; together with predicate and value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,8 +224,10 @@ impl Refused {
             KnowledgeError::NoSuchFact { .. } => "no_such_fact",
             KnowledgeError::Changed { .. } | KnowledgeError::PreviewChanged { .. } => "changed",
             KnowledgeError::Unchanged { .. } => "unchanged",
-            KnowledgeError::Contradicts(_) => "contradicts",
-            KnowledgeError::Predicate { .. } => "predicate",
+            KnowledgeError::NotDisputed { .. } => "not_disputed",
+            KnowledgeError::Contradicts(_) | KnowledgeError::OtherParts { is_contradiction: true, .. } => "contradicts",
+            KnowledgeError::OtherParts { is_contradiction: false, .. } => "other_parts",
+            KnowledgeError::Predicate { .. } | KnowledgeError::SeveralValues { .. } => "predicate",
             KnowledgeError::Missing { .. }
             | KnowledgeError::NotABase
             | KnowledgeError::InUse { .. }
@@ -246,7 +248,11 @@ impl Refused {
             | KnowledgeError::Io { .. } => return Err(error),
         };
         let message = error.to_string();
-        let contradictions = if let KnowledgeError::Contradicts(found) = error { found } else { Vec::new() };
+        let contradictions = match error {
+            KnowledgeError::Contradicts(found) => found,
+            KnowledgeError::OtherParts { known, is_contradiction: true } => vec![known],
+            _ => Vec::new(),
+        };
         Ok(Self { code: code.to_owned(), message, contradictions })
     }
 }

@@ -9,7 +9,7 @@ use super::KnowledgeBase;
 use super::error::KnowledgeError;
 use super::facts::{fact_of, invalidate, item_of, set_state};
 use super::graph;
-use super::history::{self, Entry};
+use super::history::{self, Entry, RevisionChange};
 use super::items::ItemId;
 use super::once::once;
 use crate::digest::sha256;
@@ -21,7 +21,7 @@ use crate::facts::{Fact, FactId, FactState, Statement};
 pub enum ChangeKind {
     /// It no longer holds.
     Invalidate,
-    /// A person has decided that it holds; what it contradicts no longer holds.
+    /// A person has decided that a disputed fact holds; what it contradicts no longer holds.
     Accept,
 }
 
@@ -94,7 +94,7 @@ impl KnowledgeBase {
     /// What a change would do; nothing is changed.
     ///
     /// # Errors
-    /// There is no such fact, the change would change nothing, or the base cannot be read.
+    /// There is no such fact, the change would change nothing, an invalid fact is to be accepted, or the base cannot be read.
     pub async fn preview(&self, request: &ChangeRequest) -> Result<Preview, KnowledgeError> {
         let (kind, fact) = (request.kind, request.fact);
         self.read(move |connection| preview(connection, kind, fact)).await
@@ -129,6 +129,10 @@ fn preview(connection: &Connection, kind: ChangeKind, fact: FactId) -> Result<Pr
         return Err(KnowledgeError::Unchanged { id: fact, state: to });
     }
     if kind == ChangeKind::Accept {
+        // What was submitted since it became invalid was not compared with it.
+        if facts[0].1.from == FactState::Invalid {
+            return Err(KnowledgeError::NotDisputed { id: fact });
+        }
         for other in contradicted(connection, item)? {
             facts.push((other, changed(connection, other, FactState::Invalid)?));
         }
@@ -148,12 +152,17 @@ fn changed(connection: &Connection, item: ItemId, to: FactState) -> Result<Chang
     Ok(ChangedFact { fact: id, revision, statement, from: state, to })
 }
 
-/// The facts that contradict one and have not been invalidated, by the contradictions that were found when either was submitted.
+/// The facts that contradict one and have not been invalidated: by the contradictions that were found when either was submitted, and because its
+/// predicate has one value at a time, which may have been declared since.
 fn contradicted(connection: &Connection, item: ItemId) -> Result<Vec<ItemId>, KnowledgeError> {
     let mut find = connection.prepare_cached(
         "SELECT f.item FROM kb_facts f
          WHERE f.state <> 'invalid' AND f.item IN (
              SELECT other FROM kb_contradictions WHERE item = ?1 UNION SELECT item FROM kb_contradictions WHERE other = ?1
+             UNION SELECT o.item FROM kb_facts a JOIN kb_predicates p ON p.namespace = a.namespace AND p.form = a.predicate_form
+                 JOIN kb_facts o ON o.namespace = a.namespace AND o.subject_form = a.subject_form
+                     AND o.predicate_form = a.predicate_form AND o.value_form <> a.value_form
+                 WHERE a.item = ?1 AND p.is_single
          ) ORDER BY f.item",
     )?;
     let items = find.query_map([item], |row| row.get(0))?;
@@ -204,7 +213,7 @@ fn apply(
         match (changed.to, changed.fact == *fact) {
             (FactState::Invalid, is_named) => {
                 let reason = if is_named { reason } else { &accepted };
-                let change = if is_named { "invalidated" } else { "superseded" };
+                let change = if is_named { RevisionChange::Invalidated } else { RevisionChange::Superseded };
                 invalidate(connection, changed.fact, &Entry { change, by, run: run.as_deref(), reason }, now)?;
             }
             (FactState::Current | FactState::Disputed, _) => {
@@ -212,7 +221,8 @@ fn apply(
                 let of_fact = fact_of(connection, item)?;
                 let statement = Statement::new(&of_fact.statement, of_fact.triple)?;
                 graph::add_fact(connection, item, &of_fact.namespace, &statement, &[])?;
-                history::add(connection, item, &Entry { change: "accepted", by, run: run.as_deref(), reason }, now)?;
+                let entry = Entry { change: RevisionChange::Accepted, by, run: run.as_deref(), reason };
+                history::add(connection, item, &entry, now)?;
             }
         }
         if *kind == ChangeKind::Accept && changed.fact != *fact {

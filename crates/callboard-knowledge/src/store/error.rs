@@ -107,6 +107,14 @@ pub enum KnowledgeError {
         /// Its state.
         state: FactState,
     },
+    /// A person decides whether a disputed fact holds, and this one no longer does.
+    #[error(
+        "{id} is invalid, and disputed facts alone are accepted; nothing was changed: submit its statement again, and it is compared with what holds now"
+    )]
+    NotDisputed {
+        /// Which fact.
+        id: FactId,
+    },
     /// What a change would do is not what was shown.
     #[error("what the change of {id} does is no longer what was shown; nothing was changed: look at it again")]
     PreviewChanged {
@@ -116,6 +124,17 @@ pub enum KnowledgeError {
     /// A statement contradicts current facts, and was to be refused then.
     #[error("it contradicts {}: nothing was changed", listed(.0))]
     Contradicts(Vec<Contradiction>),
+    /// A fact has the words of a statement with another subject, predicate or value.
+    #[error(
+        "{} {} in the same words ({}): nothing was changed; write a statement that says what differs",
+        if *.is_contradiction { "it contradicts" } else { "it has other parts than" }, .known.fact, .known.reason
+    )]
+    OtherParts {
+        /// The fact, and what its words state there.
+        known: Contradiction,
+        /// Whether both cannot hold.
+        is_contradiction: bool,
+    },
     /// A predicate is declared otherwise.
     #[error("the predicate {predicate:?} is declared to have {} at a time; a person changes that with `callboard kb predicate`", values(*.is_single))]
     Predicate {
@@ -123,6 +142,17 @@ pub enum KnowledgeError {
         predicate: String,
         /// Whether it has one value at a time.
         is_single: bool,
+    },
+    /// A predicate is to have one value at a time, and current facts have several.
+    #[error(
+        "the predicate {predicate:?} has several values at a time: {} hold; nothing was changed: invalidate all but one of each subject, and repeat it",
+        .facts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    SeveralValues {
+        /// The predicate.
+        predicate: String,
+        /// Facts of one subject that have different values.
+        facts: Vec<FactId>,
     },
     /// Anything else that SQLite reports.
     #[error("the base reports: {0}")]

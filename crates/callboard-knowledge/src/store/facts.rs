@@ -139,6 +139,7 @@ pub(super) fn set_state(
     state: FactState,
     now: Timestamp,
 ) -> Result<(), KnowledgeError> {
+    let now = history::time_of_change(connection, item, now)?;
     let mut before = connection.prepare_cached("SELECT state FROM kb_facts WHERE item = ?1")?;
     let was = before.query_row([item], |row| self::state(row, 0))?;
     match (was, state) {

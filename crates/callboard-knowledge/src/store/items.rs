@@ -74,7 +74,8 @@ fn move_between(
     let delete = format!("INSERT INTO {from} ({from}, rowid, title, names, body) SELECT 'delete', * FROM ({columns})");
     connection.prepare_cached(&delete)?.execute([item])?;
     connection
-        .prepare_cached("UPDATE kb_items SET ended_at = ?2 WHERE id = ?1")?
+        // The clock may have been set back since the row began.
+        .prepare_cached("UPDATE kb_items SET ended_at = max(?2, since) WHERE id = ?1")?
         .execute(params![item, ended_at.map(millis)])?;
     connection.prepare_cached(&format!("INSERT INTO {to} (rowid, title, names, body) {columns}"))?.execute([item])?;
     Ok(())

@@ -35,7 +35,7 @@ pub use documents::{NewDocument, NewPassage, Removed, Written};
 pub(crate) use documents::{PassageGraph, SUMMARY};
 pub use error::KnowledgeError;
 use frequencies::Frequencies;
-pub use history::Revision;
+pub use history::{Revision, RevisionChange};
 use lock::Lock;
 pub use restoring::Restored;
 use staging::Staging;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::KnowledgeBase;
 use super::error::KnowledgeError;
-use super::facts::{compared, declared, fact_of, id_of, invalidate, item_of, named, revision, set_state};
+use super::facts::{compared, declared, fact_id, fact_of, id_of, invalidate, item_of, named, revision, set_state};
 use super::graph;
-use super::history::{self, Entry};
+use super::history::{self, Entry, RevisionChange};
 use super::items::{self, ItemId, NewItem, millis};
 use super::once::once;
 use crate::entities::Named;
@@ -52,13 +52,24 @@ pub struct Submitted {
     pub contradictions: Vec<Contradiction>,
     /// Facts that have become invalid by it.
     pub superseded: Vec<FactId>,
+    /// The fact was known without subject, predicate and value, and stays so: those of the submission are not kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_parts: bool,
+}
+
+impl Submitted {
+    fn new(fact: Fact, statement: &Statement) -> Self {
+        let lacks_parts = statement.triple().is_some() && fact.triple.is_none();
+        Self { fact, is_new: false, contradictions: Vec::new(), superseded: Vec::new(), lacks_parts }
+    }
 }
 
 impl KnowledgeBase {
     /// Submits a statement: a new fact, or another source of the same one. Everything that follows from it is changed with it.
     ///
     /// # Errors
-    /// It was to be refused if it contradicts current facts; a fact that was read for it has changed; its predicate is declared otherwise;
+    /// It was to be refused if it contradicts current facts; a fact has the same words with other parts; a fact that was read for it has changed;
+    /// its predicate is declared otherwise, or is to have one value while current facts have several;
     /// the base cannot be changed.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, KnowledgeError> {
         self.write(move |connection, now| {
@@ -67,10 +78,10 @@ impl KnowledgeBase {
         .await
     }
 
-    /// Declares whether a predicate has one value at a time. Facts that contradict each other by it stay as they are.
+    /// Declares whether a predicate has one value at a time.
     ///
     /// # Errors
-    /// The base cannot be changed.
+    /// It is to have one, and current facts of one subject have several; the base cannot be changed.
     pub async fn declare_predicate(
         &self,
         namespace: &str,
@@ -89,12 +100,6 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         if has != read {
             return Err(KnowledgeError::Changed { id, has, read });
         }
-    }
-    if submission.key.is_some()
-        && let Some(item) = submitted_before(connection, statement.id(namespace), source)?
-    {
-        let (contradictions, superseded) = (Vec::new(), Vec::new());
-        return Ok(Submitted { fact: fact_of(connection, item)?, is_new: false, contradictions, superseded });
     }
     let is_single = match (declared(connection, namespace, statement)?, statement.triple_form()) {
         (Some(false), Some(triple)) if submission.is_single => {
@@ -115,8 +120,17 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     }
     let source = Source { at: now, ..source.clone() };
     let placed = place(statement, &stored, is_single, judged, source.is_untrusted, *on_contradiction);
+    if submission.key.is_some()
+        && !matches!(placed, Placement::OtherParts { .. })
+        && let Some(item) = submitted_before(connection, statement.id(namespace), &source)?
+    {
+        return Ok(Submitted::new(fact_of(connection, item)?, statement));
+    }
     let (item, state, is_new, contradictions, supersedes) = match placed {
         Placement::Refused(contradictions) => return Err(KnowledgeError::Contradicts(contradictions)),
+        Placement::OtherParts { known, is_contradiction } => {
+            return Err(KnowledgeError::OtherParts { known, is_contradiction });
+        }
         Placement::New { state, contradictions, supersedes } => {
             (insert(connection, namespace, statement, state, now)?, Some(state), true, contradictions, supersedes)
         }
@@ -136,9 +150,9 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     let why = contradictions.iter().map(|contradiction| &*contradiction.reason).collect::<Vec<_>>().join("; ");
     if is_new || state.is_some() || is_kept {
         let change = match (is_new, state) {
-            (true, _) => "submitted",
-            (false, Some(_)) => "submitted again",
-            (false, None) => "another source",
+            (true, _) => RevisionChange::Submitted,
+            (false, Some(_)) => RevisionChange::SubmittedAgain,
+            (false, None) => RevisionChange::AnotherSource,
         };
         history::add(
             connection,
@@ -158,14 +172,28 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     let id = id_of(connection, item)?;
     for &superseded in &supersedes {
         let reason = format!("superseded by {id}");
-        let entry = Entry { change: "superseded", by: &source.by, run: source.run.as_deref(), reason: &reason };
+        let change = RevisionChange::Superseded;
+        let entry = Entry { change, by: &source.by, run: source.run.as_deref(), reason: &reason };
         invalidate(connection, superseded, &entry, now)?;
         graph::add_supersession(connection, item, namespace, id, superseded)?;
     }
-    Ok(Submitted { fact: fact_of(connection, item)?, is_new, contradictions, superseded: supersedes })
+    let submitted = Submitted::new(fact_of(connection, item)?, statement);
+    Ok(Submitted { is_new, contradictions, superseded: supersedes, ..submitted })
 }
 
 fn declare(connection: &Connection, namespace: &str, form: &str, is_single: bool) -> Result<(), KnowledgeError> {
+    if is_single {
+        let mut find = connection.prepare_cached(
+            "SELECT f.fact FROM kb_facts f WHERE f.namespace = ?1 AND f.predicate_form = ?2 AND f.state = 'current' AND EXISTS (
+                 SELECT 1 FROM kb_facts o WHERE o.namespace = ?1 AND o.subject_form = f.subject_form
+                     AND o.predicate_form = ?2 AND o.state = 'current' AND o.value_form <> f.value_form
+             ) ORDER BY f.item LIMIT 10",
+        )?;
+        let facts = find.query_map([namespace, form], |row| fact_id(row, 0))?.collect::<Result<Vec<FactId>, _>>()?;
+        if !facts.is_empty() {
+            return Err(KnowledgeError::SeveralValues { predicate: form.to_owned(), facts });
+        }
+    }
     connection
         .prepare_cached(
             "INSERT INTO kb_predicates (namespace, form, is_single) VALUES (?1, ?2, ?3)

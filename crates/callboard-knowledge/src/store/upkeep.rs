@@ -6,11 +6,14 @@ use std::time::Duration;
 use std::{fs, io};
 
 use rusqlite::backup::Backup;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::KnowledgeError;
+use super::facts::fact_id;
+use super::history::RevisionChange;
+use super::items::ItemId;
 use super::staging::Staging;
 use super::{KnowledgeBase, connect, schema};
 
@@ -45,38 +48,79 @@ pub struct Counts {
     pub edges: u64,
 }
 
-/// Each row is a rule that every base keeps: what would be wrong, and how to count where it is.
-const RULES: [(&str, &str); 6] = [
-    (
+/// A rule that every base keeps, and that every export keeps which is imported.
+struct Rule {
+    /// What is wrong where it is broken.
+    what: &'static str,
+    /// Selects the `item` of each row that breaks it, or null of what is no row that is searched. `{changes}` are the changes of facts.
+    broken: &'static str,
+}
+
+const fn rule(what: &'static str, broken: &'static str) -> Rule {
+    Rule { what, broken }
+}
+
+const RULES: [Rule; 11] = [
+    rule(
         "facts whose state and index differ",
-        "SELECT count(*) FROM kb_facts f JOIN kb_items i ON i.id = f.item
-         WHERE (f.state = 'invalid') <> (i.ended_at IS NOT NULL)",
+        "SELECT f.item FROM kb_facts f JOIN kb_items i ON i.id = f.item WHERE (f.state = 'invalid') <> (i.ended_at IS NOT NULL)",
     ),
-    (
+    rule(
         "facts without a source",
-        "SELECT count(*) FROM kb_facts f WHERE NOT EXISTS (SELECT 1 FROM kb_sources s WHERE s.item = f.item)",
+        "SELECT f.item FROM kb_facts f WHERE NOT EXISTS (SELECT 1 FROM kb_sources s WHERE s.item = f.item)",
     ),
-    (
+    rule(
         "facts whose history lacks their last revision",
-        "SELECT count(*) FROM kb_facts f
+        "SELECT f.item FROM kb_facts f
          WHERE NOT EXISTS (SELECT 1 FROM kb_history h WHERE h.item = f.item AND h.revision = f.revision)",
     ),
-    (
-        "facts that their statement does not find",
-        "SELECT count(*) FROM kb_facts f WHERE NOT EXISTS (SELECT 1 FROM kb_forms o WHERE o.item = f.item)",
+    rule(
+        "facts whose history has an unknown change",
+        "SELECT DISTINCT h.item FROM kb_history h WHERE h.change NOT IN ({changes})",
     ),
-    (
+    rule(
+        "facts whose history goes back in time",
+        "SELECT DISTINCT h.item FROM kb_history h
+         JOIN kb_history b ON b.item = h.item AND b.revision = h.revision - 1 WHERE b.at > h.at",
+    ),
+    // Not before it was submitted, and neither after its end nor after its last change.
+    rule(
+        "facts whose state holds since a time at which they did not have it",
+        "SELECT f.item FROM kb_facts f JOIN kb_items i ON i.id = f.item
+         WHERE f.valid_from < i.since OR f.valid_from > i.ended_at
+             OR EXISTS (SELECT 1 FROM kb_history h WHERE h.item = f.item AND h.revision = f.revision AND h.at < f.valid_from)",
+    ),
+    rule("rows that ended before they began", "SELECT id AS item FROM kb_items WHERE ended_at < since"),
+    rule(
+        "current facts of a predicate with one value at a time that have several (`callboard kb invalidate` all but one)",
+        "SELECT max(f.item) AS item FROM kb_facts f CROSS JOIN kb_predicates p ON p.namespace = f.namespace AND p.form = f.predicate_form
+         WHERE p.is_single AND f.state = 'current'
+         GROUP BY f.namespace, f.subject_form, f.predicate_form HAVING count(DISTINCT f.value_form) > 1",
+    ),
+    rule(
+        "facts that their statement does not find",
+        "SELECT f.item FROM kb_facts f WHERE NOT EXISTS (SELECT 1 FROM kb_forms o WHERE o.item = f.item)",
+    ),
+    rule(
         "edges that nothing supports",
-        "SELECT count(*) FROM kb_graph_edges e
+        "SELECT NULL AS item FROM kb_graph_edges e
          WHERE NOT EXISTS (SELECT 1 FROM kb_graph_provenance p WHERE p.edge = e.id AND p.deleted_at IS NULL)",
     ),
-    (
+    rule(
         "rows that have ended and still support the graph",
-        "SELECT count(*) FROM kb_items i WHERE i.ended_at IS NOT NULL AND (
+        "SELECT i.id AS item FROM kb_items i WHERE i.ended_at IS NOT NULL AND (
              EXISTS (SELECT 1 FROM kb_graph_provenance p WHERE p.item = i.id AND p.deleted_at IS NULL)
              OR EXISTS (SELECT 1 FROM kb_graph_mentions m WHERE m.item = i.id AND m.deleted_at IS NULL))",
     ),
 ];
+
+/// A rule that rows break.
+pub(super) struct Broken {
+    /// What is wrong, how often, and where.
+    pub(super) what: String,
+    /// The first row that breaks it.
+    pub(super) item: Option<ItemId>,
+}
 
 impl KnowledgeBase {
     /// What the base has.
@@ -157,7 +201,8 @@ pub(super) fn findings(connection: &Connection) -> Result<Vec<Finding>, Knowledg
         // Without their tables the rules cannot be counted.
         return Ok(findings);
     }
-    broken_rules(connection, &mut findings)?;
+    let broken = broken_rules(connection)?.into_iter();
+    findings.extend(broken.map(|Broken { what, .. }| Finding { what, is_repairable: false }));
     for (table, what) in [("kb_text", "what holds"), ("kb_text_past", "what held")] {
         let check = format!("INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)");
         match connection.execute(&check, []).map_err(KnowledgeError::from) {
@@ -172,15 +217,33 @@ pub(super) fn findings(connection: &Connection) -> Result<Vec<Finding>, Knowledg
     Ok(findings)
 }
 
-/// Adds the rules that rows break.
-pub(super) fn broken_rules(connection: &Connection, findings: &mut Vec<Finding>) -> Result<(), KnowledgeError> {
-    for (what, sql) in RULES {
-        let number: u64 = connection.query_row(sql, [], |row| row.get(0))?;
+/// The rules that rows break.
+pub(super) fn broken_rules(connection: &Connection) -> Result<Vec<Broken>, KnowledgeError> {
+    let changes = RevisionChange::ALL.map(|change| format!("'{}'", change.name())).join(", ");
+    let mut found = Vec::new();
+    for Rule { what, broken } in RULES {
+        let sql = format!("SELECT count(*), min(item) FROM ({})", broken.replace("{changes}", &changes));
+        let (number, item): (u64, Option<ItemId>) =
+            connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if number > 0 {
-            findings.push(Finding { what: format!("{what}: {number}"), is_repairable: false });
+            let which = item.map(|item| name_of(connection, item)).transpose()?.flatten();
+            let which = which.map(|which| format!(", such as {which}")).unwrap_or_default();
+            found.push(Broken { what: format!("{what}: {number}{which}"), item });
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+/// What a row is cited by.
+fn name_of(connection: &Connection, item: ItemId) -> Result<Option<String>, KnowledgeError> {
+    let mut fact = connection.prepare_cached("SELECT fact FROM kb_facts WHERE item = ?1")?;
+    if let Some(id) = fact.query_row([item], |row| fact_id(row, 0)).optional()? {
+        return Ok(Some(id.to_string()));
+    }
+    let mut passage = connection.prepare_cached(
+        "SELECT d.path || ':' || i.first_line FROM kb_items i JOIN kb_documents d ON d.id = i.document WHERE i.id = ?1",
+    )?;
+    Ok(passage.query_row([item], |row| row.get(0)).optional()?)
 }
 
 /// Adds what SQLite finds wrong with the file.

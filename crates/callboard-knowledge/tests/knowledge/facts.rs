@@ -1,7 +1,7 @@
 //! Facts: submitted, contradicted, invalidated, accepted, and their history.
 
 use callboard::env::Env;
-use callboard_knowledge::facts::{FactId, FactState, OnContradiction, Source};
+use callboard_knowledge::facts::{FactId, FactState, OnContradiction, Source, Statement, Triple};
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::store::{ChangeKind, ChangeRequest, Submission};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
@@ -38,11 +38,46 @@ async fn the_same_triple_in_other_words_is_the_same_fact_and_so_are_these_words_
     let base = Base::new();
     let first = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
     let mut other = single("Gate", "opens  at", "NINE");
-    other.statement =
-        callboard_knowledge::facts::Statement::new("Nine is when the gate opens.", other.statement.triple().cloned())
-            .unwrap();
+    other.statement = Statement::new("Nine is when the gate opens.", other.statement.triple().cloned()).unwrap();
     assert_eq!(base.base.submit(other).await.unwrap().fact.id, first.fact.id);
     assert_eq!(base.submit("nine is when the gate opens").await.fact.id, first.fact.id);
+}
+
+#[tokio::test]
+async fn the_same_words_with_another_value_are_refused_and_are_no_source() {
+    let base = Base::new();
+    let with = |is_single: bool, predicate: &str, value: &str| {
+        let (subject, predicate, value) = ("x".to_owned(), predicate.to_owned(), value.to_owned());
+        let words = format!("The {predicate} is 80.");
+        let statement = Statement::new(&words, Some(Triple { subject, predicate, value })).unwrap();
+        Submission { statement, is_single, on_contradiction: OnContradiction::Supersede, ..submission("x") }
+    };
+    for (predicate, is_single) in [("port", true), ("label", false)] {
+        let known = base.base.submit(with(is_single, predicate, "80")).await.unwrap().fact;
+        let run = Source { run: Some("run".to_owned()), turn: Some(1), ..source("ann") };
+        let keyed = Submission { key: Some(predicate.to_owned()), source: run, ..with(is_single, predicate, "81") };
+        for other in [with(is_single, predicate, "81"), keyed] {
+            let error = base.base.submit(other).await.unwrap_err();
+            let KnowledgeError::OtherParts { known: found, is_contradiction } = &error else { panic!("{error}") };
+            assert_eq!((found.fact, *is_contradiction), (known.id, is_single));
+            assert!(found.reason.contains("\"80\"") && error.to_string().contains("same words"), "{error}");
+        }
+        applied(&base, ChangeKind::Invalidate, known.id).await;
+        base.base.submit(with(is_single, predicate, "81")).await.unwrap_err();
+        let now = base.base.fact(known.id).await.unwrap();
+        assert_eq!((now.state, now.sources.len()), (FactState::Invalid, 1));
+        // The words alone are the fact.
+        let words = base.submit(&format!("the {predicate} is 80")).await;
+        assert_eq!((words.fact.id, words.fact.state, words.lacks_parts), (known.id, FactState::Current, false));
+    }
+}
+
+#[tokio::test]
+async fn parts_of_a_fact_that_was_known_without_them_are_not_kept_and_that_is_reported() {
+    let base = Base::new();
+    assert!(!base.submit("gate opens at nine").await.lacks_parts);
+    let again = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+    assert!(again.lacks_parts && again.fact.triple.is_none() && again.fact.sources.len() == 2, "{again:?}");
 }
 
 #[tokio::test]
@@ -58,7 +93,7 @@ async fn a_contradiction_is_reported_and_disputed_until_a_person_accepts_one() {
     assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Invalid);
     assert_eq!(base.base.fact(ten.fact.id).await.unwrap().state, FactState::Current);
     let log = base.base.log(nine.id).await.unwrap();
-    let changes: Vec<&str> = log.iter().map(|revision| &*revision.change).collect();
+    let changes: Vec<&str> = log.iter().map(|revision| revision.change.name()).collect();
     assert_eq!(changes, ["submitted", "superseded"]);
     assert!(log[1].reason.contains(&ten.fact.id.to_string()), "{log:?}");
 }
@@ -134,6 +169,24 @@ async fn an_invalidation_does_what_was_shown_or_nothing() {
 }
 
 #[tokio::test]
+async fn an_invalid_fact_is_not_accepted_and_is_compared_when_it_is_submitted_again() {
+    let base = Base::new();
+    let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
+    applied(&base, ChangeKind::Invalidate, nine.id).await;
+    // Was not compared with it, so that both would hold.
+    let ten = base.base.submit(single("gate", "opens at", "ten")).await.unwrap().fact;
+    assert_eq!(ten.state, FactState::Current);
+    let error = base.base.preview(&change(ChangeKind::Accept, nine.id)).await.unwrap_err();
+    assert!(matches!(error, KnowledgeError::NotDisputed { id } if id == nine.id), "{error}");
+    assert!(error.to_string().contains("submit its statement again"), "{error}");
+    assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Invalid);
+    let again = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+    assert_eq!((again.fact.id, again.fact.state), (nine.id, FactState::Disputed));
+    applied(&base, ChangeKind::Accept, nine.id).await;
+    assert_eq!(base.base.fact(ten.id).await.unwrap().state, FactState::Invalid);
+}
+
+#[tokio::test]
 async fn an_edge_goes_with_the_last_fact_that_supports_it() {
     let base = Base::new();
     let one = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
@@ -171,6 +224,57 @@ async fn a_fact_that_was_invalid_holds_again_once_it_is_submitted_again() {
     assert_eq!((again.fact.id, again.fact.state, again.fact.revision), (fact.id, FactState::Current, 3));
     let found = base.base.read_facts(ReadFacts::new("default", "gate open")).await.unwrap();
     assert_eq!(found.results.len(), 1);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_leaves_times_in_order() {
+    let base = Base::new();
+    base.clock.set(5_000);
+    let fact = base.submit("the gate is open").await.fact;
+    base.write("a.md", &[("One", "first")]).await;
+    base.clock.set(3_000);
+    base.submit("the gate is open").await;
+    applied(&base, ChangeKind::Invalidate, fact.id).await;
+    base.write("a.md", &[("Two", "second")]).await;
+    assert_eq!(base.base.check().await.unwrap(), []);
+    let again = base.submit("the gate is open").await.fact;
+    let times: Vec<u64> = base.base.log(fact.id).await.unwrap().iter().map(|change| change.at.as_millis()).collect();
+    assert_eq!((times, again.valid_from.as_millis()), (vec![5_000; 4], 5_000));
+    assert_eq!(base.base.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_predicate_whose_current_facts_have_several_values_is_not_declared_to_have_one() {
+    let base = Base::new();
+    let several = |subject: &str, value: &str| Submission { is_single: false, ..single(subject, "opens at", value) };
+    let nine = base.base.submit(several("gate", "nine")).await.unwrap().fact;
+    let ten = base.base.submit(several("gate", "ten")).await.unwrap().fact;
+    base.base.submit(several("door", "one")).await.unwrap();
+    for error in [
+        base.base.declare_predicate("default", "Opens at", true).await.unwrap_err(),
+        base.base.submit(single("wall", "opens at", "two")).await.unwrap_err(),
+    ] {
+        let KnowledgeError::SeveralValues { facts, .. } = &error else { panic!("{error}") };
+        assert_eq!(*facts, [nine.id, ten.id]);
+        assert!(error.to_string().contains("invalidate all but one"), "{error}");
+    }
+    applied(&base, ChangeKind::Invalidate, ten.id).await;
+    base.base.declare_predicate("default", "Opens at", true).await.unwrap();
+    assert_eq!(base.base.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_is_accepted_takes_the_place_of_values_that_were_submitted_before_its_predicate_had_one() {
+    let base = Base::new();
+    let several = |value: &str| Submission { is_single: false, ..single("gate", "opens at", value) };
+    let untrusted = Source { is_untrusted: true, ..source("mallory") };
+    let ten = base.base.submit(Submission { source: untrusted, ..several("ten") }).await.unwrap().fact;
+    let nine = base.base.submit(several("nine")).await.unwrap().fact;
+    base.base.declare_predicate("default", "opens at", true).await.unwrap();
+    applied(&base, ChangeKind::Accept, ten.id).await;
+    let states = [base.base.fact(ten.id).await.unwrap().state, base.base.fact(nine.id).await.unwrap().state];
+    assert_eq!(states, [FactState::Current, FactState::Invalid]);
+    assert_eq!(base.base.check().await.unwrap(), []);
 }
 
 #[tokio::test]

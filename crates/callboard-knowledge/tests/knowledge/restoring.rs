@@ -111,7 +111,7 @@ async fn what_is_no_sound_base_is_refused_and_the_base_stays_as_it_is() {
         (b"a text of some length, which is no database".repeat(100), "it is damaged (file is not a database)"),
         (whole[..whole.len() / 2].to_vec(), "it is damaged (database disk image is malformed)"),
         (edited("PRAGMA user_version = 99"), "the base has version 99, and this build knows versions up to"),
-        (edited("DELETE FROM kb_sources"), "it is damaged (facts without a source: 1)"),
+        (edited("DELETE FROM kb_sources"), "it is damaged (facts without a source: 1, such as fact-"),
         (edited(trigger), "it is damaged (the base has the trigger stolen, which no base has)"),
         (edited("DROP VIEW kb_current"), "it is damaged (the base lacks the view kb_current)"),
     ] {

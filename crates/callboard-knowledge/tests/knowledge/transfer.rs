@@ -9,6 +9,7 @@ use callboard_knowledge::facts::OnContradiction;
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::store::{ChangeKind, ChangeRequest, Counts, Submission};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::support::{Base, document, single, submission};
@@ -134,6 +135,65 @@ async fn an_export_that_was_changed_is_refused_by_its_hash_or_its_line() {
         let lines: Vec<String> = changed.lines().map(str::to_owned).collect();
         let error = refused(&empty, &signed(&lines)).await;
         assert!(error.contains(expected), "{from}: {error}");
+    }
+}
+
+/// Changes the first line of a kind for which `change` returns true; returns the text, and the number of the line.
+fn edited(text: &str, kind: &str, change: impl Fn(&mut Value) -> bool) -> (String, usize) {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let changed = lines.iter_mut().position(|line| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        let is_changed = value.get_mut(kind).is_some_and(&change);
+        *line = value.to_string();
+        is_changed
+    });
+    (signed(&lines), changed.unwrap() + 1)
+}
+
+#[tokio::test]
+async fn rows_that_break_a_rule_of_bases_are_refused_with_their_line_and_what_to_do() {
+    let (text, empty) = (exported(&filled().await).await, Base::new());
+    let at = |seconds: u64| Value::from(format!("1970-01-01T00:00:0{seconds}.000Z"));
+    let has_two = |fact: &Value| fact["history"].as_array().unwrap().len() == 2;
+    let is_ended = |row: &Value| !row["ended_at"].is_null();
+    let set = |place: &mut Value, value: Value| {
+        *place = value;
+        true
+    };
+    let burned = |fact: &mut Value| set(&mut fact["history"][0]["change"], "burned ".repeat(100_000).into());
+    let goes_back = |fact: &mut Value| has_two(fact) && set(&mut fact["history"][1]["at"], at(1));
+    let ends_early = |fact: &mut Value| is_ended(fact) && set(&mut fact["valid_from"], at(9));
+    let ends_first = |passage: &mut Value| is_ended(passage) && set(&mut passage["ended_at"], at(0));
+    let holds_too = |fact: &mut Value| {
+        let is_one = fact["triple"]["value"] == "one";
+        if is_one {
+            (fact["state"], fact["ended_at"], fact["history"][1]["state"]) =
+                ("current".into(), Value::Null, "current".into());
+        }
+        is_one
+    };
+    let of_base = "; correct it in the base that was exported, and export that again; nothing was imported";
+    let several = "current facts of a predicate with one value at a time that have several (`callboard kb invalidate` all but one): 1";
+    type Edit<'a> = &'a dyn Fn(&mut Value) -> bool;
+    let cases: [(&str, Edit<'_>, &str, &str); 5] = [
+        ("fact", &burned, "is no change of a fact: these are submitted,", "nothing was imported"),
+        ("fact", &goes_back, "facts whose history goes back in time: 1, such as fact-", of_base),
+        (
+            "fact",
+            &ends_early,
+            "facts whose state holds since a time at which they did not have it: 1, such as fact-",
+            of_base,
+        ),
+        ("passage", &ends_first, "rows that ended before they began: 1, such as ", of_base),
+        ("fact", &holds_too, several, of_base),
+    ];
+    for (kind, change, why, end) in cases {
+        let (text, line) = edited(&text, kind, change);
+        let error = refused(&empty, &text).await;
+        assert!(error.len() < 1_000 && error.contains(why) && error.ends_with(end), "{why}: {error}");
+        // Of two facts, either can be changed.
+        let line = if why == several { "line ".to_owned() } else { format!("line {line} of the export: ") };
+        assert!(error.starts_with(&line), "{line}: {error}");
     }
 }
 

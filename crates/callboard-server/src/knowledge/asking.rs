@@ -54,7 +54,7 @@ impl From<Refused> for Declined {
     fn from(refused: Refused) -> Self {
         let code = match &*refused.code {
             "no_such_fact" => ProblemCode::NotFound,
-            "changed" | "unchanged" | "contradicts" => ProblemCode::Conflict,
+            "changed" | "unchanged" | "not_disputed" | "contradicts" | "other_parts" => ProblemCode::Conflict,
             "untrusted" | "authority" | "needs_person" => ProblemCode::MissingScope,
             // The payload or the statement.
             _ => ProblemCode::Refused,

@@ -9,13 +9,14 @@ use super::Transferred;
 use super::lines::{Contradiction, Document, Entity, Fact, Graph, Line, Passage, Predicate, bytes_of};
 use super::whole::WholeExport;
 use crate::facts::{FactState, Statement};
+use crate::store::KnowledgeBase;
 use crate::store::error::KnowledgeError;
 use crate::store::facts::item_of;
 use crate::store::graph::join;
 use crate::store::items::{self, ItemId, millis};
 use crate::store::staging::parent;
 use crate::store::submission::{FactRow, MAX_SOURCES, insert_row, insert_source};
-use crate::store::{KnowledgeBase, upkeep};
+use crate::store::upkeep::{self, Broken};
 use crate::words::normalised;
 
 /// The most bytes of a namespace.
@@ -50,6 +51,8 @@ impl KnowledgeBase {
 /// Why a line is refused.
 enum Wrong {
     Line(String),
+    /// The row of a line before it breaks a rule of bases.
+    Row(ItemId, String),
     Base(KnowledgeError),
 }
 
@@ -86,20 +89,37 @@ pub(in crate::store) fn is_empty(connection: &Connection) -> Result<bool, Knowle
     Ok(!connection.query_row(rows, [], |row| row.get::<_, bool>(0))?)
 }
 
-fn import(connection: &Connection, export: WholeExport) -> Result<Transferred, KnowledgeError> {
+fn import(connection: &Connection, mut export: WholeExport) -> Result<Transferred, KnowledgeError> {
     if !is_empty(connection)? {
         return Err(KnowledgeError::NotEmpty);
     }
-    let mut importing = Importing::default();
-    export.for_each(|line, number| importing.add(connection, line).map_err(|wrong| at_line(wrong, number)))?;
-    Ok(importing.counts)
-}
-
-fn at_line(wrong: Wrong, line: u64) -> KnowledgeError {
-    match wrong {
-        Wrong::Line(why) => KnowledgeError::Export { line, why },
-        Wrong::Base(error) => error,
-    }
+    let (mut importing, mut refused) = (Importing::default(), None);
+    export.for_each(|line, number| {
+        let added = importing.add(connection, line);
+        added.or_else(|wrong| match wrong {
+            Wrong::Line(why) => Err(KnowledgeError::Export { line: number, why }),
+            Wrong::Row(item, why) => {
+                refused = Some((item, why));
+                Ok(())
+            }
+            Wrong::Base(error) => Err(error),
+        })
+    })?;
+    let Some((item, why)) = refused else { return Ok(importing.counts) };
+    let mut refused_at = export.lines();
+    export.for_each(|line, number| {
+        let of_line = match &line {
+            Line::Passage(it) => Some(it.item),
+            Line::Fact(it) => Some(it.item),
+            Line::Version(_) | Line::Entity(_) | Line::Document(_) => None,
+            Line::Contradiction(_) | Line::Predicate(_) | Line::End(_) => None,
+        };
+        if of_line == Some(item) {
+            refused_at = number;
+        }
+        Ok(())
+    })?;
+    Err(KnowledgeError::Export { line: refused_at, why })
 }
 
 impl Importing {
@@ -242,7 +262,7 @@ fn fact(connection: &Connection, fact: &Fact) -> Result<(), Wrong> {
                 item,
                 entry.revision,
                 millis(entry.at),
-                entry.change,
+                entry.change.name(),
                 entry.state.name(),
                 entry.by,
                 entry.run,
@@ -305,10 +325,12 @@ fn predicate(connection: &Connection, predicate: &Predicate) -> Result<(), Wrong
 
 /// Checks what no line shows alone.
 fn is_sound(connection: &Connection) -> Result<(), Wrong> {
-    let mut findings = Vec::new();
-    upkeep::broken_rules(connection, &mut findings)?;
-    if let Some(finding) = findings.first() {
-        return wrong(format!("the lines before it break a rule of bases: {}", finding.what));
+    if let Some(Broken { what, item }) = upkeep::broken_rules(connection)?.into_iter().next() {
+        let why = format!("{what}; correct it in the base that was exported, and export that again");
+        return Err(match item {
+            Some(item) => Wrong::Row(item, why),
+            None => Wrong::Line(why),
+        });
     }
     let mut each = connection.prepare("SELECT source, target FROM kb_graph_edges WHERE relation = 'supersedes'")?;
     let edges: Vec<(i64, i64)> = each.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;

@@ -9,6 +9,9 @@ use sha2::{Digest, Sha256};
 use super::lines::{Line, VERSION, hexadecimal, read_line};
 use crate::store::error::KnowledgeError;
 
+/// The most characters of what is wrong with the form of a line.
+const MAX_WHY: usize = 500;
+
 /// The text of an export whose lines and hash are right. It is in a file without a name, which goes when this is dropped. The rows of
 /// its lines are checked when it is imported.
 #[derive(Debug)]
@@ -80,7 +83,6 @@ impl WholeExport {
             }
             to.flush().map_err(failed)?;
             drop(to);
-            file.rewind().map_err(failed)?;
             let sha256 = hexadecimal(&hash.finalize());
             return Ok((Self { file, lines: number, sha256 }, from));
         }
@@ -99,15 +101,18 @@ impl WholeExport {
     }
 
     /// Calls `each` with each line and its number, until one is an error.
-    pub(super) fn for_each<E: From<KnowledgeError>>(
-        self,
-        mut each: impl FnMut(Line, u64) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let (mut from, mut text) = (BufReader::new(self.file), Vec::new());
+    pub(super) fn for_each(
+        &mut self,
+        mut each: impl FnMut(Line, u64) -> Result<(), KnowledgeError>,
+    ) -> Result<(), KnowledgeError> {
+        let at =
+            |error: io::Error| KnowledgeError::Export { line: 1, why: format!("it cannot be read again: {error}") };
+        self.file.rewind().map_err(at)?;
+        let (mut from, mut text) = (BufReader::new(&mut self.file), Vec::new());
         for number in 1..=self.lines {
             let at = |why| KnowledgeError::Export { line: number, why };
             if !read_line(&mut from, &mut text).map_err(at)? {
-                return Err(at("it is gone".to_owned()).into());
+                return Err(at("it is gone".to_owned()));
             }
             each(parsed(&text).map_err(at)?, number)?;
         }
@@ -116,7 +121,11 @@ impl WholeExport {
 }
 
 fn parsed(text: &[u8]) -> Result<Line, String> {
-    serde_json::from_slice(text).map_err(|error| format!("it is no line of an export: {error}"))
+    // The error has the text of an unknown name, whatever its length.
+    serde_json::from_slice(text).map_err(|error| {
+        let why: String = error.to_string().chars().take(MAX_WHY).collect();
+        format!("it is no line of an export: {why}")
+    })
 }
 
 /// The sections follow each other.
