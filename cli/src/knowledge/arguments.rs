@@ -130,9 +130,13 @@ pub(crate) struct Init {
     /// Ask nobody at the terminal: without it, people are asked what the files do not say
     #[arg(long, requires = "model")]
     pub(crate) no_input: bool,
-    /// What is found in these documents is untrusted input: a run that reads it needs consent for what it does afterwards
+    /// What is found in these documents is untrusted input: a run that reads it needs consent for what it does afterwards;
+    /// and so is what is new in this folder later
     #[arg(long)]
     pub(crate) untrusted: bool,
+    /// These documents are trusted, also those that an earlier `kb init --untrusted` has indexed: without it, they stay untrusted
+    #[arg(long, conflicts_with = "untrusted")]
+    pub(crate) trusted: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }

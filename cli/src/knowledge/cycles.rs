@@ -42,7 +42,11 @@ pub(super) struct Cycles<'a> {
 
 /// How it ended in this process.
 pub(super) enum Ended {
-    Result(Box<RunResult>),
+    Result {
+        result: Box<RunResult>,
+        /// The run was made by an earlier process.
+        is_continued: bool,
+    },
     /// The same command continues it; the page says what it waits for.
     Left(Page),
 }
@@ -61,6 +65,7 @@ impl Cycles<'_> {
         let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
         let board = agents.into_iter().fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
         let reachable = Reachable::start(&board, &people::Section::default()).await;
+        let is_continued = before.is_some();
         let run = match before {
             Some(id) => {
                 note(&format!("run {} is continued", short(id)));
@@ -93,7 +98,7 @@ impl Cycles<'_> {
         store.close_or_note().await;
         // It may end while the board shuts down.
         if let Some(result) = state.as_ref().and_then(State::result) {
-            return Ok(Ended::Result(Box::new((**result).clone())));
+            return Ok(Ended::Result { result: Box::new((**result).clone()), is_continued });
         }
         let exit = match followed? {
             Stopped::Ended => return Err(Failure::failed(format!("run {} was left by its store", short(run.id())))),

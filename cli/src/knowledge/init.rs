@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use callboard::messages::visible;
 use callboard_knowledge::cycles::{self, InitInputs, InitRequest, Initialised, Summaries};
-use callboard_knowledge::indexing::Indexed;
+use callboard_knowledge::indexing::{IndexError, Indexed, differing};
 use callboard_knowledge::provider::PROVIDER_AGENT;
+use callboard_knowledge::store::Trust;
 use serde_json::json;
 
 use crate::command_line::command_line;
@@ -48,7 +49,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         namespace: init.place.namespace.clone(),
         name: name.clone(),
         place: whole,
-        is_untrusted: init.untrusted,
+        trust: trust_of(init),
         provider: model.is_some().then(|| PROVIDER_AGENT.to_owned()),
         topics: init.topic.clone(),
         questions: questions.iter().map(|question| (*question).to_owned()).collect(),
@@ -69,13 +70,20 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     };
     let ended = run.run().await;
     let has_failed = match &ended {
-        Ok(Ended::Result(result)) => !result.outcome.is_finished(),
+        Ok(Ended::Result { result, .. }) => !result.outcome.is_finished(),
         Ok(Ended::Left(_)) => false,
         Err(_) => true,
     };
+    // A run that is continued has read its files earlier.
+    let differing = match &ended {
+        Ok(Ended::Result { is_continued: true, .. }) if !has_failed => {
+            Some(differing(&base, &request.namespace, &init.path, &request.name).await)
+        }
+        _ => None,
+    };
     end_after_board(base, is_new && has_failed).await;
     let result = match ended? {
-        Ended::Result(result) => result,
+        Ended::Result { result, .. } => result,
         Ended::Left(page) => return Ok(page),
     };
     if !result.outcome.is_finished() {
@@ -85,8 +93,18 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
     let Initialised { indexed, summaries } = &done;
     let mut json = json!(indexed);
     json["summaries"] = json!(summaries);
+    json["changed_meanwhile"] = 0.into();
     let text = format!("{}{}", text(indexed), summaries.as_ref().map(written).unwrap_or_default());
     let mut remarks = remarks(&done);
+    if indexed.kept_untrusted > 0 {
+        let line = with_namespace(format!("kb init {} --trusted", quoted_path(&init.path)), &init.place.namespace);
+        let line = command_line(&line, stores.named());
+        remarks.push_str(&kept_untrusted(indexed.kept_untrusted, &line));
+    }
+    if let Some(differing) = differing {
+        json["changed_meanwhile"] = differing.as_ref().map_or(serde_json::Value::Null, |files| json!(files));
+        remarks.push_str(&changed(differing, &line_of(init, &stores)));
+    }
     if is_new && is_served(&stores).await {
         remarks.push_str("the server that runs for this project has begun without a base: stop and start it again, and it serves this one\n");
     }
@@ -103,10 +121,42 @@ async fn of_gone(stores: &Stores, init: &Init) -> Option<String> {
     Some(format!("the base has {documents} of it; to end {them}: {}", command_line(&line, stores.named())))
 }
 
+/// How many documents are untrusted as before, with the command that trusts them.
+fn kept_untrusted(documents: usize, line: &str) -> String {
+    let documents = count(documents, "document");
+    format!(
+        "untrusted as before, or because their folder was indexed with --untrusted: {documents}; to trust all of these files: {line}\n"
+    )
+}
+
+/// What is said of files that have changed since an initialisation read them.
+fn changed(differing: Result<usize, IndexError>, line: &str) -> String {
+    match differing {
+        Ok(0) => String::new(),
+        Ok(files) => {
+            format!(
+                "changed since this initialisation has read them: {}; to read them again: {line}\n",
+                count(files, "file")
+            )
+        }
+        Err(error) => {
+            format!("whether files have changed since they were read is not known: {}\n", visible(&error.to_string()))
+        }
+    }
+}
+
+fn trust_of(init: &Init) -> Trust {
+    match (init.untrusted, init.trusted) {
+        (true, _) => Trust::Untrusted,
+        (false, true) => Trust::Trusted,
+        (false, false) => Trust::AsBefore,
+    }
+}
+
 /// The command line that continues it.
 fn line_of(init: &Init, stores: &Stores) -> String {
     let mut line = format!("kb init {}", quoted_path(&init.path));
-    let Init { asked: Asked { model, models }, topic, untrusted, no_input, place, path: _ } = init;
+    let Init { asked: Asked { model, models }, topic, untrusted, trusted, no_input, place, path: _ } = init;
     let options = model.iter().map(|model| ("--model", quoted(model)));
     let options = options.chain(models.iter().map(|models| ("--models", quoted_path(models))));
     let options = options.chain(topic.iter().map(|topic| ("--topic", quoted(topic))));
@@ -114,7 +164,7 @@ fn line_of(init: &Init, stores: &Stores) -> String {
         let _ = write!(line, " {option} {value}");
     }
     let mut line = with_namespace(line, &place.namespace);
-    for (option, is_given) in [("--untrusted", *untrusted), ("--no-input", *no_input)] {
+    for (option, is_given) in [("--untrusted", *untrusted), ("--trusted", *trusted), ("--no-input", *no_input)] {
         line.push_str(&if is_given { format!(" {option}") } else { String::new() });
     }
     command_line(&line, stores.named())

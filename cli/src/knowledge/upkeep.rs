@@ -43,7 +43,7 @@ pub(super) async fn publish(publish: &Publish) -> Result<Page, Failure> {
     let ended = run.run().await;
     end_after_board(base, false).await;
     let result = match ended? {
-        Ended::Result(result) => result,
+        Ended::Result { result, .. } => result,
         Ended::Left(page) => return Ok(page),
     };
     if !result.outcome.is_finished() {

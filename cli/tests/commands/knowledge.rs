@@ -77,6 +77,50 @@ fn a_document_that_is_no_longer_trusted_is_marked_though_its_file_has_not_change
 }
 
 #[test]
+fn what_was_indexed_as_untrusted_stays_so_in_a_folder_around_it_until_it_is_trusted() {
+    let project = Project::new(&[("auth.md", "# Auth\n\nA token is checked.\n")]);
+    let file = |path: &str, text: &str| {
+        let path = project.folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    file("notes/mail/old.md", "# Old\n\nA badge is shown.\n");
+    file("notes/mail/kept.md", "# Kept\n\nA ladder is here.\n");
+    project.done(&["init", "notes/mail", "--untrusted"]);
+    // One is as it was, one has changed, and one is new, in a folder of its own.
+    file("notes/mail/old.md", "# Old\n\nThe badge is green.\n");
+    file("notes/mail/2/new.md", "# New\n\nThe wall is high.\n");
+    let is_untrusted = |word: &str| project.done(&["query", word]).lines().next().unwrap().ends_with("(untrusted)");
+    for path in ["notes", "."] {
+        let printed = project.kb(&["init", path]);
+        assert_eq!(printed.code, Some(0), "{}", printed.error);
+        let line = format!("3 documents; to trust all of these files: callboard kb init {path} --trusted\n");
+        let remark = format!("untrusted as before, or because their folder was indexed with --untrusted: {line}");
+        assert!(printed.error.contains(&remark), "{}", printed.error);
+        assert_eq!(["token", "badge", "ladder", "wall"].map(is_untrusted), [false, true, true, true]);
+    }
+    // Of the rest, a part is trusted, also what is new there.
+    project.done(&["init", "notes/mail/2", "--trusted"]);
+    file("notes/mail/2/more.md", "# More\n\nThe bell rings.\n");
+    let printed = project.kb(&["init", "notes", "--json"]);
+    assert_eq!(printed.json()["kept_untrusted"], 2, "{}", printed.error);
+    assert_eq!(["token", "badge", "wall", "bell"].map(is_untrusted), [false, true, false, false]);
+    // An export has it too.
+    project.done(&["export", "facts.jsonl"]);
+    project.done(&["import", "facts.jsonl", "--store", "other"]);
+    let other = project.kb(&["init", "notes", "--store", "other", "--json"]);
+    assert_eq!(other.json()["kept_untrusted"], 2, "{}", other.error);
+    let trusted = project.kb(&["init", "notes", "--trusted"]);
+    assert!(trusted.code == Some(0) && !trusted.error.contains("untrusted as before"), "{}", trusted.error);
+    assert_eq!(["token", "badge", "ladder", "wall", "bell"].map(is_untrusted), [false; 5]);
+    file("notes/mail/3.md", "# Three\n\nThe lamp is lit.\n");
+    project.done(&["init", "."]);
+    assert!(!is_untrusted("lamp"));
+    let both = project.kb(&["init", "notes", "--trusted", "--untrusted"]);
+    assert_eq!(both.code, Some(2), "{}", both.error);
+}
+
+#[test]
 fn what_cannot_be_indexed_is_named_with_the_reason() {
     let project = Project::new(&[("empty.md", ""), ("a.md", "# A\n")]);
     fs::write(project.folder.path().join("notes/picture.png"), [0x89, b'P', b'N', b'G', 0, 0, 0, 1, 2]).unwrap();
@@ -582,6 +626,9 @@ fn an_initialisation_with_a_model_that_was_killed_is_continued_by_the_same_comma
     assert_eq!(asked(&model.request())["task"], "Write a document");
     child.kill().unwrap();
     child.wait().unwrap();
+    // One file is another since it was read, and one is new.
+    fs::write(project.folder.path().join("notes/auth.md"), "# Auth\n\nA token is checked by the wall.\n").unwrap();
+    fs::write(project.folder.path().join("notes/more.md"), "# More\n").unwrap();
     // For the process that was killed.
     model.answers("{}");
     let claim = |text: &str| format!(r#"{{ "text": "{text}", "cites": ["notes/auth.md:1"] }}"#);
@@ -592,6 +639,9 @@ fn an_initialisation_with_a_model_that_was_killed_is_continued_by_the_same_comma
     let printed = ended(start());
     assert_eq!(printed.code, Some(0), "{}", printed.error);
     assert!(printed.error.contains("is continued"), "{}", printed.error);
+    let line = init.join(" ");
+    let changed = format!("read them: 2 files; to read them again: callboard {line}\n");
+    assert!(printed.error.contains(&changed), "{}", printed.error);
     assert!(printed.out.ends_with("1 document with 2 claims by the model\n"), "{}", printed.out);
     let tasks: Vec<_> = (0..4).map(|_| asked(&model.request())["task"].as_str().unwrap().to_owned()).collect();
     assert_eq!(tasks, ["Write a document", "Find what is missing", "Enrich a document", "Review documents"]);

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::{FileError, FileFound, LeftOut, ReadLimits, files, read_document};
-use crate::store::{KnowledgeBase, KnowledgeError, NewDocument, SUMMARY, Written};
+use crate::store::{KnowledgeBase, KnowledgeError, NewDocument, SUMMARY, Trust, Written};
 
 /// The most documents of a batch, and the most bytes of their files: what is in memory at once.
 const BATCH: usize = 64;
@@ -25,6 +25,9 @@ pub struct Indexed {
     /// How many of the documents are of files that are hidden or ignored: they were in the base already.
     #[serde(default)]
     pub ignored: usize,
+    /// Documents that are untrusted because they were so before ([`Trust::AsBefore`]).
+    #[serde(default)]
+    pub kept_untrusted: usize,
     /// Files that are not in the base or only in part, by the names that their documents have or would have, with the reasons: the first 1,000.
     pub left_out: Vec<(String, String)>,
     /// How many these are in all.
@@ -52,10 +55,16 @@ pub async fn index_folder(
     namespace: &str,
     folder: &Path,
     name: &str,
-    is_untrusted: bool,
+    trust: Trust,
     mut progress: impl FnMut(&Indexed),
 ) -> Result<Indexed, IndexError> {
-    let mut reading = FolderReading::new(name, is_untrusted);
+    let mut reading = FolderReading::new(name, trust);
+    match trust {
+        Trust::AsBefore => {}
+        Trust::Untrusted | Trust::Trusted => {
+            base.set_trust_of_folder(namespace, &reading.below, trust == Trust::Untrusted).await?;
+        }
+    }
     for found in files(folder) {
         if reading.take(found)? {
             reading.write(base, namespace).await?;
@@ -93,7 +102,7 @@ fn is_below(path: &str, folders: &[String]) -> bool {
 /// The files of a folder, as far as they are read.
 struct FolderReading {
     below: String,
-    is_untrusted: bool,
+    trust: Trust,
     limits: ReadLimits,
     indexed: Indexed,
     batch: Vec<NewDocument>,
@@ -108,10 +117,10 @@ struct FolderReading {
 }
 
 impl FolderReading {
-    fn new(name: &str, is_untrusted: bool) -> Self {
+    fn new(name: &str, trust: Trust) -> Self {
         Self {
             below: below(name),
-            is_untrusted,
+            trust,
             limits: ReadLimits::default(),
             indexed: Indexed::default(),
             batch: Vec::new(),
@@ -130,7 +139,7 @@ impl FolderReading {
                 left_out.iter().for_each(|why| self.indexed.leave_out(&document.path, why));
                 self.there.insert(document.path.clone());
                 self.bytes += size;
-                self.batch.push(NewDocument { is_untrusted: self.is_untrusted, ..document });
+                self.batch.push(document);
             }
             Err(error @ FileError::Folder { .. }) => return Err(error.into()),
             Err(error) => {
@@ -158,7 +167,7 @@ impl FolderReading {
 
     async fn write(&mut self, base: &KnowledgeBase, namespace: &str) -> Result<(), KnowledgeError> {
         self.bytes = 0;
-        write(base, namespace, std::mem::take(&mut self.batch), &mut self.indexed).await
+        write(base, namespace, std::mem::take(&mut self.batch), self.trust, &mut self.indexed).await
     }
 
     /// Whether it has come to the file of a document.
@@ -179,7 +188,7 @@ pub async fn index_file(
     namespace: &str,
     file: &Path,
     name: &str,
-    is_untrusted: bool,
+    trust: Trust,
 ) -> Result<Indexed, IndexError> {
     let limits = ReadLimits::default();
     let mut indexed = Indexed::default();
@@ -192,8 +201,7 @@ pub async fn index_file(
     match read {
         Ok(mut document) => {
             std::mem::take(&mut document.leaves_out).iter().for_each(|why| indexed.leave_out(name, why));
-            let document = NewDocument { is_untrusted, ..NewDocument::of(document, false) };
-            write(base, namespace, vec![document], &mut indexed).await?;
+            write(base, namespace, vec![NewDocument::of(document, false)], trust, &mut indexed).await?;
         }
         Err(FileError::LeftOut { why, .. }) => {
             indexed.leave_out(name, &why);
@@ -204,6 +212,43 @@ pub async fn index_file(
         Err(error) => return Err(error.into()),
     }
     Ok(indexed)
+}
+
+/// How many of the files of a folder differ from what the base has of them, because they have changed, are new or are gone; of a file, 1 or 0.
+///
+/// # Errors
+/// The folder or the base cannot be read.
+pub async fn differing(base: &KnowledgeBase, namespace: &str, path: &Path, name: &str) -> Result<usize, IndexError> {
+    if path.is_file() {
+        let name = &*of_file(name.to_owned());
+        let limits = ReadLimits::default();
+        let bytes = FileFound::named(path)?.read(&limits);
+        let now = bytes.ok().and_then(|bytes| read_document(name, &bytes, &limits).ok());
+        let known = base.hashes_below(namespace, name).await?;
+        return Ok(usize::from(known.get(name).map(Vec::as_slice) != now.as_ref().map(|document| &document.hash[..])));
+    }
+    let mut reading = FolderReading::new(name, Trust::AsBefore);
+    let mut known = base.hashes_below(namespace, &reading.below).await?;
+    let others: Vec<String> = known.keys().cloned().collect();
+    let mut differing = 0;
+    let mut compare = |reading: &mut FolderReading, found| {
+        reading.take(found)?;
+        for NewDocument { path, hash, .. } in reading.batch.drain(..) {
+            differing += usize::from(known.remove(&path).is_none_or(|known| known != hash));
+        }
+        Ok::<_, IndexError>(())
+    };
+    for found in files(path) {
+        compare(&mut reading, found)?;
+    }
+    for other in others {
+        if reading.has(&other) {
+            continue;
+        }
+        let Some(found) = FileFound::below(path, &other[reading.below.len()..]).transpose() else { continue };
+        compare(&mut reading, found)?;
+    }
+    Ok(differing + known.keys().filter(|path| !is_below(path, &reading.unread)).count())
 }
 
 fn read(
@@ -231,16 +276,16 @@ async fn write(
     base: &KnowledgeBase,
     namespace: &str,
     batch: Vec<NewDocument>,
+    trust: Trust,
     indexed: &mut Indexed,
 ) -> Result<(), KnowledgeError> {
     if batch.is_empty() {
         return Ok(());
     }
     indexed.documents += batch.len();
-    let Written { added, kept, ended } = base.write_documents(namespace, batch).await?;
-    indexed.written.added += added;
-    indexed.written.kept += kept;
-    indexed.written.ended += ended;
+    let (written, kept_untrusted) = base.write_files(namespace, batch, trust).await?;
+    indexed.written += written;
+    indexed.kept_untrusted += kept_untrusted;
     Ok(())
 }
 

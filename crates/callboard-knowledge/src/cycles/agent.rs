@@ -15,7 +15,7 @@ use super::types::{
 use super::writing::{enriched, gaps, reviewed, written};
 use crate::documents::files;
 use crate::indexing::{IndexError, Indexed, index_file, index_folder};
-use crate::store::{KnowledgeBase, KnowledgeError};
+use crate::store::{KnowledgeBase, KnowledgeError, Trust};
 
 /// The agent whose turns are the cycles of [`init_workflow`](super::init_workflow).
 pub const CYCLE_AGENT: &str = "knowledge-cycle";
@@ -89,7 +89,7 @@ impl Agent for CycleAgent {
 
 impl CycleAgent {
     async fn read_inputs(&self, turn: &Turn, request: InitRequest) -> Result<ReadInputs, TurnError> {
-        let InitRequest { namespace, name, place: _, is_untrusted, provider, topics, questions, follows_up } = request;
+        let InitRequest { namespace, name, place: _, trust, provider, topics, questions, follows_up } = request;
         let InitInputs { path, name: own } = &self.inputs;
         if name != *own {
             return Err(TurnError::terminal(format!("{name:?} is to be read, and this agent reads {own:?} alone")));
@@ -99,9 +99,9 @@ impl CycleAgent {
             return Err(TurnError::terminal(text));
         }
         let answers = answers(turn, questions).await?;
-        let is_untrusted = is_untrusted || turn.is_tainted();
+        let trust = if turn.is_tainted() { Trust::Untrusted } else { trust };
         let indexed = if path.is_file() {
-            index_file(&self.base, &namespace, path, own, is_untrusted).await
+            index_file(&self.base, &namespace, path, own, trust).await
         } else {
             let all = files(path).filter(Result::is_ok).count();
             turn.notice(&format!("reading {}: {all} {}", path.display(), if all == 1 { "file" } else { "files" }));
@@ -112,7 +112,7 @@ impl CycleAgent {
                     turn.notice(&format!("{} of {all} files are indexed", indexed.documents));
                 }
             };
-            index_folder(&self.base, &namespace, path, own, is_untrusted, progress).await
+            index_folder(&self.base, &namespace, path, own, trust, progress).await
         };
         let indexed = indexed.map_err(|error| match error {
             IndexError::Folder(error) => Terminal(error).into(),

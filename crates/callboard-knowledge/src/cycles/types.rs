@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::indexing::Indexed;
 use crate::intents::Claim;
+use crate::store::Trust;
 
 /// The topics that documents are written about, if the request has none.
 pub const TOPICS: [&str; 8] = [
@@ -51,9 +52,9 @@ pub struct InitRequest {
     /// request then continues none of another folder.
     #[serde(default)]
     pub place: String,
-    /// What is found in the documents is untrusted input.
+    /// Whether what is found in the documents is untrusted input.
     #[serde(default)]
-    pub is_untrusted: bool,
+    pub trust: Trust,
     /// The agent of the board that a language model is asked through. Without one, the files are indexed and linked, and nothing is written
     /// about them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! Documents of a base: their passages are searched, and what they name is in the graph.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use std::ops::{AddAssign, RangeInclusive};
 
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -71,6 +72,20 @@ impl NewDocument {
     }
 }
 
+/// Whether files that are indexed are trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// As before: what is untrusted stays so, and so does what is new in a folder that was indexed as untrusted. Anything else that is new is
+    /// trusted.
+    #[default]
+    AsBefore,
+    /// Nobody vouches for them, nor for what is in their folder later.
+    Untrusted,
+    /// Somebody vouches for them, and for what is in their folder later, whatever they were before.
+    Trusted,
+}
+
 /// What a document changed in the base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
@@ -80,6 +95,14 @@ pub struct Written {
     pub kept: usize,
     /// Passages that are no longer in the document.
     pub ended: usize,
+}
+
+impl AddAssign for Written {
+    fn add_assign(&mut self, Self { added, kept, ended }: Self) {
+        self.added += added;
+        self.kept += kept;
+        self.ended += ended;
+    }
 }
 
 impl KnowledgeBase {
@@ -96,12 +119,81 @@ impl KnowledgeBase {
         self.write(move |connection, now| {
             let mut written = Written::default();
             for document in &documents {
-                let Written { added, kept, ended } = write(connection, &namespace, document, now)?;
-                written.added += added;
-                written.kept += kept;
-                written.ended += ended;
+                written += write(connection, &namespace, document, now)?;
             }
             Ok(written)
+        })
+        .await
+    }
+
+    /// Indexes files as [`KnowledgeBase::write_documents`] does, whatever their own fields have of trust. Returns how many are untrusted because
+    /// they were so before.
+    pub(crate) async fn write_files(
+        &self,
+        namespace: &str,
+        mut files: Vec<NewDocument>,
+        trust: Trust,
+    ) -> Result<(Written, usize), KnowledgeError> {
+        let namespace = namespace.to_owned();
+        self.write(move |connection, now| {
+            let (mut written, mut kept_untrusted) = (Written::default(), 0);
+            for file in &mut files {
+                file.is_untrusted = match trust {
+                    Trust::AsBefore => was_untrusted(connection, &namespace, &file.path)?,
+                    Trust::Untrusted => true,
+                    Trust::Trusted => false,
+                };
+                kept_untrusted += usize::from(trust == Trust::AsBefore && file.is_untrusted);
+                written += write(connection, &namespace, file, now)?;
+            }
+            Ok((written, kept_untrusted))
+        })
+        .await
+    }
+
+    /// The hashes of the documents below a folder, by their paths.
+    pub(crate) async fn hashes_below(
+        &self,
+        namespace: &str,
+        folder: &str,
+    ) -> Result<BTreeMap<String, Vec<u8>>, KnowledgeError> {
+        let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
+        self.read(move |connection| {
+            let mut find =
+                connection.prepare("SELECT path, hash FROM kb_documents WHERE namespace = ?1 AND hash <> x''")?;
+            let rows = find.query_map([&namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let documents: BTreeMap<String, Vec<u8>> = rows.collect::<Result<_, _>>()?;
+            Ok(documents.into_iter().filter(|(path, _)| is_below(path, &folder)).collect())
+        })
+        .await
+    }
+
+    /// Keeps whether files are trusted that are indexed in a folder later. Its path ends with a slash; the one of the project is empty.
+    pub(crate) async fn set_trust_of_folder(
+        &self,
+        namespace: &str,
+        folder: &str,
+        is_untrusted: bool,
+    ) -> Result<(), KnowledgeError> {
+        let (namespace, folder) = (namespace.to_owned(), folder.to_owned());
+        self.write(move |connection, now| {
+            let mut find = connection.prepare("SELECT id, path FROM kb_documents WHERE namespace = ?1 AND path LIKE '%/'")?;
+            let rows = find.query_map([&namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            for row in rows.collect::<Result<Vec<(i64, String)>, _>>()? {
+                if is_below(&row.1, &folder) {
+                    connection
+                        .prepare_cached("UPDATE kb_documents SET is_untrusted = ?2 WHERE id = ?1")?
+                        .execute(params![row.0, is_untrusted])?;
+                }
+            }
+            let path = if folder.is_empty() { PROJECT } else { &*folder };
+            connection
+                .prepare_cached(
+                    "INSERT INTO kb_documents (namespace, path, title, hash, read_at, is_untrusted) VALUES (?1, ?2, '', x'', ?3, ?4)
+                     ON CONFLICT (namespace, path) DO UPDATE SET is_untrusted = excluded.is_untrusted",
+                )?
+                .execute(params![namespace, path, millis(now), is_untrusted])?;
+            Ok(())
         })
         .await
     }
@@ -163,15 +255,20 @@ impl KnowledgeBase {
     }
 }
 
-/// The documents below a folder, with their paths. What is elsewhere, and what a model wrote, is not below the folder without a name.
+/// The documents below a folder, with their paths.
 fn below(connection: &Connection, namespace: &str, folder: &str) -> Result<Vec<(i64, String)>, KnowledgeError> {
     let mut find =
         connection.prepare("SELECT id, path FROM kb_documents WHERE namespace = ?1 AND hash <> x'' ORDER BY id")?;
     let rows = find.query_map([namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut documents: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
-    let is_apart = |path: &str, apart| path.starts_with(apart) != folder.starts_with(apart);
-    documents.retain(|(_, path)| path.starts_with(folder) && !is_apart(path, SUMMARY) && !is_apart(path, "/"));
+    documents.retain(|(_, path)| is_below(path, folder));
     Ok(documents)
+}
+
+/// Whether a document is below a folder. What is elsewhere, and what a model wrote, is not below the folder without a name.
+fn is_below(path: &str, folder: &str) -> bool {
+    let is_apart = |apart| path.starts_with(apart) != folder.starts_with(apart);
+    path.starts_with(folder) && !is_apart(SUMMARY) && !is_apart("/")
 }
 
 /// What a passage adds to the graph beside what was found when it was indexed.
@@ -217,6 +314,23 @@ impl KnowledgeBase {
         })
         .await
     }
+}
+
+/// The path of the row of the project's own folder, where it was indexed as trusted or untrusted. The paths of rows of folders end with a slash.
+/// They have no passages and no hash, as the rows of documents that have ended.
+const PROJECT: &str = "./";
+
+/// Whether a file was untrusted when it was indexed last. Of one that is new, whether its folder was, or the nearest folder above that was indexed
+/// as trusted or untrusted.
+fn was_untrusted(connection: &Connection, namespace: &str, path: &str) -> Result<bool, KnowledgeError> {
+    let project = (!path.starts_with('/')).then_some(PROJECT);
+    let folders = path.match_indices('/').rev().map(|(end, _)| &path[..=end]);
+    for known in std::iter::once(path).chain(folders).chain(project) {
+        if let Some((_, _, is_untrusted)) = find(connection, namespace, known)? {
+            return Ok(is_untrusted);
+        }
+    }
+    Ok(false)
 }
 
 fn write(

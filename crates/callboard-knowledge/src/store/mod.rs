@@ -31,7 +31,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 pub use changes::{Applied, ChangeKind, ChangeRequest, ChangedFact, EdgeOfGraph, Preview};
-pub use documents::{NewDocument, NewPassage, Removed, Written};
+pub use documents::{NewDocument, NewPassage, Removed, Trust, Written};
 pub(crate) use documents::{PassageGraph, SUMMARY};
 pub use error::KnowledgeError;
 use frequencies::Frequencies;

@@ -12,6 +12,7 @@ use callboard_knowledge::cycles::{
 };
 use callboard_knowledge::indexing::index_folder;
 use callboard_knowledge::search::ReadFacts;
+use callboard_knowledge::store::Trust;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -225,8 +226,8 @@ async fn documents_of_a_folder_end_with_what_the_model_wrote_about_it() {
         let board = board(&base, model).await;
         done(&board, &request()).await;
         let docs = base.folder.path().join("docs");
-        index_folder(&base.base, "default", &docs, "docs-2", false, |_| {}).await.unwrap();
-        index_folder(&base.base, "default", &docs, "/docs", false, |_| {}).await.unwrap();
+        index_folder(&base.base, "default", &docs, "docs-2", Trust::AsBefore, |_| {}).await.unwrap();
+        index_folder(&base.base, "default", &docs, "/docs", Trust::AsBefore, |_| {}).await.unwrap();
         assert_eq!(documents_of(&base.base, "default", name).await.unwrap(), if name.is_empty() { 4 } else { 2 });
         let ended = end_documents(&base.base, "default", name).await.unwrap();
         assert_eq!(ended.documents, if name.is_empty() { 6 } else { 4 });
@@ -260,10 +261,16 @@ async fn what_is_written_from_untrusted_input_is_untrusted() {
     let base = Base::new();
     let (model, _) = model(usual);
     let board = board(&base, model).await;
-    done(&board, &InitRequest { is_untrusted: true, ..request() }).await;
-    let found = base.base.read_facts(ReadFacts::new("default", "gate part of the wall")).await.unwrap();
-    let summaries: Vec<_> = found.results.iter().filter(|result| result.cite.starts_with("summary:")).collect();
-    assert!(!summaries.is_empty() && summaries.iter().all(|result| result.is_untrusted), "{found:?}");
+    // Also when the documents are read again, which are untrusted as before.
+    for (trust, expected) in [(Trust::Untrusted, true), (Trust::AsBefore, true), (Trust::Trusted, false)] {
+        done(&board, &InitRequest { trust, ..request() }).await;
+        let found = base.base.read_facts(ReadFacts::new("default", "gate part of the wall")).await.unwrap();
+        let summaries: Vec<_> = found.results.iter().filter(|result| result.cite.starts_with("summary:")).collect();
+        assert!(
+            !summaries.is_empty() && summaries.iter().all(|result| result.is_untrusted == expected),
+            "{trust:?}: {found:?}"
+        );
+    }
     board.shutdown().await;
 }
 

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use callboard::env::Env;
 use callboard_knowledge::indexing::index_folder;
-use callboard_knowledge::store::{ChangeKind, ChangeRequest};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, Trust};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use tempfile::TempDir;
 
@@ -48,7 +48,7 @@ async fn work(role: &str, folder: &Path, inputs: &Path) {
     let base = KnowledgeBase::create(&path, &env()).unwrap();
     match role {
         "init" => {
-            index_folder(&base, "default", &inputs.join("notes"), "notes", false, |_| {}).await.unwrap();
+            index_folder(&base, "default", &inputs.join("notes"), "notes", Trust::AsBefore, |_| {}).await.unwrap();
         }
         "import" => {
             let export = io::BufReader::new(fs::File::open(inputs.join("export.jsonl")).unwrap());
