@@ -118,6 +118,7 @@ pub(super) fn failure(error: &KnowledgeError) -> Failure {
     let exit = match error {
         KnowledgeError::Missing { .. } | KnowledgeError::NoSuchFact { .. } => Exit::NotFound,
         KnowledgeError::Fact(_) => Exit::Usage,
+        KnowledgeError::ReadOnly => Exit::Denied,
         KnowledgeError::Busy
         | KnowledgeError::InUse { .. }
         | KnowledgeError::Replaced { .. }

@@ -8,6 +8,7 @@ use callboard_knowledge::store::{ChangeKind, Preview};
 use serde_json::json;
 
 use crate::command_line::command_line;
+use crate::exit::Exit;
 use crate::page::{Failure, Page, brief, lines_of, table, time};
 use crate::person::{Person as _, at_the_terminal, is_anybody_here};
 use crate::quote::quoted;
@@ -33,7 +34,8 @@ pub(super) async fn main(change: &Change, accepts: bool) -> Result<Page, Failure
                 let json = json!(shown);
                 let IntentResult::Preview(preview) = shown.result else { return Err(other()) };
                 let text = described(&preview);
-                let is_agreed = change.yes || (!change.place.common.json && is_anybody_here(false) && agrees(&text));
+                let is_asked = !change.yes && !change.place.common.json && is_anybody_here(false);
+                let is_agreed = if is_asked { agrees(&text) } else { change.yes };
                 if !is_agreed {
                     let command = if accepts { "accept" } else { "invalidate" };
                     let reason = match &*change.reason {
@@ -42,7 +44,9 @@ pub(super) async fn main(change: &Change, accepts: bool) -> Result<Page, Failure
                     };
                     let line = format!("kb {command} {} --apply {}{reason}", short(fact.id), preview.hash);
                     let line = command_line(&line, stores.named());
-                    return Ok(Page::new(format!("{text}nothing was changed; to apply it: {line}\n"), json));
+                    let exit = if is_asked { Exit::Denied } else { Exit::Waits };
+                    let text = format!("{text}nothing was changed; to apply it: {line}\n");
+                    return Ok(Page { exit, ..Page::new(text, json) });
                 }
                 preview.hash
             }

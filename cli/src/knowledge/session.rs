@@ -76,8 +76,13 @@ impl Session {
         let result = result_of(&result).map_err(|error| Failure::failed(error.to_string()))?;
         match result.result {
             IntentResult::Refused(Refused { code, message, .. }) => {
-                let exit = if code == "bad_statement" { Exit::Usage } else { Exit::Failed };
-                Err(Failure::new(if code == "no_such_fact" { Exit::NotFound } else { exit }, message))
+                let exit = match &*code {
+                    "no_such_fact" => Exit::NotFound,
+                    "bad_statement" | "bad_payload" => Exit::Usage,
+                    "authority" | "needs_person" | "untrusted" | "not_granted" => Exit::Denied,
+                    _ => Exit::Failed,
+                };
+                Err(Failure::new(exit, message))
             }
             _ => Ok(result),
         }

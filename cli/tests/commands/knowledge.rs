@@ -204,7 +204,13 @@ fn without_a_base_a_query_names_the_command_that_makes_one() {
 fn a_change_is_shown_first_and_applied_by_its_hash_or_not_at_all() {
     let project = Project::new(&[]);
     project.done(&["submit", "The gate opens at nine."]);
-    let shown = project.done(&["invalidate", "the gate opens at NINE"]);
+    for arguments in
+        [&["invalidate", "the gate opens at nine"][..], &["invalidate", "the gate opens at nine", "--json"]]
+    {
+        let shown = project.kb(arguments);
+        assert_eq!(shown.code, Some(5), "nobody was asked: {}", shown.error);
+    }
+    let shown = project.kb(&["invalidate", "the gate opens at NINE"]).out;
     assert!(shown.contains("current → invalid  The gate opens at nine."), "{shown}");
     let line =
         shown.lines().find_map(|line| line.strip_prefix("nothing was changed; to apply it: callboard kb ")).unwrap();
@@ -219,6 +225,28 @@ fn a_change_is_shown_first_and_applied_by_its_hash_or_not_at_all() {
     assert_eq!(project.kb(&["query", "gate"]).code, Some(3));
     let again = project.kb(&["invalidate", "the gate opens at nine", "--yes"]);
     assert!(again.code == Some(1) && again.error.contains("is invalid already"), "{}", again.error);
+    let accepted = project.kb(&["accept", "the gate opens at nine", "--yes"]);
+    let why = "is invalid, and disputed facts alone are accepted; nothing was changed: submit its statement again";
+    assert!(accepted.code == Some(1) && accepted.error.contains(why), "{}", accepted.error);
+    assert_eq!(project.kb(&["accept", "fact-12345", "--yes"]).code, Some(3));
+}
+
+#[test]
+fn the_same_words_with_another_value_are_an_error_and_not_a_source() {
+    let project = Project::new(&[]);
+    let submit = |value: &str, more: &[&str]| {
+        let triple = ["submit", "Port is 80", "--subject", "x", "--predicate", "port", "--value", value];
+        project.kb(&[&triple[..], more].concat())
+    };
+    assert_eq!(submit("80", &[]).code, Some(0));
+    let other = submit("81", &[]);
+    let why = "in the same words (its words state that \"port\" of \"x\" is \"80\"): nothing was changed; write a statement that says what differs";
+    assert!(other.code == Some(1) && other.error.contains(why), "{}", other.error);
+    let single = submit("81", &["--single", "--on-contradiction", "supersede"]);
+    assert!(single.code == Some(1) && single.error.contains("it contradicts fact-"), "{}", single.error);
+    assert!(submit("80", &[]).out.contains("was known; it has 2 sources now"));
+    let log = project.done(&["log", "port is 80"]);
+    assert!(log.contains("another source") && log.matches("source: ").count() == 2, "{log}");
 }
 
 #[test]
@@ -469,7 +497,7 @@ fn the_base_of_a_store_is_copied_exported_imported_and_checked_with_it() {
     damage.execute_batch("DELETE FROM kb_sources").unwrap();
     drop(damage);
     let damaged = callboard(&["store", "check", "--store", "copy"]);
-    let line = "damaged: the base of facts: facts without a source: 1\n";
+    let line = "damaged: the base of facts: facts without a source: 1, such as fact-";
     assert!(damaged.code == Some(1) && damaged.out.contains(line), "{}", damaged.out);
     fs::write(project.folder.path().join("copy/knowledge/facts.db"), "text").unwrap();
     let unread = callboard(&["store", "check", "--store", "copy", "--json"]);

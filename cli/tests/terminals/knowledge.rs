@@ -35,6 +35,14 @@ fn commands_are_typed_at_the_terminal_and_a_change_needs_consent() {
     assert!(shown.contains("there is no command /nonsense:") && shown.contains("/log FACT"), "{shown}");
     screen.types("/quit\n");
     assert_eq!(screen.exited().0, Some(0));
+    let mut program = command(&folder, &["kb", "submit", "The gate opens at ten."]);
+    assert!(program.env("XDG_STATE_HOME", state.path()).output().unwrap().status.success());
+    let mut program = command(&folder, &["kb", "invalidate", "the gate opens at ten"]);
+    program.env("XDG_STATE_HOME", state.path());
+    let mut screen = Screen::of_columns(program, 160);
+    screen.until("apply it? [y/N] ");
+    screen.types("n\n");
+    assert_eq!(screen.exited().0, Some(4), "a person has denied it");
 }
 
 #[test]

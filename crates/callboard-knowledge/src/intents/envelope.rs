@@ -240,6 +240,7 @@ impl Refused {
             | KnowledgeError::Damaged { .. }
             | KnowledgeError::DamagedIndex
             | KnowledgeError::Full
+            | KnowledgeError::ReadOnly
             | KnowledgeError::Busy
             | KnowledgeError::Failed { .. }
             | KnowledgeError::Closed

@@ -42,6 +42,9 @@ pub enum KnowledgeError {
     /// The disk is full.
     #[error("the disk is full, and the change was not made; free space and repeat it")]
     Full,
+    /// The file of the base or its folder may not be written, which a query needs as well.
+    #[error("the file of the base or its folder is read-only; allow writing to both, and repeat it")]
+    ReadOnly,
     /// Another process was writing all the time.
     #[error("another process has been writing to the base for 10 s; repeat the change")]
     Busy,
@@ -204,9 +207,22 @@ impl From<rusqlite::Error> for KnowledgeError {
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::ReadOnly) => Self::ReadOnly,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { cause: error.to_string() },
             _ => Self::Sqlite(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_that_may_not_be_written_is_read_only() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let error = connection.execute_batch("PRAGMA query_only = ON; CREATE TABLE x (y)").unwrap_err();
+        assert!(matches!(KnowledgeError::from(error), KnowledgeError::ReadOnly));
     }
 }

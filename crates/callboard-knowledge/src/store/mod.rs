@@ -230,7 +230,13 @@ fn connect(path: &Path) -> Result<Connection, KnowledgeError> {
 
 fn opened(path: &Path) -> Result<Connection, KnowledgeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| {
+        // SQLite does not report why it cannot open a file.
+        match std::fs::File::options().read(true).write(true).open(path) {
+            Err(error) => KnowledgeError::Io { path: path.to_owned(), error },
+            Ok(_) => error.into(),
+        }
+    })?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)

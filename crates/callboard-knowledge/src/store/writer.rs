@@ -124,6 +124,7 @@ fn commit(connection: &mut Connection, batch: Vec<Change>, env: &Env) -> Option<
 fn copy(error: &KnowledgeError) -> KnowledgeError {
     match error {
         KnowledgeError::Full => KnowledgeError::Full,
+        KnowledgeError::ReadOnly => KnowledgeError::ReadOnly,
         KnowledgeError::Busy => KnowledgeError::Busy,
         KnowledgeError::Damaged { cause } => KnowledgeError::Damaged { cause: cause.clone() },
         error => KnowledgeError::Failed { cause: error.to_string() },

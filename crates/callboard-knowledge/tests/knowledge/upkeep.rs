@@ -137,6 +137,8 @@ async fn what_is_no_base_is_refused_and_left_as_it_is() {
     std::fs::write(&empty, "").unwrap();
     let error = KnowledgeBase::create(&empty, &Env::system()).unwrap_err();
     assert!(matches!(error, KnowledgeError::NotABase), "a base is never empty: {error}");
+    let error = KnowledgeBase::open(folder.path(), &Env::system()).unwrap_err();
+    assert!(matches!(error, KnowledgeError::Io { .. }), "a folder is no file: {error}");
     let missing = KnowledgeBase::open(&folder.path().join("none.db"), &Env::system()).unwrap_err();
     assert!(matches!(missing, KnowledgeError::Missing { .. }), "{missing}");
 }
