@@ -35,7 +35,7 @@ pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Fa
     match KnowledgeBase::open(&file(stores), &Env::system()) {
         Ok(base) => Ok(Some(base)),
         Err(KnowledgeError::Missing { .. }) => Ok(None),
-        Err(error) => Err(not_opened(stores, &error)),
+        Err(error) => Err(failure_of(stores, &error)),
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Created {
 pub(super) fn create(stores: &Stores) -> Result<Created, Failure> {
     let place = place(stores)?;
     let is_new = std::fs::symlink_metadata(&place).is_err();
-    let base = KnowledgeBase::create(&place, &Env::system()).map_err(|error| not_opened(stores, &error))?;
+    let base = KnowledgeBase::create(&place, &Env::system()).map_err(|error| failure_of(stores, &error))?;
     Ok(Created { base, is_new })
 }
 
@@ -85,8 +85,8 @@ fn missing(stores: &Stores) -> Failure {
     Failure::not_found(format!("there is no base of facts at {file}; `{line}` makes one of the files in PATH"))
 }
 
-/// Why the base cannot be opened, with its file and the command that helps.
-fn not_opened(stores: &Stores, error: &KnowledgeError) -> Failure {
+/// The failure that an error of the base of these stores is, with its file and the command that helps.
+pub(super) fn failure_of(stores: &Stores, error: &KnowledgeError) -> Failure {
     let (file, line) = (shown_path(&file(stores)), |command| command_line(command, stores.named()));
     match error {
         KnowledgeError::Missing { .. } => missing(stores),
@@ -100,7 +100,7 @@ fn not_opened(stores: &Stores, error: &KnowledgeError) -> Failure {
                 line("kb restore FILE")
             ))
         }
-        KnowledgeError::Full => failure(error).with(&format!("the base is {file}")),
+        KnowledgeError::Full | KnowledgeError::ReadOnly => failure(error).with(&format!("the base is {file}")),
         error => failure(error),
     }
 }

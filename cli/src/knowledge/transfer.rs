@@ -13,7 +13,7 @@ use crate::page::{Failure, Page, counted, shown_path};
 use crate::values::{open_given, reason};
 
 use super::arguments::{Backup, Export, Import, Restore};
-use super::base::{Created, create, end, failure, open, open_if_there, place, why};
+use super::base::{Created, create, end, failure, failure_of, open, open_if_there, place, why};
 use super::stored::described;
 
 /// Exports the base. The file gets its name once it is complete.
@@ -67,11 +67,11 @@ pub(super) async fn import(import: &Import) -> Result<Page, Failure> {
     // Read before the base is made or locked: standard input may be slow.
     let reading = tokio::task::spawn_blocking(move || WholeExport::read(from, place.parent().unwrap_or(&place)));
     let export = reading.await.map_err(|error| Failure::failed(error.to_string()))?;
-    let export = export.map_err(|error| failure(&error))?;
+    let export = export.map_err(|error| failure_of(&stores, &error))?;
     let Created { base, is_new } = create(&stores)?;
     let moved = base.import_whole(export).await;
     end(base, is_new && moved.is_err()).await;
-    let moved = moved.map_err(|error| failure(&error))?;
+    let moved = moved.map_err(|error| failure_of(&stores, &error))?;
     Ok(Page { done: Some("the import is in the base".to_owned()), ..page("imported", &moved) })
 }
 

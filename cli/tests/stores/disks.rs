@@ -176,6 +176,27 @@ fn a_base_of_facts_on_a_full_disk_is_as_it_was_and_goes_on_once_there_is_space()
         assert!(full.code == Some(1) && full.error.contains("the disk is full"), "{command:?}: {}", full.error);
         assert!(full.error.contains("facts.db"), "{command:?}: {}", full.error);
     }
+    for arguments in [["kb", "init", "notes"], ["kb", "export", "other.jsonl"]] {
+        let done = project.callboard(&[&arguments[..], &["--store", "other"]].concat());
+        assert_eq!(done.code, Some(0), "{}", done.error);
+    }
+    // An export is read into a file beside the base first, and then its rows may not fit.
+    let room = |bytes: u32| {
+        format!("head -c {bytes} /dev/zero > \"$1/room\"; cat /dev/zero > \"$1/filler\" 2>/dev/null; rm \"$1/room\"")
+    };
+    for then in [FULL.to_owned(), room(100_000), room(300_000), room(400_000)] {
+        let import = "\"$3\" kb import other.jsonl --store \"$1/new\" >&2";
+        let then = format!("{then}; {import}; echo \"code $?\" >&2; rm \"$1/filler\"; {import} && echo imported >&2");
+        let doctor = on_a_disk(&project, &then, &["kb", "doctor"]);
+        let (refused, done) = doctor.error.split_once("code 1\n").unwrap_or_else(|| panic!("{then}: {}", doctor.error));
+        assert!(refused.contains("the disk is full") && refused.contains("/new"), "{then}: {refused}");
+        assert!(done.contains("imported: 100 documents") && done.ends_with("imported\n"), "{then}: {done}");
+        assert_eq!(doctor.code, Some(0), "{then}: {}{}", doctor.out, doctor.error);
+    }
+    for command in [&["kb", "submit", "The wall is high."][..], &["kb", "query", "key"], &["kb", "doctor"]] {
+        let denied = on_a_disk(&project, READ_ONLY, command);
+        assert!(denied.code == Some(4) && denied.error.contains("facts.db"), "{command:?}: {}", denied.error);
+    }
     // Space for a part of the documents.
     let some = "head -c 47000000 /dev/zero > \"$1/filler\"";
     let tried = |then: &str| {

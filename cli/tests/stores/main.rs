@@ -5,6 +5,7 @@
 #[path = "../../../tests/campaigns/mod.rs"]
 mod campaigns;
 mod disks;
+mod facts;
 mod fork;
 #[cfg(target_os = "linux")]
 mod holders;
