@@ -18,6 +18,7 @@ pub(super) struct Candidate {
     pub(super) item: ItemId,
     /// Its document, unless it is a fact.
     pub(super) document: Option<i64>,
+    pub(super) is_current_fact: bool,
     pub(super) title: String,
     pub(super) body: String,
     pub(super) text: TextScore,
@@ -36,4 +37,6 @@ pub(super) struct TextScore {
     pub(super) coverage: f64,
     /// The places of these words that it has.
     pub(super) matched: Vec<usize>,
+    /// It has one of them as a name that begins with it.
+    pub(super) is_expanded: bool,
 }

@@ -10,7 +10,9 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::candidates::{Candidate, Weighed};
+use super::failures::{asks_for_failure, headings};
 use super::found::{Checkpoint, Depth, ReadFacts};
+use super::terms::any_of;
 use crate::store::KnowledgeError;
 use crate::store::items::{ItemId, millis};
 
@@ -24,6 +26,10 @@ const ADDING: usize = 2;
 
 /// The most rows of common words that are looked up, also those of other namespaces and times.
 const MAX_LOOKED_UP: usize = 20_000;
+
+/// The most rows of words that are asked for below headings of failures, and how many of what is found are added.
+const COMBINED: u64 = 2 * SCORED_DEEP;
+const ADDED: usize = 50;
 
 /// The most words of one expression: each more costs a list of rows.
 const MAX_ASKED: usize = 8;
@@ -43,9 +49,7 @@ pub(super) fn find(
     limit: usize,
     checkpoints: &mut Vec<Checkpoint>,
 ) -> Result<Vec<Candidate>, KnowledgeError> {
-    let mut known: Vec<&Weighed> = terms.iter().filter(|term| !term.term.joins && term.rows > 0).collect();
-    known.sort_by_key(|term| term.rows);
-    known.truncate(MAX_ASKED);
+    let known = known(terms);
     let (rare, common) = known.split_at(rarest(&known, query.discovery_depth));
     let found = read(connection, query, limit, of_rare(connection, query, rare, common)?)?;
     let step = if common.is_empty() { "any word" } else { "rare words" };
@@ -56,6 +60,91 @@ pub(super) fn find(
     let found = of_common(connection, query, limit, common)?;
     checkpoints.push(Checkpoint::new("common words together", found.len()));
     Ok(found)
+}
+
+/// The rarest words that find rows, rarest first.
+fn known(terms: &[Weighed]) -> Vec<&Weighed> {
+    let mut known: Vec<&Weighed> = terms.iter().filter(|term| !term.term.joins && term.rows > 0).collect();
+    known.sort_by_key(|term| term.rows);
+    known.truncate(MAX_ASKED);
+    known
+}
+
+/// Adds rows to which the graph leads the words.
+pub(super) fn widen(
+    connection: &Connection,
+    query: &ReadFacts,
+    terms: &[Weighed],
+    candidates: &mut Vec<Candidate>,
+    checkpoints: &mut Vec<Checkpoint>,
+) -> Result<(), KnowledgeError> {
+    if terms.iter().any(|term| !term.term.expanded.is_empty()) {
+        let added = of_expanded(connection, query, terms, candidates)?;
+        checkpoints.push(Checkpoint::new("names that begin with a word", added));
+    }
+    if asks_for_failure(terms) {
+        let added = of_failures(connection, query, terms, candidates)?;
+        checkpoints.push(Checkpoint::new("words below headings of failures", added));
+    }
+    Ok(())
+}
+
+/// Adds the best rows that have one of the words below a heading of failures.
+fn of_failures(
+    connection: &Connection,
+    query: &ReadFacts,
+    terms: &[Weighed],
+    candidates: &mut Vec<Candidate>,
+) -> Result<usize, KnowledgeError> {
+    let mut rows = 0_u64;
+    let mut words = known(terms);
+    words.retain(|term| {
+        rows = rows.saturating_add(term.rows);
+        rows <= COMBINED
+    });
+    if words.is_empty() {
+        return Ok(0);
+    }
+    add(connection, query, &format!("{} AND ({})", headings(), expression(&words, " OR ")), candidates)
+}
+
+/// Adds the best rows that have a name to which a word was expanded, and another word of the query if there are others.
+fn of_expanded(
+    connection: &Connection,
+    query: &ReadFacts,
+    terms: &[Weighed],
+    candidates: &mut Vec<Candidate>,
+) -> Result<usize, KnowledgeError> {
+    let mut found = 0;
+    for term in terms.iter().filter(|term| !term.term.expanded.is_empty()) {
+        let mut others = known(terms);
+        others.retain(|other| other.term.word != term.term.word);
+        let expanded = any_of(&term.term.expanded);
+        let asked =
+            if others.is_empty() { expanded } else { format!("{expanded} AND ({})", expression(&others, " OR ")) };
+        found += add(connection, query, &asked, candidates)?;
+    }
+    Ok(found)
+}
+
+/// Adds the rows that BM25 ranks best for an expression, without those that are there.
+fn add(
+    connection: &Connection,
+    query: &ReadFacts,
+    expression: &str,
+    candidates: &mut Vec<Candidate>,
+) -> Result<usize, KnowledgeError> {
+    let mut find = connection.prepare_cached(&format!(
+        "SELECT rowid FROM kb_text WHERE kb_text MATCH ?1 ORDER BY bm25(kb_text, {WEIGHTS}) LIMIT {ADDED}"
+    ))?;
+    let before = candidates.len();
+    for item in find.query_map([expression], |row| row.get(0))? {
+        let item = item?;
+        if candidates.iter().all(|candidate| candidate.item != item) {
+            candidates.extend(candidate(connection, query, item)?);
+        }
+    }
+    Ok(candidates.len() - before)
 }
 
 /// How many of the words, rarest first, get BM25.
@@ -168,18 +257,29 @@ pub(super) fn candidate(
     query: &ReadFacts,
     item: ItemId,
 ) -> Result<Option<Candidate>, KnowledgeError> {
+    let is_current_fact = "document IS NULL AND EXISTS (SELECT 1 FROM kb_facts WHERE item = id AND state = 'current')";
     let row = |row: &rusqlite::Row<'_>| {
-        Ok(Candidate { item, document: row.get(0)?, title: row.get(1)?, body: row.get(2)?, ..Candidate::default() })
+        Ok(Candidate {
+            item,
+            document: row.get(0)?,
+            title: row.get(1)?,
+            body: row.get(2)?,
+            is_current_fact: row.get(3)?,
+            ..Candidate::default()
+        })
     };
     let candidate = match query.as_of {
         None => connection
-            .prepare_cached("SELECT document, title, body FROM kb_items WHERE id = ?1 AND namespace = ?2")?
+            .prepare_cached(&format!(
+                "SELECT document, title, body, {is_current_fact} FROM kb_items WHERE id = ?1 AND namespace = ?2"
+            ))?
             .query_row(params![item, query.namespace], row),
         Some(at) => connection
-            .prepare_cached(
-                "SELECT document, title, body FROM kb_items WHERE id = ?1 AND namespace = ?2 AND since <= ?3
-                 AND (document IS NULL OR ended_at IS NULL OR ended_at > ?3)",
-            )?
+            .prepare_cached(&format!(
+                "SELECT document, title, body, {is_current_fact} FROM kb_items
+                 WHERE id = ?1 AND namespace = ?2 AND since <= ?3
+                 AND (document IS NULL OR ended_at IS NULL OR ended_at > ?3)"
+            ))?
             .query_row(params![item, query.namespace, millis(at)], row),
     };
     Ok(candidate.optional()?)

@@ -7,17 +7,19 @@
 //!   the best score of the document, since the words of a message are often those of the code beside.
 //! - The first row of a document to which one of the best results links gets a little.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, params};
 
 use super::candidates::{Candidate, Weighed};
+use super::failures::{asks_for_failure, failures_of, is_of_failure};
 use super::found::{Checkpoint, ReadFacts};
-use super::score::best_text;
-use super::stem::stem;
+use super::fulltext;
+use super::score::{TextScorer, best_text};
 use crate::store::KnowledgeError;
 use crate::store::items::ItemId;
-use crate::words::{normalised, parts, words};
+use crate::words::{normalised, words};
 
 /// The most words of a name in a query.
 const MAX_NAME: usize = 4;
@@ -32,9 +34,8 @@ const MAX_ROWS: usize = 64;
 const FOLLOWED: usize = 10;
 const LINKING: usize = 5;
 
-/// The most documents, and passages of each, that are looked through.
+/// The most documents that are looked through.
 const MAX_DOCUMENTS: usize = 5;
-const MAX_PASSAGES: usize = 500;
 
 const OF_DEFINES: f64 = 0.4;
 const OF_MENTIONS: f64 = 0.05;
@@ -42,69 +43,51 @@ const OF_LINKS: f64 = 0.05;
 const OF_FAILURE: f64 = 0.5;
 const OF_FAILURE_BESIDE: f64 = 0.3;
 
-/// Stems of the words by which queries and messages speak of failures.
-const FAILING: &[&str] = &[
-    "abort",
-    "broken",
-    "cannot",
-    "crash",
-    "deni",
-    "duplic",
-    "error",
-    "exceed",
-    "except",
-    "expect",
-    "fail",
-    "failur",
-    "invalid",
-    "mismatch",
-    "miss",
-    "must",
-    "overflow",
-    "panic",
-    "refus",
-    "reject",
-    "too",
-    "unabl",
-    "unexpect",
-    "unknown",
-    "unsupport",
-    "wrong",
-];
-
-/// Parts of headings below which failures are documented.
-const FAILURES: &[&str] = &[
-    "error",
-    "errors",
-    "exception",
-    "exceptions",
-    "failure",
-    "failures",
-    "panic",
-    "panics",
-    "problems",
-    "troubleshooting",
-];
-
 /// What the graph adds to a row.
-pub(super) struct Hint {
-    pub(super) item: ItemId,
-    pub(super) added: f64,
-    pub(super) reason: String,
+struct Hint {
+    item: ItemId,
+    added: f64,
+    reason: String,
 }
 
-/// Finds what the graph adds, also to rows that are no candidates yet.
-pub(super) fn hints(
+/// Adds what the graph adds, also to rows that are no candidates yet.
+pub(super) fn add(
+    connection: &Connection,
+    query: &ReadFacts,
+    terms: &[Weighed],
+    scorer: &TextScorer<'_>,
+    candidates: &mut Vec<Candidate>,
+    checkpoints: &mut Vec<Checkpoint>,
+) -> Result<(), KnowledgeError> {
+    let hints = hints(connection, query, terms, candidates, checkpoints)?;
+    let mut places: HashMap<ItemId, usize> =
+        candidates.iter().enumerate().map(|(place, candidate)| (candidate.item, place)).collect();
+    for Hint { item, added, reason } in hints {
+        let place = match places.entry(item) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let Some(candidate) = fulltext::candidate(connection, query, item)? else { continue };
+                candidates.push(Candidate { text: scorer.text(&candidate), ..candidate });
+                *new.insert(candidates.len() - 1)
+            }
+        };
+        candidates[place].graph += added;
+        candidates[place].reasons.push(reason);
+    }
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.text.is_expanded) {
+        candidate.reasons.push("has a name that begins with a word".to_owned());
+    }
+    Ok(())
+}
+
+/// Finds what the graph adds.
+fn hints(
     connection: &Connection,
     query: &ReadFacts,
     terms: &[Weighed],
     candidates: &[Candidate],
     checkpoints: &mut Vec<Checkpoint>,
 ) -> Result<Vec<Hint>, KnowledgeError> {
-    if query.as_of.is_some() {
-        // The graph has what holds now.
-        return Ok(Vec::new());
-    }
     let mut hints = Vec::new();
     for (name, of_query) in names(&query.query, terms) {
         let rows = rows_of(connection, &query.namespace, &name)?;
@@ -150,27 +133,6 @@ pub(super) fn hints(
     }
     checkpoints.push(Checkpoint::new("links of the best results", hints.len() - before));
     Ok(hints)
-}
-
-fn asks_for_failure(terms: &[Weighed]) -> bool {
-    let is_failing = |word: &str| FAILING.contains(&&*stem(&word.to_lowercase()));
-    terms.iter().any(|term| is_failing(&term.term.word))
-}
-
-/// Whether one of the headings below the first has a word of failures.
-fn is_of_failure(title: &str) -> bool {
-    let headings = title.split(" > ").skip(1);
-    headings.flat_map(words).flat_map(parts).any(|part| FAILURES.contains(&&*part))
-}
-
-/// The passages of a document that document failures.
-fn failures_of(connection: &Connection, document: i64) -> Result<Vec<ItemId>, KnowledgeError> {
-    let mut find = connection.prepare_cached(
-        "SELECT id, title FROM kb_items WHERE document = ?1 AND ended_at IS NULL ORDER BY ordinal LIMIT ?2",
-    )?;
-    let rows = find.query_map(params![document, MAX_PASSAGES], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let rows: Vec<(ItemId, String)> = rows.collect::<Result<_, _>>()?;
-    Ok(rows.into_iter().filter_map(|(item, title)| is_of_failure(&title).then_some(item)).collect())
 }
 
 /// What a query may name: each word, and up to [`MAX_NAME`] words that follow each other, in normal form; longer ones first. With the share of

@@ -19,7 +19,7 @@ const NONE: StemId = 0;
 /// A query, prepared for the comparison with many texts.
 pub(super) struct Pattern {
     stems: HashMap<String, StemId>,
-    /// By the last stem of a form: its stems and the place of its word.
+    /// By the last stem of a form: its stems and the place of its count.
     forms: Vec<Vec<(Vec<StemId>, usize)>>,
     begins: Beginnings,
     /// The stems of the words of texts so far: texts about one thing have the same words.
@@ -77,7 +77,7 @@ const fn letter(byte: u8) -> Option<usize> {
 /// What a text has of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Occurrences {
-    /// How often it has each word.
+    /// How often it has each word, and then what each is expanded to.
     pub(super) counts: Vec<u32>,
     /// Which pairs follow each other in it, too.
     pub(super) pairs: Vec<bool>,
@@ -88,10 +88,12 @@ pub(super) struct Occurrences {
 impl Pattern {
     pub(super) fn of(asked: &Asked) -> Self {
         let mut stems = HashMap::new();
-        let mut forms = vec![Vec::new()];
+        let mut ending = vec![Vec::new()];
         let mut begins = Beginnings::none();
+        let count = asked.terms.len();
         for (place, term) in asked.terms.iter().enumerate() {
-            for form in &term.forms {
+            let forms = term.forms.iter().map(|form| (form, place));
+            for (form, place) in forms.chain(term.expanded.iter().map(|form| (form, count + place))) {
                 let of_form: Vec<StemId> = form
                     .split_whitespace()
                     .map(|word| {
@@ -101,20 +103,20 @@ impl Pattern {
                         *stems.entry(stem).or_insert(next)
                     })
                     .collect();
-                forms.resize_with(stems.len() + 1, Vec::new);
+                ending.resize_with(stems.len() + 1, Vec::new);
                 if let Some(&last) = of_form.last() {
-                    forms[last].push((of_form, place));
+                    ending[last].push((of_form, place));
                 }
             }
         }
-        let (pairs, count) = (asked.pairs.clone(), asked.terms.len());
-        Self { stems, forms, begins, read: RefCell::default(), pairs, count }
+        let pairs = asked.pairs.clone();
+        Self { stems, forms: ending, begins, read: RefCell::default(), pairs, count }
     }
 
     /// Looks at the texts of a row one after another; words of two texts do not follow each other.
     pub(super) fn occurrences(&self, texts: [&str; 2]) -> Occurrences {
         let mut reading =
-            Reading { pattern: self, stems: Vec::new(), ends: vec![None; self.count], found: self.none() };
+            Reading { pattern: self, stems: Vec::new(), ends: vec![None; 2 * self.count], found: self.none() };
         for text in texts {
             words(text).for_each(|word| reading.word(word));
             reading.stems.push(NONE);
@@ -123,7 +125,7 @@ impl Pattern {
     }
 
     fn none(&self) -> Occurrences {
-        Occurrences { counts: vec![0; self.count], pairs: vec![false; self.pairs.len()], length: 0 }
+        Occurrences { counts: vec![0; 2 * self.count], pairs: vec![false; self.pairs.len()], length: 0 }
     }
 
     fn stem_of(&self, token: &str) -> StemId {
@@ -252,7 +254,7 @@ mod tests {
 
     fn occurrences(query: &str, texts: [&str; 2]) -> (Vec<u32>, Vec<bool>) {
         let found = Pattern::of(&asked(query)).occurrences(texts);
-        (found.counts, found.pairs)
+        (found.counts[..found.counts.len() / 2].to_vec(), found.pairs)
     }
 
     #[test]

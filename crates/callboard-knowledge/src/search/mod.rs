@@ -11,6 +11,13 @@
 //! 2. If there are more common words, and the first step finds no row of the namespace and time: the newest rows that have all of the more
 //!    common words, then those that have all but the most common one, and so on, until there are enough or 20,000 rows have been looked up.
 //!
+//! A deep query also asks for the best 50 rows of each of these. Both are of now, so a query of the past does not ask for them:
+//!
+//! - Rows that have a name to which a word is expanded: a word of three letters or more finds up to four names of entities of the graph that
+//!   begin with it ("auth" finds "authentication"), each in 2,000 rows at most. They also need another word of the query, if it has one.
+//! - If the query has a word of failures ("invalid", "exceeded", "not"): rows below headings such as "Errors", "Panics" or `ParseError` that have
+//!   one of the words, of which the rarest are asked for that have 20,000 rows together.
+//!
 //! How many rows have a word is counted in all namespaces. Counts of 256 rows or more are remembered until the highest number of a
 //! row has changed by a sixteenth, smaller ones until it has changed.
 //!
@@ -26,12 +33,15 @@
 //! - `pairs`: two words that follow each other in the query and in the row add the weight of the lighter one.
 //! - `covered` is the share of the query's words that the row has, by weight. One word of many is worth little, however short the row is.
 //!
+//! In a deep query a row that has a name in place of the word that begins it has half of that word, and a row below a heading of failures
+//! covers the query's words of failures. The text of a fact counts 1.25 times if it is current: somebody stated it, and disputed ones are of
+//! nobody who is trusted.
+//!
 //! `graph` is what deep queries add, as a share of the best text; `Why::graph` names the reasons:
 //!
 //! - A row that defines (0.4) or mentions (0.05) what the query names, times the share of the query that the name is, and divided by
 //!   `1 + ln(1 + r)` if r rows do.
-//! - A query with a word of failures ("invalid", "exceeded") adds half of the text's score to rows below headings such as "Errors" or
-//!   `ParseError`, and 0.3 of the score of each of up to five documents among the best ten results to such rows of the document.
+//! - A query with a word of failures adds half of the text's score to rows below headings of failures, and 0.3 of the score of each of up to five documents among the best ten results to such rows of the document.
 //! - The first row of a document to which one of the best five results links gets 0.05.
 //!
 //! # Confidence
@@ -41,6 +51,8 @@
 
 mod candidates;
 mod excerpt;
+mod expansion;
+mod failures;
 mod found;
 mod fulltext;
 mod graph;

@@ -1,17 +1,14 @@
 //! How a query is answered: full text, the graph, and the rank of what both found.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use callboard::messages::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::candidates::Candidate;
 use super::found::{Checkpoint, Depth, Found, Grounded, MAX_LIMIT, ReadFacts, Retrieved, Why};
-use super::graph::Hint;
 use super::score::{self, Confidence, TextScorer, confidence};
-use super::weights::weighed;
-use super::{fulltext, graph, terms};
+use super::weights::Counts;
+use super::{expansion, fulltext, graph, terms};
 use crate::facts::FactState;
 use crate::store::facts::{fact_of, state};
 use crate::store::frequencies::Frequencies;
@@ -87,32 +84,21 @@ fn retrieve(
 ) -> Result<Retrieved, KnowledgeError> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
     let mut checkpoints = Vec::new();
-    let asked = terms::asked(&query.query);
-    let terms = weighed(connection, &asked.terms, query.as_of.is_some(), frequencies)?;
+    // The graph has what holds now.
+    let reads_graph = query.discovery_depth == Depth::Deep && query.as_of.is_none();
+    let mut asked = terms::asked(&query.query);
+    let counts = Counts::of(connection, query.as_of.is_some(), frequencies)?;
+    if reads_graph {
+        expansion::expand(connection, &query.namespace, &mut asked.terms, |token| counts.is_rare(token))?;
+    }
+    let terms = counts.weighed(asked.terms.clone())?;
     let mut candidates = fulltext::find(connection, query, &terms, limit.max(COMPARED), &mut checkpoints)?;
-    let scorer = TextScorer::of(&asked, &terms, &mut candidates);
-    match query.discovery_depth {
-        Depth::Shallow => {}
-        Depth::Deep => {
-            let hints = graph::hints(connection, query, &terms, &candidates, &mut checkpoints)?;
-            let mut added: Vec<ItemId> = hints.iter().map(|hint| hint.item).collect();
-            added.sort_unstable();
-            added.dedup();
-            added.retain(|item| candidates.iter().all(|candidate| candidate.item != *item));
-            for item in added {
-                let Some(candidate) = fulltext::candidate(connection, query, item)? else { continue };
-                let text = scorer.text(&candidate);
-                candidates.push(Candidate { text, ..candidate });
-            }
-            let places: HashMap<ItemId, usize> =
-                candidates.iter().enumerate().map(|(place, candidate)| (candidate.item, place)).collect();
-            for Hint { item, added, reason } in hints {
-                if let Some(candidate) = places.get(&item).and_then(|place| candidates.get_mut(*place)) {
-                    candidate.graph += added;
-                    candidate.reasons.push(reason);
-                }
-            }
-        }
+    if reads_graph {
+        fulltext::widen(connection, query, &terms, &mut candidates, &mut checkpoints)?;
+    }
+    let scorer = TextScorer::of(&asked, &terms, reads_graph, &mut candidates);
+    if reads_graph {
+        graph::add(connection, query, &terms, &scorer, &mut candidates, &mut checkpoints)?;
     }
     let ranked = score::rank(candidates, &terms, limit);
     let mut results = Vec::with_capacity(ranked.len());

@@ -1,6 +1,7 @@
 //! Scores, ranks and confidence, as the page of [`search`](super) defines them. Pure.
 
 use super::candidates::{Candidate, TextScore, Weighed};
+use super::failures::{is_failing, is_of_failure};
 use super::found::{Found, Grounded, Why};
 use super::matching::{Occurrences, Pattern};
 use super::terms::Asked;
@@ -9,58 +10,79 @@ use super::terms::Asked;
 const SATURATION: f64 = 1.2;
 const OF_LENGTH: f64 = 0.75;
 
+/// What the text of a fact that holds is worth more than that of a passage.
+const FACT: f64 = 1.25;
+
+/// What a name is worth that a word of the query was expanded to, in place of that word.
+const EXPANDED: f64 = 0.5;
+
 /// Computes the scores of texts. `average` is the length of a usual row.
 pub(super) struct TextScorer<'q> {
     asked: &'q Asked,
     terms: &'q [Weighed],
     pattern: Pattern,
     average: f64,
+    /// A heading of failures has the words by which the query speaks of failures.
+    reads_headings: bool,
 }
 
 impl<'q> TextScorer<'q> {
     /// For the rows of a query: the average is theirs.
-    pub(super) fn of(asked: &'q Asked, terms: &'q [Weighed], candidates: &mut [Candidate]) -> Self {
+    pub(super) fn of(
+        asked: &'q Asked,
+        terms: &'q [Weighed],
+        reads_headings: bool,
+        candidates: &mut [Candidate],
+    ) -> Self {
         let pattern = Pattern::of(asked);
         let found: Vec<Occurrences> =
             candidates.iter().map(|one| pattern.occurrences([&one.title, &one.body])).collect();
         let length: f64 = found.iter().map(|found| f64::from(found.length)).sum();
         #[expect(clippy::cast_precision_loss, reason = "there are few rows")]
         let average = (length / candidates.len().max(1) as f64).max(1.0);
-        let scorer = Self { asked, terms, pattern, average };
+        let scorer = Self { asked, terms, pattern, average, reads_headings };
         for (candidate, found) in candidates.iter_mut().zip(found) {
-            candidate.text = scorer.score(&found);
+            candidate.text = scorer.score(&found, candidate);
         }
         scorer
     }
 
     /// The score of one more row.
     pub(super) fn text(&self, candidate: &Candidate) -> TextScore {
-        self.score(&self.pattern.occurrences([&candidate.title, &candidate.body]))
+        self.score(&self.pattern.occurrences([&candidate.title, &candidate.body]), candidate)
     }
 
-    fn score(&self, found: &Occurrences) -> TextScore {
+    fn score(&self, found: &Occurrences, of: &Candidate) -> TextScore {
         let long = SATURATION * (1.0 - OF_LENGTH + OF_LENGTH * f64::from(found.length) / self.average);
         let mut text = TextScore::default();
         let (mut covered, mut whole, mut covered_of_rest, mut whole_of_rest) = (0.0, 0.0, 0.0, 0.0);
-        for (place, (term, count)) in self.terms.iter().zip(&found.counts).enumerate() {
+        let (exact, expanded) = found.counts.split_at(self.terms.len());
+        let is_of_failure = self.reads_headings && is_of_failure(&of.title);
+        for (place, (term, (exact, expanded))) in self.terms.iter().zip(exact.iter().zip(expanded)).enumerate() {
+            let of_rest = f64::from(u8::from(!term.term.joins));
             whole += term.weight;
-            whole_of_rest += if term.term.joins { 0.0 } else { term.weight };
-            if *count == 0 {
-                continue;
-            }
-            let count = f64::from(*count);
-            text.bm25 += term.weight * count * (SATURATION + 1.0) / (count + long);
-            covered += term.weight;
-            if !term.term.joins {
-                covered_of_rest += term.weight;
+            whole_of_rest += term.weight * of_rest;
+            let (count, share) = match (*exact, *expanded) {
+                (0, 0) if is_of_failure && is_failing(&term.term.word) => (0, 1.0),
+                (0, 0) => continue,
+                (0, expanded) => (expanded, EXPANDED),
+                (exact, _) => (exact, 1.0),
+            };
+            let (weight, count) = (term.weight * share, f64::from(count));
+            text.bm25 += weight * count * (SATURATION + 1.0) / (count + long);
+            covered += weight;
+            covered_of_rest += weight * of_rest;
+            if count > 0.0 && !term.term.joins {
                 text.matched.push(place);
+                text.is_expanded |= *exact == 0;
             }
         }
         let weight = |place: usize| self.terms.get(place).map_or(0.0, |term| term.weight);
         let pairs = self.asked.pairs.iter().zip(&found.pairs).filter(|(_, is_found)| **is_found);
         let pairs: f64 = pairs.map(|((one, next), _)| weight(*one).min(weight(*next))).sum();
         if whole > 0.0 && whole_of_rest > 0.0 {
-            text.score = (text.bm25 + pairs) * covered / whole;
+            let of_fact = if of.is_current_fact { FACT } else { 1.0 };
+            text.score = (text.bm25 + pairs) * of_fact * covered / whole;
             text.coverage = covered_of_rest / whole_of_rest;
         }
         text

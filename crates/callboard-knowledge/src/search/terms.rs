@@ -23,6 +23,8 @@ pub(super) struct Term {
     pub(super) word: String,
     /// The ways in which a row may have it; each is one or more words that follow each other.
     pub(super) forms: Vec<String>,
+    /// Names in the graph that begin with it: a row that has one instead has it in part.
+    pub(super) expanded: Vec<String>,
     /// Whether it only joins others: it finds no rows, and counts in those that others find.
     pub(super) joins: bool,
 }
@@ -30,9 +32,14 @@ pub(super) struct Term {
 impl Term {
     /// What the full-text index is asked: every form is quoted, and has neither quotes nor operators.
     pub(super) fn expression(&self) -> String {
-        let forms: Vec<String> = self.forms.iter().map(|form| format!("\"{form}\"")).collect();
-        if let [form] = forms.as_slice() { form.clone() } else { format!("({})", forms.join(" OR ")) }
+        any_of(&self.forms)
     }
+}
+
+/// What the full-text index is asked for rows that have one of these.
+pub(super) fn any_of(forms: &[String]) -> String {
+    let quoted: Vec<String> = forms.iter().map(|form| format!("\"{form}\"")).collect();
+    if let [form] = quoted.as_slice() { form.clone() } else { format!("({})", quoted.join(" OR ")) }
 }
 
 /// What a query asks for.
@@ -52,7 +59,8 @@ pub(super) fn asked(query: &str) -> Asked {
     let joins_all = words(&query[..end]).all(joins);
     let mut before = None;
     for word in words(&query[..end]) {
-        let term = Term { word: word.to_owned(), forms: forms(word), joins: !joins_all && joins(word) };
+        let term =
+            Term { word: word.to_owned(), forms: forms(word), expanded: Vec::new(), joins: !joins_all && joins(word) };
         let known = asked.terms.iter().position(|known| known.forms == term.forms);
         if known.is_none() && asked.terms.len() == MAX_TERMS {
             break;

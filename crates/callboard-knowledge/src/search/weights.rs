@@ -8,37 +8,59 @@ use super::terms::Term;
 use crate::store::KnowledgeError;
 use crate::store::frequencies::Frequencies;
 
-/// Finds how many rows have each word. Words that no row has keep their weight, since what lacks them covers less of the query.
-pub(super) fn weighed(
-    connection: &Connection,
-    terms: &[Term],
+/// The most rows that a name may have to which a word is expanded.
+const RARE: u64 = 2_000;
+
+/// How many rows have a word.
+pub(super) struct Counts<'c> {
+    connection: &'c Connection,
     is_of_past: bool,
-    frequencies: &Frequencies,
-) -> Result<Vec<Weighed>, KnowledgeError> {
-    let highest: u64 =
-        connection.prepare_cached("SELECT coalesce(max(id), 0) FROM kb_items")?.query_row([], |row| row.get(0))?;
-    let mut weighed = Vec::with_capacity(terms.len());
-    for term in terms {
-        // A form of several tokens is in at most as many rows as its rarest token, a word in about as many as its most common form.
-        let mut rows = 0;
-        for form in &term.forms {
-            let mut of_form = None;
-            for token in tokens(connection, form)? {
-                let mut of_token = frequencies.rows(connection, &token, highest)?;
-                if is_of_past {
-                    of_token += rows_of_past(connection, &token)?;
-                }
-                of_form = Some(of_form.map_or(of_token, |least: u64| least.min(of_token)));
-            }
-            rows = rows.max(of_form.unwrap_or(0));
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no exact count")]
-        let (of, all) = (rows as f64, highest.max(rows) as f64);
-        let is_absent = term.joins && rows == 0;
-        let weight = if is_absent { 0.0 } else { (1.0 + (all - of + 0.5) / (of + 0.5)).ln() };
-        weighed.push(Weighed { term: term.clone(), rows, weight });
+    frequencies: &'c Frequencies,
+    highest: u64,
+}
+
+impl<'c> Counts<'c> {
+    pub(super) fn of(
+        connection: &'c Connection,
+        is_of_past: bool,
+        frequencies: &'c Frequencies,
+    ) -> Result<Self, KnowledgeError> {
+        let highest =
+            connection.prepare_cached("SELECT coalesce(max(id), 0) FROM kb_items")?.query_row([], |row| row.get(0))?;
+        Ok(Self { connection, is_of_past, frequencies, highest })
     }
-    Ok(weighed)
+
+    fn rows(&self, token: &str) -> Result<u64, KnowledgeError> {
+        let now = self.frequencies.rows(self.connection, token, self.highest)?;
+        Ok(now + if self.is_of_past { rows_of_past(self.connection, token)? } else { 0 })
+    }
+
+    pub(super) fn is_rare(&self, token: &str) -> Result<bool, KnowledgeError> {
+        Ok((1..=RARE).contains(&self.rows(token)?))
+    }
+
+    /// What each word weighs. One that no row has keeps its weight, since what lacks it covers less of the query.
+    pub(super) fn weighed(&self, terms: Vec<Term>) -> Result<Vec<Weighed>, KnowledgeError> {
+        let mut weighed = Vec::with_capacity(terms.len());
+        for term in terms {
+            // A form of several tokens is in at most as many rows as its rarest token, a word in about as many as its most common form.
+            let mut rows = 0;
+            for form in &term.forms {
+                let mut of_form = None;
+                for token in tokens(self.connection, form)? {
+                    let of_token = self.rows(&token)?;
+                    of_form = Some(of_form.map_or(of_token, |least: u64| least.min(of_token)));
+                }
+                rows = rows.max(of_form.unwrap_or(0));
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a share needs no exact count")]
+            let (of, all) = (rows as f64, self.highest.max(rows) as f64);
+            let is_absent = term.joins && rows == 0;
+            let weight = if is_absent { 0.0 } else { (1.0 + (all - of + 0.5) / (of + 0.5)).ln() };
+            weighed.push(Weighed { term, rows, weight });
+        }
+        Ok(weighed)
+    }
 }
 
 /// How many rows that have ended have a token.

@@ -1,10 +1,12 @@
 //! What queries find.
 
 use callboard::messages::Timestamp;
+use callboard_knowledge::entities::{EntityKind, Named, Relation};
+use callboard_knowledge::facts::Source;
 use callboard_knowledge::search::{Depth, Found, ReadFacts, Retrieved, Status};
-use callboard_knowledge::store::{ChangeKind, ChangeRequest};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, Submission};
 
-use crate::support::{Base, document};
+use crate::support::{Base, document, source, submission};
 
 async fn found(base: &Base, query: &str) -> Retrieved {
     base.base.read_facts(ReadFacts::new("default", query)).await.unwrap()
@@ -123,8 +125,68 @@ async fn a_deep_query_follows_links() {
     base.base.write_documents("default", vec![linking]).await.unwrap();
     base.write("b.md", &[("Animals", "It has stripes.")]).await;
     assert_eq!(cites(&found(&base, "zebra").await), ["a.md:1", "b.md:1"]);
-    let shallow = ReadFacts { discovery_depth: Depth::Shallow, ..ReadFacts::new("default", "zebra") };
-    assert_eq!(cites(&base.base.read_facts(shallow).await.unwrap()), ["a.md:1"]);
+    assert_eq!(cites(&base.base.read_facts(shallow("zebra")).await.unwrap()), ["a.md:1"]);
+}
+
+fn shallow(query: &str) -> ReadFacts {
+    ReadFacts { discovery_depth: Depth::Shallow, ..ReadFacts::new("default", query) }
+}
+
+#[tokio::test]
+async fn a_deep_query_expands_a_word_to_names_of_the_graph() {
+    let base = Base::new();
+    let mut naming = document("login.md", &[("Login", "Authentication has two steps.")]);
+    naming.passages[0].named.push(Named {
+        name: "Authentication".to_owned(),
+        kind: EntityKind::Thing,
+        relation: Relation::Mentions,
+    });
+    base.base.write_documents("default", vec![naming]).await.unwrap();
+    base.write("people.md", &[("", "The author has two names.")]).await;
+    let retrieved = found(&base, "auth steps").await;
+    assert_eq!(cites(&retrieved), ["login.md:1"]);
+    let why = &retrieved.results[0].why;
+    assert_eq!(why.words, ["auth", "steps"]);
+    assert_eq!(why.graph, ["has a name that begins with a word"]);
+    assert!(why.coverage < 1.0, "half of the word is not all of it");
+    assert_eq!(cites(&found(&base, "auth").await), ["login.md:1"], "a text that is no name of the graph is not found");
+    assert_eq!(cites(&base.base.read_facts(shallow("auth")).await.unwrap()), [""; 0]);
+    // What has the word itself is better.
+    base.write("auth.md", &[("", "The auth of both steps.")]).await;
+    assert_eq!(cites(&found(&base, "auth steps").await)[0], "auth.md:1");
+    // A name of what is gone is no name of the graph.
+    base.write("login.md", &[("Login", "Authentication has three steps.")]).await;
+    assert_eq!(cites(&found(&base, "auth").await), ["auth.md:1"]);
+}
+
+#[tokio::test]
+async fn a_deep_query_for_a_failure_is_answered_below_a_heading_of_failures() {
+    let base = Base::new();
+    let noise: Vec<(String, String)> = (0..200)
+        .map(|number| (format!("Gate {number}"), "It breaks if the gate is empty, empty, empty.".to_owned()))
+        .collect();
+    let noise: Vec<(&str, &str)> = noise.iter().map(|(title, text)| (&**title, &**text)).collect();
+    base.write("noise.md", &noise).await;
+    let text = "If a side of what is opened here has no hinges at all, or if the lock is empty.";
+    base.write("api.md", &[("api > open > Panics", text), ("api > open", text)]).await;
+    assert_eq!(cites(&found(&base, "what breaks if it is empty").await)[0], "api.md:1");
+    let of_words = base.base.read_facts(shallow("what breaks if it is empty")).await.unwrap();
+    assert!(of_words.results.iter().all(|result| result.cite.starts_with("noise")));
+}
+
+#[tokio::test]
+async fn a_current_fact_counts_more_than_a_passage_and_a_disputed_one_does_not() {
+    let base = Base::new();
+    base.write("a.md", &[("", "the gate opens at nine")]).await;
+    let fact = base.submit("The gate opens at nine!").await.fact;
+    let untrusted = Source { is_untrusted: true, ..source("mallory") };
+    let disputed = Submission { source: untrusted, ..submission("At nine the gate opens") };
+    let disputed = base.base.submit(disputed).await.unwrap().fact;
+    for depth in [Depth::Shallow, Depth::Deep] {
+        let query = ReadFacts { discovery_depth: depth, ..ReadFacts::new("default", "when opens the gate") };
+        let retrieved = base.base.read_facts(query).await.unwrap();
+        assert_eq!(cites(&retrieved), [&*fact.id.to_string(), "a.md:1", &*disputed.id.to_string()], "{depth:?}");
+    }
 }
 
 #[tokio::test]
