@@ -30,6 +30,7 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         discovery_depth: if query.shallow { Depth::Shallow } else { Depth::Deep },
         limit: usize::from(query.limit),
         as_of: query.as_of.map(Timestamp::from_millis),
+        answer: None,
     };
     let session = Session::start(&stores, &base, &query.place.namespace, &query.asked).await?;
     let asked = session.ask(Intent::QueryTruth, payload).await;

@@ -10,18 +10,20 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use callboard::Callboard;
 use callboard::env::Env;
 use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
+use callboard::{AgentSpec, Callboard};
 use callboard_agents::hide_from_programs;
 use callboard_knowledge::intents::{self, IntentLoopConfig};
+use callboard_knowledge::provider::PROVIDER_AGENT;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
 use callboard_server::{AgentFiles, Server, Tls, TlsError};
 
 use crate::agents::decide::settle;
 use crate::agents::load::{self, LoadedAgents};
+use crate::agents::provider;
 use crate::agents::watch::changed;
 use crate::command_line::{agents_options, command_line};
 use crate::config;
@@ -75,10 +77,15 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         () = signals.next() => return Err(interrupted()),
         loaded = load::load(&arguments.files, hidden, facts.as_ref(), named, &[]) => loaded?,
     };
-    if facts.is_some() {
-        // Runs of the base are resumed as well.
-        loaded.names.extend([intents::LOOP_AGENT, intents::PASS_AGENT].map(str::to_owned));
+    let mut of_facts: Vec<AgentSpec> = facts.iter().flat_map(|base| intents::agents_for(base, &loaded.specs)).collect();
+    let answering = named.filter(|_| facts.is_some());
+    let provider = answering.map(|_| PROVIDER_AGENT.to_owned());
+    if let Some(model) = answering {
+        of_facts.push(provider::spec_of(model, &arguments.files)?);
+        loaded.unpriced.extend(provider::unpriced(model, loaded.models.as_ref()));
     }
+    // Runs of the base are resumed as well.
+    loaded.names.extend(of_facts.iter().filter_map(|agent| Some(agent.name().ok()?.to_string())));
     config.check_prices(&loaded.unpriced)?;
     let files = watch::Sender::new(loaded.files.clone());
     let (of_tokens, runs_of_tokens, per_run) = (tokens.clone(), tokens.clone(), limits.per_run);
@@ -90,7 +97,6 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let of_token = from.map(|token| runs_of_tokens.per_run_of(token.as_str())).unwrap_or_default();
         per_run.min(of_token)
     });
-    let of_facts = facts.iter().flat_map(|base| intents::agents_for(base, &loaded.specs));
     let specs = loaded.specs.iter().cloned().chain(of_facts);
     let board = specs.fold(builder, callboard::Builder::with).start().await.map_err(Failure::of)?;
     let spans = telemetry::start(&board, loaded.models.clone());
@@ -104,7 +110,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
         if let Some(base) = &facts {
-            server = server.knowledge(base, IntentLoopConfig::default());
+            server = server.knowledge(base, IntentLoopConfig { provider, ..IntentLoopConfig::default() });
         }
         if let Some(figures) = &figures {
             server = server.measured(figures.text());

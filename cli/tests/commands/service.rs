@@ -34,6 +34,26 @@ fn a_base_that_is_made_while_a_server_runs_is_reported_as_that_of_the_next_one()
 }
 
 #[test]
+fn a_server_with_a_model_answers_queries_of_facts_with_it() {
+    let project = Project::new();
+    let submitted = project.callboard(&["kb", "submit", "The gate is open."]);
+    assert_eq!(submitted.code, Some(0), "{}", submitted.error);
+    for (options, has_answer) in [(&["--model", "fake"][..], true), (&[], false)] {
+        let serving = Serving::start_with(&project, options);
+        let secret = fs::read_to_string(project.stores().join("service/owner-token")).unwrap();
+        let token = format!("Authorization: Bearer {}", secret.trim());
+        let url = format!("http://{}/v1/knowledge/default/query", serving.address());
+        let query = ["--silent", "--header", &token, "--json", r#"{"query":"gate"}"#, &url];
+        let answered = output_of(Command::new("curl").args(query));
+        let found: Value = serde_json::from_str(&answered.out).expect(&answered.out);
+        assert_eq!(found["results"].as_array().map(Vec::len), Some(1), "{found}");
+        assert_eq!(found.get("answer").is_some(), has_answer, "{found}");
+        let stopped = serving.stop();
+        assert_eq!(stopped.code, Some(0), "{}", stopped.error);
+    }
+}
+
+#[test]
 fn a_task_is_sent_to_a_server_and_waited_for() {
     let project = Project::new();
     let serving = Serving::start(&project);

@@ -75,8 +75,13 @@ pub fn query_truth(base: &KnowledgeBase, namespace: &str) -> impl Tool {
             if !(1..=MOST).contains(&limit) {
                 return Err(ToolError(format!("`limit` is {limit}, and 1 to {MOST} results can be asked for")));
             }
-            let payload =
-                QueryPayload { query: query.query, discovery_depth: Depth::Deep, limit, as_of: None::<Timestamp> };
+            let payload = QueryPayload {
+                query: query.query,
+                discovery_depth: Depth::Deep,
+                limit,
+                as_of: None::<Timestamp>,
+                answer: None,
+            };
             match place.done(Intent::QueryTruth, payload, &scope, false).await? {
                 IntentResult::Found { retrieved, .. } => Ok(found(&retrieved)),
                 other => Err(ToolError(described(&other))),

@@ -291,7 +291,7 @@ fn operation(route: &Route) -> Option<Operation> {
             let query = json!({
                 "query": text(), "discovery_depth": { "enum": ["shallow", "deep"] },
                 "limit": { "type": "integer", "minimum": 1, "maximum": 640 },
-                "as_of": { "type": "string", "format": "date-time" },
+                "as_of": { "type": "string", "format": "date-time" }, "answer": { "type": "boolean" },
             });
             let found = object(
                 &json!({

@@ -82,6 +82,9 @@ pub struct QueryPayload {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::times::option")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub as_of: Option<Timestamp>,
+    /// Whether a language model also answers from what is found. If left out, it does where one is asked; `true` is refused where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<bool>,
 }
 
 const fn usual_limit() -> usize {
@@ -217,6 +220,17 @@ pub struct Refused {
 }
 
 impl Refused {
+    /// An answer was asked for where no language model is asked.
+    pub(super) fn no_provider() -> Self {
+        Self {
+            code: "no_model".to_owned(),
+            message: "no language model is asked here; leave `answer` out to get what is found, or have one asked, as with `callboard serve \
+                      --model NAME`"
+                .to_owned(),
+            contradictions: Vec::new(),
+        }
+    }
+
     /// The refusal that an error of the base is, if what was asked is the reason.
     pub(super) fn of(error: KnowledgeError) -> Result<Self, KnowledgeError> {
         let code = match &error {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::asking::IntentError;
-use super::envelope::{ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, QueryPayload};
+use super::envelope::{
+    ConsumerIntentEnvelope, Intent, IntentLoopConfig, IntentLoopResult, IntentResult, QueryPayload, Refused,
+};
 use super::executor::{Pass, PassResult, ToolExecutor};
 use super::policy::{Next, PassOptions, PassSummary, next_pass};
 use crate::search::Retrieved;
@@ -70,7 +72,10 @@ async fn query(
     tool_executor: &dyn ToolExecutor,
     config: &IntentLoopConfig,
 ) -> Result<IntentLoopResult, IntentError> {
-    let QueryPayload { query, discovery_depth, limit, as_of } = payload;
+    let QueryPayload { query, discovery_depth, limit, as_of, answer } = payload;
+    if answer == Some(true) && config.provider.is_none() {
+        return Ok(ended(IntentResult::Refused(Refused::no_provider()), 0));
+    }
     let first = PassOptions { depth: discovery_depth, limit };
     let mut passes = Vec::new();
     let mut cited: BTreeSet<String> = BTreeSet::new();
@@ -92,7 +97,7 @@ async fn query(
             confidence: retrieved.confidence,
         });
     }
-    let answer = match &config.provider {
+    let answer = match config.provider.as_ref().filter(|_| answer != Some(false)) {
         None => None,
         Some(provider) => {
             let pass = Pass::Answer { provider: provider.clone(), query, retrieved: retrieved.clone() };

@@ -91,6 +91,7 @@ impl KnowledgeTool {
                 "discovery_depth": { "enum": ["shallow", "deep"], "description": "`shallow` looks at words alone; `deep` by default" },
                 "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results; 10 by default" },
                 "as_of": { "type": "string", "format": "date-time", "description": "What held at this time; now by default" },
+                "answer": { "type": "boolean", "description": "Whether a language model also answers from what is found (`answer`); by default it does if the server has one" },
             }),
             Self::SubmitFact => {
                 let part = |about: &str| json!({ "type": "string", "maxLength": MAX_PART, "description": about });
