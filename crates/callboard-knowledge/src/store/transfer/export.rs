@@ -5,9 +5,8 @@ use std::io::Write;
 use rusqlite::{Connection, Row};
 
 use super::Transferred;
-use super::lines::{
-    Contradiction, Document, Entity, Fact, Graph, Line, Lines, Passage, Predicate, VERSION, hexadecimal,
-};
+use super::lines::{Contradiction, Document, Entity, Fact, Graph, Line, Lines, Passage, Predicate, VERSION};
+use crate::digest::hex;
 use crate::entities::{EntityKind, Relation};
 use crate::facts::FactId;
 use crate::store::KnowledgeBase;
@@ -84,7 +83,7 @@ fn documents<W: Write>(
             namespace: row.get(1)?,
             path: row.get(2)?,
             title: row.get(3)?,
-            hash: (!hash.is_empty()).then(|| hexadecimal(&hash)),
+            hash: (!hash.is_empty()).then(|| hex(&hash)),
             read_at: timestamp(row.get(5)?),
             is_untrusted: row.get(6)?,
         }))?;

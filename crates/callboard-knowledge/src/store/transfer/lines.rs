@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Transferred;
+use crate::digest::hex;
 use crate::entities::{EntityKind, Relation};
 use crate::facts::{FactId, FactState, Source, Triple};
 use crate::store::error::KnowledgeError;
@@ -157,7 +158,7 @@ impl<W: Write> Lines<W> {
     }
 
     pub(super) fn end(mut self, counts: Transferred) -> Result<W, KnowledgeError> {
-        let sha256 = hexadecimal(&self.hash.clone().finalize());
+        let sha256 = hex(&self.hash.clone().finalize());
         self.write(&Line::End(End { counts, sha256 }))?;
         self.to.flush().map_err(KnowledgeError::Text)?;
         Ok(self.to)
@@ -179,10 +180,6 @@ pub(super) fn read_line(from: &mut impl BufRead, into: &mut Vec<u8>) -> Result<b
 
 fn reason(error: &io::Error) -> String {
     error.to_string()
-}
-
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The 32 bytes that 64 digits are.

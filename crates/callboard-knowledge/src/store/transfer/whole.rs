@@ -6,7 +6,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::lines::{Line, VERSION, hexadecimal, read_line};
+use super::lines::{Line, VERSION, read_line};
+use crate::digest::hex;
 use crate::store::error::KnowledgeError;
 
 /// The most characters of what is wrong with the form of a line.
@@ -78,12 +79,12 @@ impl WholeExport {
             let before = hash.clone();
             hash.update(&text);
             let Line::End(end) = line else { continue };
-            if end.sha256 != hexadecimal(&before.finalize()) {
+            if end.sha256 != hex(&before.finalize()) {
                 return Err(at("its SHA-256 is not that of the lines before it: the export was changed".to_owned()));
             }
             to.flush().map_err(failed)?;
             drop(to);
-            let sha256 = hexadecimal(&hash.finalize());
+            let sha256 = hex(&hash.finalize());
             return Ok((Self { file, lines: number, sha256 }, from));
         }
     }
