@@ -15,7 +15,8 @@ use super::once::once;
 use crate::entities::Named;
 use crate::facts::{Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, place};
 
-/// The most sources of a fact that are kept; more are counted.
+/// The most sources of a fact that are kept; more are counted. A trusted one is kept in place of the newest untrusted one, so that no number of
+/// untrusted ones hides it.
 pub(super) const MAX_SOURCES: i64 = 100;
 
 /// A statement that is submitted.
@@ -282,11 +283,20 @@ fn add_source(connection: &Connection, item: ItemId, source: &Source) -> Result<
     let mut count = connection
         .prepare_cached("UPDATE kb_facts SET source_count = source_count + 1 WHERE item = ?1 RETURNING source_count")?;
     let count: i64 = count.query_row([item], |row| row.get(0))?;
-    if count > MAX_SOURCES {
+    if count > MAX_SOURCES && (source.is_untrusted || !drop_untrusted(connection, item)?) {
         return Ok(false);
     }
     insert_source(connection, item, count, source)?;
     Ok(true)
+}
+
+/// Removes the newest untrusted source of a fact; returns whether there was one.
+fn drop_untrusted(connection: &Connection, item: ItemId) -> Result<bool, KnowledgeError> {
+    let mut drop = connection.prepare_cached(
+        "DELETE FROM kb_sources WHERE item = ?1
+         AND ordinal = (SELECT max(ordinal) FROM kb_sources WHERE item = ?1 AND is_untrusted)",
+    )?;
+    Ok(drop.execute([item])? > 0)
 }
 
 /// The fact with this form, if this turn has submitted it from this place: the result of that may have been forgotten.

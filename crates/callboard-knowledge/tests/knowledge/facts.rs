@@ -34,6 +34,29 @@ async fn the_same_fact_twice_is_one_fact_with_two_sources() {
 }
 
 #[tokio::test]
+async fn trusted_sources_are_kept_in_place_of_the_newest_untrusted_ones() {
+    let base = Base::new();
+    let by = |by: &str, is_untrusted| Submission {
+        source: Source { is_untrusted, ..source(by) },
+        ..submission("The gate opens at nine.")
+    };
+    for number in 1..=102 {
+        base.base.submit(by(&format!("bot {number}"), true)).await.unwrap();
+    }
+    for person in ["ann", "bob"] {
+        base.base.submit(by(person, false)).await.unwrap();
+    }
+    let fact = base.base.submit(by("bot 103", true)).await.unwrap().fact;
+    let kept: Vec<&str> = fact.sources.iter().map(|source| &*source.by).collect();
+    assert_eq!((kept.len(), kept[0], &kept[97..]), (100, "bot 1", &["bot 98", "ann", "bob"][..]));
+    let (export, _) = base.base.export(Vec::new()).await.unwrap();
+    let other = Base::new();
+    other.base.import(std::io::Cursor::new(export)).await.unwrap();
+    let there = other.base.submit(by("eve", false)).await.unwrap().fact;
+    assert_eq!(there.sources.iter().map(|source| &*source.by).collect::<Vec<_>>()[97..], ["ann", "bob", "eve"]);
+}
+
+#[tokio::test]
 async fn the_same_triple_in_other_words_is_the_same_fact_and_so_are_these_words_later() {
     let base = Base::new();
     let first = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
