@@ -46,6 +46,16 @@ pub enum FactError {
         /// How many are allowed.
         most: usize,
     },
+    /// What a history is to keep of a change is too long.
+    #[error("{part} has {bytes} bytes; at most {most} are allowed")]
+    LongChange {
+        /// Which text.
+        part: &'static str,
+        /// Its bytes.
+        bytes: usize,
+        /// How many are allowed.
+        most: usize,
+    },
     /// Not all three of them were given.
     #[error(
         "subject, predicate and value belong together, and a predicate with one value needs all three: give all or none"

@@ -13,7 +13,7 @@ use super::history::{self, Entry, RevisionChange};
 use super::items::ItemId;
 use super::once::once;
 use crate::digest::sha256;
-use crate::facts::{Fact, FactId, FactState, Statement};
+use crate::facts::{Fact, FactError, FactId, FactState, Statement};
 
 /// What is done to a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +40,21 @@ pub struct ChangeRequest {
     /// In which run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+}
+
+/// The most bytes of the reason of a change, of who asks for it, and of its run.
+const MAX_TEXT: usize = 1024;
+
+impl ChangeRequest {
+    fn check(&self) -> Result<(), FactError> {
+        let run = self.run.as_deref().unwrap_or_default();
+        for (part, text) in [("the reason", &*self.reason), ("the name of whoever asks", &*self.by), ("the run", run)] {
+            if text.len() > MAX_TEXT {
+                return Err(FactError::LongChange { part, bytes: text.len(), most: MAX_TEXT });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A fact that a change concerns.
@@ -94,8 +109,9 @@ impl KnowledgeBase {
     /// What a change would do; nothing is changed.
     ///
     /// # Errors
-    /// There is no such fact, the change would change nothing, an invalid fact is to be accepted, or the base cannot be read.
+    /// The reason, who asks, or the run has more than 1,024 bytes; there is no such fact, the change would change nothing, an invalid fact is to be accepted, or the base cannot be read.
     pub async fn preview(&self, request: &ChangeRequest) -> Result<Preview, KnowledgeError> {
+        request.check()?;
         let (kind, fact) = (request.kind, request.fact);
         self.read(move |connection| preview(connection, kind, fact)).await
     }
@@ -110,6 +126,7 @@ impl KnowledgeBase {
         hash: &str,
         key: Option<String>,
     ) -> Result<Applied, KnowledgeError> {
+        request.check()?;
         let hash = hash.to_owned();
         self.write(move |connection, now| {
             once(connection, key.as_deref(), now, || apply(connection, &request, &hash, now))

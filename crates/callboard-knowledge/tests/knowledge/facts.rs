@@ -57,6 +57,27 @@ async fn trusted_sources_are_kept_in_place_of_the_newest_untrusted_ones() {
 }
 
 #[tokio::test]
+async fn a_change_with_a_long_reason_is_refused_and_changes_nothing() {
+    let base = Base::new();
+    let fact = base.submit("The gate opens at nine.").await.fact.id;
+    let shown = base.base.preview(&change(ChangeKind::Invalidate, fact)).await.unwrap();
+    let long = "x".repeat(1025);
+    let request = || change(ChangeKind::Invalidate, fact);
+    for (request, what) in [
+        (ChangeRequest { reason: long.clone(), ..request() }, "the reason"),
+        (ChangeRequest { by: long.clone(), ..request() }, "the name of whoever asks"),
+        (ChangeRequest { run: Some(long.clone()), ..request() }, "the run"),
+    ] {
+        let expected = format!("{what} has 1025 bytes; at most 1024 are allowed");
+        assert_eq!(base.base.preview(&request).await.unwrap_err().to_string(), expected);
+        assert_eq!(base.base.apply(request, &shown.hash, None).await.unwrap_err().to_string(), expected);
+    }
+    assert_eq!(base.base.fact(fact).await.unwrap().state, FactState::Current);
+    let request = ChangeRequest { reason: "x".repeat(1024), ..request() };
+    base.base.apply(request, &shown.hash, None).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_same_triple_in_other_words_is_the_same_fact_and_so_are_these_words_later() {
     let base = Base::new();
     let first = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
