@@ -83,9 +83,10 @@ impl Cycles<'_> {
                     stopped = follow(&board, run, no_input, is_shown) => stopped,
                 }
             }
-            Err(_) => Ok(Stopped::BySignal),
+            // It has not begun.
+            Err(_) => Ok(Stopped::Ended),
         };
-        if run.is_ok() && matches!(followed, Ok(Stopped::BySignal)) {
+        if matches!(followed, Ok(Stopped::BySignal)) {
             note("stopping: what runs has 10 s to end; Ctrl-C again stops it at once");
         }
         tokio::select! {

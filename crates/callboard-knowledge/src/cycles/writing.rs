@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::asked::{Draft, Enrichment, Missing, Review, ask};
 use super::documents::named_in;
-use super::passages::{Shown, passages};
+use super::passages::passages;
 use super::types::{
     Answered, CandidateDoc, Gaps, InitContext, MAX_ADDED, MAX_CLAIMS, MAX_QUESTIONS, Work, line, lines, supported,
 };
-use crate::intents::Claim;
+use crate::intents::{Claim, ShownResult};
 use crate::store::KnowledgeBase;
 
 /// The document that a model writes about a topic, or refines; one without claims if nothing is found or can be kept.
@@ -144,7 +144,7 @@ fn outlines(documents: &[CandidateDoc]) -> Vec<serde_json::Value> {
     documents.iter().map(outline).collect()
 }
 
-fn is_found(found: &[Shown], known: &[Claim], cite: &str) -> bool {
+fn is_found(found: &[ShownResult], known: &[Claim], cite: &str) -> bool {
     found.iter().any(|shown| shown.cite == cite)
         || known.iter().any(|claim| claim.cites.iter().any(|known| known == cite))
 }

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::asking::{Ask, IntentError, question, read_json};
-use crate::search::{Found, Retrieved};
+use super::shown::shown;
+use crate::search::Retrieved;
 
 /// What the agent is asked for.
 const TASK: &str = "Answer a question from what was found";
@@ -65,16 +66,6 @@ impl UncheckedAnswer {
     }
 }
 
-/// What a model is shown of a result.
-#[derive(Debug, Serialize)]
-struct Shown<'a> {
-    cite: &'a str,
-    title: &'a str,
-    text: &'a str,
-    state: &'static str,
-    is_untrusted: bool,
-}
-
 /// Asks a model to answer a question from results.
 pub(super) async fn answer(
     provider: &str,
@@ -85,20 +76,7 @@ pub(super) async fn answer(
     if retrieved.results.is_empty() {
         return Ok(Answer::NotKnown);
     }
-    let mut bytes = 0;
-    let shown = retrieved.results.iter().map(|result| {
-        let (title, text, state) = match &result.found {
-            Found::Fact(fact) => ("", &*fact.statement, fact.state.name()),
-            Found::Passage { title, text, .. } => (&**title, &**text, "passage"),
-        };
-        Shown { cite: &result.cite, title, text, state, is_untrusted: result.is_untrusted }
-    });
-    let shown: Vec<Shown<'_>> = shown
-        .take_while(|shown| {
-            bytes += shown.title.len() + shown.text.len();
-            bytes <= MAX_SHOWN
-        })
-        .collect();
+    let shown = shown(&retrieved.results, MAX_SHOWN);
     let unreadable = |error: serde_json::Error| IntentError::Unreadable(format!("the answer of {provider}: {error}"));
     let input = question::<UncheckedAnswer>(TASK, serde_json::json!({ "question": query, "results": shown }))
         .map_err(unreadable)?;

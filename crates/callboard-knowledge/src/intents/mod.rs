@@ -14,6 +14,7 @@ mod looping;
 mod origin;
 mod policy;
 mod router;
+mod shown;
 mod submit;
 
 pub use agents::{DEFAULT_NAMESPACE, LOOP_AGENT, PASS_AGENT, agents, agents_for, result_of, task};
@@ -29,4 +30,5 @@ pub use looping::run_intent_loop;
 pub use origin::Origin;
 pub use policy::{Next, PassOptions, PassSummary, Stop, WIDER, next_pass};
 pub use router::DefaultIntentRouter;
+pub(crate) use shown::{ShownResult, shown};
 pub use submit::SubmitOrchestrator;

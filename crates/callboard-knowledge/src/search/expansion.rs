@@ -18,12 +18,16 @@ const MAX_ADDED: usize = 4;
 /// Greater than every character that a word has.
 const END: char = char::MAX;
 
-/// Finds the words that are added to each word of a query. `is_rare` tells for a token whether few enough rows have it.
+/// The most rows of a word that is added. A word that has more than twice as many rows as a name is written out where it is meant.
+const MAX_ROWS: u64 = 2_000;
+const RARER: u64 = 2;
+
+/// Finds the words that are added to each word of a query. `rows` tells how many rows have a token.
 pub(super) fn expand(
     connection: &Connection,
     namespace: &str,
     terms: &mut [Term],
-    is_rare: impl Fn(&str) -> Result<bool, KnowledgeError>,
+    rows: impl Fn(&str) -> Result<u64, KnowledgeError>,
 ) -> Result<(), KnowledgeError> {
     // The first name that begins with the word and continues it with a letter.
     let mut next = connection.prepare_cached(
@@ -47,7 +51,8 @@ pub(super) fn expand(
             let part = words(&name).next().map(parts).unwrap_or_default().into_iter().next().unwrap_or_default();
             if part.len() > word.len() && part.starts_with(&word) {
                 let token = stem(&part);
-                if token != known && is_rare(&token)? && !term.expanded.contains(&part) {
+                let usual = (1..=MAX_ROWS).contains(&rows(&token)?) && RARER * rows(&token)? >= rows(&known)?;
+                if token != known && usual && !term.expanded.contains(&part) {
                     term.expanded.push(part);
                 }
             }

@@ -44,19 +44,8 @@ const FAILING: &[&str] = &[
     "wrong",
 ];
 
-/// Parts of headings below which failures are documented.
-const FAILURES: &[&str] = &[
-    "error",
-    "errors",
-    "exception",
-    "exceptions",
-    "failure",
-    "failures",
-    "panic",
-    "panics",
-    "problems",
-    "troubleshooting",
-];
+/// Stems of the parts of headings below which failures are documented.
+const FAILURES: &[&str] = &["error", "except", "failur", "panic", "problem", "troubleshoot"];
 
 /// Whether queries and messages speak of failures by this word.
 pub(super) fn is_failing(word: &str) -> bool {
@@ -70,7 +59,7 @@ pub(super) fn asks_for_failure(terms: &[Weighed]) -> bool {
 /// Whether one of the headings below the first has a word of failures.
 pub(super) fn is_of_failure(title: &str) -> bool {
     let headings = title.split(" > ").skip(1);
-    headings.flat_map(words).flat_map(parts).any(|part| FAILURES.contains(&&*part))
+    headings.flat_map(words).flat_map(parts).any(|part| FAILURES.contains(&&*stem(&part)))
 }
 
 /// What the full-text index is asked for rows with such a heading.

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::candidates::{Candidate, Weighed};
 use super::failures::{asks_for_failure, headings};
 use super::found::{Checkpoint, Depth, ReadFacts};
+use super::score::EXPANDED;
 use super::terms::any_of;
 use crate::store::KnowledgeError;
 use crate::store::items::{ItemId, millis};
@@ -27,9 +28,9 @@ const ADDING: usize = 2;
 /// The most rows of common words that are looked up, also those of other namespaces and times.
 const MAX_LOOKED_UP: usize = 20_000;
 
-/// The most rows of words that are asked for below headings of failures, and how many of what is found are added.
-const COMBINED: u64 = 2 * SCORED_DEEP;
-const ADDED: usize = 50;
+/// How many rows are looked at that have a word and something else, and how many rows are added.
+const COMBINED: usize = 300;
+const ADDED: usize = 30;
 
 /// The most words of one expression: each more costs a list of rows.
 const MAX_ASKED: usize = 8;
@@ -70,7 +71,7 @@ fn known(terms: &[Weighed]) -> Vec<&Weighed> {
     known
 }
 
-/// Adds rows to which the graph leads the words.
+/// Adds rows to which the graph leads: of names that begin with a word, and below headings of failures.
 pub(super) fn widen(
     connection: &Connection,
     query: &ReadFacts,
@@ -78,73 +79,59 @@ pub(super) fn widen(
     candidates: &mut Vec<Candidate>,
     checkpoints: &mut Vec<Checkpoint>,
 ) -> Result<(), KnowledgeError> {
-    if terms.iter().any(|term| !term.term.expanded.is_empty()) {
-        let added = of_expanded(connection, query, terms, candidates)?;
+    let known = known(terms);
+    let expanded: Vec<&Weighed> = terms.iter().filter(|term| !term.term.expanded.is_empty()).collect();
+    if !expanded.is_empty() {
+        let names: Vec<String> = expanded.iter().flat_map(|term| term.term.expanded.clone()).collect();
+        let mut parts: Vec<Part> =
+            expanded.iter().map(|term| (any_of(&term.term.expanded), EXPANDED * term.weight)).collect();
+        parts.extend(below(&any_of(&names), &known));
+        let added = add(connection, query, &parts, candidates)?;
         checkpoints.push(Checkpoint::new("names that begin with a word", added));
     }
     if asks_for_failure(terms) {
-        let added = of_failures(connection, query, terms, candidates)?;
+        let added = add(connection, query, &below(&headings(), &known), candidates)?;
         checkpoints.push(Checkpoint::new("words below headings of failures", added));
     }
     Ok(())
 }
 
-/// Adds the best rows that have one of the words below a heading of failures.
-fn of_failures(
-    connection: &Connection,
-    query: &ReadFacts,
-    terms: &[Weighed],
-    candidates: &mut Vec<Candidate>,
-) -> Result<usize, KnowledgeError> {
-    let mut rows = 0_u64;
-    let mut words = known(terms);
-    words.retain(|term| {
-        rows = rows.saturating_add(term.rows);
-        rows <= COMBINED
-    });
-    if words.is_empty() {
-        return Ok(0);
-    }
-    add(connection, query, &format!("{} AND ({})", headings(), expression(&words, " OR ")), candidates)
+/// What the index is asked for, and what a row gets that it finds.
+type Part = (String, f64);
+
+/// Each of the words together with something else.
+fn below(other: &str, known: &[&Weighed]) -> Vec<Part> {
+    known.iter().map(|term| (format!("{other} AND {}", term.term.expression()), term.weight)).collect()
 }
 
-/// Adds the best rows that have a name to which a word was expanded, and another word of the query if there are others.
-fn of_expanded(
-    connection: &Connection,
-    query: &ReadFacts,
-    terms: &[Weighed],
-    candidates: &mut Vec<Candidate>,
-) -> Result<usize, KnowledgeError> {
-    let mut found = 0;
-    for term in terms.iter().filter(|term| !term.term.expanded.is_empty()) {
-        let mut others = known(terms);
-        others.retain(|other| other.term.word != term.term.word);
-        let expanded = any_of(&term.term.expanded);
-        let asked =
-            if others.is_empty() { expanded } else { format!("{expanded} AND ({})", expression(&others, " OR ")) };
-        found += add(connection, query, &asked, candidates)?;
-    }
-    Ok(found)
-}
-
-/// Adds the rows that BM25 ranks best for an expression, without those that are there.
+/// Adds the rows that get most, without those that are there. The newest rows of each part are looked at.
 fn add(
     connection: &Connection,
     query: &ReadFacts,
-    expression: &str,
+    parts: &[Part],
     candidates: &mut Vec<Candidate>,
 ) -> Result<usize, KnowledgeError> {
     let mut find = connection.prepare_cached(&format!(
-        "SELECT rowid FROM kb_text WHERE kb_text MATCH ?1 ORDER BY bm25(kb_text, {WEIGHTS}) LIMIT {ADDED}"
+        "SELECT rowid FROM kb_text WHERE kb_text MATCH ?1 ORDER BY rowid DESC LIMIT {COMBINED}"
     ))?;
-    let before = candidates.len();
-    for item in find.query_map([expression], |row| row.get(0))? {
-        let item = item?;
-        if candidates.iter().all(|candidate| candidate.item != item) {
-            candidates.extend(candidate(connection, query, item)?);
+    let mut weights: HashMap<ItemId, f64> = HashMap::new();
+    for (expression, weight) in parts {
+        for item in find.query_map([expression], |row| row.get(0))? {
+            *weights.entry(item?).or_default() += weight;
         }
     }
-    Ok(candidates.len() - before)
+    weights.retain(|item, _| candidates.iter().all(|known| known.item != *item));
+    let added = read(connection, query, ADDED, by_score(weights))?;
+    let number = added.len();
+    candidates.extend(added);
+    Ok(number)
+}
+
+/// The best first.
+fn by_score(scores: HashMap<ItemId, f64>) -> Vec<ItemId> {
+    let mut ranked: Vec<(ItemId, f64)> = scores.into_iter().collect();
+    ranked.sort_by(|(one, of_one), (other, of_other)| of_other.total_cmp(of_one).then_with(|| one.cmp(other)));
+    ranked.into_iter().map(|(item, _)| item).collect()
 }
 
 /// How many of the words, rarest first, get BM25.
@@ -201,9 +188,7 @@ fn of_rare(
             }
         }
     }
-    let mut ranked: Vec<(ItemId, f64)> = scores.into_iter().collect();
-    ranked.sort_by(|(one, of_one), (other, of_other)| of_other.total_cmp(of_one).then_with(|| one.cmp(other)));
-    Ok(ranked.into_iter().map(|(item, _)| item).collect())
+    Ok(by_score(scores))
 }
 
 /// Rows that have as many of the words as there are rows for, newest first.

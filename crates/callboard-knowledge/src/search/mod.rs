@@ -11,12 +11,13 @@
 //! 2. If there are more common words, and the first step finds no row of the namespace and time: the newest rows that have all of the more
 //!    common words, then those that have all but the most common one, and so on, until there are enough or 20,000 rows have been looked up.
 //!
-//! A deep query also asks for the best 50 rows of each of these. Both are of now, so a query of the past does not ask for them:
+//! A deep query also asks for 30 rows of each of these, those whose words weigh most together, of the 300 newest rows for each word. Both are of
+//! now, so a query of the past does not ask for them:
 //!
 //! - Rows that have a name to which a word is expanded: a word of three letters or more finds up to four names of entities of the graph that
-//!   begin with it ("auth" finds "authentication"), each in 2,000 rows at most. They also need another word of the query, if it has one.
+//!   begin with it ("auth" finds "authentication"), each in 2,000 rows at most and in half as many as the word at least.
 //! - If the query has a word of failures ("invalid", "exceeded", "not"): rows below headings such as "Errors", "Panics" or `ParseError` that have
-//!   one of the words, of which the rarest are asked for that have 20,000 rows together.
+//!   a word of the query.
 //!
 //! How many rows have a word is counted in all namespaces. Counts of 256 rows or more are remembered until the highest number of a
 //! row has changed by a sixteenth, smaller ones until it has changed.

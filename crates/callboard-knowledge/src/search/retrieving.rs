@@ -89,7 +89,7 @@ fn retrieve(
     let mut asked = terms::asked(&query.query);
     let counts = Counts::of(connection, query.as_of.is_some(), frequencies)?;
     if reads_graph {
-        expansion::expand(connection, &query.namespace, &mut asked.terms, |token| counts.is_rare(token))?;
+        expansion::expand(connection, &query.namespace, &mut asked.terms, |token| counts.rows(token))?;
     }
     let terms = counts.weighed(asked.terms.clone())?;
     let mut candidates = fulltext::find(connection, query, &terms, limit.max(COMPARED), &mut checkpoints)?;

@@ -14,7 +14,7 @@ const OF_LENGTH: f64 = 0.75;
 const FACT: f64 = 1.25;
 
 /// What a name is worth that a word of the query was expanded to, in place of that word.
-const EXPANDED: f64 = 0.5;
+pub(super) const EXPANDED: f64 = 0.5;
 
 /// Computes the scores of texts. `average` is the length of a usual row.
 pub(super) struct TextScorer<'q> {

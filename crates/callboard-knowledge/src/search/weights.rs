@@ -8,9 +8,6 @@ use super::terms::Term;
 use crate::store::KnowledgeError;
 use crate::store::frequencies::Frequencies;
 
-/// The most rows that a name may have to which a word is expanded.
-const RARE: u64 = 2_000;
-
 /// How many rows have a word.
 pub(super) struct Counts<'c> {
     connection: &'c Connection,
@@ -30,13 +27,9 @@ impl<'c> Counts<'c> {
         Ok(Self { connection, is_of_past, frequencies, highest })
     }
 
-    fn rows(&self, token: &str) -> Result<u64, KnowledgeError> {
+    pub(super) fn rows(&self, token: &str) -> Result<u64, KnowledgeError> {
         let now = self.frequencies.rows(self.connection, token, self.highest)?;
         Ok(now + if self.is_of_past { rows_of_past(self.connection, token)? } else { 0 })
-    }
-
-    pub(super) fn is_rare(&self, token: &str) -> Result<bool, KnowledgeError> {
-        Ok((1..=RARE).contains(&self.rows(token)?))
     }
 
     /// What each word weighs. One that no row has keeps its weight, since what lacks it covers less of the query.

@@ -9,7 +9,7 @@ use callboard_knowledge::intents::{
 };
 use serde_json::{Value, json};
 
-use crate::support::Base;
+use crate::support::{Base, untrusted};
 
 fn envelope(intent: Intent, payload: Value) -> ConsumerIntentEnvelope {
     ConsumerIntentEnvelope {
@@ -240,12 +240,7 @@ async fn who_delegates_is_the_source_whatever_the_envelope_claims() {
 #[tokio::test]
 async fn an_agent_does_not_accept_facts_and_an_untrusted_run_changes_none() {
     let base = Base::new();
-    let untrusted = crate::support::submission("the wall is high");
-    let untrusted = callboard_knowledge::store::Submission {
-        source: callboard_knowledge::facts::Source { is_untrusted: true, ..untrusted.source.clone() },
-        ..untrusted
-    };
-    let wall = base.base.submit(untrusted).await.unwrap().fact.id;
+    let wall = base.base.submit(untrusted("the wall is high")).await.unwrap().fact.id;
     let gate = base.submit("the gate is open").await.fact.id;
     // It delegates the envelope that it was given, or the pass that a loop would have made of it.
     let forger = |turn: Turn| async move {
@@ -346,12 +341,7 @@ async fn an_agent_reaches_facts_of_the_namespaces_that_it_was_granted_alone() {
 #[tokio::test]
 async fn an_intent_that_is_handed_over_has_no_asker_and_is_refused() {
     let base = Base::new();
-    let untrusted = crate::support::submission("the wall is high");
-    let untrusted = callboard_knowledge::store::Submission {
-        source: callboard_knowledge::facts::Source { is_untrusted: true, ..untrusted.source.clone() },
-        ..untrusted
-    };
-    let wall = base.base.submit(untrusted).await.unwrap().fact.id;
+    let wall = base.base.submit(untrusted("the wall is high")).await.unwrap().fact.id;
     let request = callboard_knowledge::store::ChangeRequest {
         kind: callboard_knowledge::store::ChangeKind::Accept,
         fact: wall,

@@ -2,11 +2,10 @@
 
 use callboard::messages::Timestamp;
 use callboard_knowledge::entities::{EntityKind, Named, Relation};
-use callboard_knowledge::facts::Source;
 use callboard_knowledge::search::{Depth, Found, ReadFacts, Retrieved, Status};
-use callboard_knowledge::store::{ChangeKind, ChangeRequest, Submission};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest};
 
-use crate::support::{Base, document, source, submission};
+use crate::support::{Base, document, untrusted};
 
 async fn found(base: &Base, query: &str) -> Retrieved {
     base.base.read_facts(ReadFacts::new("default", query)).await.unwrap()
@@ -179,9 +178,7 @@ async fn a_current_fact_counts_more_than_a_passage_and_a_disputed_one_does_not()
     let base = Base::new();
     base.write("a.md", &[("", "the gate opens at nine")]).await;
     let fact = base.submit("The gate opens at nine!").await.fact;
-    let untrusted = Source { is_untrusted: true, ..source("mallory") };
-    let disputed = Submission { source: untrusted, ..submission("At nine the gate opens") };
-    let disputed = base.base.submit(disputed).await.unwrap().fact;
+    let disputed = base.base.submit(untrusted("At nine the gate opens")).await.unwrap().fact;
     for depth in [Depth::Shallow, Depth::Deep] {
         let query = ReadFacts { discovery_depth: depth, ..ReadFacts::new("default", "when opens the gate") };
         let retrieved = base.base.read_facts(query).await.unwrap();

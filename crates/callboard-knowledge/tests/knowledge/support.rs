@@ -70,6 +70,11 @@ pub(crate) fn submission(statement: &str) -> Submission {
     }
 }
 
+/// A submission of somebody for whom nobody vouches.
+pub(crate) fn untrusted(statement: &str) -> Submission {
+    Submission { source: Source { is_untrusted: true, ..source("mallory") }, ..submission(statement) }
+}
+
 /// "SUBJECT PREDICATE VALUE", of which the predicate has one value at a time.
 pub(crate) fn single(subject: &str, predicate: &str, value: &str) -> Submission {
     let triple = Triple { subject: subject.into(), predicate: predicate.into(), value: value.into() };
