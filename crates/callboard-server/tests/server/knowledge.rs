@@ -41,13 +41,21 @@ impl Known {
     }
 
     async fn with(change: impl FnOnce(Server) -> Server) -> Self {
+        Self::with_model(None, change).await
+    }
+
+    /// With the agent `model`, which answers queries.
+    async fn with_model(model: Option<AgentSpec>, change: impl FnOnce(Server) -> Server) -> Self {
+        let config =
+            IntentLoopConfig { provider: model.as_ref().map(|_| "model".to_owned()), ..IntentLoopConfig::default() };
         let folder = tempfile::tempdir().unwrap();
         let base = base_in(folder.path());
         let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
-        let builder = agents(&base).into_iter().fold(Callboard::builder().agent("echo", echo), Builder::with);
+        let builder =
+            agents(&base).into_iter().chain(model).fold(Callboard::builder().agent("echo", echo), Builder::with);
         let board = builder.start().await.unwrap();
         let tokens = Tokens::new(Env::system());
-        let server = Server::new(board.clone(), tokens.clone()).knowledge(&base, IntentLoopConfig::default());
+        let server = Server::new(board.clone(), tokens.clone()).knowledge(&base, config);
         let router = change(server).router();
         Self { base, board, tokens, router, _folder: folder }
     }
@@ -114,6 +122,47 @@ async fn a_fact_is_submitted_found_read_and_invalidated_as_it_was_shown() {
         read["history"].as_array().unwrap().iter().map(|it| it["change"].as_str().unwrap()).collect();
     assert_eq!(changes, ["submitted", "invalidated"]);
     assert_eq!((&read["history"][1]["by"], &read["history"][1]["reason"]), (&json!("root"), &json!("it opens at ten")));
+    known.board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_model_answers_from_what_is_found_unless_no_answer_is_asked_for() {
+    let model = AgentSpec::new("model", |turn: Turn| async move {
+        let asked = turn.input_json().value();
+        let claims: Vec<Value> = match asked["task"].as_str() {
+            Some(task) if task.starts_with("Answer") => {
+                vec![json!({ "text": "It opens at nine.", "cites": [asked["results"][0]["cite"]] })]
+            }
+            _ => return Ok(Command::output(json!({}))),
+        };
+        Ok(Command::output(json!({ "claims": claims })))
+    });
+    let known = Known::with_model(Some(model), |server| server).await;
+    let admin = known.client("root", Scope::ALL);
+    let fact = id_of(&submit(&admin, json!({ "statement": "The gate opens at nine." })).await).to_owned();
+    let answer = json!({ "known": { "claims": [{ "text": "It opens at nine.", "cites": [fact] }] } });
+    for asked in [None, Some(true), Some(false)] {
+        let mut query = json!({ "query": "gate" });
+        if let Some(asked) = asked {
+            query["answer"] = asked.into();
+        }
+        let expected = if asked == Some(false) { &Value::Null } else { &answer };
+        let (status, found) = admin.post(QUERY, &[], &query).await;
+        assert_eq!((status, &found["answer"]), (200, expected), "{found}");
+        let called = call(&admin, "query_truth", query).await;
+        assert_eq!(called["result"]["structuredContent"]["answer"], *expected, "{called}");
+    }
+    // The model is asked in the run of the query.
+    for run in known.board.runs().await.unwrap() {
+        assert_eq!(run.read().await.unwrap().submission().agent.as_str(), LOOP_AGENT);
+    }
+    known.board.shutdown().await;
+
+    let known = Known::start().await;
+    let reader = known.client("reader", [Scope::KnowledgeRead]);
+    let refused = reader.post(QUERY, &[], &json!({ "query": "gate", "answer": true })).await;
+    assert_eq!(refused.1["reason"], "no_model", "{}", refused.1);
+    is_refused(refused, 422, "refused");
     known.board.shutdown().await;
 }
 
