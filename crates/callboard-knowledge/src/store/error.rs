@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use callboard_text::visible;
 use rusqlite::ErrorCode;
 
 use crate::facts::{Contradiction, FactError, FactId, FactState};
@@ -158,10 +159,10 @@ pub enum KnowledgeError {
         facts: Vec<FactId>,
     },
     /// Anything else that SQLite reports.
-    #[error("the base reports: {0}")]
+    #[error("the base reports: {}", reported(.0))]
     Sqlite(rusqlite::Error),
     /// A stored value is not what this build writes.
-    #[error("the base has an unreadable value: {0}")]
+    #[error("the base has an unreadable value: {}", visible(.0))]
     Unreadable(String),
     /// An export is refused.
     #[error("line {line} of the export: {why}; nothing was imported")]
@@ -192,6 +193,14 @@ fn listed(contradictions: &[Contradiction]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// What SQLite reports, with the text of the file made visible, and without the statement that it was asked to run.
+pub(super) fn reported(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => visible(msg),
+        error => visible(&error.to_string()),
+    }
+}
+
 const fn values(is_single: bool) -> &'static str {
     if is_single { "one value" } else { "several values" }
 }
@@ -209,7 +218,7 @@ impl From<rusqlite::Error> for KnowledgeError {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::ReadOnly) => Self::ReadOnly,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { cause: error.to_string() },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { cause: reported(&error) },
             _ => Self::Sqlite(error),
         }
     }

@@ -85,6 +85,9 @@ fn migrate_by(connection: &mut Connection, migrations: &[Migration]) -> Result<(
         if application != APPLICATION && (application != 0 || version != 0 || tables > 0) {
             return Err(KnowledgeError::NotABase);
         }
+        if application == APPLICATION && version < 1 {
+            return Err(KnowledgeError::Damaged { cause: format!("no base has the version {version}") });
+        }
         let version = usize::try_from(version).unwrap_or(usize::MAX);
         let Some(migration) = migrations.get(version) else {
             let known = migrations.len();

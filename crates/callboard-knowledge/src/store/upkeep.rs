@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use callboard_text::visible;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use schemars::JsonSchema;
@@ -243,7 +244,7 @@ fn name_of(connection: &Connection, item: ItemId) -> Result<Option<String>, Know
     let mut passage = connection.prepare_cached(
         "SELECT d.path || ':' || i.first_line FROM kb_items i JOIN kb_documents d ON d.id = i.document WHERE i.id = ?1",
     )?;
-    Ok(passage.query_row([item], |row| row.get(0)).optional()?)
+    Ok(passage.query_row([item], |row| row.get::<_, String>(0)).optional()?.map(|place| visible(&place)))
 }
 
 /// Adds what SQLite finds wrong with the file.
@@ -253,13 +254,13 @@ fn damaged(connection: &Connection, findings: &mut Vec<Finding>) -> Result<(), K
     let found = lines.into_iter().filter(|line| line != "ok").map(|what| Finding {
         // SQLite checks the structure of full-text indexes with the rest of the file.
         is_repairable: what.contains("fts5") || what.contains("kb_text"),
-        what,
+        what: visible(&what),
     });
     findings.extend(found);
     let mut check = connection.prepare("PRAGMA foreign_key_check")?;
     let tables: Vec<String> = check.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     if let Some(table) = tables.first() {
-        let what = format!("rows of {table} name rows that are not there: {}", tables.len());
+        let what = format!("rows of {} name rows that are not there: {}", visible(table), tables.len());
         findings.push(Finding { what, is_repairable: false });
     }
     Ok(())

@@ -7,7 +7,7 @@ use callboard::messages::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::error::KnowledgeError;
+use super::error::{KnowledgeError, reported};
 use super::lock::Lock;
 
 /// The most changes that wait for the writer; more wait in their callers.
@@ -114,7 +114,7 @@ fn commit(connection: &mut Connection, batch: Vec<Change>, env: &Env) -> Option<
     }
     let failed = made.and_then(|()| transaction.commit()).err().map(|error| match error.sqlite_error_code() {
         // It is unknown what of the transaction is on disk, and a second sync would report success without it.
-        Some(ErrorCode::SystemIoFailure) => KnowledgeError::Failed { cause: error.to_string() },
+        Some(ErrorCode::SystemIoFailure) => KnowledgeError::Failed { cause: reported(&error) },
         _ => error.into(),
     });
     answers.into_iter().for_each(|answer| answer(failed.as_ref()));

@@ -198,6 +198,21 @@ async fn rows_that_break_a_rule_of_bases_are_refused_with_their_line_and_what_to
 }
 
 #[tokio::test]
+async fn control_characters_of_an_export_are_visible_in_its_error() {
+    let hostile = "\u{1b}]0;name\u{7}\u{202e}\u{2028}";
+    let name = serde_json::to_string(hostile).unwrap();
+    for line in [
+        format!("{{{name}:1}}"),
+        format!("{{\"entity\":{{\"namespace\":\"default\",\"name\":\"x\",\"kind\":{name}}}}}"),
+        format!("{{\"entity\":{{{name}:1}}}}"),
+        format!("{{\"entity\":{name}}}"),
+    ] {
+        let error = refused(&Base::new(), &format!("{{\"callboard_knowledge\":1}}\n{line}\n")).await;
+        assert_eq!(callboard_text::visible(&error), error);
+    }
+}
+
+#[tokio::test]
 async fn lines_out_of_order_and_lines_twice_are_refused_though_the_hash_is_right() {
     let (text, empty) = (exported(&filled().await).await, Base::new());
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -110,6 +110,34 @@ async fn rows_that_break_a_rule_are_found() {
 }
 
 #[tokio::test]
+async fn control_characters_of_a_file_are_visible_in_its_errors() {
+    let hostile = "x\u{1b}]0;name\u{7}\u{202e}";
+    let base = filled().await;
+    changed(&base, &format!("UPDATE kb_graph_entities SET kind = '{hostile}'"));
+    let error = base.base.export(Vec::new()).await.unwrap_err().to_string();
+    assert!(error.contains("]0;name") && callboard_text::visible(&error) == error, "{error:?}");
+    changed(
+        &base,
+        &format!(
+            "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET name = '{hostile}', sql = 'no' WHERE name = 'kb_done'"
+        ),
+    );
+    let error = KnowledgeBase::open(base.base.path(), &Env::system()).unwrap_err().to_string();
+    assert!(error.contains("]0;name") && callboard_text::visible(&error) == error, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_version_that_no_base_has_is_reported_as_damage_in_a_line() {
+    for version in [0, -1] {
+        let base = filled().await;
+        changed(&base, &format!("PRAGMA user_version = {version}"));
+        let error = KnowledgeBase::open(base.base.path(), &Env::system()).unwrap_err();
+        let KnowledgeError::Damaged { cause } = error else { panic!("{error}") };
+        assert_eq!(cause, format!("no base has the version {version}"));
+    }
+}
+
+#[tokio::test]
 async fn a_copy_appears_complete_and_replaces_nothing() {
     let base = filled().await;
     let copy = base.folder.path().join("copy.db");

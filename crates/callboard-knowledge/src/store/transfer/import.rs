@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::BufRead;
 
+use callboard_text::visible;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::Transferred;
@@ -10,7 +11,7 @@ use super::lines::{Contradiction, Document, Entity, Fact, Graph, Line, Passage, 
 use super::whole::WholeExport;
 use crate::facts::{FactState, Statement};
 use crate::store::KnowledgeBase;
-use crate::store::error::KnowledgeError;
+use crate::store::error::{KnowledgeError, reported};
 use crate::store::facts::item_of;
 use crate::store::graph::join;
 use crate::store::items::{self, ItemId, millis};
@@ -62,9 +63,11 @@ impl<E: Into<KnowledgeError>> From<E> for Wrong {
             KnowledgeError::Sqlite(error)
                 if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) =>
             {
-                Self::Line(format!("it repeats or contradicts a line before it ({error})"))
+                Self::Line(format!("it repeats or contradicts a line before it ({})", reported(&error)))
             }
-            error @ (KnowledgeError::Fact(_) | KnowledgeError::NoSuchFact { .. }) => Self::Line(error.to_string()),
+            error @ (KnowledgeError::Fact(_) | KnowledgeError::NoSuchFact { .. }) => {
+                Self::Line(visible(&error.to_string()))
+            }
             error => Self::Base(error),
         }
     }

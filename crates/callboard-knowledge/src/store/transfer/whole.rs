@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, Write as _};
 use std::path::Path;
 
+use callboard_text::visible;
 use sha2::{Digest, Sha256};
 
 use super::lines::{Line, VERSION, read_line};
@@ -125,7 +126,7 @@ fn parsed(text: &[u8]) -> Result<Line, String> {
     // The error has the text of an unknown name, whatever its length.
     serde_json::from_slice(text).map_err(|error| {
         let why: String = error.to_string().chars().take(MAX_WHY).collect();
-        format!("it is no line of an export: {why}")
+        format!("it is no line of an export: {}", visible(&why))
     })
 }
 
