@@ -16,6 +16,7 @@ use super::facts::fact_id;
 use super::history::RevisionChange;
 use super::items::ItemId;
 use super::staging::Staging;
+use super::submission::MAX_SOURCES;
 use super::{KnowledgeBase, connect, schema};
 
 /// More pages than a base has: a copy is made in one step.
@@ -53,7 +54,8 @@ pub struct Counts {
 struct Rule {
     /// What is wrong where it is broken.
     what: &'static str,
-    /// Selects the `item` of each row that breaks it, or null of what is no row that is searched. `{changes}` are the changes of facts.
+    /// Selects the `item` of each row that breaks it, or null of what is no row that is searched. `{changes}` are the changes of facts, and
+    /// `{sources}` is the most sources that are kept of one.
     broken: &'static str,
 }
 
@@ -61,7 +63,7 @@ const fn rule(what: &'static str, broken: &'static str) -> Rule {
     Rule { what, broken }
 }
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 15] = [
     rule(
         "facts whose state and index differ",
         "SELECT f.item FROM kb_facts f JOIN kb_items i ON i.id = f.item WHERE (f.state = 'invalid') <> (i.ended_at IS NOT NULL)",
@@ -69,6 +71,11 @@ const RULES: [Rule; 11] = [
     rule(
         "facts without a source",
         "SELECT f.item FROM kb_facts f WHERE NOT EXISTS (SELECT 1 FROM kb_sources s WHERE s.item = f.item)",
+    ),
+    rule(
+        "facts that count other sources than they have",
+        "SELECT f.item FROM kb_facts f
+         WHERE (SELECT count(*) FROM kb_sources s WHERE s.item = f.item) NOT IN (0, min(f.source_count, {sources}))",
     ),
     rule(
         "facts whose history lacks their last revision",
@@ -91,6 +98,13 @@ const RULES: [Rule; 11] = [
          WHERE f.valid_from < i.since OR f.valid_from > i.ended_at
              OR EXISTS (SELECT 1 FROM kb_history h WHERE h.item = f.item AND h.revision = f.revision AND h.at < f.valid_from)",
     ),
+    rule(
+        "passages without a place in their document",
+        "SELECT id AS item FROM kb_items WHERE document IS NOT NULL AND NOT ifnull(
+             anchor IS NOT NULL AND ordinal BETWEEN 0 AND 4294967295
+             AND first_line BETWEEN 1 AND last_line AND last_line <= 4294967295, FALSE)",
+    ),
+    rule("documents whose hash has not 32 bytes", "SELECT NULL AS item FROM kb_documents WHERE length(hash) NOT IN (0, 32)"),
     rule("rows that ended before they began", "SELECT id AS item FROM kb_items WHERE ended_at < since"),
     rule(
         "current facts of a predicate with one value at a time that have several (`callboard kb invalidate` all but one)",
@@ -106,6 +120,11 @@ const RULES: [Rule; 11] = [
         "edges that nothing supports",
         "SELECT NULL AS item FROM kb_graph_edges e
          WHERE NOT EXISTS (SELECT 1 FROM kb_graph_provenance p WHERE p.edge = e.id AND p.deleted_at IS NULL)",
+    ),
+    rule(
+        "rows that support an edge that is not there",
+        "SELECT p.item FROM kb_graph_provenance p
+         WHERE p.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM kb_graph_edges e WHERE e.id = p.edge)",
     ),
     rule(
         "rows that have ended and still support the graph",
@@ -223,7 +242,10 @@ pub(super) fn broken_rules(connection: &Connection) -> Result<Vec<Broken>, Knowl
     let changes = RevisionChange::ALL.map(|change| format!("'{}'", change.name())).join(", ");
     let mut found = Vec::new();
     for Rule { what, broken } in RULES {
-        let sql = format!("SELECT count(*), min(item) FROM ({})", broken.replace("{changes}", &changes));
+        let sql = format!(
+            "SELECT count(*), min(item) FROM ({})",
+            broken.replace("{changes}", &changes).replace("{sources}", &MAX_SOURCES.to_string())
+        );
         let (number, item): (u64, Option<ItemId>) =
             connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if number > 0 {

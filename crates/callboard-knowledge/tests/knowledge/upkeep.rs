@@ -67,6 +67,15 @@ async fn rows_that_break_a_rule_are_found() {
     for (broken, expected) in [
         ("UPDATE kb_facts SET state = 'invalid'", "facts whose state and index differ: 1, such as fact-"),
         ("DELETE FROM kb_sources", "facts without a source: 1, such as fact-"),
+        ("UPDATE kb_facts SET source_count = 9", "facts that count other sources than they have: 1, such as fact-"),
+        ("UPDATE kb_facts SET source_count = -1", "facts that count other sources than they have: 1, such as fact-"),
+        ("UPDATE kb_items SET first_line = -1 WHERE ended_at > 0", "passages without a place in their document: 1"),
+        (
+            "UPDATE kb_items SET ordinal = 9223372036854775807 WHERE ended_at > 0",
+            "passages without a place in their document: 1",
+        ),
+        ("UPDATE kb_documents SET hash = x'ff'", "documents whose hash has not 32 bytes: 1"),
+        ("DELETE FROM kb_graph_edges", "rows that support an edge that is not there: 1, such as fact-"),
         ("UPDATE kb_facts SET revision = 9", "facts whose history lacks their last revision: 1, such as fact-"),
         ("UPDATE kb_history SET change = 'burned'", "facts whose history has an unknown change: 1, such as fact-"),
         (
