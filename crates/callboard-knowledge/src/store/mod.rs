@@ -27,6 +27,7 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::messages::Timestamp;
 use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
@@ -103,6 +104,7 @@ impl KnowledgeBase {
         }
         set(&connection)?;
         schema::migrate(&mut connection)?;
+        schema::check(&connection)?;
         let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
         let (writer, ended) = Writer::start(connection, Arc::clone(&lock), env.clone()).map_err(io)?;
         let shared = Shared {
@@ -237,6 +239,9 @@ fn opened(path: &Path) -> Result<Connection, KnowledgeError> {
             Ok(_) => error.into(),
         }
     })?;
+    // Of what a file brings, nothing is executed: no base has a trigger.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)

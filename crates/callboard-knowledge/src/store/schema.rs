@@ -1,8 +1,9 @@
 //! The tables of a base, and how a base of an older version becomes one of this version.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-use callboard_text::visible;
+use callboard_text::cut;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::KnowledgeError;
@@ -12,6 +13,9 @@ const APPLICATION: i32 = 0x6362_6b62;
 
 /// The most differences from the schema that are reported.
 const MOST: usize = 20;
+
+/// What a schema has, with the statements that make it.
+type Schema = BTreeMap<String, Option<String>>;
 
 /// Makes a base of one version one of the next.
 type Migration = fn(&Connection) -> rusqlite::Result<()>;
@@ -43,12 +47,18 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
     connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
 }
 
+/// Refuses a file whose schema is not that of a base of this version.
+pub(super) fn check(connection: &Connection) -> Result<(), KnowledgeError> {
+    match differences(connection)?.as_slice() {
+        [] => Ok(()),
+        differences => Err(KnowledgeError::Damaged { cause: differences.join("; ") }),
+    }
+}
+
 /// In what the tables, indexes and views of a base are not those of this version. What a file has beside them, such as a trigger, would be
 /// executed with a change.
 pub(super) fn differences(connection: &Connection) -> Result<Vec<String>, KnowledgeError> {
-    let mut new = Connection::open_in_memory()?;
-    migrate(&mut new)?;
-    let (expected, found) = (described(&new)?, described(connection)?);
+    let (expected, found) = (expected()?, described(connection)?);
     let lacking =
         expected.keys().filter(|name| !found.contains_key(*name)).map(|name| format!("the base lacks {name}"));
     let others = found.iter().filter_map(|(name, sql)| match expected.get(name) {
@@ -59,13 +69,25 @@ pub(super) fn differences(connection: &Connection) -> Result<Vec<String>, Knowle
     Ok(lacking.chain(others).take(MOST).collect())
 }
 
+/// What the schema of this version has.
+fn expected() -> Result<&'static Schema, KnowledgeError> {
+    static EXPECTED: OnceLock<Schema> = OnceLock::new();
+    if let Some(expected) = EXPECTED.get() {
+        return Ok(expected);
+    }
+    let mut new = Connection::open_in_memory()?;
+    migrate(&mut new)?;
+    let expected = described(&new)?;
+    Ok(EXPECTED.get_or_init(|| expected))
+}
+
 /// What the schema has, apart from the statistics that SQLite collects.
-fn described(connection: &Connection) -> rusqlite::Result<BTreeMap<String, Option<String>>> {
+fn described(connection: &Connection) -> rusqlite::Result<Schema> {
     let mut find =
         connection.prepare("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'")?;
     let rows = find.query_map([], |row| {
         let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
-        Ok((format!("the {kind} {}", visible(&name)), row.get(2)?))
+        Ok((format!("the {kind} {}", cut(&name)), row.get(2)?))
     })?;
     rows.collect()
 }

@@ -147,6 +147,34 @@ async fn a_version_that_no_base_has_is_reported_as_damage_in_a_line() {
 }
 
 #[tokio::test]
+async fn a_base_with_another_schema_is_not_opened() {
+    for (change, expected) in [
+        ("CREATE TRIGGER own AFTER INSERT ON kb_facts BEGIN DELETE FROM kb_sources; END", "has the trigger own, which"),
+        ("CREATE VIEW own AS SELECT 1", "has the view own, which"),
+        ("CREATE TABLE own (x)", "has the table own, which"),
+        ("CREATE INDEX own ON kb_facts (value)", "has the index own, which"),
+        ("DROP INDEX kb_facts_of_state", "lacks the index kb_facts_of_state"),
+        ("DROP VIEW kb_past; CREATE VIEW kb_past AS SELECT 1 AS id", "the view kb_past is not what it is in a base"),
+    ] {
+        let base = filled().await;
+        changed(&base, change);
+        let error = KnowledgeBase::open(base.base.path(), &Env::system()).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("callboard kb restore FILE"), "{change}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_trigger_of_a_file_is_not_executed() {
+    let base = Base::new();
+    changed(&base, "CREATE TRIGGER own AFTER INSERT ON kb_facts BEGIN DELETE FROM kb_sources; END");
+    let fact = base.submit("The gate is open.").await.fact;
+    assert_eq!(fact.sources.len(), 1);
+    let findings = base.base.check().await.unwrap();
+    let [found] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(found.what, "the base has the trigger own, which no base has");
+}
+
+#[tokio::test]
 async fn a_copy_appears_complete_and_replaces_nothing() {
     let base = filled().await;
     let copy = base.folder.path().join("copy.db");
