@@ -28,7 +28,8 @@ pub struct Submission {
     pub statement: Statement,
     /// Where it comes from; the time is that of the change.
     pub source: Source,
-    /// Declares that its predicate has one value at a time, if nothing is declared of the predicate so far.
+    /// Its predicate has one value at a time. That declares it, if nothing is declared of the predicate so far, unless the source is untrusted: then it
+    /// is so for this comparison alone.
     pub is_single: bool,
     /// What happens if it contradicts current facts.
     pub on_contradiction: OnContradiction,
@@ -108,7 +109,9 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         }
         (Some(is_single), _) => is_single,
         (None, Some(triple)) if submission.is_single => {
-            declare(connection, namespace, &triple.predicate, true)?;
+            if !source.is_untrusted {
+                declare(connection, namespace, &triple.predicate, true)?;
+            }
             true
         }
         (None, _) => false,

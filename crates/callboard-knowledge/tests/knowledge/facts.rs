@@ -12,6 +12,11 @@ fn change(kind: ChangeKind, fact: FactId) -> ChangeRequest {
     ChangeRequest { kind, fact, reason: "it is so".to_owned(), by: "ann".to_owned(), run: None }
 }
 
+/// The submission of a run that had read untrusted input.
+fn distrusted(submission: Submission) -> Submission {
+    Submission { source: Source { is_untrusted: true, ..source("mallory") }, ..submission }
+}
+
 /// Shows a change and applies it.
 async fn applied(base: &Base, kind: ChangeKind, fact: FactId) {
     let request = change(kind, fact);
@@ -159,21 +164,29 @@ async fn a_contradiction_can_be_refused_or_take_the_place_of_what_it_contradicts
 async fn a_fact_from_untrusted_input_is_disputed_and_supersedes_nothing() {
     let base = Base::new();
     let nine = base.base.submit(single("gate", "opens at", "nine")).await.unwrap().fact;
-    let untrusted = Source { is_untrusted: true, ..source("mallory") };
-    let ten = Submission {
-        source: untrusted.clone(),
-        on_contradiction: OnContradiction::Supersede,
-        ..single("gate", "opens at", "ten")
-    };
-    assert_eq!(base.base.submit(ten).await.unwrap().fact.state, FactState::Disputed);
-    let other = Submission { source: untrusted, ..submission("the wall is high") };
-    let other = base.base.submit(other).await.unwrap().fact;
+    let ten = Submission { on_contradiction: OnContradiction::Supersede, ..single("gate", "opens at", "ten") };
+    assert_eq!(base.base.submit(distrusted(ten)).await.unwrap().fact.state, FactState::Disputed);
+    let other = base.base.submit(distrusted(submission("the wall is high"))).await.unwrap().fact;
     assert_eq!(other.state, FactState::Disputed);
     // What somebody else says too is still for a person to decide.
     assert_eq!(base.submit("the wall is high").await.fact.state, FactState::Disputed);
     assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Current);
     applied(&base, ChangeKind::Accept, other.id).await;
     assert_eq!(base.base.fact(other.id).await.unwrap().state, FactState::Current);
+}
+
+#[tokio::test]
+async fn an_untrusted_submission_declares_no_predicate() {
+    let base = Base::new();
+    let several = |value| Submission { is_single: false, ..single("gate", "opens at", value) };
+    base.base.submit(several("nine")).await.unwrap();
+    let ten = base.base.submit(distrusted(single("gate", "opens at", "ten"))).await.unwrap();
+    assert_eq!(ten.contradictions.len(), 1, "for itself it has one value");
+    assert_eq!(base.base.submit(several("eleven")).await.unwrap().fact.state, FactState::Current);
+    // Nor is it refused because of what is so already.
+    base.base.submit(distrusted(single("gate", "opens at", "noon"))).await.unwrap();
+    base.base.submit(single("wall", "is as high as", "ten")).await.unwrap();
+    assert_eq!(base.base.submit(single("wall", "is as high as", "two")).await.unwrap().fact.state, FactState::Disputed);
 }
 
 #[tokio::test]
