@@ -16,6 +16,8 @@ pub struct Stored {
     pub state: FactState,
     /// One of its statements has the normal form of the new one.
     pub has_form: bool,
+    /// It has a trusted source, or a person has decided that it holds. Another is what untrusted input says: its parts may be invented.
+    pub is_vouched: bool,
     /// Its triple, in normal form.
     pub triple_form: Option<Triple>,
 }
@@ -67,8 +69,10 @@ pub enum Placement {
     Same {
         /// The fact.
         fact: FactId,
-        /// The state that it gets, if it changes.
+        /// The state that it gets, if it is compared anew.
         becomes: Option<FactState>,
+        /// It had untrusted sources alone, and this one is trusted: it gets the text and the parts of the statement.
+        is_restated: bool,
         /// What it contradicts.
         contradictions: Vec<Contradiction>,
         /// Facts that become invalid by it.
@@ -96,7 +100,8 @@ pub fn place(
     is_untrusted: bool,
     on: OnContradiction,
 ) -> Placement {
-    if let Some((fact, parts)) = in_same_words(statement, stored) {
+    let restated = stored.iter().find(|fact| fact.has_form && !fact.is_vouched && !is_untrusted);
+    if let (None, Some((fact, parts))) = (restated, in_same_words(statement, stored)) {
         let contradiction = contradiction(statement, fact, is_single, &[]);
         let is_contradiction = contradiction.is_some();
         let Triple { subject, predicate, value } = parts;
@@ -104,7 +109,7 @@ pub fn place(
         let known = contradiction.unwrap_or(Contradiction { fact: fact.id, reason });
         return Placement::OtherParts { known, is_contradiction };
     }
-    let same = same(statement, stored);
+    let same = restated.or_else(|| same(statement, stored, is_untrusted));
     let contradicted: Vec<(&Stored, Contradiction)> = stored
         .iter()
         .filter(|fact| fact.state != FactState::Invalid && same.is_none_or(|same| same.id != fact.id))
@@ -113,9 +118,10 @@ pub fn place(
     let current: Vec<FactId> =
         contradicted.iter().filter(|(fact, _)| fact.state == FactState::Current).map(|(fact, _)| fact.id).collect();
     let contradictions: Vec<Contradiction> = contradicted.into_iter().map(|(_, why)| why).collect();
+    let is_restated = restated.is_some();
     // A fact that holds gets a source, whatever else is said about it.
-    if let Some(same) = same.filter(|same| same.state != FactState::Invalid) {
-        return Placement::Same { fact: same.id, becomes: None, contradictions, supersedes: Vec::new() };
+    if let Some(same) = same.filter(|same| same.state != FactState::Invalid && !is_restated) {
+        return Placement::Same { fact: same.id, becomes: None, is_restated, contradictions, supersedes: Vec::new() };
     }
     let (state, supersedes) = match on {
         OnContradiction::Refuse if !current.is_empty() => return Placement::Refused(contradictions),
@@ -126,7 +132,7 @@ pub fn place(
         }
     };
     match same {
-        Some(same) => Placement::Same { fact: same.id, becomes: Some(state), contradictions, supersedes },
+        Some(same) => Placement::Same { fact: same.id, becomes: Some(state), is_restated, contradictions, supersedes },
         None => Placement::New { state, contradictions, supersedes },
     }
 }
@@ -138,11 +144,15 @@ fn in_same_words<'a>(statement: &Statement, stored: &'a [Stored]) -> Option<(&'a
     (new != known).then_some((has_form, known))
 }
 
-/// The fact that states the same: by its triple or its normal form; one that holds before one that does not.
-fn same<'a>(statement: &Statement, stored: &'a [Stored]) -> Option<&'a Stored> {
-    let is_same = |fact: &&Stored| {
-        fact.has_form || (statement.triple_form().is_some() && fact.triple_form.as_ref() == statement.triple_form())
+/// The fact that states the same: by its normal form or, if neither is untrusted, by its triple; one that holds before one that does not. Untrusted
+/// input may give any words the parts of a fact, so these words are not taken as that fact.
+fn same<'a>(statement: &Statement, stored: &'a [Stored], is_untrusted: bool) -> Option<&'a Stored> {
+    let has_parts = |fact: &Stored| {
+        statement.triple_form().is_some_and(|triple| fact.triple_form.as_ref() == Some(triple))
+            && fact.is_vouched
+            && !is_untrusted
     };
+    let is_same = |fact: &&Stored| fact.has_form || has_parts(fact);
     stored.iter().filter(is_same).min_by_key(|fact| match fact.state {
         FactState::Current => 0,
         FactState::Disputed => 1,

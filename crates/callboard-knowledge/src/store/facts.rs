@@ -69,6 +69,10 @@ fn range(digits: &str) -> Option<[uuid::Uuid; 2]> {
     if is_digits { Some([uuid::Uuid::parse_str(&first).ok()?, uuid::Uuid::parse_str(&last).ok()?]) } else { None }
 }
 
+/// The columns of a fact that is compared: the last one is whether it is vouched for.
+const STORED: &str = "f.fact, f.revision, f.state, f.subject_form, f.predicate_form, f.value_form,
+    f.state = 'current' OR EXISTS (SELECT 1 FROM kb_sources s WHERE s.item = f.item AND NOT s.is_untrusted)";
+
 /// The facts that state the same, and those about the same property of the same thing.
 pub(super) fn compared(
     connection: &Connection,
@@ -77,21 +81,21 @@ pub(super) fn compared(
 ) -> Result<Vec<Stored>, KnowledgeError> {
     let form = statement.id(namespace);
     let mut stored = Vec::new();
-    let mut find = connection.prepare_cached(
-        "SELECT f.item, f.fact, f.revision, f.state, f.subject_form, f.predicate_form, f.value_form
-         FROM kb_forms o JOIN kb_facts f ON f.item = o.item WHERE o.form = ?1",
-    )?;
-    if let Some((_, fact)) = find.query_row([form.0.as_bytes()], |row| stored_of(row, true)).optional()? {
-        stored.push(fact);
+    let sql = format!("SELECT {STORED} FROM kb_forms o JOIN kb_facts f ON f.item = o.item WHERE o.form = ?1");
+    let mut find = connection.prepare_cached(&sql)?;
+    if let Some(fact) = find.query_row([form.0.as_bytes()], |row| stored_of(row, true)).optional()? {
+        // Untrusted sources alone give a fact no other words than its own.
+        stored.extend(Some(fact).filter(|fact| fact.is_vouched || fact.id == form));
     }
     if let Some(triple) = statement.triple_form() {
-        let mut find = connection.prepare_cached(
-            "SELECT item, fact, revision, state, subject_form, predicate_form, value_form FROM kb_facts
-             WHERE namespace = ?1 AND subject_form = ?2 AND predicate_form = ?3 ORDER BY item",
-        )?;
+        let sql = format!(
+            "SELECT {STORED} FROM kb_facts f
+             WHERE f.namespace = ?1 AND f.subject_form = ?2 AND f.predicate_form = ?3 ORDER BY f.item"
+        );
+        let mut find = connection.prepare_cached(&sql)?;
         let rows = find.query_map(params![namespace, triple.subject, triple.predicate], |row| stored_of(row, false))?;
         for row in rows {
-            let (_, fact) = row?;
+            let fact = row?;
             if stored.iter().all(|known| known.id != fact.id) {
                 stored.push(fact);
             }
@@ -102,22 +106,19 @@ pub(super) fn compared(
 
 /// A fact of this namespace, to be compared with a statement.
 pub(super) fn named(connection: &Connection, namespace: &str, id: FactId) -> Result<Option<Stored>, KnowledgeError> {
-    let mut find = connection.prepare_cached(
-        "SELECT item, fact, revision, state, subject_form, predicate_form, value_form FROM kb_facts
-         WHERE fact = ?1 AND namespace = ?2",
-    )?;
-    let found = find.query_row(params![id.0.as_bytes(), namespace], |row| stored_of(row, false)).optional()?;
-    Ok(found.map(|(_, fact)| fact))
+    let sql = format!("SELECT {STORED} FROM kb_facts f WHERE f.fact = ?1 AND f.namespace = ?2");
+    let mut find = connection.prepare_cached(&sql)?;
+    Ok(find.query_row(params![id.0.as_bytes(), namespace], |row| stored_of(row, false)).optional()?)
 }
 
-fn stored_of(row: &Row<'_>, has_form: bool) -> rusqlite::Result<(ItemId, Stored)> {
-    let parts: (Option<String>, Option<String>, Option<String>) = (row.get(4)?, row.get(5)?, row.get(6)?);
+fn stored_of(row: &Row<'_>, has_form: bool) -> rusqlite::Result<Stored> {
+    let parts: (Option<String>, Option<String>, Option<String>) = (row.get(3)?, row.get(4)?, row.get(5)?);
     let triple_form = match parts {
         (Some(subject), Some(predicate), Some(value)) => Some(Triple { subject, predicate, value }),
         _ => None,
     };
-    let stored = Stored { id: fact_id(row, 1)?, revision: row.get(2)?, state: state(row, 3)?, has_form, triple_form };
-    Ok((row.get(0)?, stored))
+    let (id, revision, state, is_vouched) = (fact_id(row, 0)?, row.get(1)?, state(row, 2)?, row.get(6)?);
+    Ok(Stored { id, revision, state, has_form, is_vouched, triple_form })
 }
 
 /// Whether the predicate of a statement has one value at a time, if anything is declared of it.
@@ -142,6 +143,9 @@ pub(super) fn set_state(
     let now = history::time_of_change(connection, item, now)?;
     let mut before = connection.prepare_cached("SELECT state FROM kb_facts WHERE item = ?1")?;
     let was = before.query_row([item], |row| self::state(row, 0))?;
+    if was == state {
+        return Ok(());
+    }
     match (was, state) {
         (FactState::Invalid, FactState::Current | FactState::Disputed) => items::revive(connection, item)?,
         (FactState::Current | FactState::Disputed, FactState::Invalid) => items::end(connection, item, now)?,

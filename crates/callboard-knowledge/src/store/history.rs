@@ -41,7 +41,7 @@ pub struct Revision {
 pub enum RevisionChange {
     /// It was submitted for the first time.
     Submitted,
-    /// It was submitted after it had become invalid, and has another state now.
+    /// It was submitted after it had become invalid, or by a trusted source after untrusted ones alone, and was compared anew.
     SubmittedAgain,
     /// It was submitted, and got another source.
     AnotherSource,

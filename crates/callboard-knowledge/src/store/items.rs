@@ -81,6 +81,25 @@ fn move_between(
     Ok(())
 }
 
+/// Gives a row that has not ended other texts.
+pub(super) fn rewrite(connection: &Connection, id: ItemId, title: &str, body: &str) -> Result<(), KnowledgeError> {
+    // An index of this kind finds what it deletes by the texts that were indexed.
+    connection
+        .prepare_cached(
+            "INSERT INTO kb_text (kb_text, rowid, title, names, body)
+             SELECT 'delete', id, title, names, body FROM kb_items WHERE id = ?1",
+        )?
+        .execute([id])?;
+    let names = names(title, body);
+    connection
+        .prepare_cached("UPDATE kb_items SET title = ?2, names = ?3, body = ?4 WHERE id = ?1")?
+        .execute(params![id, title, names, body])?;
+    connection
+        .prepare_cached("INSERT INTO kb_text (rowid, title, names, body) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![id, title, names, body])?;
+    Ok(())
+}
+
 /// The parts of the identifiers of a row, each once, so that `readFacts` is found by "read" and by "facts".
 fn names(title: &str, body: &str) -> String {
     let mut names: Vec<String> = Vec::new();

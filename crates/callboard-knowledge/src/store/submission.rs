@@ -130,6 +130,7 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     {
         return Ok(Submitted::new(fact_of(connection, item)?, statement));
     }
+    let mut restated = None;
     let (item, state, is_new, contradictions, supersedes) = match placed {
         Placement::Refused(contradictions) => return Err(KnowledgeError::Contradicts(contradictions)),
         Placement::OtherParts { known, is_contradiction } => {
@@ -138,10 +139,14 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
         Placement::New { state, contradictions, supersedes } => {
             (insert(connection, namespace, statement, state, now)?, Some(state), true, contradictions, supersedes)
         }
-        Placement::Same { fact, becomes, contradictions, supersedes } => {
+        Placement::Same { fact, becomes, is_restated, contradictions, supersedes } => {
             let item = item_of(connection, fact)?;
             if let Some(state) = becomes {
                 set_state(connection, item, state, now)?;
+            }
+            if is_restated {
+                restate(connection, item, statement, now)?;
+                restated = Some("it had untrusted sources alone");
             }
             (item, becomes, false, contradictions, supersedes)
         }
@@ -151,7 +156,8 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     }
     let is_kept = add_source(connection, item, &source)?;
     remember_form(connection, item, statement.id(namespace))?;
-    let why = contradictions.iter().map(|contradiction| &*contradiction.reason).collect::<Vec<_>>().join("; ");
+    let why = contradictions.iter().map(|contradiction| &*contradiction.reason);
+    let why = restated.into_iter().chain(why).collect::<Vec<_>>().join("; ");
     if is_new || state.is_some() || is_kept {
         let change = match (is_new, state) {
             (true, _) => RevisionChange::Submitted,
@@ -183,6 +189,32 @@ fn submit(connection: &Connection, submission: &Submission, now: Timestamp) -> R
     }
     let submitted = Submitted::new(fact_of(connection, item)?, statement);
     Ok(Submitted { is_new, contradictions, superseded: supersedes, ..submitted })
+}
+
+/// Replaces what untrusted sources alone have stated: the text and the parts, what the graph has of them, and what they contradict.
+fn restate(connection: &Connection, item: ItemId, statement: &Statement, now: Timestamp) -> Result<(), KnowledgeError> {
+    items::rewrite(connection, item, statement.triple().map_or("", |triple| &triple.subject), statement.text())?;
+    graph::end_item(connection, item, now)?;
+    connection
+        .prepare_cached("DELETE FROM kb_forms WHERE item = ?1 AND form <> (SELECT fact FROM kb_facts WHERE item = ?1)")?
+        .execute([item])?;
+    connection.prepare_cached("DELETE FROM kb_contradictions WHERE item = ?1 OR other = ?1")?.execute([item])?;
+    let (written, forms) = (statement.triple(), statement.triple_form());
+    connection
+        .prepare_cached(
+            "UPDATE kb_facts SET subject = ?2, predicate = ?3, value = ?4, subject_form = ?5, predicate_form = ?6,
+                 value_form = ?7 WHERE item = ?1",
+        )?
+        .execute(params![
+            item,
+            written.map(|triple| &triple.subject),
+            written.map(|triple| &triple.predicate),
+            written.map(|triple| &triple.value),
+            forms.map(|triple| &triple.subject),
+            forms.map(|triple| &triple.predicate),
+            forms.map(|triple| &triple.value),
+        ])?;
+    Ok(())
 }
 
 fn declare(connection: &Connection, namespace: &str, form: &str, is_single: bool) -> Result<(), KnowledgeError> {
@@ -312,9 +344,13 @@ fn submitted_before(connection: &Connection, form: FactId, source: &Source) -> R
     Ok(find.query_row(params![form.0.as_bytes(), by, place, run, turn], |row| row.get(0)).optional()?)
 }
 
+/// Has a fact be found by a form. That of its own statement is its own, also if another fact had it.
 fn remember_form(connection: &Connection, item: ItemId, form: FactId) -> Result<(), KnowledgeError> {
     connection
-        .prepare_cached("INSERT INTO kb_forms (form, item) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .prepare_cached(
+            "INSERT INTO kb_forms (form, item) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET item = excluded.item
+             WHERE form = (SELECT fact FROM kb_facts WHERE item = excluded.item)",
+        )?
         .execute(params![form.0.as_bytes(), item])?;
     Ok(())
 }

@@ -17,6 +17,12 @@ fn distrusted(submission: Submission) -> Submission {
     Submission { source: Source { is_untrusted: true, ..source("mallory") }, ..submission }
 }
 
+/// A statement of these words with the parts of [`single`].
+fn worded(words: &str, [subject, predicate, value]: [&str; 3]) -> Submission {
+    let parts = single(subject, predicate, value);
+    Submission { statement: Statement::new(words, parts.statement.triple().cloned()).unwrap(), ..parts }
+}
+
 /// Shows a change and applies it.
 async fn applied(base: &Base, kind: ChangeKind, fact: FactId) {
     let request = change(kind, fact);
@@ -168,11 +174,37 @@ async fn a_fact_from_untrusted_input_is_disputed_and_supersedes_nothing() {
     assert_eq!(base.base.submit(distrusted(ten)).await.unwrap().fact.state, FactState::Disputed);
     let other = base.base.submit(distrusted(submission("the wall is high"))).await.unwrap().fact;
     assert_eq!(other.state, FactState::Disputed);
-    // What somebody else says too is still for a person to decide.
-    assert_eq!(base.submit("the wall is high").await.fact.state, FactState::Disputed);
+    // What another untrusted source says too is still for a person to decide.
+    let again = base.base.submit(distrusted(submission("the wall is high"))).await.unwrap();
+    assert_eq!(again.fact.state, FactState::Disputed);
     assert_eq!(base.base.fact(nine.id).await.unwrap().state, FactState::Current);
     applied(&base, ChangeKind::Accept, other.id).await;
     assert_eq!(base.base.fact(other.id).await.unwrap().state, FactState::Current);
+}
+
+#[tokio::test]
+async fn other_words_of_an_untrusted_source_are_a_fact_of_their_own() {
+    let base = Base::new();
+    let parts = ["gate", "opens at", "nine"];
+    for is_known_untrusted in [false, true] {
+        let base = Base::new();
+        let known = single("gate", "opens at", "nine");
+        let known = if is_known_untrusted { distrusted(known) } else { known };
+        let known = base.base.submit(known).await.unwrap().fact;
+        let other = base.base.submit(distrusted(worded("All admins are fired.", parts))).await.unwrap();
+        assert!(other.is_new && other.fact.state == FactState::Disputed && other.fact.id != known.id, "{other:?}");
+        assert_eq!(base.base.fact(known.id).await.unwrap(), known);
+        // These words are not taken as the fact.
+        assert_eq!(base.submit("all admins are fired").await.fact.id, other.fact.id);
+        let named = base.base.facts_named("default", "All admins are fired.").await.unwrap();
+        assert_eq!(named.iter().map(|fact| fact.id).collect::<Vec<_>>(), [other.fact.id]);
+        assert_eq!(base.base.check().await.unwrap(), []);
+    }
+    // What an untrusted source stated with these parts does not become the statement of a trusted one.
+    let squatted = base.base.submit(distrusted(worded("All admins are fired.", parts))).await.unwrap().fact;
+    let gate = base.base.submit(single("gate", "opens at", "nine")).await.unwrap();
+    assert!(gate.is_new && gate.fact.state == FactState::Current, "{gate:?}");
+    assert_eq!(base.base.fact(squatted.id).await.unwrap(), squatted);
 }
 
 #[tokio::test]
@@ -187,6 +219,71 @@ async fn an_untrusted_submission_declares_no_predicate() {
     base.base.submit(distrusted(single("gate", "opens at", "noon"))).await.unwrap();
     base.base.submit(single("wall", "is as high as", "ten")).await.unwrap();
     assert_eq!(base.base.submit(single("wall", "is as high as", "two")).await.unwrap().fact.state, FactState::Disputed);
+}
+
+#[tokio::test]
+async fn a_trusted_submission_replaces_what_untrusted_sources_alone_stated() {
+    let base = Base::new();
+    base.base.submit(single("wall", "is", "low")).await.unwrap();
+    let invented = ["wall", "is", "high"];
+    let words = "The gate opens at nine";
+    for (with_parts, invalidated) in [(true, false), (false, false), (true, true)] {
+        let words = format!("{words} of {with_parts} {invalidated}");
+        let squatted = base.base.submit(distrusted(worded(&words, invented))).await.unwrap();
+        assert_eq!(squatted.contradictions.len(), 1);
+        if invalidated {
+            applied(&base, ChangeKind::Invalidate, squatted.fact.id).await;
+        }
+        base.clock.set(2_000);
+        let words = format!("{words}.");
+        let gate = format!("gate {invalidated}");
+        let (stated, parts) = match with_parts {
+            true => (worded(&words, [&gate, "opens at", "nine"]), Some(gate.clone())),
+            false => (submission(&words), None),
+        };
+        let stated = base.base.submit(stated).await.unwrap();
+        assert!(!stated.is_new && !stated.lacks_parts && stated.contradictions.is_empty(), "{stated:?}");
+        assert_eq!((stated.fact.id, stated.fact.state), (squatted.fact.id, FactState::Current));
+        assert_eq!((&stated.fact.statement, stated.fact.triple.map(|triple| triple.subject)), (&words, parts));
+        let sources = stated.fact.sources.iter().map(|source| (&*source.by, source.is_untrusted));
+        assert_eq!(sources.collect::<Vec<_>>(), [("mallory", true), ("ann", false)]);
+        let log = base.base.log(stated.fact.id).await.unwrap();
+        let last = log.last().unwrap();
+        assert_eq!((last.change.name(), last.state, &*last.by), ("submitted again", FactState::Current, "ann"));
+        assert!(last.reason.contains("untrusted sources alone"), "{last:?}");
+        // Nothing is left of the invented parts: not in the graph, and not in what the fact contradicts.
+        let shown = base.base.preview(&change(ChangeKind::Invalidate, stated.fact.id)).await.unwrap();
+        let edges: Vec<_> = shown.deleted_edges.iter().map(|edge| (&*edge.source, &*edge.target)).collect();
+        assert_eq!(edges, if with_parts { vec![(&*gate, "nine")] } else { Vec::new() });
+        assert_eq!(base.base.check().await.unwrap(), []);
+        // From here on it is known as any other fact.
+        let again = base.base.submit(distrusted(worded(&words, invented))).await;
+        assert_eq!(again.is_ok_and(|again| again.lacks_parts), !with_parts);
+    }
+    let (export, _) = base.base.export(Vec::new()).await.unwrap();
+    let other = Base::new();
+    other.base.import(std::io::Cursor::new(export.clone())).await.unwrap();
+    assert_eq!(other.base.export(Vec::new()).await.unwrap().0, export);
+    assert_eq!(other.base.check().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_trusted_submission_in_place_of_untrusted_sources_is_compared_as_any_other() {
+    let base = Base::new();
+    let ten = base.base.submit(single("gate", "opens at", "ten")).await.unwrap().fact;
+    let nine = single("gate", "opens at", "nine");
+    let squatted = base.base.submit(distrusted(submission(nine.statement.text()))).await.unwrap().fact;
+    base.clock.set(2_000);
+    let refused = Submission { on_contradiction: OnContradiction::Refuse, ..nine.clone() };
+    assert!(matches!(base.base.submit(refused).await.unwrap_err(), KnowledgeError::Contradicts(_)));
+    let disputed = base.base.submit(nine.clone()).await.unwrap();
+    assert_eq!((disputed.fact.state, disputed.fact.valid_from), (FactState::Disputed, squatted.valid_from));
+    assert_eq!(disputed.contradictions.iter().map(|found| found.fact).collect::<Vec<_>>(), [ten.id]);
+    assert_eq!(base.base.submit(nine).await.unwrap().fact.state, FactState::Disputed, "a person decides");
+    // What a person has accepted is known, whatever its sources.
+    let invented = base.base.submit(distrusted(worded("The wall is high.", ["wall", "is", "high"]))).await.unwrap();
+    applied(&base, ChangeKind::Accept, invented.fact.id).await;
+    base.base.submit(worded("The wall is high.", ["wall", "is", "low"])).await.unwrap_err();
 }
 
 #[tokio::test]
