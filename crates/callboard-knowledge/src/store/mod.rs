@@ -97,6 +97,7 @@ impl KnowledgeBase {
 
     fn open_locked(path: &Path, env: &Env, lock: Lock) -> Result<Self, KnowledgeError> {
         let lock = Arc::new(lock);
+        staging::remove_abandoned(staging::parent(path));
         let mut connection = opened(path)?;
         // Before the settings, which change the file.
         if !schema::is_base(&connection)? {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const PREFIX: &str = ".callboard-facts-";
 
 /// A folder for a file and what SQLite keeps beside it. It is removed when it is dropped; one that a killed process has left is removed by the
-/// next process that makes one in the same place, because nobody holds its lock.
+/// next process that makes one in the same place or opens a base there, because nobody holds its lock.
 #[derive(Debug)]
 pub(super) struct Staging {
     folder: TempDir,
@@ -75,7 +75,8 @@ pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(parent(path))?.sync_all()
 }
 
-fn remove_abandoned(parent: &Path) {
+/// Removes the folders in a folder that killed processes left.
+pub(super) fn remove_abandoned(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let staged = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
     for folder in staged.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()) {

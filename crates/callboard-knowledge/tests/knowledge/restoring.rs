@@ -61,6 +61,21 @@ async fn a_copy_takes_the_place_of_a_base_which_is_kept_beside() {
 }
 
 #[tokio::test]
+async fn a_copy_that_a_killed_process_left_is_removed_when_the_base_is_opened() {
+    let copied = Copied::new().await;
+    let left = copied.folder.path().join(".callboard-facts-left");
+    fs::create_dir(&left).unwrap();
+    let lock = fs::File::create(left.join("lock")).unwrap();
+    fs::copy(&copied.copy, left.join("facts.db")).unwrap();
+    lock.lock().unwrap();
+    facts_of(&copied.path).await;
+    assert!(left.exists(), "its process works there");
+    drop(lock);
+    facts_of(&copied.path).await;
+    assert!(!left.exists());
+}
+
+#[tokio::test]
 async fn a_base_that_a_process_has_open_is_not_replaced() {
     let copied = Copied::new().await;
     let base = KnowledgeBase::open(&copied.path, &Env::system()).unwrap();
