@@ -143,9 +143,12 @@ fn grounded(
             let mut fact = fact_of(connection, item)?;
             if let Some(as_of) = as_of {
                 match state_at(connection, item, as_of)? {
-                    Some((FactState::Invalid, _)) | None => return Ok(None),
-                    Some((state, since)) => (fact.state, fact.valid_from) = (state, since),
+                    Some(Then { state: FactState::Invalid, .. }) | None => return Ok(None),
+                    Some(Then { state, since, revision }) => {
+                        (fact.state, fact.valid_from, fact.revision) = (state, since, revision);
+                    }
                 }
+                fact.sources.retain(|source| source.at <= as_of);
             }
             let is_untrusted = fact.sources.iter().all(|source| source.is_untrusted);
             (fact.id.to_string(), Found::Fact(Box::new(fact)), is_untrusted)
@@ -163,15 +166,25 @@ fn cite(document: &str, line: u32, ordinal: Option<u32>) -> String {
     }
 }
 
-/// The state that a fact had at a time, and since when; `None` if there was none yet.
-fn state_at(
-    connection: &Connection,
-    item: ItemId,
-    at: Timestamp,
-) -> Result<Option<(FactState, Timestamp)>, KnowledgeError> {
+/// What a fact was at a time.
+struct Then {
+    state: FactState,
+    since: Timestamp,
+    revision: u64,
+}
+
+/// What a fact was at a time; `None` if there was none yet.
+fn state_at(connection: &Connection, item: ItemId, at: Timestamp) -> Result<Option<Then>, KnowledgeError> {
     let mut find = connection.prepare_cached(
-        "SELECT state, at FROM kb_history WHERE item = ?1 AND at <= ?2 ORDER BY revision DESC LIMIT 1",
+        "SELECT h.state, h.revision, (
+             SELECT min(s.at) FROM kb_history s WHERE s.item = h.item AND s.revision > ifnull((
+                 SELECT max(o.revision) FROM kb_history o
+                 WHERE o.item = h.item AND o.revision < h.revision AND o.state <> h.state
+             ), 0)
+         ) FROM kb_history h WHERE h.item = ?1 AND h.at <= ?2 ORDER BY h.revision DESC LIMIT 1",
     )?;
-    let found = find.query_row(rusqlite::params![item, millis(at)], |row| Ok((state(row, 0)?, timestamp(row.get(1)?))));
+    let found = find.query_row(rusqlite::params![item, millis(at)], |row| {
+        Ok(Then { state: state(row, 0)?, revision: row.get(1)?, since: timestamp(row.get(2)?) })
+    });
     Ok(found.optional()?)
 }

@@ -117,6 +117,26 @@ async fn a_query_of_the_past_finds_what_held_then() {
 }
 
 #[tokio::test]
+async fn a_query_of_the_past_has_the_sources_and_the_revision_of_then() {
+    let base = Base::new();
+    for (millis, by) in [(10_000, "ann"), (20_000, "ben"), (30_000, "cal")] {
+        base.clock.set(millis);
+        let submission = Submission { source: source(by), ..submission("the gate opens at nine") };
+        base.base.submit(submission).await.unwrap();
+    }
+    let mut confidence = 0.0;
+    for (millis, by) in [(10_000, &["ann"][..]), (29_999, &["ann", "ben"]), (30_000, &["ann", "ben", "cal"])] {
+        let as_of = Some(Timestamp::from_millis(millis));
+        let mut then = base.base.read_facts(ReadFacts { as_of, ..ReadFacts::new("default", "gate") }).await.unwrap();
+        let Found::Fact(fact) = then.results.remove(0).found else { panic!("no fact") };
+        assert_eq!(fact.sources.iter().map(|source| &*source.by).collect::<Vec<_>>(), by);
+        assert_eq!((fact.revision, fact.valid_from), (by.len() as u64, Timestamp::from_millis(10_000)));
+        assert!(then.confidence > confidence, "{}", then.confidence);
+        confidence = then.confidence;
+    }
+}
+
+#[tokio::test]
 async fn a_deep_query_follows_links() {
     let base = Base::new();
     let mut linking = document("a.md", &[("Start", "The zebra is described elsewhere.")]);
