@@ -66,11 +66,9 @@ fn answered(answer: &Answer) -> String {
     text
 }
 
-/// The results up to the limit: a search that was widened has more.
 fn text(retrieved: &Retrieved, query: &Query) -> String {
     let mut text = String::new();
-    let numbered = (1..=usize::from(query.limit)).zip(&retrieved.results);
-    for (number, Grounded { cite, found, is_untrusted, .. }) in numbered {
+    for (number, Grounded { cite, found, is_untrusted, .. }) in (1..).zip(&retrieved.results) {
         let (place, title, body) = match found {
             Found::Fact(fact) => {
                 let sources = count(fact.sources.len(), "source");
@@ -94,8 +92,9 @@ fn remark(retrieved: &Retrieved, query: &Query, passes: u32) -> String {
         let then = if query.as_of.is_some() { "was known about it then" } else { "is known about it" };
         return format!("nothing {then}{passes}\n");
     }
-    let all = retrieved.results.len();
-    let more =
-        if all > usize::from(query.limit) { "; a higher --limit shows more of them".to_owned() } else { String::new() };
+    // A search that was widened may have found more than it hands out.
+    let shown = retrieved.results.len();
+    let all = retrieved.checkpoints.last().map_or(shown, |checkpoint| checkpoint.found.max(shown));
+    let more = if all > shown { "; a higher --limit shows more of them" } else { "" };
     format!("{}{passes}, confidence {:.2}{more}\n", count(all, "result"), retrieved.confidence)
 }

@@ -10,7 +10,8 @@ use super::executor::{Pass, PassResult, ToolExecutor};
 use super::policy::{Next, PassOptions, PassSummary, next_pass};
 use crate::search::Retrieved;
 
-/// Runs an intent to its result. A query that is weak is repeated with a wider search, as [`next_pass`] decides; a change is one pass.
+/// Runs an intent to its result. A query that is weak is repeated with a wider search, as [`next_pass`] decides, and its result is the
+/// best of the last pass, as many as were asked for; a change is one pass.
 ///
 /// ```
 /// use callboard::env::Env;
@@ -76,7 +77,7 @@ async fn query(
     if answer == Some(true) && config.provider.is_none() {
         return Ok(ended(IntentResult::Refused(Refused::no_provider()), 0));
     }
-    let first = PassOptions { depth: discovery_depth, limit };
+    let (first, asked) = (PassOptions { depth: discovery_depth, limit }, limit);
     let mut passes = Vec::new();
     let mut cited: BTreeSet<String> = BTreeSet::new();
     let mut retrieved = Retrieved::default();
@@ -107,6 +108,8 @@ async fn query(
             }
         }
     };
+    // What a wider pass found beyond what was asked for served its confidence, and the answer.
+    retrieved.results.truncate(asked);
     Ok(ended(IntentResult::Found { retrieved, answer }, passes.len()))
 }
 

@@ -94,6 +94,22 @@ async fn a_weak_query_is_repeated_with_a_wider_search_until_that_adds_nothing() 
 }
 
 #[tokio::test]
+async fn a_query_that_was_widened_has_as_many_results_as_were_asked_for() {
+    let base = Base::new();
+    for number in 0..30 {
+        base.write(&format!("{number}.md"), &[("Gate", &format!("The gate {number} is green."))]).await;
+    }
+    let board = board(&base, Vec::new()).await;
+    let config = IntentLoopConfig { confidence_threshold: 1.0, ..IntentLoopConfig::default() };
+    let result = done_with(&board, Intent::QueryTruth, json!({ "query": "which gate", "limit": 3 }), &config).await;
+    assert!(result.escalated, "{result:?}");
+    let IntentResult::Found { retrieved, .. } = result.result else { panic!("{result:?}") };
+    let ranked = retrieved.checkpoints.last().unwrap();
+    assert_eq!((retrieved.results.len(), &*ranked.step, ranked.found), (3, "ranked", 30));
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn what_is_refused_is_a_value_and_no_failure() {
     let base = Base::new();
     let board = board(&base, Vec::new()).await;
