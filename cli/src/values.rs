@@ -60,10 +60,11 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Text, or the content of `@FILE`; `@-` is standard input.
+/// Text, or the content of `@FILE`; `@-` is standard input, and `@@` at the beginning of a text is an `@`.
 pub(crate) fn words(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
         None => Ok(text.to_owned()),
+        Some(rest) if rest.starts_with('@') => Ok(rest.to_owned()),
         Some(file) => text_in(file),
     }
 }

@@ -222,7 +222,7 @@ pub(crate) fn beside(folder: &Path, name: &str) -> PathBuf {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The task, as text; @FILE reads it from a file, @- from standard input
+    /// The task, as text; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
     #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::values::words)]
     pub(crate) task: Option<String>,
     /// The agent that receives the task: its name, a role or a capability; by default the only agent, or the one named coordinator

@@ -1,6 +1,7 @@
 //! The arguments of `callboard kb`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -151,7 +152,7 @@ pub(crate) struct Remove {
 
 #[derive(Debug, Args)]
 pub(crate) struct Query {
-    /// The question, in words; @FILE reads it from a file, @- from standard input
+    /// The question, in words; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
     #[arg(value_parser = words)]
     pub(crate) question: String,
     /// How many results
@@ -162,21 +163,26 @@ pub(crate) struct Query {
     /// Look at words alone, and not at links and names
     #[arg(long)]
     pub(crate) shallow: bool,
-    /// What was known at this time: a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z
+    /// What was known at the end of this day or second, in UTC: such as 2026-01-31 or 2026-01-31T12:00:00Z, as `kb log` prints times
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) as_of: Option<u64>,
     #[command(flatten)]
     pub(crate) place: Place,
 }
 
-/// A time in UTC, in milliseconds since 1970; a day means its end.
+/// From the beginning of a second to its last millisecond.
+const END: Duration = Duration::from_millis(999);
+
+/// A time in UTC, in milliseconds since 1970; a day means its end, and so does a second without a fraction.
 fn instant(text: &str) -> Result<u64, String> {
     let day = text.parse::<jiff::civil::Date>().ok().filter(|_| text.len() == 10);
     let time = match day {
         Some(day) => {
             day.at(23, 59, 59, 999_000_000).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|time| time.timestamp())
         }
-        None => text.parse::<jiff::Timestamp>().ok(),
+        None => {
+            text.parse::<jiff::Timestamp>().ok().map(|time| if text.contains(['.', ',']) { time } else { time + END })
+        }
     };
     let millis = time.and_then(|time| u64::try_from(time.as_millisecond()).ok());
     millis.ok_or_else(|| "write a day or a time in UTC, such as 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
@@ -184,7 +190,7 @@ fn instant(text: &str) -> Result<u64, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
-    /// What is known, as a sentence; @FILE reads it from a file, @- from standard input
+    /// What is known, as a sentence; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
     #[arg(value_parser = words)]
     pub(crate) statement: String,
     /// What it is about

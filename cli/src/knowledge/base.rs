@@ -1,13 +1,13 @@
 //! The file of a project's base of facts.
 
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use callboard::env::Env;
 use callboard_knowledge::facts::{Fact, FactId};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
-use callboard_private::Folder;
+use callboard_private::{Folder, FolderError};
 use tokio::time::timeout;
 
 use crate::command_line::command_line;
@@ -75,9 +75,20 @@ pub(super) async fn end(base: KnowledgeBase, is_unused: bool) {
 /// Where the base is or will be, in a folder that exists.
 pub(super) fn place(stores: &Stores) -> Result<PathBuf, Failure> {
     let file = file(stores);
-    let folder = file.parent().unwrap_or(&file);
-    Folder::create(folder).map_err(|error| Failure::failed(format!("the folder of facts: {error}")))?;
+    create_folder_of(&file)?;
     Ok(file)
+}
+
+/// Creates the folder of a base.
+pub(super) fn create_folder_of(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().unwrap_or(file);
+    match Folder::create(folder) {
+        Ok(_) => Ok(()),
+        Err(FolderError::Io { path, error }) => {
+            Err(Failure::file(&error, format!("the folder of facts: {}: {}", shown_path(&path), why(&error))))
+        }
+        Err(error) => Err(Failure::failed(format!("the folder of facts: {error}"))),
+    }
 }
 
 fn missing(stores: &Stores) -> Failure {

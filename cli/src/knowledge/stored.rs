@@ -8,7 +8,6 @@ use std::path::Path;
 use callboard::messages::visible;
 use callboard_knowledge::store::{Counts, WholeExport};
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
-use callboard_private::Folder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -18,7 +17,7 @@ use crate::page::{Failure, Page, counted, shown_path};
 use crate::stores::Stores;
 use crate::stores::project::facts_in;
 
-use super::base::{Created, create, end, failure, file, open_if_there};
+use super::base::{Created, create, create_folder_of, end, failure, file, open_if_there};
 
 /// Whether there is a base in a folder that gets a store.
 pub(crate) fn is_there(folder: &Path) -> bool {
@@ -41,11 +40,6 @@ async fn copy(base: &KnowledgeBase, folder: &Path) -> Result<Counts, Failure> {
     create_folder_of(&to)?;
     base.copy_to(&to).await.map_err(|error| failure(&error))?;
     base.counts().await.map_err(|error| failure(&error))
-}
-
-fn create_folder_of(file: &Path) -> Result<(), Failure> {
-    let folder = file.parent().unwrap_or(file);
-    Folder::create(folder).map(drop).map_err(|error| Failure::failed(format!("the folder of facts: {error}")))
 }
 
 /// Writes the export of the base, if there is one.

@@ -93,7 +93,7 @@ pub(crate) enum Context {
         namespace: String,
         /// The key
         key: String,
-        /// The value, as text; @FILE reads it from a file, @- from standard input
+        /// The value, as text; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
         #[arg(value_parser = words)]
         value: String,
         /// How long the entry is kept: 30s, 90m, 12h or 7d; without it, until it is deleted
@@ -144,7 +144,7 @@ pub(crate) struct Send {
     /// The agent: its name, a role or a capability
     #[arg(value_name = "AGENT")]
     pub(crate) to: String,
-    /// What is to be done, as text; @FILE reads it from a file, @- from standard input
+    /// What is to be done, as text; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
     #[arg(value_parser = words)]
     pub(crate) task: String,
     /// The input of the agent, as JSON, in place of the task's text; @FILE reads it from a file, @- from standard input
@@ -358,7 +358,7 @@ pub(crate) struct Deny {
 pub(crate) struct Answer {
     #[command(flatten)]
     pub(crate) what: What,
-    /// The answer, as text; @FILE reads it from a file, @- from standard input. For a node of a workflow, its new input; without
+    /// The answer, as text; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @. For a node of a workflow, its new input; without
     /// one it keeps its own
     #[arg(value_parser = words)]
     pub(crate) answer: Option<String>,

@@ -50,7 +50,7 @@ pub(crate) struct Named {
 pub(crate) struct Add {
     /// Its name
     name: String,
-    /// What is to be done, as text; @FILE reads it from a file, @- from standard input
+    /// What is to be done, as text; @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
     #[arg(value_parser = words)]
     task: String,
     #[command(flatten)]

@@ -190,7 +190,7 @@ impl Workflow {
 pub(crate) struct Start {
     /// The workflow's name
     pub(crate) name: String,
-    /// What it is for, in words; its name by default. @FILE reads it from a file, @- from standard input
+    /// What it is for, in words; its name by default. @FILE reads it from a file, @- from standard input, and @@ at the beginning is an @
     #[arg(value_parser = words)]
     pub(crate) task: Option<String>,
     /// A field of the input: JSON if the value parses (except null), else text. What begins with {, [ or " has to be JSON. KEY=@FILE is

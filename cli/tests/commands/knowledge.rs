@@ -1,8 +1,10 @@
 //! `callboard kb`: real processes, each in a project with a state folder of its own.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use rustix::process::geteuid;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -201,6 +203,57 @@ fn without_a_base_a_query_names_the_command_that_makes_one() {
 }
 
 #[test]
+fn a_query_of_the_second_that_a_log_prints_finds_what_was_submitted_in_it() {
+    let project = Project::new(&[]);
+    project.done(&["submit", "The gate opens at nine."]);
+    let log = project.done(&["log", "the gate opens at nine"]);
+    let at = log.lines().find_map(|line| line.strip_prefix("source: ann  ")).unwrap().replace(' ', "T");
+    assert!(project.done(&["query", "gate", "--as-of", &at]).contains("The gate opens at nine."));
+    assert_eq!(project.kb(&["query", "gate", "--as-of", "2020-01-31"]).code, Some(3));
+}
+
+#[test]
+fn a_text_that_begins_with_two_ats_begins_with_one() {
+    let project = Project::new(&[]);
+    project.done(&["submit", "@@app.route names a handler."]);
+    assert!(project.done(&["query", "@@app.route"]).contains("   @app.route names a handler."));
+    let file = project.kb(&["query", "@app.route"]);
+    assert!(file.code == Some(2) && file.error.contains("there is no such file"), "{}", file.error);
+}
+
+#[test]
+fn a_widened_query_gives_as_many_results_as_its_limit_and_says_that_there_are_more() {
+    let project = Project::new(&[]);
+    for number in 0..4 {
+        fs::write(project.folder.path().join(format!("notes/{number}.md")), format!("# Gate\n\nGate {number}.\n"))
+            .unwrap();
+    }
+    project.done(&["init", "notes"]);
+    let query = ["query", "gate", "--limit", "1"];
+    let json = project.kb(&[&query[..], &["--json"]].concat()).json();
+    let results = json["result"]["found"]["retrieved"]["results"].as_array().unwrap();
+    assert_eq!((&json["escalated"], results.len()), (&true.into(), 1), "{json}");
+    let shown = project.kb(&query);
+    let remark = "4 results after 2 passes, ";
+    assert!(shown.error.contains(remark) && shown.error.contains("a higher --limit shows more"), "{}", shown.error);
+}
+
+#[test]
+fn without_permission_for_the_folder_of_facts_a_base_is_denied() {
+    let project = Project::new(&[("a.md", "# A\n")]);
+    let closed = project.folder.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    for arguments in [&["init", "notes"][..], &["submit", "x"]] {
+        let printed = project.kb(&[arguments, &["--store", "closed/store", "--json"]].concat());
+        // No permission binds root.
+        if !geteuid().is_root() {
+            assert_eq!((printed.code, &printed.json()["code"]), (Some(4), &4.into()), "{}", printed.out);
+        }
+    }
+}
+
+#[test]
 fn a_change_is_shown_first_and_applied_by_its_hash_or_not_at_all() {
     let project = Project::new(&[]);
     project.done(&["submit", "The gate opens at nine."]);
@@ -273,6 +326,8 @@ fn what_a_command_line_lacks_is_an_error_of_the_command_line() {
     for (arguments, error) in [
         (&["submit", " . "][..], "the statement is empty"),
         (&["submit", "x", "--subject", "y"], "--predicate"),
+        (&["predicate", "", "single"], "the predicate is empty"),
+        (&["predicate", " . ", "several"], "the predicate is empty"),
         (&["submit", "x", "--single"], "--predicate"),
         (&["query", "x", "--as-of", "yesterday"], "2026-01-31"),
         (&["query", "x", "--limit", "0"], "1..=640"),

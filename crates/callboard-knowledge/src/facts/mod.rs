@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use rules::{Contradiction, OnContradiction, Placement, Similar, Stored, place};
+pub(crate) use statement::predicate_form;
 pub use statement::{FactError, MAX_PART, MAX_STATEMENT, Statement, Triple};
 
 /// The id of a fact. It follows from the namespace and the statement, so a statement that is submitted twice has one id.

@@ -29,7 +29,7 @@ pub struct Triple {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FactError {
     /// Nothing is left of it without spaces and punctuation.
-    #[error("{part} is empty; write what is known as a sentence")]
+    #[error("{part} is empty; write it in words")]
     Empty {
         /// Which text.
         part: &'static str,
@@ -93,7 +93,7 @@ impl Statement {
             None => None,
             Some(Triple { subject, predicate, value }) => Some(Triple {
                 subject: checked("the subject", subject, MAX_PART)?,
-                predicate: checked("the predicate", predicate, MAX_PART)?,
+                predicate: predicate_form(predicate)?,
                 value: checked("the value", value, MAX_PART)?,
             }),
         };
@@ -136,6 +136,11 @@ impl Statement {
         bytes.copy_from_slice(&hash.finalize()[..16]);
         FactId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
+}
+
+/// The form by which a predicate is compared.
+pub(crate) fn predicate_form(text: &str) -> Result<String, FactError> {
+    checked("the predicate", text, MAX_PART)
 }
 
 /// Its normal form.

@@ -13,7 +13,9 @@ use super::history::{self, Entry, RevisionChange};
 use super::items::{self, ItemId, NewItem, millis};
 use super::once::once;
 use crate::entities::Named;
-use crate::facts::{Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, place};
+use crate::facts::{
+    Contradiction, Fact, FactId, FactState, OnContradiction, Placement, Source, Statement, place, predicate_form,
+};
 
 /// The most sources of a fact that are kept; more are counted. A trusted one is kept in place of the newest untrusted one, so that no number of
 /// untrusted ones hides it.
@@ -83,14 +85,14 @@ impl KnowledgeBase {
     /// Declares whether a predicate has one value at a time.
     ///
     /// # Errors
-    /// It is to have one, and current facts of one subject have several; the base cannot be changed.
+    /// It is no predicate, as when it is empty; it is to have one value, and current facts of one subject have several; the base cannot be changed.
     pub async fn declare_predicate(
         &self,
         namespace: &str,
         predicate: &str,
         is_single: bool,
     ) -> Result<(), KnowledgeError> {
-        let (namespace, form) = (namespace.to_owned(), crate::words::normalised(predicate));
+        let (namespace, form) = (namespace.to_owned(), predicate_form(predicate)?);
         self.write(move |connection, _| declare(connection, &namespace, &form, is_single)).await
     }
 }
