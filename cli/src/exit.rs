@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     Failed = 1,
     /// The command line, or a file that a person wrote, has to be changed.
     Usage = 2,
-    /// There is no such run, turn, node, conversation, agent, store or fact.
+    /// There is no such run, turn, node, conversation, agent, store, fact or document.
     NotFound = 3,
     /// By a person or a policy, by the permissions or the owner of a file, or because an agent's turn started this process.
     Denied = 4,
@@ -36,7 +36,7 @@ Exit codes, of every command:
     0  done
     1  the run failed or was cancelled, two runs differ, or an error that is none of these
     2  the command line, or a file that it names or you wrote, is wrong or missing
-    3  there is no such run, turn, node, conversation, agent, store or fact
+    3  there is no such run, turn, node, conversation, agent, store, fact or document
     4  denied: by a person, a policy or file permissions, or within the turn of an agent
     5  the run, or a change that was shown, waits for a person
     6  try again later: a store is in use or has stopped, no server runs, or something is overloaded

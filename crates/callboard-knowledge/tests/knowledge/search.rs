@@ -3,9 +3,9 @@
 use callboard::messages::Timestamp;
 use callboard_knowledge::entities::{EntityKind, Named, Relation};
 use callboard_knowledge::search::{Depth, Found, ReadFacts, Retrieved, Status};
-use callboard_knowledge::store::{ChangeKind, ChangeRequest};
+use callboard_knowledge::store::{ChangeKind, ChangeRequest, Submission};
 
-use crate::support::{Base, document, untrusted};
+use crate::support::{Base, document, source, submission, untrusted};
 
 async fn found(base: &Base, query: &str) -> Retrieved {
     base.base.read_facts(ReadFacts::new("default", query)).await.unwrap()
