@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -24,7 +24,10 @@ impl Staging {
         let parent = parent(destination);
         remove_abandoned(parent);
         loop {
-            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let folder = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(fs::Permissions::from_mode(0o700))
+                .tempdir_in(parent)?;
             let lock = match File::create(folder.path().join("lock")) {
                 Ok(lock) => lock,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -98,6 +101,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let destination = place.path().join("copy.db");
         let used = Staging::beside(&destination).unwrap();
+        assert_eq!(fs::metadata(used.folder.path()).unwrap().permissions().mode() & 0o777, 0o700);
         for left in ["1", "2"].map(|name| place.path().join(format!("{PREFIX}{name}"))) {
             fs::create_dir(&left).unwrap();
             if left.ends_with(format!("{PREFIX}1")) {
