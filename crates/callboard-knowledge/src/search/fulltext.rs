@@ -120,7 +120,9 @@ fn add(
             *weights.entry(item?).or_default() += weight;
         }
     }
-    weights.retain(|item, _| candidates.iter().all(|known| known.item != *item));
+    for known in candidates.iter() {
+        weights.remove(&known.item);
+    }
     let added = read(connection, query, ADDED, by_score(weights))?;
     let number = added.len();
     candidates.extend(added);

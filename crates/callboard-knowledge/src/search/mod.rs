@@ -35,8 +35,8 @@
 //! - `covered` is the share of the query's words that the row has, by weight. One word of many is worth little, however short the row is.
 //!
 //! In a deep query a row that has a name in place of the word that begins it has half of that word, and a row below a heading of failures
-//! covers the query's words of failures. The text of a fact counts 1.25 times if it is current: somebody stated it, and disputed ones are of
-//! nobody who is trusted.
+//! covers the query's words of failures. The text of a fact counts 1.25 times if it is current: somebody stated it, and nothing
+//! disputes it.
 //!
 //! `graph` is what deep queries add, as a share of the best text; `Why::graph` names the reasons:
 //!
