@@ -106,7 +106,7 @@ pub(super) async fn main(init: &Init) -> Result<Page, Failure> {
         remarks.push_str(&changed(differing, &line_of(init, &stores)));
     }
     if is_new && is_served(&stores).await {
-        remarks.push_str("the server that runs for this project has begun without a base: stop and start it again, and it serves this one\n");
+        remarks.push_str("the server that runs for this project serves the base as well; its agents get the tools for facts at its next start\n");
     }
     Ok(Page { remarks, ..Page::new(text, json) })
 }

@@ -9,6 +9,7 @@ mod decide;
 mod follow;
 mod following;
 mod inbox;
+mod knowing;
 mod letters;
 mod mcp;
 mod own_tokens;

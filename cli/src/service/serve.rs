@@ -15,8 +15,6 @@ use callboard::messages::{Pending, visible};
 use callboard::runtime::Unfinished;
 use callboard::{AgentSpec, Callboard};
 use callboard_agents::hide_from_programs;
-use callboard_knowledge::intents::{self, IntentLoopConfig};
-use callboard_knowledge::provider::PROVIDER_AGENT;
 use callboard_private::FolderError;
 use callboard_server::private::{ClientError, ListenError};
 use callboard_server::{AgentFiles, Server, Tls, TlsError};
@@ -45,6 +43,7 @@ use crate::waits;
 use super::arguments::Serve;
 use super::boards::{Reachable, name_of_mcp, name_of_service, of_service, unanswered};
 use super::decide::{Detail, shown_card};
+use super::knowing::{Awaited, Knowing};
 use super::own_tokens;
 
 /// Serves until a signal comes.
@@ -77,13 +76,10 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         () = signals.next() => return Err(interrupted()),
         loaded = load::load(&arguments.files, hidden, facts.as_ref(), named, &[]) => loaded?,
     };
-    let mut of_facts: Vec<AgentSpec> = facts.iter().flat_map(|base| intents::agents_for(base, &loaded.specs)).collect();
-    let answering = named.filter(|_| facts.is_some());
-    let provider = answering.map(|_| PROVIDER_AGENT.to_owned());
-    if let Some(model) = answering {
-        of_facts.push(provider::spec_of(model, &arguments.files)?);
-        loaded.unpriced.extend(provider::unpriced(model, loaded.models.as_ref()));
-    }
+    let provider = named.map(|model| provider::spec_of(model, &arguments.files)).transpose()?;
+    loaded.unpriced.extend(named.iter().flat_map(|model| provider::unpriced(model, loaded.models.as_ref())));
+    let knowing = Knowing { others: loaded.specs.clone(), provider };
+    let of_facts: Vec<AgentSpec> = facts.iter().flat_map(|base| knowing.agents(base)).collect();
     // Runs of the base are resumed as well.
     loaded.names.extend(of_facts.iter().filter_map(|agent| Some(agent.name().ok()?.to_string())));
     config.check_prices(&loaded.unpriced)?;
@@ -110,7 +106,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let audit = server.audit_file(&stores.of_server("audit.jsonl"));
         server = audit.map_err(|error| Failure::file(&error, format!("the audit log cannot be written: {error}")))?;
         if let Some(base) = &facts {
-            server = server.knowledge(base, IntentLoopConfig { provider, ..IntentLoopConfig::default() });
+            server = server.knowledge(base, knowing.config());
         }
         if let Some(figures) = &figures {
             server = server.measured(figures.text());
@@ -130,14 +126,16 @@ pub(super) async fn serve(arguments: Serve) -> Result<Page, Failure> {
         let _announced = Announced::write(&stores, &url);
         let (stopped, firing) = (reachable.stopped(), server.clone());
         tokio::spawn(async move { firing.fire_schedules(stopped).await });
-        let stopped = reachable.stopped();
+        let (stopped, over_http) = (reachable.stopped(), server.clone());
         let serving = tokio::spawn(async move {
             match tls {
-                Some(tls) => server.serve_tls(listener, &tls, stopped).await,
-                None => server.serve(listener, stopped).await,
+                Some(tls) => over_http.serve_tls(listener, &tls, stopped).await,
+                None => over_http.serve(listener, stopped).await,
             }
         });
-        watch_over(&board, (&stores, &store, &arguments.files.root), (loaded, &files), &url, &mut signals).await?;
+        let places = (&stores, &store, &*arguments.files.root);
+        let knowing = (&server, &knowing, Awaited::new(facts.is_some()));
+        watch_over(&board, places, (loaded, &files), knowing, &url, &mut signals).await?;
         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
         Ok(serving)
     };
@@ -166,6 +164,7 @@ async fn watch_over(
     board: &Callboard,
     (stores, store, root): (&Stores, &Store, &Path),
     (loaded, files): (LoadedAgents, &watch::Sender<AgentFiles>),
+    (server, knowing, mut awaited): (&Server, &Knowing, Awaited),
     url: &str,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
@@ -198,6 +197,7 @@ async fn watch_over(
                     lines.iter().for_each(|line| note_words(line));
                 }
             }
+            made = awaited.made(stores) => note(&knowing.open(server, made).await),
             reason = board.ended() => return Err(Failure::failed(format!("the board has ended: {reason}"))),
         }
     }

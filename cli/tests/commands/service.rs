@@ -19,18 +19,38 @@ use crate::support::running::Running;
 use crate::support::serving::{Serving, sent};
 use crate::support::{ended, output_of, write};
 
+/// What a server answers to a query of facts.
+fn facts_of(serving: &Serving, project: &Project, query: &str) -> Value {
+    let secret = fs::read_to_string(project.stores().join("service/owner-token")).unwrap();
+    let token = format!("Authorization: Bearer {}", secret.trim());
+    let url = format!("http://{}/v1/knowledge/default/query", serving.address());
+    let query = json!({ "query": query }).to_string();
+    let answered = output_of(Command::new("curl").args(["--silent", "--header", &token, "--json", &query, &url]));
+    serde_json::from_str(&answered.out).expect(&answered.out)
+}
+
 #[test]
-fn a_base_that_is_made_while_a_server_runs_is_reported_as_that_of_the_next_one() {
-    const REMARK: &str = "the server that runs for this project has begun without a base";
+fn a_base_that_is_made_while_a_server_runs_is_served() {
+    const REMARK: &str = "the server that runs for this project serves the base as well";
     let project = Project::new();
     fs::create_dir(project.folder.path().join("notes")).unwrap();
     fs::write(project.folder.path().join("notes/gate.md"), "# Gate\n\nThe gate is green.\n").unwrap();
-    let serving = Serving::start(&project);
+    let mut serving = Serving::start_with(&project, &["--model", "fake"]);
+    let none = facts_of(&serving, &project, "gate");
+    assert!(none["detail"].as_str().is_some_and(|detail| detail.contains("there is no base of facts")), "{none}");
     let first = project.callboard(&["kb", "init", "notes"]);
     assert_eq!((first.code, first.error.matches(REMARK).count()), (Some(0), 1), "{}", first.error);
+    serving.until("the base of facts that was made is served from now on");
+    let found = facts_of(&serving, &project, "gate");
+    assert_eq!(
+        (&found["results"][0]["cite"], found["answer"].is_null()),
+        (&json!("notes/gate.md:1"), false),
+        "{found}"
+    );
     let again = project.callboard(&["kb", "init", "notes"]);
     assert_eq!((again.code, again.error.matches(REMARK).count()), (Some(0), 0), "{}", again.error);
-    drop(serving);
+    let stopped = serving.stop();
+    assert_eq!(stopped.code, Some(0), "{}", stopped.error);
 }
 
 #[test]
@@ -40,12 +60,7 @@ fn a_server_with_a_model_answers_queries_of_facts_with_it() {
     assert_eq!(submitted.code, Some(0), "{}", submitted.error);
     for (options, has_answer) in [(&["--model", "fake"][..], true), (&[], false)] {
         let serving = Serving::start_with(&project, options);
-        let secret = fs::read_to_string(project.stores().join("service/owner-token")).unwrap();
-        let token = format!("Authorization: Bearer {}", secret.trim());
-        let url = format!("http://{}/v1/knowledge/default/query", serving.address());
-        let query = ["--silent", "--header", &token, "--json", r#"{"query":"gate"}"#, &url];
-        let answered = output_of(Command::new("curl").args(query));
-        let found: Value = serde_json::from_str(&answered.out).expect(&answered.out);
+        let found = facts_of(&serving, &project, "gate");
         assert_eq!(found["results"].as_array().map(Vec::len), Some(1), "{found}");
         assert_eq!(found.get("answer").is_some(), has_answer, "{found}");
         let stopped = serving.stop();

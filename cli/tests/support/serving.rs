@@ -1,7 +1,7 @@
 //! A `callboard serve` that runs beside a test.
 
 use std::borrow::BorrowMut;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -52,6 +52,20 @@ impl Serving {
             panic!("it does not serve: {}", ended(process).error);
         }
         Self { process: Some(process), line }
+    }
+
+    /// Reads standard error until it has this text.
+    pub(crate) fn until(&mut self, expected: &str) {
+        let errors = self.process.as_mut().unwrap().stderr.as_mut().unwrap();
+        let (mut seen, mut byte) = (Vec::new(), [0]);
+        while !String::from_utf8_lossy(&seen).contains(expected) {
+            assert!(
+                errors.read(&mut byte).unwrap() > 0,
+                "{expected:?} is not printed: {}",
+                String::from_utf8_lossy(&seen)
+            );
+            seen.extend(byte);
+        }
     }
 
     pub(crate) fn stop(mut self) -> Printed {

@@ -14,7 +14,7 @@ use crate::arriving::Arriving;
 use crate::audit::Audit;
 use crate::figures::{Answered, Measured};
 use crate::index::Index;
-use crate::knowledge::base::Facts;
+use crate::knowledge::base::FactsCell;
 use crate::limits::HttpLimits;
 use crate::origins::Origins;
 use crate::proxies::Network;
@@ -44,7 +44,7 @@ pub(crate) struct Context {
     /// Where the agents are from, if the server was given it.
     pub(crate) files: Option<watch::Receiver<AgentFiles>>,
     /// The base of facts, if the board has its agents.
-    pub(crate) facts: Option<Facts>,
+    pub(crate) facts: Arc<FactsCell>,
     /// Why decisions are refused, if they are.
     pub(crate) refuses_decisions: fn() -> Option<String>,
     /// Whether event streams are to end.
@@ -76,7 +76,7 @@ impl Context {
             proxies,
             people,
             files: None,
-            facts: None,
+            facts: Arc::default(),
             refuses_decisions: || None,
             is_stopping: watch::Sender::new(false),
         }

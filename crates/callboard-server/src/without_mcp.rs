@@ -9,7 +9,9 @@ use crate::context::Context;
 
 pub(crate) const PATH: &str = "/mcp";
 
-pub(crate) const METHODS: &[(&str, fn() -> MethodRouter<Arc<Context>>)] = &[];
+type Handler = fn() -> MethodRouter<Arc<Context>>;
+
+pub(crate) const METHODS: &[(&str, Handler)] = &[];
 
 pub(crate) fn with_sessions(router: Router<Arc<Context>>) -> Router<Arc<Context>> {
     router

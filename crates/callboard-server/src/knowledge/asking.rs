@@ -80,10 +80,10 @@ impl IntoResponse for Declined {
 pub(super) fn facts<'c>(context: &'c Context, caller: &Caller, namespace: &str) -> Result<&'c Facts, Problem> {
     let none = || {
         Problem::not_found(
-            "there is no base of facts; `callboard kb init PATH` makes one of the files in PATH, for the next start of the server",
+            "there is no base of facts; `callboard kb init PATH` makes one of the files in PATH, which the server then serves",
         )
     };
-    let facts = context.facts.as_ref().ok_or_else(none)?;
+    let facts = context.facts.get().ok_or_else(none)?;
     check_granted(caller, namespace)?;
     Ok(facts)
 }

@@ -13,7 +13,7 @@ fn is_agent(name: &str) -> bool {
 
 /// Whether an agent is one of the base.
 pub(crate) fn is_reserved(context: &Context, agent: &str) -> bool {
-    context.facts.is_some() && is_agent(agent)
+    context.facts.reserves() && is_agent(agent)
 }
 
 fn names_agents(task: &Task) -> bool {
@@ -30,7 +30,7 @@ fn refused(what: &str) -> Problem {
 
 /// Refuses a task that an agent of the base is to do, also as a part of a workflow.
 pub(crate) fn check(context: &Context, task: &Task) -> Result<(), Problem> {
-    if context.facts.is_some() && names_agents(task) {
+    if context.facts.reserves() && names_agents(task) {
         return Err(refused("the agents of the base of facts take no tasks from delegations"));
     }
     Ok(())
@@ -39,7 +39,7 @@ pub(crate) fn check(context: &Context, task: &Task) -> Result<(), Problem> {
 /// Refuses that a run of an agent of the base is repeated, by whoever may not ask the same, and that a run in which one has worked is
 /// repeated with another input.
 pub(crate) async fn check_repeated(context: &Context, run: &RunHandle, has_input: bool) -> Result<(), Problem> {
-    if context.facts.is_none() {
+    if !context.facts.reserves() {
         return Ok(());
     }
     let fold = run.read().await?;

@@ -66,7 +66,7 @@ pub(super) async fn targets(context: &Context) -> Result<BTreeMap<String, Target
     let mut targets: BTreeMap<String, Target> = agents.chain(workflows).collect();
     let own = [(RUN_RESULT, Target::RunResult), (APPROVALS, Target::Approvals), (DECIDE, Target::Decide)];
     targets.extend(own.map(|(name, target)| (name.to_owned(), target)));
-    if context.facts.is_some() {
+    if context.facts.get().is_some() {
         targets.extend(KnowledgeTool::ALL.map(|tool| (tool.name().to_owned(), Target::Knowledge(tool))));
     }
     Ok(targets)

@@ -1,5 +1,11 @@
-//! The base of a server without the feature.
+//! The base of a server without the feature: there is none.
 
-/// There is none.
-#[derive(Clone)]
-pub(crate) enum Facts {}
+#[derive(Default)]
+pub(crate) struct FactsCell;
+
+impl FactsCell {
+    #[expect(clippy::unused_self, reason = "the room may reserve names")]
+    pub(super) const fn reserves(&self) -> bool {
+        false
+    }
+}

@@ -31,10 +31,7 @@ pub(crate) mod reserved {
     }
 
     pub(crate) fn is_reserved(context: &Context, _: &str) -> bool {
-        match &context.facts {
-            None => false,
-            Some(facts) => match *facts {},
-        }
+        context.facts.reserves()
     }
 }
 

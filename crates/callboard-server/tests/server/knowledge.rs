@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use callboard::env::Env;
 use callboard::prelude::*;
-use callboard::runtime::Builder;
+use callboard::runtime::{AgentError, Builder};
 use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::facts::{FactId, FactState};
 use callboard_knowledge::intents::{IntentLoopConfig, LOOP_AGENT, PASS_AGENT, agents};
@@ -406,6 +406,38 @@ async fn names(client: &Local) -> Vec<String> {
     let listed = ask(client, "tools/list", &json!({})).await;
     let tools = listed["result"]["tools"].as_array().unwrap().clone();
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_server_gets_a_base_while_it_serves_and_reserves_the_names_of_its_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = base_in(folder.path());
+    let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    let board = Callboard::builder().agent(PASS_AGENT, echo).start().await.unwrap();
+    let tokens = Tokens::new(Env::system());
+    let server = Server::new(board.clone(), tokens.clone());
+    let secret = tokens.add(TokenSpec::new("root", Scope::ALL).namespaces(["default"])).unwrap();
+    let root = Local { router: server.clone().router(), secret };
+    let (query, task) = (json!({ "query": "gate" }), json!({ "to": PASS_AGENT, "body": "x" }));
+    is_refused(root.post(QUERY, &[], &query).await, 404, "not-found");
+
+    // Another agent has the name of one of the base's: then there is no base, and that agent takes tasks as before.
+    let opened = server.open_knowledge(&base, IntentLoopConfig::default(), agents(&base)).await;
+    assert!(matches!(opened, Err(AgentError::NameInUse { .. })), "{opened:?}");
+    is_refused(root.post(QUERY, &[], &query).await, 404, "not-found");
+    assert_eq!(board.agents().names().len(), 1);
+    assert_eq!(root.post("/v1/delegations", &[], &task).await.0, 202);
+    assert_eq!(names(&root).await, [format!("agent_{PASS_AGENT}"), "run_result".to_owned()]);
+
+    board.agents().stop(PASS_AGENT).await.unwrap();
+    server.open_knowledge(&base, IntentLoopConfig::default(), agents(&base)).await.unwrap();
+    assert_eq!(root.post(QUERY, &[], &query).await.0, 200);
+    is_refused(root.post("/v1/delegations", &[], &task).await, 422, "refused");
+    assert_eq!(names(&root).await, ["invalidate_fact", "query_truth", "run_result", "submit_fact"]);
+    // A second base is refused, and the first one is served.
+    assert!(server.open_knowledge(&base, IntentLoopConfig::default(), agents(&base)).await.is_err());
+    assert_eq!(root.post(QUERY, &[], &query).await.0, 200);
+    board.shutdown().await;
 }
 
 #[tokio::test]
