@@ -22,17 +22,42 @@ pub(super) fn file(stores: &Stores) -> PathBuf {
     facts_in(&stores.server_folder())
 }
 
-/// Opens the base, which has to exist.
+/// Opens the base, which has to exist, for a command that changes it.
 pub(super) async fn open(stores: &Stores) -> Result<KnowledgeBase, Failure> {
-    match open_if_there(stores)? {
+    open_by(stores, KnowledgeBase::open).await
+}
+
+/// Opens the base, which has to exist, for a command that reads it.
+pub(super) async fn open_to_read(stores: &Stores) -> Result<KnowledgeBase, Failure> {
+    open_by(stores, KnowledgeBase::open_to_read).await
+}
+
+/// As [`open_to_read`], also if its schema is not that of a base, which the check of the base reports.
+pub(super) async fn open_to_check(stores: &Stores) -> Result<KnowledgeBase, Failure> {
+    open_by(stores, KnowledgeBase::open_to_check).await
+}
+
+/// Opens the base, if the project has one.
+pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Failure> {
+    opened(stores, KnowledgeBase::open)
+}
+
+/// As [`open_to_read`], if the project has a base.
+pub(super) fn open_to_read_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Failure> {
+    opened(stores, KnowledgeBase::open_to_read)
+}
+
+type Open = fn(&Path, &Env) -> Result<KnowledgeBase, KnowledgeError>;
+
+async fn open_by(stores: &Stores, open: Open) -> Result<KnowledgeBase, Failure> {
+    match opened(stores, open)? {
         Some(base) => Ok(base),
         None => Err(missing(stores).with(&stores.hint().await.unwrap_or_default())),
     }
 }
 
-/// Opens the base, if the project has one.
-pub(crate) fn open_if_there(stores: &Stores) -> Result<Option<KnowledgeBase>, Failure> {
-    match KnowledgeBase::open(&file(stores), &Env::system()) {
+fn opened(stores: &Stores, open: Open) -> Result<Option<KnowledgeBase>, Failure> {
+    match open(&file(stores), &Env::system()) {
         Ok(base) => Ok(Some(base)),
         Err(KnowledgeError::Missing { .. }) => Ok(None),
         Err(error) => Err(failure_of(stores, &error)),

@@ -14,7 +14,7 @@ use crate::person::{Person as _, at_the_terminal, is_anybody_here};
 use crate::quote::quoted;
 
 use super::arguments::{Asked, Change, Log};
-use super::base::{failure, named, open, short};
+use super::base::{failure, named, open, open_to_read, short};
 use super::session::Session;
 
 /// Shows a change, and applies it once the person agrees.
@@ -96,7 +96,7 @@ fn agrees(change: &str) -> bool {
 /// Shows the history of a fact.
 pub(super) async fn log(log: &Log) -> Result<Page, Failure> {
     let stores = log.place.common.choice.stores()?;
-    let base = open(&stores).await?;
+    let base = open_to_read(&stores).await?;
     let fact = named(&base, &log.place.namespace, &log.fact).await?;
     let revisions = base.log(fact.id).await.map_err(|error| failure(&error))?;
     let mut drawn = table(["revision", "at", "change", "state", "by", "why"], &[0]);

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::page::{Failure, Page, brief, count};
 
 use super::arguments::Query;
-use super::base::{open, short};
+use super::base::{open_to_read, short};
 use super::session::Session;
 
 /// The most characters of a passage that are shown.
@@ -24,7 +24,7 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         return Err(Failure::usage("the question has no words".to_owned()));
     }
     let stores = query.place.common.choice.stores()?;
-    let base = open(&stores).await?;
+    let base = open_to_read(&stores).await?;
     let payload = QueryPayload {
         query: query.question.clone(),
         discovery_depth: if query.shallow { Depth::Shallow } else { Depth::Deep },
@@ -32,7 +32,7 @@ pub(super) async fn main(query: &Query) -> Result<Page, Failure> {
         as_of: query.as_of.map(Timestamp::from_millis),
         answer: None,
     };
-    let session = Session::start(&stores, &base, &query.place.namespace, &query.asked).await?;
+    let session = Session::start_to_read(&stores, &base, &query.place.namespace, &query.asked).await?;
     let asked = session.ask(Intent::QueryTruth, payload).await;
     session.end().await;
     let result = asked?;

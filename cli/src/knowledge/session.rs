@@ -12,10 +12,11 @@ use serde::Serialize;
 use crate::agents::provider;
 use crate::config::people;
 use crate::exit::Exit;
-use crate::page::Failure;
+use crate::page::{Failure, note};
 use crate::person;
 use crate::service::boards::Reachable;
 use crate::stores::Stores;
+use crate::stores::store::Store;
 use crate::submitting::submit;
 
 use super::arguments::Asked;
@@ -45,10 +46,40 @@ impl Session {
         namespace: &str,
         asked: &Asked,
     ) -> Result<Self, Failure> {
+        let store = stores.take_new(None).await?;
+        Self::start_in(Some(&store), base, namespace, asked).await
+    }
+
+    /// As [`Session::start`], for queries alone: where no store can be opened, as on a full disk, they are not kept.
+    pub(super) async fn start_to_read(
+        stores: &Stores,
+        base: &KnowledgeBase,
+        namespace: &str,
+        asked: &Asked,
+    ) -> Result<Self, Failure> {
+        let store = match stores.take_new(None).await {
+            Ok(store) => Some(store),
+            Err(why) => {
+                note(&format!("no run is kept of the query: {}", why.text()));
+                None
+            }
+        };
+        Self::start_in(store.as_ref(), base, namespace, asked).await
+    }
+
+    async fn start_in(
+        store: Option<&Store>,
+        base: &KnowledgeBase,
+        namespace: &str,
+        asked: &Asked,
+    ) -> Result<Self, Failure> {
         let model = asked.agent()?;
         let provider = model.is_some().then(|| PROVIDER_AGENT.to_owned());
-        let store = stores.take_new(None).await?;
-        let builder = Callboard::builder().on_unfinished(Unfinished::Leave).storage(store.shared());
+        let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+        let builder = match store {
+            Some(store) => builder.storage(store.shared()),
+            None => builder,
+        };
         let builder = agents(base).into_iter().chain(model).fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(Failure::of)?;
         let reachable = Reachable::start(&board, &people::Section::default()).await;

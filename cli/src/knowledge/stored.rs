@@ -17,7 +17,7 @@ use crate::page::{Failure, Page, counted, shown_path};
 use crate::stores::Stores;
 use crate::stores::project::facts_in;
 
-use super::base::{Created, create, create_folder_of, end, failure, file, open_if_there};
+use super::base::{Created, create, create_folder_of, end, failure, file, open_to_read_if_there};
 
 /// Whether there is a base in a folder that gets a store.
 pub(crate) fn is_there(folder: &Path) -> bool {
@@ -26,7 +26,7 @@ pub(crate) fn is_there(folder: &Path) -> bool {
 
 /// Copies the base of the stores, if there is one, into the folder of a copied store.
 pub(crate) async fn copy_into(stores: &Stores, folder: &Path) -> Result<Option<Counts>, Failure> {
-    let Some(base) = open_if_there(stores)? else { return Ok(None) };
+    let Some(base) = open_to_read_if_there(stores)? else { return Ok(None) };
     copy(&base, folder).await.map(Some)
 }
 
@@ -44,7 +44,7 @@ async fn copy(base: &KnowledgeBase, folder: &Path) -> Result<Counts, Failure> {
 
 /// Writes the export of the base, if there is one.
 pub(crate) async fn export<W: Write + Send + 'static>(stores: &Stores, to: W) -> Result<Option<Counts>, Failure> {
-    let Some(base) = open_if_there(stores)? else { return Ok(None) };
+    let Some(base) = open_to_read_if_there(stores)? else { return Ok(None) };
     base.export(to).await.map_err(|error| failure(&error))?;
     base.counts().await.map(Some).map_err(|error| failure(&error))
 }
@@ -110,7 +110,7 @@ impl Write for Hashing {
 pub(crate) async fn check(stores: &Stores) -> Option<(String, Value, Exit)> {
     let shown = file(stores);
     let found = async {
-        let Some(base) = open_if_there(stores)? else { return Ok(None) };
+        let Some(base) = open_to_read_if_there(stores)? else { return Ok(None) };
         let findings = base.check().await.map_err(|error| failure(&error))?;
         let counts = base.counts().await.map_err(|error| failure(&error))?;
         Ok::<_, Failure>(Some((findings, counts)))
@@ -139,7 +139,7 @@ pub(crate) async fn check(stores: &Stores) -> Option<(String, Value, Exit)> {
 /// The base in a line, or why it cannot be opened; `None` if there is none.
 pub(crate) async fn looked_at(stores: &Stores) -> Option<Result<String, String>> {
     let counted = async {
-        let Some(base) = open_if_there(stores)? else { return Ok(None) };
+        let Some(base) = open_to_read_if_there(stores)? else { return Ok(None) };
         base.counts().await.map(Some).map_err(|error| failure(&error))
     };
     match counted.await {

@@ -13,13 +13,13 @@ use crate::page::{Failure, Page, counted, shown_path};
 use crate::values::{open_given, reason};
 
 use super::arguments::{Backup, Export, Import, Restore};
-use super::base::{Created, create, end, failure, failure_of, open, open_if_there, place, why};
+use super::base::{Created, create, end, failure, failure_of, open_if_there, open_to_read, place, why};
 use super::stored::described;
 
 /// Exports the base. The file gets its name once it is complete.
 pub(super) async fn export(export: &Export) -> Result<Page, Failure> {
     let common = &export.place.common;
-    let base = open(&common.choice.stores()?).await?;
+    let base = open_to_read(&common.choice.stores()?).await?;
     let Some(file) = export.file.as_deref().filter(|file| *file != Path::new("-")) else {
         if common.json {
             return Err(Failure::usage(
@@ -77,7 +77,7 @@ pub(super) async fn import(import: &Import) -> Result<Page, Failure> {
 
 /// Copies the file of the base, while other processes use it.
 pub(super) async fn backup(backup: &Backup) -> Result<Page, Failure> {
-    let base = open(&backup.place.common.choice.stores()?).await?;
+    let base = open_to_read(&backup.place.common.choice.stores()?).await?;
     base.copy_to(&backup.file).await.map_err(|error| failure(&error))?;
     let text = format!("the base is copied to {}\n", shown_path(&backup.file));
     Ok(Page::new(text, json!({ "file": backup.file })))

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use callboard::messages::visible;
+use callboard_knowledge::KnowledgeError;
 use callboard_knowledge::cycles::{self, PublishRequest};
 use callboard_knowledge::site::{Published, SiteError, check_folder};
 use callboard_knowledge::store::Finding;
@@ -15,7 +16,7 @@ use crate::quote::{quoted, quoted_path};
 use crate::stores::Stores;
 
 use super::arguments::{Doctor, NAMESPACE, Publish, TITLE};
-use super::base::{end_after_board, failure, open};
+use super::base::{end_after_board, failure_of, open, open_to_check};
 use super::cycles::{Cycles, Ended, not_finished};
 
 /// Writes the site of a namespace.
@@ -90,28 +91,39 @@ fn line_of(publish: &Publish, stores: &Stores) -> String {
 /// Checks the base, and makes its index again if that was asked for.
 pub(super) async fn doctor(doctor: &Doctor) -> Result<Page, Failure> {
     let stores = doctor.place.common.choice.stores()?;
-    let base = open(&stores).await?;
-    if doctor.repair {
-        base.repair().await.map_err(|error| failure(&error))?;
+    let base = open_to_check(&stores).await?;
+    let repaired = if doctor.repair { base.repair().await } else { Ok(()) };
+    let findings = base.check().await.map_err(|error| failure_of(&stores, &error))?;
+    match repaired {
+        // A base with another schema is not changed: that is what was found.
+        Err(KnowledgeError::Damaged { .. }) if !findings.is_empty() => {}
+        repaired => repaired.map_err(|error| failure_of(&stores, &error))?,
     }
-    let findings = base.check().await.map_err(|error| failure(&error))?;
-    let counts = base.counts().await.map_err(|error| failure(&error))?;
+    let counts = match base.counts().await {
+        Err(KnowledgeError::Damaged { .. }) if !findings.is_empty() => None,
+        counts => Some(counts.map_err(|error| failure_of(&stores, &error))?),
+    };
     let mut text = String::new();
     for Finding { what, is_repairable } in &findings {
         let repair = command_line("kb doctor --repair", stores.named());
         let remedy = if *is_repairable { format!("; to build it again: {repair}") } else { String::new() };
         let _ = writeln!(text, "wrong: {}{remedy}", visible(what));
     }
-    let facts = counted(counts.current + counts.disputed + counts.invalid, "fact");
-    let [current, disputed, invalid] = [counts.current, counts.disputed, counts.invalid].map(grouped);
-    let _ = writeln!(
-        text,
-        "{} with {}, {facts} ({current} current, {disputed} disputed, {invalid} invalid), {}, {}",
-        counted(counts.documents, "document"),
-        counted(counts.passages, "passage"),
-        counted(counts.entities, "entity"),
-        counted(counts.edges, "edge")
-    );
+    match &counts {
+        Some(counts) => {
+            let facts = counted(counts.current + counts.disputed + counts.invalid, "fact");
+            let [current, disputed, invalid] = [counts.current, counts.disputed, counts.invalid].map(grouped);
+            let _ = writeln!(
+                text,
+                "{} with {}, {facts} ({current} current, {disputed} disputed, {invalid} invalid), {}, {}",
+                counted(counts.documents, "document"),
+                counted(counts.passages, "passage"),
+                counted(counts.entities, "entity"),
+                counted(counts.edges, "edge")
+            );
+        }
+        None => text.push_str("what it has is not counted: its tables are not those of a base\n"),
+    }
     let exit = if findings.is_empty() { Exit::Done } else { Exit::Failed };
     Ok(Page { exit, ..Page::new(text, json!({ "findings": findings, "counts": counts })) })
 }

@@ -390,6 +390,17 @@ fn the_check_of_a_base_finds_an_index_that_differs_and_builds_it_again() {
     );
     project.done(&["doctor", "--repair"]);
     assert!(project.done(&["query", "token"]).starts_with("1. notes/auth.md:1"));
+    let foreign = rusqlite::Connection::open(walk(project.state.path())).unwrap();
+    foreign.execute_batch("CREATE TABLE mine (x); DROP TABLE kb_predicates").unwrap();
+    drop(foreign);
+    let found = project.kb(&["doctor", "--repair"]);
+    let lines: Vec<&str> = found.out.lines().collect();
+    let named = [
+        "wrong: the base lacks the table kb_predicates",
+        "wrong: the base has the table mine, which no base has",
+        "what it has is not counted: its tables are not those of a base",
+    ];
+    assert_eq!((found.code, &lines[..]), (Some(1), &named[..]), "{}", found.error);
 }
 
 /// The file of the base below a state folder.

@@ -41,7 +41,7 @@ pub enum KnowledgeError {
     #[error("the full-text index was damaged and has been built again; nothing was changed: repeat it")]
     DamagedIndex,
     /// The disk is full.
-    #[error("the disk is full, and the change was not made; free space and repeat it")]
+    #[error("the disk is full, and nothing was changed; free space on it and repeat the command")]
     Full,
     /// The file of the base or its folder may not be written, which a query needs as well.
     #[error("the file of the base or its folder is read-only; allow writing to both, and repeat it")]
@@ -205,9 +205,25 @@ const fn values(is_single: bool) -> &'static str {
     if is_single { "one value" } else { "several values" }
 }
 
+/// What SQLite reports of an index whose own tables are damaged, beside a code for it.
+const DAMAGED_INDEX: [&str; 3] =
+    ["invalid fts5 file format", "no such fts5 table: main.", "vtable constructor failed: kb_text"];
+
+/// Whether the index cannot be opened or read.
+fn is_of_index(error: &rusqlite::Error) -> bool {
+    let is_named = |text: &str| DAMAGED_INDEX.iter().any(|of_index| text.starts_with(of_index));
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
+        || match error {
+            // Of a table of the index, which is not named.
+            rusqlite::Error::SqliteFailure(_, Some(text)) => is_named(text) || text == "constraint failed",
+            rusqlite::Error::SqlInputError { msg, .. } => is_named(msg),
+            _ => false,
+        }
+}
+
 impl From<rusqlite::Error> for KnowledgeError {
     fn from(error: rusqlite::Error) -> Self {
-        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB) {
+        if is_of_index(&error) {
             return Self::DamagedIndex;
         }
         // The index of the log cannot grow, which is the first thing that a process does which opens the base.

@@ -57,11 +57,22 @@ const READERS: usize = 4;
 #[derive(Clone)]
 pub struct KnowledgeBase {
     shared: Arc<Shared>,
-    writer: Writer,
+    /// None where the base can only be read.
+    writer: Option<Writer>,
+}
+
+/// How connections to a base share it with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// By the index of the log, which is a file beside it.
+    Shared,
+    /// One connection at a time has the base for itself, with the index of the log in its memory: on a full disk the file cannot be made.
+    Alone,
 }
 
 struct Shared {
     path: PathBuf,
+    access: Access,
     readers: Mutex<Vec<Connection>>,
     permits: Semaphore,
     /// Of the words that queries had.
@@ -69,6 +80,23 @@ struct Shared {
     ended: Mutex<Option<Ended>>,
     /// The last field: it is dropped once the readers are closed. The writer has a share of its own.
     lock: Arc<Lock>,
+}
+
+impl Shared {
+    fn new(path: &Path, access: Access, readers: Vec<Connection>, ended: Option<Ended>, lock: Arc<Lock>) -> Self {
+        Self {
+            path: path.to_owned(),
+            access,
+            readers: Mutex::new(readers),
+            permits: Semaphore::new(match access {
+                Access::Shared => READERS,
+                Access::Alone => 1,
+            }),
+            frequencies: Arc::default(),
+            ended: Mutex::new(ended),
+            lock,
+        }
+    }
 }
 
 impl KnowledgeBase {
@@ -81,7 +109,7 @@ impl KnowledgeBase {
         if !is_there(path)? {
             make(path)?;
         }
-        Self::open_locked(path, env, lock)
+        Self::open_locked(path, env, lock, schema::check)
     }
 
     /// Opens a base.
@@ -89,34 +117,47 @@ impl KnowledgeBase {
     /// # Errors
     /// As for [`KnowledgeBase::create`], and there is none.
     pub fn open(path: &Path, env: &Env) -> Result<Self, KnowledgeError> {
-        if !is_there(path)? {
-            return Err(KnowledgeError::Missing { path: path.to_owned() });
-        }
-        Self::open_locked(path, env, Lock::share(path)?)
+        Self::open_locked(path, env, lock_of(path)?, schema::check)
     }
 
-    fn open_locked(path: &Path, env: &Env, lock: Lock) -> Result<Self, KnowledgeError> {
+    /// As [`KnowledgeBase::open`], also if its disk is full and no other process has it open: changes of it are [`KnowledgeError::Full`] then.
+    ///
+    /// # Errors
+    /// As for [`KnowledgeBase::open`].
+    pub fn open_to_read(path: &Path, env: &Env) -> Result<Self, KnowledgeError> {
+        Self::open_by(path, env, schema::check)
+    }
+
+    /// As [`KnowledgeBase::open_to_read`], also if the schema is not that of a base: for [`KnowledgeBase::check`], which names what differs.
+    ///
+    /// # Errors
+    /// As for [`KnowledgeBase::open`], apart from the schema.
+    pub fn open_to_check(path: &Path, env: &Env) -> Result<Self, KnowledgeError> {
+        Self::open_by(path, env, |_| Ok(()))
+    }
+
+    fn open_by(path: &Path, env: &Env, check: Check) -> Result<Self, KnowledgeError> {
+        match Self::open_locked(path, env, lock_of(path)?, check) {
+            Err(KnowledgeError::Full) => {
+                let lock = Arc::new(lock_of(path)?);
+                let connection = reader(checked(path, Access::Alone, check)?)?;
+                Ok(Self {
+                    shared: Arc::new(Shared::new(path, Access::Alone, vec![connection], None, lock)),
+                    writer: None,
+                })
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_locked(path: &Path, env: &Env, lock: Lock, check: Check) -> Result<Self, KnowledgeError> {
         let lock = Arc::new(lock);
         staging::remove_abandoned(staging::parent(path));
-        let mut connection = opened(path)?;
-        // Before the settings, which change the file.
-        if !schema::is_base(&connection)? {
-            return Err(KnowledgeError::NotABase);
-        }
-        set(&connection)?;
-        schema::migrate(&mut connection)?;
-        schema::check(&connection)?;
+        let connection = checked(path, Access::Shared, check)?;
         let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
         let (writer, ended) = Writer::start(connection, Arc::clone(&lock), env.clone()).map_err(io)?;
-        let shared = Shared {
-            path: path.to_owned(),
-            readers: Mutex::default(),
-            permits: Semaphore::new(READERS),
-            frequencies: Arc::default(),
-            ended: Mutex::new(Some(ended)),
-            lock,
-        };
-        Ok(Self { shared: Arc::new(shared), writer })
+        let shared = Shared::new(path, Access::Shared, Vec::new(), Some(ended), lock);
+        Ok(Self { shared: Arc::new(shared), writer: Some(writer) })
     }
 
     /// Its file.
@@ -153,11 +194,7 @@ impl KnowledgeBase {
             let taken = shared.readers.lock().pop();
             let mut connection = match taken {
                 Some(connection) => connection,
-                None => {
-                    let connection = connect(&shared.path)?;
-                    connection.execute_batch(schema::OF_READER)?;
-                    connection
-                }
+                None => reader(connect(&shared.path, shared.access)?)?,
             };
             let snapshot = connection.transaction()?;
             let result = read(&snapshot);
@@ -179,7 +216,8 @@ impl KnowledgeBase {
         T: Send + 'static,
         F: FnOnce(&Connection, Timestamp) -> Result<T, KnowledgeError> + Send + 'static,
     {
-        let changed = self.writer.write(change).await;
+        let writer = self.writer.as_ref().ok_or(KnowledgeError::Full)?;
+        let changed = writer.write(change).await;
         if let Err(KnowledgeError::DamagedIndex) = changed {
             self.repair().await?;
         }
@@ -204,12 +242,17 @@ fn is_there(path: &Path) -> Result<bool, KnowledgeError> {
     path.try_exists().map_err(|error| KnowledgeError::Io { path: path.to_owned(), error })
 }
 
+/// A share of the lock of a base that exists.
+fn lock_of(path: &Path) -> Result<Lock, KnowledgeError> {
+    if is_there(path)? { Lock::share(path) } else { Err(KnowledgeError::Missing { path: path.to_owned() }) }
+}
+
 /// Makes an empty base, which appears once it is complete: a file that is no base was not left by a process that was killed.
 fn make(path: &Path) -> Result<(), KnowledgeError> {
     let io = |error| KnowledgeError::Io { path: path.to_owned(), error };
     let staging = Staging::beside(path).map_err(io)?;
     staging.create().map_err(io)?;
-    let mut connection = connect(&staging.path())?;
+    let mut connection = connect(&staging.path(), Access::Shared)?;
     schema::migrate(&mut connection)?;
     close(connection)?;
     match staging.keep_as(path) {
@@ -225,13 +268,35 @@ fn close(connection: Connection) -> Result<(), KnowledgeError> {
     Ok(connection.close().map_err(|(_, error)| error)?)
 }
 
-fn connect(path: &Path) -> Result<Connection, KnowledgeError> {
-    let connection = opened(path)?;
+/// Refuses a schema that is not that of a base.
+type Check = fn(&mut Connection) -> Result<(), KnowledgeError>;
+
+/// Connects to a base, and makes it one of this version.
+fn checked(path: &Path, access: Access, check: Check) -> Result<Connection, KnowledgeError> {
+    let mut connection = opened(path, access)?;
+    // Before the settings, which change the file.
+    if !schema::is_base(&connection)? {
+        return Err(KnowledgeError::NotABase);
+    }
+    set(&connection)?;
+    schema::migrate(&mut connection)?;
+    check(&mut connection)?;
+    Ok(connection)
+}
+
+/// Gives a connection what reads need.
+fn reader(connection: Connection) -> Result<Connection, KnowledgeError> {
+    connection.execute_batch(schema::OF_READER)?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, access: Access) -> Result<Connection, KnowledgeError> {
+    let connection = opened(path, access)?;
     set(&connection)?;
     Ok(connection)
 }
 
-fn opened(path: &Path) -> Result<Connection, KnowledgeError> {
+fn opened(path: &Path, access: Access) -> Result<Connection, KnowledgeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| {
         // SQLite does not report why it cannot open a file.
@@ -245,6 +310,9 @@ fn opened(path: &Path) -> Result<Connection, KnowledgeError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
+    if access == Access::Alone {
+        connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+    }
     Ok(connection)
 }
 

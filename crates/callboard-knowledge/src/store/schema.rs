@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use callboard_text::cut;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::KnowledgeError;
@@ -12,7 +13,7 @@ use super::error::KnowledgeError;
 const APPLICATION: i32 = 0x6362_6b62;
 
 /// The most differences from the schema that are reported.
-const MOST: usize = 20;
+pub(super) const MOST: usize = 20;
 
 /// What a schema has, with the statements that make it.
 type Schema = BTreeMap<String, Option<String>>;
@@ -33,8 +34,11 @@ pub(crate) const OF_READER: &str = "
     CREATE VIRTUAL TABLE temp.kb_query_words USING fts5vocab ('temp', 'kb_query', 'instance');
     CREATE VIRTUAL TABLE temp.kb_past_words USING fts5vocab ('main', 'kb_text_past', 'row');";
 
-/// Builds both indexes again from the rows.
-pub(super) const REBUILD: &str = "
+/// How the tables of the schema begin that the full-text indexes are made of: they are derived from the rows.
+const OF_INDEX: &str = "the table kb_text";
+
+/// Fills both indexes from the rows.
+const FILL: &str = "
     INSERT INTO kb_text (kb_text) VALUES ('rebuild');
     INSERT INTO kb_text_past (kb_text_past) VALUES ('rebuild');";
 
@@ -47,26 +51,117 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
     connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
 }
 
-/// Refuses a file whose schema is not that of a base of this version.
-pub(super) fn check(connection: &Connection) -> Result<(), KnowledgeError> {
-    match differences(connection)?.as_slice() {
-        [] => Ok(()),
-        differences => Err(KnowledgeError::Damaged { cause: differences.join("; ") }),
+/// Refuses a file whose schema is not that of a base of this version. Indexes that are not as they have to be are built again.
+pub(super) fn check(connection: &mut Connection) -> Result<(), KnowledgeError> {
+    if differences(connection)?.is_empty() {
+        return Ok(());
+    }
+    let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+    rebuild(&transaction)?;
+    Ok(transaction.commit()?)
+}
+
+/// In what the schema of a base is not that of this version.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) what: String,
+    part: Part,
+}
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// A table that a full-text index is made of.
+    Index,
+    /// Another table of bases.
+    Table,
+    /// An index or a view of bases, or what no base has.
+    Other,
+}
+
+impl Difference {
+    /// What bases have.
+    fn of(name: &str, what: String) -> Self {
+        let part = if name.starts_with(OF_INDEX) {
+            Part::Index
+        } else if name.starts_with("the table") {
+            Part::Table
+        } else {
+            Part::Other
+        };
+        Self { what, part }
+    }
+
+    /// Whether [`rebuild`] makes it what it has to be.
+    pub(super) fn is_repairable(&self) -> bool {
+        self.part == Part::Index
     }
 }
 
 /// In what the tables, indexes and views of a base are not those of this version. What a file has beside them, such as a trigger, would be
 /// executed with a change.
-pub(super) fn differences(connection: &Connection) -> Result<Vec<String>, KnowledgeError> {
+pub(super) fn differences(connection: &Connection) -> Result<Vec<Difference>, KnowledgeError> {
     let (expected, found) = (expected()?, described(connection)?);
-    let lacking =
-        expected.keys().filter(|name| !found.contains_key(*name)).map(|name| format!("the base lacks {name}"));
+    let lacking = expected.keys().filter(|name| !found.contains_key(*name));
+    let lacking = lacking.map(|name| Difference::of(name, format!("the base lacks {name}")));
     let others = found.iter().filter_map(|(name, sql)| match expected.get(name) {
-        None => Some(format!("the base has {name}, which no base has")),
-        Some(expected) if expected != sql => Some(format!("{name} is not what it is in a base")),
+        None => Some(Difference { what: format!("the base has {name}, which no base has"), part: Part::Other }),
+        Some(expected) if expected != sql => Some(Difference::of(name, format!("{name} is not what it is in a base"))),
         Some(_) => None,
     });
-    Ok(lacking.chain(others).take(MOST).collect())
+    Ok(lacking.chain(others).collect())
+}
+
+/// Refuses a base of which a table is not what it has to be. What else is foreign has no part in what tables are read for.
+pub(super) fn check_tables(connection: &Connection) -> Result<(), KnowledgeError> {
+    refuse(connection, |difference| difference.part == Part::Table)
+}
+
+/// Refuses a base with such differences.
+fn refuse(connection: &Connection, is_refused: fn(&Difference) -> bool) -> Result<(), KnowledgeError> {
+    let found = differences(connection)?.into_iter().filter(is_refused).map(|difference| difference.what);
+    let found: Vec<String> = found.take(MOST).collect();
+    if found.is_empty() { Ok(()) } else { Err(KnowledgeError::Damaged { cause: found.join("; ") }) }
+}
+
+/// Builds both full-text indexes again from the rows, whatever is left of them. It changes the schema, so it needs a transaction.
+pub(super) fn rebuild(connection: &Connection) -> Result<(), KnowledgeError> {
+    // What is read here has to be what it is in a base.
+    refuse(connection, |difference| !difference.is_repairable())?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
+    let dropped = drop_indexes(connection);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    dropped?;
+    for (_, create) in tables_of_index()?.filter(|(_, create)| create.starts_with("CREATE VIRTUAL")) {
+        connection.execute_batch(create)?;
+    }
+    Ok(connection.execute_batch(FILL)?)
+}
+
+/// Removes the tables that indexes are made of. One that is damaged cannot be opened, and SQLite opens what it drops: so it is taken out of the
+/// schema, and what it had are ordinary tables.
+fn drop_indexes(connection: &Connection) -> Result<(), KnowledgeError> {
+    connection.execute_batch("PRAGMA writable_schema = ON")?;
+    for (name, _) in tables_of_index()? {
+        connection.execute("DELETE FROM sqlite_schema WHERE type = 'table' AND rootpage = 0 AND name = ?1", [name])?;
+    }
+    connection.execute_batch("PRAGMA writable_schema = RESET")?;
+    for (name, _) in tables_of_index()? {
+        connection.execute_batch(&format!("DROP TABLE IF EXISTS {name}"))?;
+    }
+    Ok(())
+}
+
+/// The names of the other tables.
+pub(super) fn tables_beside_indexes() -> Result<impl Iterator<Item = &'static str>, KnowledgeError> {
+    let others = expected()?.keys().filter(|name| !name.starts_with(OF_INDEX));
+    Ok(others.filter_map(|name| name.strip_prefix("the table ")))
+}
+
+/// The names of the tables that indexes are made of, with the statements that make them.
+fn tables_of_index() -> Result<impl Iterator<Item = (&'static str, &'static str)>, KnowledgeError> {
+    let tables = expected()?.iter().filter(|(name, _)| name.starts_with(OF_INDEX));
+    Ok(tables.filter_map(|(name, sql)| Some((name.strip_prefix("the table ")?, sql.as_deref()?))))
 }
 
 /// What the schema of this version has.
@@ -175,11 +270,12 @@ mod tests {
         let version = i32::try_from(MIGRATIONS.len()).unwrap();
         let mut connection = opened(&file);
         assert_eq!(pragma(&connection, "user_version").unwrap(), version);
-        assert_eq!(differences(&connection).unwrap(), Vec::<String>::new());
+        assert_eq!(differences(&connection).unwrap(), []);
         migrate_by(&mut connection, &with(change)).unwrap();
         assert_eq!(pragma(&connection, "user_version").unwrap(), version + 1);
         assert!(matches!(migrate(&mut connection), Err(KnowledgeError::TooNew { .. })));
         let strange = ["the base lacks the table kb_predicates", "the base has the table kb_next, which no base has"];
-        assert_eq!(differences(&connection).unwrap(), strange);
+        let found = differences(&connection).unwrap();
+        assert_eq!(found.iter().map(|found| &*found.what).collect::<Vec<_>>(), strange);
     }
 }

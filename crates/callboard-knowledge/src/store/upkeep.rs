@@ -15,6 +15,7 @@ use super::error::KnowledgeError;
 use super::facts::fact_id;
 use super::history::RevisionChange;
 use super::items::ItemId;
+use super::schema::Difference;
 use super::staging::Staging;
 use super::submission::MAX_SOURCES;
 use super::{KnowledgeBase, connect, schema};
@@ -29,6 +30,18 @@ pub struct Finding {
     pub what: String,
     /// Whether it is derived from the rows, so that [`KnowledgeBase::repair`] makes it again.
     pub is_repairable: bool,
+}
+
+impl From<Difference> for Finding {
+    fn from(difference: Difference) -> Self {
+        Self { is_repairable: difference.is_repairable(), what: difference.what }
+    }
+}
+
+impl Finding {
+    const fn of_index(what: String) -> Self {
+        Self { what, is_repairable: true }
+    }
 }
 
 /// What a base has.
@@ -146,9 +159,13 @@ impl KnowledgeBase {
     /// What the base has.
     ///
     /// # Errors
-    /// The base cannot be read.
+    /// The base cannot be read, or its tables are not those of a base.
     pub async fn counts(&self) -> Result<Counts, KnowledgeError> {
-        self.read(counts).await
+        self.read(|connection| {
+            schema::check_tables(connection)?;
+            counts(connection)
+        })
+        .await
     }
 
     /// Checks the file, the rules that its rows keep, and the index against the rows. Nothing is changed.
@@ -156,7 +173,10 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be read at all.
     pub async fn check(&self) -> Result<Vec<Finding>, KnowledgeError> {
-        self.write(|connection, _| findings(connection)).await
+        match &self.writer {
+            Some(_) => self.write(|connection, _| findings(connection)).await,
+            None => self.read(findings).await,
+        }
     }
 
     /// Makes again what is derived from the rows: the full-text index.
@@ -164,7 +184,8 @@ impl KnowledgeBase {
     /// # Errors
     /// The base cannot be changed.
     pub async fn repair(&self) -> Result<(), KnowledgeError> {
-        self.writer.write(|connection, _| Ok(connection.execute_batch(schema::REBUILD)?)).await
+        let writer = self.writer.as_ref().ok_or(KnowledgeError::Full)?;
+        writer.write(|connection, _| schema::rebuild(connection)).await
     }
 
     /// Copies the base, as it is at one moment, into a file that does not exist yet, and that appears once it is complete. Others may change the
@@ -186,7 +207,8 @@ impl KnowledgeBase {
             }
             let staging = Staging::beside(&to).map_err(io(&to))?;
             staging.create().map_err(io(&to))?;
-            let source = connect(&from)?;
+            let taken = shared.readers.lock().pop();
+            let source = taken.map_or_else(|| connect(&from, shared.access), Ok)?;
             let mut target = Connection::open_with_flags(staging.path(), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             // In one step, and so from one snapshot: a copy in several begins again when another process has changed the base.
             Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)?;
@@ -213,24 +235,33 @@ pub(super) fn counts(connection: &Connection) -> Result<Counts, KnowledgeError> 
 
 /// What is wrong with the base of a connection that writes: the check of an index is a statement that writes, though it changes nothing.
 pub(super) fn findings(connection: &Connection) -> Result<Vec<Finding>, KnowledgeError> {
-    let mut findings = Vec::new();
-    damaged(connection, &mut findings)?;
-    let strange = schema::differences(connection)?.into_iter();
-    findings.extend(strange.map(|what| Finding { what, is_repairable: false }));
-    if !findings.is_empty() && findings.iter().any(|finding| !finding.is_repairable) {
-        // Without their tables the rules cannot be counted.
+    let mut findings: Vec<Finding> = schema::differences(connection)?.into_iter().map(Finding::from).collect();
+    let is_lost = |findings: &[Finding]| findings.iter().any(|finding| !finding.is_repairable);
+    // Nothing of another schema is evaluated, as a check of the file does with the expressions of an index.
+    if !is_lost(&findings) {
+        damaged(connection, &mut findings)?;
+    }
+    // Without their tables the rules cannot be counted.
+    if is_lost(&findings) {
+        findings.sort_by_key(|finding| finding.is_repairable);
+        findings.truncate(schema::MOST);
         return Ok(findings);
     }
     let broken = broken_rules(connection)?.into_iter();
     findings.extend(broken.map(|Broken { what, .. }| Finding { what, is_repairable: false }));
     for (table, what) in [("kb_text", "what holds"), ("kb_text_past", "what held")] {
         let check = format!("INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)");
-        match connection.execute(&check, []).map_err(KnowledgeError::from) {
-            Ok(_) => {}
-            Err(KnowledgeError::DamagedIndex | KnowledgeError::Damaged { .. }) => findings.push(Finding {
-                what: format!("the full-text index of {what} differs from the rows"),
-                is_repairable: true,
-            }),
+        // No base has settings of an index.
+        let set = format!("SELECT EXISTS (SELECT 1 FROM {table}_config WHERE k <> 'version')");
+        let checked = connection.execute(&check, []).and_then(|_| connection.query_row(&set, [], |row| row.get(0)));
+        match checked.map_err(KnowledgeError::from) {
+            Ok(false) => {}
+            Ok(true) => findings.push(Finding::of_index(format!("the full-text index of {what} has settings"))),
+            Err(KnowledgeError::DamagedIndex | KnowledgeError::Damaged { .. }) => {
+                findings.push(Finding::of_index(format!("the full-text index of {what} differs from the rows")));
+            }
+            // What it lacks was found.
+            Err(KnowledgeError::Sqlite(_)) if findings.iter().any(|finding| finding.is_repairable) => {}
             Err(error) => return Err(error),
         }
     }
@@ -271,9 +302,21 @@ fn name_of(connection: &Connection, item: ItemId) -> Result<Option<String>, Know
 
 /// Adds what SQLite finds wrong with the file.
 fn damaged(connection: &Connection, findings: &mut Vec<Finding>) -> Result<(), KnowledgeError> {
-    let mut check = connection.prepare("PRAGMA integrity_check(20)")?;
-    let lines: Vec<String> = check.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let found = lines.into_iter().filter(|line| line != "ok").map(|what| Finding {
+    let lines = |argument: &str| -> Result<Vec<String>, KnowledgeError> {
+        let mut check = connection.prepare(&format!("PRAGMA integrity_check({argument})"))?;
+        let lines = check.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(lines)
+    };
+    let found = match lines("20") {
+        // It opens the indexes, of which one cannot be opened.
+        Err(KnowledgeError::DamagedIndex) => {
+            findings.push(Finding::of_index("a full-text index cannot be opened".to_owned()));
+            let each = schema::tables_beside_indexes()?.map(lines);
+            each.collect::<Result<Vec<_>, _>>()?.concat()
+        }
+        found => found?,
+    };
+    let found = found.into_iter().filter(|line| line != "ok").map(|what| Finding {
         // SQLite checks the structure of full-text indexes with the rest of the file.
         is_repairable: what.contains("fts5") || what.contains("kb_text"),
         what: visible(&what),

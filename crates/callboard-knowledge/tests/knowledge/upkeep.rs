@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use callboard::env::Env;
+use callboard::messages::Timestamp;
 use callboard_knowledge::search::ReadFacts;
 use callboard_knowledge::{KnowledgeBase, KnowledgeError};
 use rusqlite::Connection;
@@ -60,6 +61,58 @@ async fn a_damaged_index_is_made_again_by_the_query_that_meets_it() {
     let found = base.base.read_facts(ReadFacts::new("default", "second")).await.unwrap();
     assert_eq!(found.results.len(), 1);
     assert_eq!(base.base.check().await.unwrap(), []);
+}
+
+/// Damage of an index that SQLite reports in different ways, or not at all.
+const DAMAGED_INDEXES: [&str; 12] = [
+    "DELETE FROM kb_text_config",
+    "UPDATE kb_text_config SET v = 99",
+    "DELETE FROM kb_text_past_config",
+    "INSERT INTO kb_text_config VALUES ('rank', 'none()')",
+    "INSERT INTO kb_text (kb_text) VALUES ('delete-all'); INSERT INTO kb_text_past (kb_text_past) VALUES ('delete-all')",
+    "DELETE FROM kb_text_data",
+    "UPDATE kb_text_data SET block = x'ff'",
+    "DELETE FROM kb_text_idx; DELETE FROM kb_text_docsize",
+    "DROP TABLE kb_text_config",
+    "DROP TABLE kb_text_data",
+    "DROP TABLE kb_text",
+    "DROP TABLE kb_text_words; DROP TABLE kb_text; CREATE TABLE kb_text (x)",
+];
+
+#[tokio::test]
+async fn an_index_is_made_again_whatever_is_left_of_it() {
+    for damage in DAMAGED_INDEXES {
+        for is_asked in [false, true] {
+            let Base { base, folder, .. } = filled().await;
+            let path = base.path().to_owned();
+            base.close().await;
+            Connection::open(&path).unwrap().execute_batch(damage).unwrap();
+            let base = KnowledgeBase::open(&path, &Env::system()).unwrap_or_else(|error| panic!("{damage}: {error}"));
+            let is_opened_so = !damage.contains("DROP");
+            if is_asked || !is_opened_so {
+                let findings = base.check().await.unwrap();
+                assert!(findings.iter().all(|finding| finding.is_repairable), "{damage}: {findings:?}");
+                assert_eq!(findings.is_empty(), !is_opened_so, "{damage}: {findings:?}");
+                base.repair().await.unwrap_or_else(|error| panic!("{damage}: {error}"));
+            }
+            let as_of = damage.contains("past_config").then(|| Timestamp::from_millis(1_000));
+            let query = ReadFacts { as_of, ..ReadFacts::new("default", "second") };
+            let found = base.read_facts(query).await.unwrap_or_else(|error| panic!("{damage}: {error}"));
+            // What SQLite does not report is found by the check alone.
+            let is_silent = ["delete-all", "kb_text_idx", "x'ff'", "rank"].iter().any(|silent| damage.contains(silent));
+            if is_asked || !is_silent {
+                assert_eq!(found.results.len(), 1, "{damage} {is_asked}");
+                assert_eq!(base.check().await.unwrap(), [], "{damage} {is_asked}");
+            }
+            let wall = || base.submit(single("wall", "is", "high"));
+            match wall().await {
+                // It has been built again.
+                Err(KnowledgeError::DamagedIndex) if !is_asked => drop(wall().await.unwrap()),
+                submitted => drop(submitted.unwrap_or_else(|error| panic!("{damage} {is_asked}: {error}"))),
+            }
+            drop(folder);
+        }
+    }
 }
 
 #[tokio::test]
@@ -160,6 +213,54 @@ async fn a_base_with_another_schema_is_not_opened() {
         changed(&base, change);
         let error = KnowledgeBase::open(base.base.path(), &Env::system()).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("callboard kb restore FILE"), "{change}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_base_with_another_schema_is_opened_to_check_it_and_nothing_of_the_schema_is_run() {
+    for (change, expected, is_counted) in [
+        (
+            "CREATE TRIGGER own AFTER INSERT ON kb_facts BEGIN DELETE FROM kb_sources; END; CREATE TABLE mine (x)",
+            &["the base has the table mine, which no base has", "the base has the trigger own, which no base has"][..],
+            true,
+        ),
+        // A check of the file would evaluate it.
+        (
+            "CREATE INDEX own ON kb_facts (abs(-9223372036854775807 - length(value))) WHERE item < 0",
+            &["the base has the index own, which no base has"],
+            true,
+        ),
+        ("DROP INDEX kb_facts_of_state", &["the base lacks the index kb_facts_of_state"], true),
+        (
+            "DROP TABLE kb_text_config; DROP VIEW kb_past; CREATE VIEW kb_past AS SELECT 1 AS id",
+            &["the view kb_past is not what it is in a base", "the base lacks the table kb_text_config"],
+            true,
+        ),
+        (
+            "ALTER TABLE kb_predicates RENAME TO kb_taken; CREATE VIEW kb_predicates AS SELECT load_extension('x') AS namespace",
+            &[
+                "the base lacks the table kb_predicates",
+                "the base has the table kb_taken, which no base has",
+                "the base has the view kb_predicates, which no base has",
+            ],
+            false,
+        ),
+    ] {
+        let Base { base, folder, .. } = filled().await;
+        let path = base.path().to_owned();
+        base.close().await;
+        Connection::open(&path).unwrap().execute_batch(change).unwrap();
+        let refused = KnowledgeBase::open_to_read(&path, &Env::system()).unwrap_err();
+        assert!(matches!(refused, KnowledgeError::Damaged { .. }), "{change}: {refused}");
+        let base = KnowledgeBase::open_to_check(&path, &Env::system()).unwrap();
+        let findings = base.check().await.unwrap();
+        let mut named: Vec<&str> = findings.iter().map(|finding| &*finding.what).collect();
+        named.retain(|what| !what.contains("sqlite_autoindex"));
+        assert_eq!(named, expected, "{change}");
+        assert_eq!(base.counts().await.map(|counts| counts.current).ok(), is_counted.then_some(1), "{change}");
+        let refused = base.repair().await.unwrap_err();
+        assert!(matches!(refused, KnowledgeError::Damaged { .. }), "{change}: {refused}");
+        drop(folder);
     }
 }
 
