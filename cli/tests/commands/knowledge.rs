@@ -131,10 +131,16 @@ fn what_cannot_be_indexed_is_named_with_the_reason() {
     for file in ["left out: notes/empty.md: ", "left out: notes/picture.png: "] {
         assert!(printed.error.contains(file), "{}", printed.error);
     }
+    // The others are of files that are indexed, but for a part.
+    fs::write(project.folder.path().join("notes/a.md"), "# A\n\n[one](../../../1.md) [two](../../../2.md)\n").unwrap();
+    let printed = project.kb(&["init", "notes"]);
+    let line =
+        "left out: notes/a.md: only its links that lead out of the folder (2); the rest of the file is indexed\n";
+    assert!(printed.error.contains(line), "{}", printed.error);
     let missing = project.kb(&["init", "nowhere"]);
     assert_eq!((missing.code, &*missing.error), (Some(2), "error: nowhere: there is no such file or folder\n"));
     let json = project.kb(&["init", "notes", "--json"]).json();
-    assert_eq!((&json["left_out"][0][0], &json["left_out_count"]), (&"notes/empty.md".into(), &2.into()), "{json}");
+    assert_eq!((&json["left_out"][1][0], &json["left_out_count"]), (&"notes/empty.md".into(), &3.into()), "{json}");
 }
 
 #[test]

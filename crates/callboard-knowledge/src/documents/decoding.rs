@@ -47,11 +47,11 @@ fn utf8(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<LeftOut>), LeftOut> {
     };
     let text = String::from_utf8_lossy(bytes);
     let sequences = bytes.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
-    let replaced = LeftOut::NotUtf8 { at: error.valid_up_to(), sequences };
+    let at = error.valid_up_to();
     if sequences.saturating_mul(CHARS_PER_INVALID) > text.chars().count() {
-        return Err(replaced);
+        return Err(LeftOut::NotUtf8 { at, sequences });
     }
-    Ok((text, Some(replaced)))
+    Ok((text, Some(LeftOut::SomeNotUtf8 { at, sequences })))
 }
 
 /// Whether at least nine of ten bytes in either even or odd places are NUL, as in UTF-16 of languages with the Latin alphabet.
@@ -94,7 +94,7 @@ mod tests {
         let bytes = [b"a text in Latin-1 with one caf\xe9".as_slice(), &[b'.'; 9]].concat();
         let decoded = decode(&bytes).unwrap();
         assert!(decoded.text.contains("caf\u{fffd}"));
-        assert_eq!(decoded.replaced, Some(LeftOut::NotUtf8 { at: 30, sequences: 1 }));
+        assert_eq!(decoded.replaced, Some(LeftOut::SomeNotUtf8 { at: 30, sequences: 1 }));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub enum LeftOut {
     #[error("the file is empty or has only white space")]
     Empty,
     /// The file is larger than the limit.
-    #[error("the file has {bytes} bytes, and at most {limit} are read: split it, or raise the limit")]
+    #[error("the file has {bytes} bytes, and at most {limit} are read, a limit that no option raises: split it")]
     TooLarge {
         /// The size of the file.
         bytes: u64,
@@ -29,7 +29,7 @@ pub enum LeftOut {
     /// The file is UTF-16 or UTF-32.
     #[error("the file is UTF-16 or UTF-32: convert it to UTF-8")]
     Utf16,
-    /// Bytes are no UTF-8. In a file that has few of them, each sequence is read as U+FFFD; a file that has many is left out.
+    /// Many bytes are no UTF-8.
     #[error("{sequences} sequences of bytes are not UTF-8, the first at byte {at}: convert the file to UTF-8")]
     NotUtf8 {
         /// The position of the first, from 0.
@@ -37,8 +37,20 @@ pub enum LeftOut {
         /// How many there are.
         sequences: usize,
     },
+    /// Few bytes are no UTF-8: each sequence of them is read as U+FFFD.
+    #[error(
+        "only bytes that are not UTF-8 ({sequences} sequences, the first at byte {at}); the rest of the file is indexed: convert it to UTF-8"
+    )]
+    SomeNotUtf8 {
+        /// The position of the first, from 0.
+        at: usize,
+        /// How many there are.
+        sequences: usize,
+    },
     /// Markdown is nested deeper than it is read. Its text is read as plain text, without headings and links.
-    #[error("line {line} is nested deeper than {limit} levels, so the file is read as plain text")]
+    #[error(
+        "only its headings and links, because line {line} is nested deeper than {limit} levels; the file is indexed as plain text"
+    )]
     NestedTooDeep {
         /// The first such line, from 1.
         line: u32,
@@ -47,7 +59,7 @@ pub enum LeftOut {
     },
     /// The document has more passages than the limit; the text from this line on is left out.
     #[error(
-        "the text from line {from_line} on is left out, because a document has at most {limit} passages: split it, or raise the limit"
+        "only its text from line {from_line} on, because a document has at most {limit} passages, a limit that no option raises; the rest of the file is indexed: split it"
     )]
     TooManyPassages {
         /// The first line that is left out, from 1.
@@ -56,7 +68,9 @@ pub enum LeftOut {
         limit: usize,
     },
     /// The document has more links than the limit; the text of the others is read, their targets are not.
-    #[error("{count} links are left out, because a document has at most {limit}")]
+    #[error(
+        "only its links after the first {limit} ({count}), a limit that no option raises; the rest of the file is indexed"
+    )]
     TooManyLinks {
         /// How many links are left out.
         count: usize,
@@ -64,7 +78,7 @@ pub enum LeftOut {
         limit: usize,
     },
     /// Links lead out of the folder that is indexed; their text is read, their targets are not.
-    #[error("{count} links are left out, because they lead out of the folder")]
+    #[error("only its links that lead out of the folder ({count}); the rest of the file is indexed")]
     LinksOutside {
         /// How many links are left out.
         count: usize,

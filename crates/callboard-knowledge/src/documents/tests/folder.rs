@@ -55,7 +55,7 @@ fn a_file_is_read_by_its_path_below_the_folder() {
     let error = file.read(&ReadLimits { bytes: 3, ..ReadLimits::default() }).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "sub/a.md: the file has 4 bytes, and at most 3 are read: split it, or raise the limit"
+        "sub/a.md: the file has 4 bytes, and at most 3 are read, a limit that no option raises: split it"
     );
 }
 

@@ -96,7 +96,7 @@ fn a_page_is_its_text_in_the_lines_of_the_file() {
 fn bytes_that_are_replaced_are_reported() {
     let text = [b"# A\n\nA text in Latin-1 with one caf\xe9".as_slice(), &[b'.'; 9]].concat();
     let document = read_document("a.md", &text, &ReadLimits::default()).unwrap();
-    assert_eq!(document.leaves_out, [LeftOut::NotUtf8 { at: 35, sequences: 1 }]);
+    assert_eq!(document.leaves_out, [LeftOut::SomeNotUtf8 { at: 35, sequences: 1 }]);
     assert!(document.passages[0].text.contains("caf\u{fffd}"));
 }
 
