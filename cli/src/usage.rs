@@ -107,8 +107,21 @@ fn is_json_among(mut arguments: impl Iterator<Item = OsString>) -> bool {
 }
 
 /// Adds the likely command line to the error where clap finds none: a command without its `runs`, one with a typo, or the option for a
-/// folder.
+/// folder, or the place of an option.
 fn with_tip(mut error: clap::Error) -> clap::Error {
+    let misplaced = match error.kind() {
+        ErrorKind::UnknownArgument => error.get(ContextKind::InvalidArg),
+        ErrorKind::ArgumentConflict if error.get(ContextKind::InvalidSubcommand).is_some() => {
+            error.get(ContextKind::PriorArg)
+        }
+        _ => None,
+    };
+    if let Some(ContextValue::String(argument)) = misplaced
+        && let Some(tip) = place_tip(&std::env::args().skip(1).collect::<Vec<_>>(), argument)
+    {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return error;
+    }
     if let (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
         && let Some(tip) = folder_tip(std::env::args().nth(1).as_deref(), argument)
@@ -139,6 +152,27 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 fn folder_tip(command: Option<&str>, argument: &str) -> Option<String> {
     let is_folder = command == Some("check") && !argument.is_empty() && !argument.starts_with('-');
     is_folder.then(|| format!("to check the agents of another folder: callboard check --agents {}", quoted(argument)))
+}
+
+/// The tip for an option before the command that it belongs to: the same command line with the option behind it.
+fn place_tip(words: &[String], argument: &str) -> Option<String> {
+    let long = argument.strip_prefix("--")?.split([' ', '=']).next()?;
+    let option = |word: &String| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(long));
+    let place = words.iter().position(option)?;
+    let (mut command, mut end) = (Arguments::command(), 0);
+    for (at, word) in words.iter().enumerate() {
+        if let Some(named) = command.find_subcommand(word) {
+            (command, end) = (named.clone(), at + 1);
+        } else if !word.starts_with('-') && !at.checked_sub(1).is_some_and(|before| words[before].starts_with('-')) {
+            break;
+        }
+    }
+    let known = command.get_arguments().find(|known| known.get_long() == Some(long)).filter(|_| place < end)?;
+    let has_value = known.get_action().takes_values() && !words[place].contains('=');
+    let (moved, rest) = (place..place + 1 + usize::from(has_value), place + 1 + usize::from(has_value)..end);
+    let all = words[..place].iter().chain(words.get(rest)?).chain(words.get(moved)?).chain(&words[end..]);
+    let line: Vec<_> = all.map(|word| quoted(word)).collect();
+    Some(format!("write --{long} behind the command: callboard {}", line.join(" ")))
 }
 
 /// The tip for `--option -value`.
@@ -181,6 +215,27 @@ mod tests {
         assert_eq!(similar(&["INIT"], "INIT").as_deref(), Some("init"));
         assert_eq!(similar(&["runz"], "runz"), None, "run and runs");
         assert_eq!(similar(&["workflow", "list"], "list"), None);
+    }
+
+    #[test]
+    fn the_tip_for_an_option_before_its_command_is_the_same_line_with_it_behind() {
+        let tip = |words: &[&str], argument| {
+            place_tip(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), argument)
+        };
+        for (words, argument, line) in [
+            (&["--json", "kb", "query", "who is it?"][..], "--json", "kb query --json 'who is it?'"),
+            (&["kb", "--json", "query", "x"], "--json", "kb query --json x"),
+            (&["--store", "s", "kb", "query", "x"], "--store", "kb query --store s x"),
+            (&["kb", "--store=s", "query", "x"], "--store <FOLDER>", "kb query --store=s x"),
+            (&["--json", "runs", "list"], "--json", "runs list --json"),
+        ] {
+            let (long, line) = (&argument[..6], format!("callboard {line}"));
+            let long = if long == "--stor" { "--store" } else { long };
+            assert_eq!(tip(words, argument), Some(format!("write {long} behind the command: {line}")), "{words:?}");
+        }
+        assert_eq!(tip(&["kb", "query", "x", "--title", "y"], "--title"), None, "no such option");
+        assert_eq!(tip(&["--title", "y", "kb", "query", "x"], "--title"), None, "of another command");
+        assert_eq!(tip(&["kb", "query", "query", "--json", "--json"], "--json"), None, "twice");
     }
 
     #[test]

@@ -339,6 +339,8 @@ fn what_a_command_line_lacks_is_an_error_of_the_command_line() {
         (&["query", "x", "--limit", "0"], "1..=640"),
         (&["query", " ..."], "the question has no words"),
         (&["query", "x", "--namespace", "a\nb"], "namespace"),
+        (&["--limit", "3", "query", "x"], "tip: write --limit behind the command: callboard kb query --limit 3 x"),
+        (&["--store", "s", "query", "x"], "tip: write --store behind the command: callboard kb query --store s x"),
     ] {
         let printed = project.kb(arguments);
         assert!(printed.code == Some(2) && printed.error.contains(error), "{arguments:?}: {}", printed.error);
