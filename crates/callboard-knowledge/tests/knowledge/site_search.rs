@@ -42,6 +42,11 @@ fn publish(out: &Path) {
             &[("Opening hours", "The gate opens at nine."), ("Keys", "Ann has the keys.")],
         ),
         page("docs/token.md", "Tokens", &[("Checks", "A token is checked at the gate by `readFacts`.")]),
+        page(
+            "docs/names.md",
+            "Names",
+            &[("To open a gate, 2 of them", "Whoever opens a gate."), ("Opening", "Called as `open_gate_2`.")],
+        ),
         page("docs/Größe.md", "Größe", &[("知識の木", "Die Größe des Baums.")]),
     ];
     for (number, text) in HOSTILE.into_iter().enumerate() {
@@ -107,6 +112,11 @@ fn a_site_is_searched_in_a_browser_and_hostile_titles_are_text_there() {
         ("KEYS ann", "Keys", "pages/docs/gate.md.html#section-2"),
         ("facts token", "Checks", "pages/docs/token.md.html#section-1"),
         ("chec", "Checks", "pages/docs/token.md.html#section-1"),
+        // An identifier in each way of writing it, and its beginning.
+        ("readFacts", "Checks", "pages/docs/token.md.html#section-1"),
+        ("read_facts", "Checks", "pages/docs/token.md.html#section-1"),
+        ("ReadFac", "Checks", "pages/docs/token.md.html#section-1"),
+        ("open_gate_2", "Opening", "pages/docs/names.md.html#section-2"),
         ("größe baums", "知識の木", "#section-1"),
         ("知識", "知識の木", "#section-1"),
         ("lock", "The lock is new. <img src=x onerror=\"globalThis.attacked=1\"> heron", "facts/index.html#fact-1"),
@@ -120,6 +130,9 @@ fn a_site_is_searched_in_a_browser_and_hostile_titles_are_text_there() {
             assert!(first[0] == title && is_there, "{query}: {results}");
         }
     }
+    let results = found(&mut browser, &index, "openGate2");
+    assert_eq!((&results["status"], &results["found"][1][0]), (&json!("2 results."), &json!("Opening")), "{results}");
+
     let results = found(&mut browser, &index, "nothing that anybody wrote zzz");
     assert_eq!((&results["status"], &results["found"]), (&json!("Nothing found."), &json!([])));
 

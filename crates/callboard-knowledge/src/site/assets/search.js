@@ -41,18 +41,40 @@
 
   const WITHOUT_SPACES = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u{20000}-\u{3ffff}]/u;
 
+  function isIdentifier(word) {
+    const within = word.replace(/^_+|_+$/gu, "");
+    return within.includes("_") || /\p{Lowercase}\p{Uppercase}/u.test(within);
+  }
+
+  // Cuts an identifier at underscores, at changes of case and between letters and digits.
+  function partsOf(word) {
+    const ends = /(?<=\p{Lowercase})(?=\p{Uppercase})|(?<=.)(?=\p{Uppercase}\p{Lowercase})|(?<=\p{N})(?=\P{N})|(?<=\P{N})(?=\p{N})|_/u;
+    return word.split(ends).filter((part) => part);
+  }
+
+  // Returns the words of a query, and its identifiers as they are written: these only put what has them first, because an identifier is found in
+  // each way of writing it by its parts.
   function wordsOf(query) {
-    const words = [];
-    for (const run of query.normalize("NFKC").toLowerCase().split(/[^\p{Alphabetic}\p{N}\p{M}_]+/u)) {
-      if (!/[\p{Alphabetic}\p{N}]/u.test(run)) continue;
-      const chars = Array.from(run).slice(0, 64);
-      if (!WITHOUT_SPACES.test(run) || chars.length === 1) {
+    const [words, whole] = [[], []];
+    const add = (word) => {
+      const chars = Array.from(word.toLowerCase());
+      if (!WITHOUT_SPACES.test(word) || chars.length === 1) {
         words.push(chars.join(""));
       } else {
         for (let at = 0; at + 1 < chars.length; at += 1) words.push(chars[at] + chars[at + 1]);
       }
+    };
+    for (const run of query.normalize("NFKC").split(/[^\p{Alphabetic}\p{N}\p{M}_]+/u)) {
+      if (!/[\p{Alphabetic}\p{N}]/u.test(run)) continue;
+      const word = Array.from(run).slice(0, 64).join("");
+      if (isIdentifier(word)) {
+        partsOf(word).forEach(add);
+        whole.push(word.toLowerCase());
+      } else {
+        add(word);
+      }
     }
-    return [...new Set(words)].slice(0, MOST_WORDS);
+    return { words: [...new Set(words)].slice(0, MOST_WORDS), whole: [...new Set(whole)].slice(0, MOST_WORDS) };
   }
 
   // The index is in the order of code points; comparing strings compares their UTF-16 units.
@@ -82,10 +104,11 @@
   // very many entries have, the index has not all: an entry without it may have it, so such a word does not decide.
   async function find(query) {
     const directory = await load("directory");
-    const words = wordsOf(query);
+    const { words, whole } = wordsOf(query);
     const scores = new Map();
     let deciding = 0;
     const found = await Promise.all(words.map((word) => beginningWith(word, directory)));
+    const exact = await Promise.all(whole.map((word) => beginningWith(word, directory)));
     for (const [place, all] of found.entries()) {
       const best = new Map();
       for (const [word, , postings] of all) {
@@ -102,16 +125,24 @@
       const count = Math.max(1, best.size, ...all.map(([, entries]) => entries));
       const rarity = Math.log(1 + directory.entries / count);
       for (const [entry, score] of best) {
-        const before = scores.get(entry) ?? { deciding: 0, words: 0, score: 0 };
+        const before = scores.get(entry) ?? { deciding: 0, words: 0, whole: 0, score: 0 };
         const decides = before.deciding + (isWhole ? 1 : 0);
-        scores.set(entry, { deciding: decides, words: before.words + 1, score: before.score + score * rarity });
+        scores.set(entry, { deciding: decides, words: before.words + 1, whole: 0, score: before.score + score * rarity });
+      }
+    }
+    for (const [, , postings] of exact.flat().filter(([word]) => whole.includes(word))) {
+      let entry = 0;
+      for (let at = 0; at < postings.length; at += 2) {
+        entry += postings[at];
+        const score = scores.get(entry);
+        if (score) score.whole += 1;
       }
     }
     let most = 0;
     for (const score of scores.values()) most = Math.max(most, score.deciding);
     const best = [...scores].filter(([, score]) => score.deciding === most);
-    best.sort(([one, a], [other, b]) => b.words - a.words || b.score - a.score || one - other);
-    return { words, numbers: best.map(([number]) => number), all: most === deciding, directory };
+    best.sort(([one, a], [other, b]) => b.words - a.words || b.whole - a.whole || b.score - a.score || one - other);
+    return { words: [...whole, ...words], numbers: best.map(([number]) => number), all: most === deciding, directory };
   }
 
   async function entriesOf(numbers, { entriesOfFile }) {
@@ -215,7 +246,7 @@
   async function search() {
     turn += 1;
     const own = turn;
-    if (wordsOf(input.value).length === 0) {
+    if (wordsOf(input.value).words.length === 0) {
       close();
       return;
     }
