@@ -3,7 +3,7 @@
 use callboard_agents::Definition;
 
 /// The name of the agent of [`provider`].
-pub const PROVIDER_AGENT: &str = "knowledge-model";
+pub use crate::intents::PROVIDER_AGENT;
 
 /// How an agent is declared that does what intents and cycles ask of a provider: it answers questions from what was found, judges statements and
 /// writes documents. It has no tools and no effects. Its name is [`PROVIDER_AGENT`], which is then the provider of

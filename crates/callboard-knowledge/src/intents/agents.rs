@@ -31,6 +31,9 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 /// The agent that executes one pass.
 pub const PASS_AGENT: &str = "knowledge-pass";
 
+/// The agent that a language model is asked through, where a [`provider`](super::IntentLoopConfig::provider) of this name is asked.
+pub const PROVIDER_AGENT: &str = "knowledge-model";
+
 /// What the loop's agent is given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -17,7 +17,7 @@ mod router;
 mod shown;
 mod submit;
 
-pub use agents::{DEFAULT_NAMESPACE, LOOP_AGENT, PASS_AGENT, agents, agents_for, result_of, task};
+pub use agents::{DEFAULT_NAMESPACE, LOOP_AGENT, PASS_AGENT, PROVIDER_AGENT, agents, agents_for, result_of, task};
 pub use answer::{Answer, Claim, UncheckedAnswer};
 pub use asking::IntentError;
 pub use envelope::{

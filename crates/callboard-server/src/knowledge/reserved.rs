@@ -2,13 +2,13 @@
 
 use callboard::messages::{RunEvent, Task, Verdict};
 use callboard::runtime::RunHandle;
-use callboard_knowledge::intents::{LOOP_AGENT, PASS_AGENT};
+use callboard_knowledge::intents::{LOOP_AGENT, PASS_AGENT, PROVIDER_AGENT};
 
 use crate::context::Context;
 use crate::problem::{Problem, ProblemCode};
 
 fn is_agent(name: &str) -> bool {
-    [LOOP_AGENT, PASS_AGENT].contains(&name)
+    [LOOP_AGENT, PASS_AGENT, PROVIDER_AGENT].contains(&name)
 }
 
 /// Whether an agent is one of the base.

@@ -10,7 +10,7 @@ use callboard::prelude::*;
 use callboard::runtime::{AgentError, Builder};
 use callboard_knowledge::KnowledgeBase;
 use callboard_knowledge::facts::{FactId, FactState};
-use callboard_knowledge::intents::{IntentLoopConfig, LOOP_AGENT, PASS_AGENT, agents};
+use callboard_knowledge::intents::{IntentLoopConfig, LOOP_AGENT, PASS_AGENT, PROVIDER_AGENT, agents};
 use callboard_knowledge::search::MAX_LIMIT;
 use callboard_server::{Scope, Server, TokenSpec, Tokens};
 use serde_json::{Value, json};
@@ -221,7 +221,7 @@ async fn the_agents_of_the_base_take_no_task_that_was_not_checked() {
     let envelope = json!({ "envelope": {
         "intent": "query_truth", "payload": { "query": "gate" }, "principal": "ann", "namespace": "default",
     } });
-    for agent in [LOOP_AGENT, PASS_AGENT] {
+    for agent in [LOOP_AGENT, PASS_AGENT, PROVIDER_AGENT] {
         let task = json!({ "to": agent, "body": "x", "input": envelope });
         is_refused(root.post("/v1/delegations", &[], &task).await, 422, "refused");
     }
