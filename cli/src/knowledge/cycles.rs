@@ -8,10 +8,9 @@ use callboard::messages::{RunResult, StateRules, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunHandle, Unfinished};
 use callboard::supervision::runs::Run as State;
-use futures::StreamExt as _;
 use serde_json::Value;
 
-use crate::agents::decide::{next_asked, restart_turns, settle};
+use crate::agents::decide::restart_turns;
 use crate::config::people;
 use crate::exit::Exit;
 use crate::output::{note, note_words};
@@ -25,6 +24,7 @@ use crate::stores::store::Store;
 use crate::submitting::submit;
 use crate::waits::{self, rests};
 use crate::workflow::progress::{Follower, Kind, Line};
+use crate::workflow::steps::{Step, lines, next_step};
 
 /// A run that is to be made, and how.
 pub(super) struct Cycles<'a> {
@@ -148,34 +148,24 @@ async fn store_of(
 /// Shows what the run does and asks what it asks, until it ends or this process can do no more for it.
 async fn follow(board: &Callboard, run: &RunHandle, no_input: bool, is_shown: bool) -> Result<Stopped, Failure> {
     let is_anybody_here = is_anybody_here(no_input);
+    let asks_in = is_anybody_here.then_some(Path::new("."));
     let mut follower = Follower::new(StateRules::default());
     let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(Failure::of)?;
     let mut rests = pin!(rests(run, is_anybody_here));
     loop {
-        let watched = tokio::select! {
-            biased;
-            watched = events.next() => watched,
-            asked = next_asked(board), if is_anybody_here => {
-                if !settle(board, &asked, Path::new(".")).await? {
-                    return Ok(Stopped::Waits);
-                }
-                continue;
-            }
-            rested = &mut rests => return rested.map(|()| Stopped::Waits).map_err(Failure::of),
+        let watched = match next_step(board, &mut events, rests.as_mut(), asks_in, std::future::pending()).await? {
+            Step::Watched(watched) => watched,
+            Step::Decided | Step::Other => continue,
+            Step::Waits => return Ok(Stopped::Waits),
+            Step::Ended => return Ok(Stopped::Ended),
         };
-        let lines = match watched {
-            Some(Watched::Event { sequence, event, .. }) => {
-                if let RunEvent::Noticed { text, .. } = &*event
-                    && (is_shown || std::io::stderr().is_terminal())
-                {
-                    note_words(&visible(text));
-                }
-                follower.take(sequence, &event)
-            }
-            Some(Watched::Live { .. }) => Vec::new(),
-            Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(Failure::of)?),
-            None => return Ok(Stopped::Ended),
-        };
+        if let Watched::Event { event, .. } = &watched
+            && let RunEvent::Noticed { text, .. } = &**event
+            && (is_shown || std::io::stderr().is_terminal())
+        {
+            note_words(&visible(text));
+        }
+        let lines = lines(&mut follower, run, &watched).await?;
         if is_shown {
             lines.iter().filter_map(progress).for_each(|line| note_words(&line));
         }

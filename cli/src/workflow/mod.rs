@@ -15,6 +15,7 @@ mod read;
 mod run;
 mod saved;
 mod session;
+pub(crate) mod steps;
 
 use std::process::ExitCode;
 

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use serde_json::Value;
 
-use callboard::actors::{StreamMode, Watched};
+use callboard::actors::StreamMode;
 use callboard::messages::{
     ConversationId, Interrupt, Limits, PendingId, RunEvent, RunResult, Submission, visible, visible_lines,
 };
@@ -16,7 +15,7 @@ use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::supervision::runs::Run as State;
 
-use crate::agents::decide::{self, next_asked, settle, unless_closed};
+use crate::agents::decide::{self, unless_closed};
 use crate::agents::process_log;
 use crate::agents::watch::{Watch, changed};
 use crate::config::people;
@@ -39,6 +38,7 @@ use super::hints;
 use super::interrupts::{self, Decision};
 use super::programs::{Agents, agents};
 use super::progress::{Follower, Line};
+use super::steps::{Step, lines, next_step};
 
 /// The options of a submission besides its input.
 pub(super) struct SubmitOptions {
@@ -169,33 +169,20 @@ impl<'a> Session<'a> {
                 return Ok(End::Waits(Value::Null));
             }
             output::room().await;
-            let watched = tokio::select! {
-                biased;
-                watched = events.next() => watched,
-                asked = next_asked(&self.board), if is_anybody_here && self.execution.folder.agents.is_some() => {
-                    if !settle(&self.board, &asked, &self.execution.folder.root).await? {
-                        return Ok(End::Waits(Value::Null));
-                    }
-                    continue;
-                }
-                rested = &mut rests => {
-                    rested.map_err(Failure::of)?;
-                    return Ok(End::Waits(Value::Null));
-                }
-                () = changed(&mut self.watch) => {
+            let asks_in = self.execution.folder.agents.is_some().then_some(&*self.execution.folder.root);
+            let asks_in = asks_in.filter(|_| is_anybody_here);
+            let changed = changed(&mut self.watch);
+            match next_step(&self.board, &mut events, rests.as_mut(), asks_in, changed).await? {
+                Step::Watched(watched) => self.show(&lines(follower, run, &watched).await?),
+                Step::Decided => {}
+                Step::Waits => return Ok(End::Waits(Value::Null)),
+                Step::Ended => break,
+                Step::Other => {
                     if let Some(watch) = &mut self.watch {
                         watch.reload(&self.board).await.iter().for_each(|line| note_words(line));
                     }
-                    continue;
                 }
-            };
-            let lines = match watched {
-                Some(Watched::Event { sequence, event, .. }) => follower.take(sequence, &event),
-                Some(Watched::Live { .. }) => Vec::new(),
-                Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(Failure::of)?),
-                None => break,
-            };
-            self.show(&lines);
+            }
         }
         let result = run.result().await.map_err(Failure::of)?;
         let stores = self.kept.as_ref().map(|(stores, _)| stores);
